@@ -1,0 +1,50 @@
+# make demo    a recall/QPS frontier of pgvector HNSW, measured on this machine
+# make test    the tests
+# make lint    ruff and mypy
+# make lock    new versions of the dependencies into the lock files
+
+PYTHON ?= python3
+BIN := .venv/bin
+DEMO_DATASET ?= clustered-50k-96-angular
+
+.PHONY: demo test lint format lock clean
+
+demo: .venv/runtime
+	$(BIN)/python run.py --local --algorithm pgvector_hnsw --dataset $(DEMO_DATASET) --runs 3
+	$(BIN)/python plot.py --dataset $(DEMO_DATASET) -Y log
+	@echo "The frontier: $(CURDIR)/results/$(DEMO_DATASET).png"
+
+test: .venv/dev
+	$(BIN)/python -m pytest
+
+lint: .venv/dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: .venv/dev
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+lock: .venv/dev
+	$(BIN)/uv pip compile --universal --python-version 3.10 --generate-hashes --no-emit-index-url \
+	    --no-header --no-annotate pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --universal --python-version 3.10 --generate-hashes --no-emit-index-url \
+	    --no-header --no-annotate --extra dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+
+clean:
+	rm -rf .venv
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	    { echo "error: $(PYTHON) is not Python 3.10 or newer: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -m venv .venv || \
+	    { rm -rf .venv; echo "error: no virtual environment could be made; on Debian: apt install python3-venv"; exit 1; }
+
+.venv/runtime: .venv/bin/python requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@touch $@
+
+.venv/dev: .venv/bin/python requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
+	@touch $@ .venv/runtime

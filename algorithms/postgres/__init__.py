@@ -1,0 +1,1 @@
+"""What the PostgreSQL plug-ins share: servers, loading, building, sessions. Not an algorithm."""

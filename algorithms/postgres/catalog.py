@@ -1,0 +1,155 @@
+"""What has been loaded and built, remembered in the database beside it.
+
+Everything lives in the schema `ann_benchmarks`: drop it and all is gone. A table or index and the row that
+remembers it are made in one transaction, so that neither is ever found without the other, or half-built.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+from .errors import PostgresError
+
+SCHEMA = "ann_benchmarks"
+_TABLES = f"""
+    CREATE SCHEMA IF NOT EXISTS {SCHEMA};
+    CREATE TABLE IF NOT EXISTS {SCHEMA}.tables (
+        name text PRIMARY KEY,
+        fingerprint text NOT NULL,
+        column_type text NOT NULL,
+        rows bigint NOT NULL,
+        load_seconds float8 NOT NULL,
+        loaded_at timestamptz NOT NULL DEFAULT now()
+    );
+    CREATE TABLE IF NOT EXISTS {SCHEMA}.indexes (
+        name text PRIMARY KEY,
+        table_name text NOT NULL,
+        built_from jsonb NOT NULL,
+        build_seconds float8 NOT NULL,
+        facts jsonb NOT NULL,
+        built_at timestamptz NOT NULL DEFAULT now()
+    );
+"""
+
+
+@dataclass(frozen=True)
+class LoadedTable:
+    """A table that holds a whole training set."""
+
+    name: str  # with its schema
+    load_seconds: float
+
+
+@dataclass(frozen=True)
+class BuiltIndex:
+    """An index that was built to its end."""
+
+    name: str  # with its schema
+    build_seconds: float
+    facts: dict[str, Any]  # what its build said, e.g. that memory did not suffice
+
+
+def prepare(connection: psycopg.Connection[Any]) -> None:
+    """Make the schema and its two lists if they are not there."""
+    try:
+        connection.execute(_TABLES)
+    except psycopg.errors.InsufficientPrivilege:
+        raise PostgresError(
+            f"this user may not create the schema {SCHEMA}: "
+            "GRANT CREATE ON DATABASE to it, or name another by ANN_BENCHMARKS_PG_USER"
+        ) from None
+
+
+def table_name(fingerprint: str, column_type: str) -> str:
+    """Name of the table that holds one training set in a column of one type."""
+    return f"{SCHEMA}.items_{_short_hash(fingerprint, column_type)}"
+
+
+def find_table(connection: psycopg.Connection[Any], name: str) -> LoadedTable | None:
+    """Return the table if it was loaded to its end."""
+    row = connection.execute(
+        f"SELECT load_seconds FROM {SCHEMA}.tables WHERE name = %s AND to_regclass(name) IS NOT NULL", [name]
+    ).fetchone()
+    return LoadedTable(name, row[0]) if row else None
+
+
+def remember_table(
+    connection: psycopg.Connection[Any],
+    name: str,
+    fingerprint: str,
+    column_type: str,
+    rows: int,
+    seconds: float,
+) -> None:
+    """Write down a table, in the transaction that loaded it."""
+    connection.execute(
+        f"INSERT INTO {SCHEMA}.tables (name, fingerprint, column_type, rows, load_seconds)"
+        " VALUES (%s, %s, %s, %s, %s)"
+        " ON CONFLICT (name) DO UPDATE SET load_seconds = excluded.load_seconds, loaded_at = now()",
+        [name, fingerprint, column_type, rows, seconds],
+    )
+
+
+def index_name(table: str, built_from: dict[str, Any]) -> str:
+    """Name of the index that these arguments, versions and build settings make of the table."""
+    return f"{table}_{_short_hash(json.dumps(built_from, sort_keys=True))}_idx"
+
+
+def find_index(connection: psycopg.Connection[Any], name: str) -> BuiltIndex | None:
+    """Return the index if it was built to its end."""
+    row = connection.execute(
+        f"SELECT build_seconds, facts FROM {SCHEMA}.indexes"
+        " WHERE name = %s AND to_regclass(name) IS NOT NULL",
+        [name],
+    ).fetchone()
+    return BuiltIndex(name, *row) if row else None
+
+
+def remember_index(
+    connection: psycopg.Connection[Any],
+    index: BuiltIndex,
+    table: str,
+    built_from: dict[str, Any],
+) -> None:
+    """Write down an index, in the transaction that built it."""
+    connection.execute(
+        f"INSERT INTO {SCHEMA}.indexes (name, table_name, built_from, build_seconds, facts)"
+        " VALUES (%s, %s, %s, %s, %s) ON CONFLICT (name) DO UPDATE"
+        " SET build_seconds = excluded.build_seconds, facts = excluded.facts, built_at = now()",
+        [index.name, table, Jsonb(built_from), index.build_seconds, Jsonb(index.facts)],
+    )
+
+
+def use_only(connection: psycopg.Connection[Any], table: str, index: str) -> None:
+    """Park the table's other indexes, so that the planner can choose but this one.
+
+    A parked index is marked invalid: kept on disk, not planned with. That takes a superuser; on a server
+    where we are none, the others are dropped instead.
+    """
+    others = "SELECT indexrelid FROM pg_index WHERE indrelid = %s::regclass AND indexrelid <> %s::regclass"
+    try:
+        with connection.transaction():
+            connection.execute(
+                f"UPDATE pg_index SET indisvalid = false WHERE indexrelid IN ({others}) AND indisvalid",
+                [table, index],
+            )
+            connection.execute(
+                "UPDATE pg_index SET indisvalid = true WHERE indexrelid = %s::regclass AND NOT indisvalid",
+                [index],
+            )
+    except psycopg.errors.InsufficientPrivilege:
+        names = connection.execute(
+            f"SELECT indexrelid::regclass::text FROM pg_index WHERE indexrelid IN ({others})", [table, index]
+        ).fetchall()
+        with connection.transaction():
+            for (name,) in names:
+                connection.execute(f"DROP INDEX {name}")
+                connection.execute(f"DELETE FROM {SCHEMA}.indexes WHERE name = %s", [name])
+
+
+def _short_hash(*parts: str) -> str:
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=6).hexdigest()

@@ -1,0 +1,73 @@
+"""How the user names a server: the environment variables that the PostgreSQL plug-ins read.
+
+The first six are ann-benchmarks' own, with its defaults; the others are additions.
+
+    ANN_BENCHMARKS_PG_USER, _PASSWORD, _DBNAME   default "ann"
+    ANN_BENCHMARKS_PG_HOST, _PORT                default: libpq's
+    ANN_BENCHMARKS_PG_START_SERVICE              run `service postgresql start` first
+    ANN_BENCHMARKS_PG_SERVER                     embedded | installed | external
+    ANN_BENCHMARKS_PG_BIN                        folder with initdb and postgres, for "installed"
+    ANN_BENCHMARKS_PG_DATA                       folder in which a server of our own keeps everything
+    ANN_BENCHMARKS_PG_OS_USER                    account that runs the server when we are root
+    ANN_BENCHMARKS_PG_SETTINGS                   "shared_buffers=2GB work_mem='64 MB'": wins over the profile
+"""
+
+import os
+import shlex
+from collections.abc import Mapping
+
+from .errors import PostgresError
+
+PREFIX = "ANN_BENCHMARKS_PG_"
+KINDS = ("embedded", "installed", "external")
+_OF_AN_EXTERNAL_SERVER = ("USER", "PASSWORD", "DBNAME", "HOST", "PORT", "START_SERVICE")
+_YES = {"1", "t", "true", "y", "yes", "on"}
+
+
+def variable(name: str, default: str = "") -> str:
+    """Read ANN_BENCHMARKS_PG_<name>; unset and blank both mean the default."""
+    return os.environ.get(PREFIX + name, "").strip() or default
+
+
+def server_kind() -> str:
+    """Which kind of server is meant: the one named, else one that runs already, else the embedded one."""
+    kind = variable("SERVER")
+    if kind and kind not in KINDS:
+        raise PostgresError(f"{PREFIX}SERVER is '{kind}': use one of {', '.join(KINDS)}")
+    if kind:
+        return kind
+    if any(variable(name) for name in _OF_AN_EXTERNAL_SERVER):
+        return "external"
+    return "installed" if variable("BIN") else "embedded"
+
+
+def starts_service() -> bool:
+    """Whether the system's PostgreSQL service is to be started before an external server is used."""
+    return variable("START_SERVICE").lower() in _YES
+
+
+def connection_parameters() -> dict[str, str]:
+    """Keyword arguments of libpq for the external server."""
+    parameters = {
+        "user": variable("USER", "ann"),
+        "password": variable("PASSWORD", "ann"),
+        "dbname": variable("DBNAME", "ann"),
+    }
+    optional = {"host": variable("HOST"), "port": variable("PORT")}
+    return parameters | {name: value for name, value in optional.items() if value}
+
+
+def given_settings() -> Mapping[str, str]:
+    """Read the settings that the user gives, as name to value."""
+    text = variable("SETTINGS")
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise PostgresError(f"{PREFIX}SETTINGS: {error}: write name=value name='a value'") from None
+    settings = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not (name and equals):
+            raise PostgresError(f"{PREFIX}SETTINGS: '{word}' is not of the form name=value")
+        settings[name.strip().lower()] = value.strip()
+    return settings

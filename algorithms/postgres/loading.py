@@ -1,0 +1,65 @@
+"""Vectors into a table: binary COPY in whole blocks over libpq itself."""
+
+import select
+import time
+from typing import Any
+
+import psycopg
+from psycopg import pq
+
+from .encoding import COPY_HEADER, COPY_TRAILER, RowEncoder, row_layout
+from .progress import progress_bar
+
+# One message of the COPY protocol holds about this much: it stays in the processor's cache on its way.
+_MESSAGE_BYTES = 256 << 10
+
+
+def copy_vectors(connection: psycopg.Connection[Any], table: str, train: Any) -> float:
+    """COPY all rows of `train` (shape (rows, dimension), read by range) into `table`; return the seconds.
+
+    Ids are the row numbers. Runs in the connection's transaction, which must have created the table: the
+    rows are frozen, so that no later reader has to rewrite them.
+    """
+    rows, dimension = train.shape
+    row_bytes = row_layout(dimension).itemsize
+    block_rows = max(1, _MESSAGE_BYTES // row_bytes)
+    encoder = RowEncoder(dimension, block_rows)
+    started = time.perf_counter()
+    libpq = connection.pgconn
+    result = libpq.exec_(f"COPY {table} (id, embedding) FROM STDIN WITH (FORMAT binary, FREEZE)".encode())
+    if result.status != pq.ExecStatus.COPY_IN:
+        raise psycopg.errors.error_from_result(result)
+    libpq.nonblocking = 0  # psycopg's default would queue the whole table in memory
+    answer = select.poll()
+    answer.register(libpq.socket, select.POLLIN)
+    try:
+        libpq.put_copy_data(COPY_HEADER)
+        with progress_bar(rows, "loading", "rows") as bar:
+            for start in range(0, rows, block_rows):
+                block = train[start : start + block_rows]
+                libpq.put_copy_data(encoder.encode(start, block))
+                bar.update(len(block))
+                if answer.poll(0):
+                    break  # the server speaks during a COPY only to refuse the rest
+        libpq.put_copy_data(COPY_TRAILER)
+        libpq.put_copy_end()
+    except psycopg.OperationalError:
+        pass  # the server is gone, or refused the rest: it said why, or the result below does
+    except BaseException:
+        libpq.put_copy_end(b"interrupted")
+        libpq.get_result()
+        raise
+    finally:
+        libpq.nonblocking = 1
+    _finish(libpq)
+    return time.perf_counter() - started
+
+
+def _finish(libpq: pq.abc.PGconn) -> None:
+    """Take the COPY's result, and all that follows it."""
+    error = None
+    while (result := libpq.get_result()) is not None:
+        if result.status != pq.ExecStatus.COMMAND_OK and error is None:
+            error = psycopg.errors.error_from_result(result)
+    if error is not None:
+        raise error

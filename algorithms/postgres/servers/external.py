@@ -1,0 +1,37 @@
+"""Somebody else's server, named by the environment: connected to, never stopped."""
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..environment import connection_parameters, starts_service
+from ..errors import PostgresError
+from .base import Server
+
+
+class ExternalServer(Server):
+    """The server that the ANN_BENCHMARKS_PG_ variables name."""
+
+    def start(self, settings: Mapping[str, str]) -> None:
+        """Start the system's service if the user wants that, and see whether the server answers."""
+        if starts_service():
+            command = ["service", "postgresql", "start"]
+            try:
+                subprocess.run(command, check=True, capture_output=True, text=True)
+            except (OSError, subprocess.CalledProcessError) as error:
+                reason = (getattr(error, "stderr", "") or str(error)).strip()
+                raise PostgresError(f"`{' '.join(command)}` failed: {reason}") from None
+        self.connect().close()
+
+    def stop(self) -> None:
+        """Leave it as it is: it is not ours."""
+
+    def connection_parameters(self) -> dict[str, Any]:
+        """Keyword arguments of libpq, from the environment."""
+        return dict(connection_parameters())
+
+    @property
+    def data_folder(self) -> Path | None:
+        """Not ours to know."""
+        return None

@@ -1,0 +1,32 @@
+"""Become PostgreSQL: an ordinary user if we are root, and a process that ends when its parent does.
+
+Run as a script: launcher.py PARENT_PID UID GID PROGRAM [ARGUMENT ...]. UID -1 keeps the user.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    """Change the user, arm the signal, and replace this process by the program."""
+    parent, uid, gid = (int(argument) for argument in sys.argv[1:4])
+    if uid != -1:
+        os.setgroups([])
+        os.setgid(gid)
+        os.setuid(uid)
+    if sys.platform == "linux":
+        # SIGINT is PostgreSQL's fast shutdown: open transactions are rolled back, their files removed.
+        # A change of user clears the request, hence the order.
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGINT)
+        if os.getppid() != parent:
+            sys.exit("the parent ended before the server started")
+    os.umask(0o077)
+    os.execv(sys.argv[4], sys.argv[4:])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""The connection that queries are measured on: libpq itself, binary both ways, nothing in between."""
+
+import gc
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import psycopg
+from psycopg import pq
+
+from .encoding import VectorEncoder, text_vector
+from .errors import PostgresError
+from .plan import index_of_plan
+from .servers import Server
+
+_STATEMENT = b"ann_query"
+_BINARY = (1,)
+
+
+class QuerySession:
+    """One connection with one prepared statement that takes a vector and returns ids."""
+
+    def __init__(self, server: Server, sql: str, dimension: int) -> None:
+        """Connect and prepare `sql`, in which $1 is a vector of so many dimensions."""
+        self.encode = VectorEncoder(dimension).encode
+        self._connection = server.connect()
+        self._libpq = self._connection.pgconn
+        self._execute = self._libpq.exec_prepared
+        self._check(self._libpq.prepare(_STATEMENT, sql.encode()))
+
+    def set(self, settings: Mapping[str, str]) -> None:
+        """Apply settings; one that the server does not know, or a value that it refuses, is an error.
+
+        An extension's settings are known once its library is loaded, which `plan` does.
+        """
+        for name, value in settings.items():
+            try:
+                self._connection.execute("SELECT set_config(%s, %s, false)", [name, value])
+                known = self._connection.execute("SELECT 1 FROM pg_settings WHERE name = %s", [name])
+            except psycopg.Error as error:
+                raise PostgresError(
+                    f"the server refuses {name} = {value}: {error.diag.message_primary}"
+                ) from None
+            if known.rowcount == 0:
+                raise PostgresError(f"the server has no setting {name}: is the extension's library loaded?")
+
+    def run(self, parameter: bytes | bytearray) -> pq.abc.PGresult:
+        """Run the statement with an encoded vector and wait for the answer."""
+        return self._execute(_STATEMENT, (parameter,), _BINARY, 1)
+
+    def time_queries(self, vectors: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], list[list[int]]]:
+        """Run one query after the other; return the seconds of each and its ids.
+
+        Nothing but sending, waiting and two readings of the clock happens between two queries: vectors are
+        encoded before, answers decoded after, and the garbage collector waits.
+        """
+        execute, clock = self._execute, time.perf_counter
+        parameters = [(bytes(self.encode(vector)),) for vector in vectors]
+        results: list[pq.abc.PGresult] = []
+        stamps: list[float] = []
+        keep, note = results.append, stamps.append
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            for parameter in parameters:
+                note(clock())
+                keep(execute(_STATEMENT, parameter, _BINARY, 1))
+                note(clock())
+        finally:
+            if collects:
+                gc.enable()
+        return np.diff(np.array(stamps).reshape(-1, 2)).ravel(), [self.ids(result) for result in results]
+
+    def ids(self, result: pq.abc.PGresult) -> list[int]:
+        """Decode an answer; the server's error, if it is one, is raised here."""
+        if result.status != pq.ExecStatus.TUPLES_OK:
+            self._check(result)
+        value = result.get_value
+        return [int.from_bytes(value(row, 0) or b"", "big") for row in range(result.ntuples)]
+
+    def plan(self, vector: np.ndarray[Any, Any]) -> dict[str, Any]:
+        """Return the plan that the statement has."""
+        row = self._connection.execute(
+            f"EXPLAIN (FORMAT JSON, VERBOSE) EXECUTE ann_query('{text_vector(vector)}')"
+        ).fetchone()
+        assert row is not None
+        plan: dict[str, Any] = row[0][0]["Plan"]
+        return plan
+
+    def check_index(self, vector: np.ndarray[Any, Any], index: str) -> None:
+        """Make sure that the statement uses this index: the figures would be those of something else."""
+        used = index_of_plan(self.plan(vector))
+        if used != index:
+            raise PostgresError(
+                f"the query does not use the index {index} but {used or 'scans the whole table'}"
+            )
+
+    def changed_settings(self) -> dict[str, str]:
+        """Every setting of this session that is not the server's built-in default."""
+        rows = self._connection.execute(
+            "SELECT name, current_setting(name) FROM pg_settings"
+            " WHERE source NOT IN ('default', 'override') AND setting IS DISTINCT FROM boot_val"
+            " AND name NOT IN ('application_name', 'unix_socket_directories') ORDER BY name"
+        ).fetchall()
+        return dict(rows)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def _check(self, result: pq.abc.PGresult) -> None:
+        if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
+            raise psycopg.errors.error_from_result(result)

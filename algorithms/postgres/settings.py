@@ -1,0 +1,57 @@
+"""The benchmark profile: settings that keep background work out of the numbers and fit the machine.
+
+The first group is that of the 5M/100M/1B report of HNSW and VectorChord (docs/postgres.md says why each).
+"""
+
+GIB = 1 << 30
+MIB = 1 << 20
+
+# Any session can set these, so they hold on a server that is not ours, too.
+SESSION = {
+    "jit": "off",
+    "random_page_cost": "1.1",
+    "effective_io_concurrency": "200",
+}
+
+# For the sessions that are measured. A plan is made once, and the planner's estimate of what an index scan
+# costs does not turn it into a sequential scan at high search depths; EXPLAIN proves that the index is used.
+QUERY_SESSION = SESSION | {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+}
+
+
+def server_profile(memory: int, cores: int, free_disk: int, shared_memory: int | None) -> dict[str, str]:
+    """Settings for a server of our own.
+
+    Args are in bytes, but `cores`: memory of the machine or container, free space of the data folder's
+    disk, free space in /dev/shm (None: not Linux).
+    """
+    profile = SESSION | {
+        "shared_buffers": megabytes(max(memory // 4, 128 * MIB)),
+        "autovacuum": "off",
+        "max_parallel_maintenance_workers": str(max(cores - 1, 0)),  # the leader builds, too
+        "max_parallel_workers": str(cores),
+        "max_worker_processes": str(cores + 8),
+        # Large enough that no checkpoint falls into a build, small enough to fit the disk.
+        "max_wal_size": megabytes(min(max(free_disk // 4, GIB), 500 * GIB)),
+        "checkpoint_timeout": "1d",
+        # No replica follows: loads and builds in the transaction that creates their relation skip the log.
+        "wal_level": "minimal",
+        "max_wal_senders": "0",
+    }
+    if shared_memory is not None and shared_memory < memory // 4:
+        # Containers often have 64 MB there, less than the graph of a parallel build; System V segments
+        # are not limited by it.
+        profile["dynamic_shared_memory_type"] = "sysv"
+    return profile
+
+
+def build_memory_limit(memory: int, shared_buffers: int) -> int:
+    """Most maintenance_work_mem, in bytes, that leaves room for shared_buffers and everything else."""
+    return max((memory - shared_buffers) * 2 // 3, 64 * MIB)
+
+
+def megabytes(size: int) -> str:
+    """Write a size in bytes as PostgreSQL reads it, rounded up to whole megabytes."""
+    return f"{-(-size // MIB)}MB"

@@ -1,0 +1,25 @@
+"""Files that are either whole or not there."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; rename it there if the block succeeds, else delete it.
+
+    The content reaches the disk before the name does, so that a power cut leaves the old file or the new.
+    The temporary name starts with a dot and has no known suffix: no reader takes it for a finished file.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.parent / f".{path.name}.partial-{os.getpid()}"
+    try:
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        with suppress(FileNotFoundError):
+            temporary.unlink()

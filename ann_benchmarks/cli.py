@@ -1,0 +1,40 @@
+"""What the entry points share: argument types, and how a command ends."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from .errors import UserError
+
+INTERRUPTED = 130  # what a shell reports for a command ended by Ctrl-C
+
+
+def positive_int(text: str) -> int:
+    """Read a whole number of at least 1 from a command line."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of at least 1")
+    return number
+
+
+def run_command(main: Callable[[], int | None]) -> NoReturn:
+    """Run an entry point and exit with its status: a user's mistake is one line on stderr and status 1."""
+    try:
+        status = main() or 0
+        sys.stdout.flush()
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        status = 1
+    except KeyboardInterrupt:
+        print("interrupted; finished results are kept, run the same command again to go on", file=sys.stderr)
+        status = INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output (head, less) has gone; nothing is left to tell it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 0
+    sys.exit(status)

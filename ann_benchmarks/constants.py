@@ -1,0 +1,3 @@
+"""Names that ann-benchmarks' plug-ins import."""
+
+INDEX_DIR = "indices"

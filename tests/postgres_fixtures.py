@@ -1,0 +1,51 @@
+"""An embedded server for the tests, in a folder that the server's account can enter."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ann_benchmarks.algorithms.postgres import servers
+from ann_benchmarks.algorithms.postgres.servers import Server
+from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
+from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
+
+
+@pytest.fixture
+def server_folder() -> Iterator[Path]:
+    """A folder of its own for one test's server."""
+    folder = Path(tempfile.mkdtemp(prefix="ann-test-"))
+    folder.chmod(0o755)
+    yield folder / "server"
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """One small server for all tests that only need some server."""
+    folder = Path(tempfile.mkdtemp(prefix="ann-test-"))
+    folder.chmod(0o755)
+    server = LocalServer(embedded_installation() / "bin", folder / "server")
+    server.start({"shared_buffers": "96MB"})
+    yield server
+    server.stop()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def plugin_server(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """The server that plug-ins find when they ask for the current one."""
+    monkeypatch.setattr(servers, "_current", server)
+    return server
+
+
+def clustered(rows: int, dimension: int, seed: int = 0) -> np.ndarray:
+    """Vectors around 20 centres."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(20, dimension))
+    return (centres[rng.integers(20, size=rows)] + 0.3 * rng.normal(size=(rows, dimension))).astype(
+        np.float32
+    )

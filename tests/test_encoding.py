@@ -1,0 +1,83 @@
+"""The binary forms of a vector, against the server's own text forms."""
+
+import numpy as np
+import psycopg
+import pytest
+
+from ann_benchmarks.algorithms.postgres.encoding import RowEncoder, VectorEncoder, row_layout, text_vector
+from ann_benchmarks.algorithms.postgres.loading import copy_vectors
+from ann_benchmarks.algorithms.postgres.servers import Server
+
+
+@pytest.fixture
+def connection(server: Server):
+    with server.connect() as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        connection.execute("SET search_path TO pg_temp, public")
+        yield connection
+
+
+def test_row_bytes():
+    block = RowEncoder(dimension=2, block_rows=8).encode(7, np.array([[1.0, -2.0]], dtype=np.float32))
+    assert bytes(block) == bytes.fromhex(
+        "0002"  # columns
+        "00000004 00000007"  # id
+        "0000000c 0002 0000 3f800000 c0000000"  # vector
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64, np.uint8, np.int8])
+@pytest.mark.parametrize("dimension", [1, 3, 96, 768])
+def test_loaded_rows_are_the_rows(connection: psycopg.Connection, dtype: type, dimension: int):
+    train = (np.random.default_rng(0).random((1000, dimension)) * 100).astype(dtype)
+    with connection.transaction():
+        connection.execute(f"CREATE TABLE loaded (id int4, embedding vector({dimension}))")
+        copy_vectors(connection, "loaded", train)
+    rows = connection.execute("SELECT id, embedding::text FROM loaded ORDER BY id").fetchall()
+    connection.execute("DROP TABLE loaded")
+    assert [row[0] for row in rows] == list(range(1000))
+    loaded = np.array([row[1].strip("[]").split(",") for row in rows], dtype=np.float32)
+    np.testing.assert_array_equal(loaded, train.astype(np.float32))
+
+
+def test_a_block_boundary_loses_no_row(connection: psycopg.Connection):
+    rows = (256 << 10) // row_layout(4).itemsize + 1
+    with connection.transaction():
+        connection.execute("CREATE TABLE loaded (id int4, embedding vector(4))")
+        copy_vectors(connection, "loaded", np.ones((rows, 4), dtype=np.float32))
+    found = connection.execute("SELECT count(DISTINCT id), min(id), max(id) FROM loaded").fetchone()
+    connection.execute("DROP TABLE loaded")
+    assert found == (rows, 0, rows - 1)
+
+
+def test_the_server_refuses_and_says_why(connection: psycopg.Connection):
+    train = np.ones((200_000, 4), dtype=np.float32)
+    train[5] = np.nan
+    with pytest.raises(psycopg.errors.DataException, match="NaN not allowed"), connection.transaction():
+        connection.execute("CREATE TABLE loaded (id int4, embedding vector(4))")
+        copy_vectors(connection, "loaded", train)
+    assert connection.execute("SELECT to_regclass('loaded')").fetchone() == (None,)
+
+
+def test_parameter_and_literal_agree(connection: psycopg.Connection):
+    vector = np.array([0.1, -1e-30, 3e38, 0], dtype=np.float32)
+    row = connection.execute(
+        "SELECT %b::vector = %s::vector",
+        [_Binary(bytes(VectorEncoder(4).encode(vector))), text_vector(vector)],
+    )
+    assert row.fetchone() == (True,)
+
+
+class _Binary(bytes):
+    """Bytes that psycopg sends as they are, as a value of a type that the server infers."""
+
+
+class _AsIs(psycopg.adapt.Dumper):
+    format = psycopg.pq.Format.BINARY
+    oid = 0
+
+    def dump(self, obj: bytes) -> bytes:
+        return bytes(obj)
+
+
+psycopg.adapters.register_dumper(_Binary, _AsIs)

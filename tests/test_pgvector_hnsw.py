@@ -1,0 +1,241 @@
+"""The pgvector HNSW plug-in on a real server."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW, graph_bytes, index_bytes
+from ann_benchmarks.algorithms.postgres import servers
+from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.algorithms.postgres.servers import Server
+from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
+from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
+
+from .postgres_fixtures import clustered
+
+K = 10
+
+
+def plugin(metric: str = "euclidean", m: int = 16, ef_construction: int = 64) -> PGVectorHNSW:
+    return PGVectorHNSW(metric, {"M": m, "efConstruction": ef_construction})
+
+
+def exact(metric: str, train: np.ndarray, query: np.ndarray) -> set[int]:
+    products = train @ query
+    distances = {
+        "euclidean": ((train - query) ** 2).sum(axis=1),
+        "angular": -products / np.linalg.norm(train, axis=1),
+        "ip": -products,
+    }[metric]
+    return set(np.argsort(distances)[:K].tolist())
+
+
+@pytest.fixture
+def fitted(plugin_server: Server):
+    train = clustered(2000, 16)
+    algorithm = plugin()
+    algorithm.fit(train)
+    algorithm.set_query_arguments(100)
+    yield algorithm, train
+    algorithm.done()
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "angular", "ip"])
+def test_finds_the_neighbours_of_its_metric(plugin_server: Server, metric: str):
+    train = clustered(2000, 16, seed=1) * np.linspace(0.8, 1.2, 2000, dtype=np.float32)[:, None]
+    queries = clustered(20, 16, seed=2)
+    algorithm = plugin(metric)
+    algorithm.fit(train)
+    algorithm.set_query_arguments(400)
+    found = [len(exact(metric, train, q) & set(algorithm.query(q, K))) for q in queries]
+    assert sum(found) > 0.95 * K * len(queries)
+    algorithm.done()
+
+
+def test_prepared_timed_and_batch_queries_agree(fitted):
+    algorithm, train = fitted
+    queries = train[:50]
+    plain = [algorithm.query(q, K) for q in queries]
+    seconds, timed = algorithm.time_queries(queries, K)
+    algorithm.batch_query(queries, K)
+    assert plain == timed == algorithm.get_batch_results()
+    assert [row[0] for row in plain] == list(range(50))
+    assert seconds.shape == (50,)
+    assert (seconds > 0).all()
+    assert min(algorithm.get_batch_latencies()) > 0
+
+
+def test_ef_search_reaches_the_server(fitted):
+    algorithm, train = fitted
+    algorithm.set_query_arguments(5)
+    assert len(algorithm.query(train[0], K)) == 5  # HNSW returns no more than it keeps
+    assert json.loads(algorithm.get_additional()["settings"])["hnsw.ef_search"] == "5"
+    assert "ef_search=5" in str(algorithm)
+
+
+def test_a_value_that_the_server_refuses_is_one_line(fitted):
+    algorithm, train = fitted
+    algorithm.set_query_arguments(100_000)
+    with pytest.raises(PostgresError, match=r"refuses hnsw.ef_search = 100000: .*outside the valid range"):
+        algorithm.query(train[0], K)
+
+
+def test_an_unknown_setting_is_an_error(fitted):
+    algorithm, train = fitted
+    algorithm.set_query_settings({"hnsw.no_such": 1})
+    with pytest.raises(PostgresError, match=r"hnsw\.no_such"):
+        algorithm.query(train[0], K)
+
+
+def test_a_query_that_does_not_use_the_index_is_an_error(fitted, server: Server):
+    algorithm, train = fitted
+    with server.connect() as connection:
+        connection.execute(f"DROP INDEX {algorithm._built.name}")
+    algorithm.set_query_arguments(40)
+    with pytest.raises(PostgresError, match="does not use the index .* but scans the whole table"):
+        algorithm.query(train[0], K)
+
+
+def test_another_index_on_the_table_is_never_chosen(plugin_server: Server):
+    train = clustered(3000, 16, seed=3)
+    first, second = plugin(m=8), plugin(m=24)
+    first.fit(train)
+    second.fit(train)
+    assert first._table.name == second._table.name
+    assert first._built.name != second._built.name
+    for algorithm in (second, plugin(m=8)):
+        algorithm.fit(train)
+        algorithm.set_query_arguments(40)
+        algorithm.query(train[0], K)  # checks the plan
+        algorithm.done()
+
+
+def test_an_index_is_found_again_and_brings_its_figures(fitted):
+    algorithm, train = fitted
+    again = plugin()
+    again.fit(train)
+    facts = again.get_additional()
+    assert facts["index_reused"]
+    for name in ("build_time", "index_build_time", "load_time", "index_size"):
+        assert facts[name] == algorithm.get_additional()[name] > 0
+    assert facts["build_time"] == facts["load_time"] + facts["index_build_time"]
+
+
+def test_one_changed_value_is_another_table(fitted):
+    algorithm, train = fitted
+    changed = train.copy()
+    changed[1234, 5] += 1
+    again = plugin()
+    again.fit(changed)
+    assert again._table.name != algorithm._table.name
+    assert not again.get_additional()["index_reused"]
+
+
+def test_an_interrupted_load_leaves_nothing(plugin_server: Server):
+    class Breaking:
+        shape, dtype = (100_000, 16), np.dtype(np.float32)
+        reads = 0
+
+        def __getitem__(self, rows: slice) -> np.ndarray:
+            self.reads += 1
+            if self.reads > 40:  # after the fingerprint, in the middle of the load
+                raise KeyboardInterrupt
+            return np.ones((rows.stop - rows.start, 16), dtype=np.float32)
+
+    with plugin_server.connect() as connection:
+        tables = "SELECT count(*) FROM pg_class WHERE relname LIKE 'items%'"
+        before = connection.execute(tables).fetchone()
+        with pytest.raises(KeyboardInterrupt):
+            plugin().fit(Breaking())
+        assert connection.execute(tables).fetchone() == before
+
+
+def test_the_overflow_of_the_graph_is_recorded(
+    plugin_server: Server, monkeypatch: pytest.MonkeyPatch, capsys
+):
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_SETTINGS", "maintenance_work_mem=1MB")
+    algorithm = plugin()
+    algorithm.fit(clustered(3000, 64, seed=4))
+    assert 0 < algorithm.get_additional()["graph_overflow_rows"] < 3000
+    assert "no longer fits into maintenance_work_mem" in capsys.readouterr().out
+
+
+def test_versions_settings_and_sizes_are_recorded(fitted):
+    algorithm, train = fitted
+    algorithm.query(train[0], K)
+    facts = algorithm.get_additional()
+    assert facts["postgres_version"]
+    assert facts["vector_version"]
+    settings = json.loads(facts["settings"])
+    assert settings["jit"] == "off"
+    assert settings["autovacuum"] == "off"
+    assert settings["shared_buffers"] == "96MB"
+    assert algorithm.get_memory_usage() * 1024 == pytest.approx(index_bytes(2000, 16, 16), rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("dimension", "m", "bytes_a_node"),
+    [(96, 16, 1066), (96, 32, 1577), (96, 64, 2601), (768, 16, 3754), (768, 32, 4265), (768, 64, 5289)],
+)
+def test_memory_estimate_against_the_published_table(dimension: int, m: int, bytes_a_node: int):
+    assert graph_bytes(1_000_000, dimension, m) / 1e6 == pytest.approx(bytes_a_node, abs=1)
+
+
+def test_the_estimate_is_printed_before_the_build(plugin_server: Server, capsys):
+    plugin().fit(clustered(1000, 8, seed=6))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["loaded", "estimate", "index"]
+
+
+def test_too_many_dimensions_name_the_way_out():
+    with pytest.raises(PostgresError, match=r"up to 2000 dimensions, these have 3072.*halfvec.*bit"):
+        plugin().fit(np.zeros((10, 3072), dtype=np.float32))
+
+
+def test_an_unknown_metric_is_told():
+    with pytest.raises(
+        PostgresError, match="does not know the metric 'hamming': it has euclidean, angular, ip"
+    ):
+        plugin("hamming")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk takes root")
+def test_a_full_disk_leaves_nothing_half_built(monkeypatch: pytest.MonkeyPatch):
+    folder = Path(tempfile.mkdtemp(prefix="ann-test-"))
+    folder.chmod(0o755)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=160m", "tmpfs", folder], capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("mounting is not allowed here")
+    server = LocalServer(embedded_installation() / "bin", folder / "server")
+    monkeypatch.setattr(servers, "_current", server)
+    # The check before the load would see it coming: here the disk fills while it goes on.
+    monkeypatch.setattr("ann_benchmarks.algorithms.postgres.module._check_disk", lambda *_: None)
+    try:
+        with pytest.raises(PostgresError, match="ran out of room while loading, nothing of it was kept"):
+            plugin().fit(clustered(200_000, 256))
+        small = plugin()
+        small.fit(clustered(1000, 256))
+        small.done()
+        with server.connect() as connection:
+            tables = connection.execute(
+                "SELECT count(*) FROM pg_class WHERE relname LIKE 'items%' AND relkind = 'r'"
+            )
+            assert tables.fetchone() == (1,)
+    finally:
+        server.stop()
+        subprocess.run(["umount", folder], check=True)
+        shutil.rmtree(folder)
+
+
+def test_a_disk_too_small_is_refused_before_the_load(plugin_server: Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("ann_benchmarks.algorithms.postgres.machine.free_disk_bytes", lambda folder: 1000)
+    with pytest.raises(PostgresError, match="the vectors need .* left: free some, or name a folder"):
+        plugin().fit(clustered(1000, 8, seed=7))

@@ -1,0 +1,213 @@
+"""Servers of our own: started, stopped, locked, left behind, and refused."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+
+from ann_benchmarks.algorithms.postgres.environment import given_settings, server_kind
+from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.algorithms.postgres.servers import Server, _make_server
+from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
+from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
+
+REPOSITORY = Path(__file__).parents[1]
+
+
+def make_server(folder: Path) -> LocalServer:
+    return LocalServer(embedded_installation() / "bin", folder)
+
+
+def postmasters(folder: Path) -> list[psutil.Process]:
+    return [
+        process
+        for process in psutil.process_iter(["name", "cmdline"])
+        if process.info["name"] == "postgres" and str(folder) in " ".join(process.info["cmdline"] or [])
+    ]
+
+
+def test_start_restart_stop(server_folder: Path):
+    server = make_server(server_folder)
+    server.start({"shared_buffers": "64MB"})
+    with server.connect() as connection:
+        one = connection.execute(
+            "SELECT current_setting('shared_buffers'), current_setting('listen_addresses')"
+        )
+        assert one.fetchone() == ("64MB", "")
+        assert connection.execute("SHOW autovacuum").fetchone() == ("off",)
+    server.restart({"shared_buffers": "96MB"})
+    with server.connect() as connection:
+        assert connection.execute("SHOW shared_buffers").fetchone() == ("96MB",)
+    assert server.versions()["postgres"]
+    assert postmasters(server_folder)
+    server.stop()
+    assert not postmasters(server_folder)
+    assert not list(server_folder.glob("pg*/socket"))
+
+
+def test_the_server_does_not_run_as_root(server: Server):
+    [postmaster] = postmasters(server.data_folder)
+    assert postmaster.uids().effective != 0
+
+
+def test_a_folder_in_use_is_refused(server_folder: Path):
+    server = make_server(server_folder)
+    server.start({})
+    with pytest.raises(PostgresError, match=f"in use by process {os.getpid()}.*ANN_BENCHMARKS_PG_DATA"):
+        make_server(server_folder).start({})
+    server.stop()
+
+
+def test_a_setting_that_stops_the_server_is_told_in_one_line(server_folder: Path):
+    with pytest.raises(PostgresError, match="did not start: FATAL:.*shared_buffers") as error:
+        make_server(server_folder).start({"shared_buffers": "lots"})
+    assert "\n" not in str(error.value)
+    server = make_server(server_folder)
+    server.start({})
+    server.stop()
+
+
+def test_a_folder_that_cannot_be_used_is_told(server_folder: Path):
+    server_folder.write_text("a file")
+    with pytest.raises(PostgresError, match="cannot use .*ANN_BENCHMARKS_PG_DATA"):
+        make_server(server_folder).start({})
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the server as somebody else")
+def test_somebody_elses_folder_is_left_alone(server_folder: Path):
+    server_folder.mkdir()
+    (server_folder / "precious").write_text("mine")
+    with pytest.raises(PostgresError, match="not empty"):
+        make_server(server_folder).start({})
+    assert server_folder.stat().st_uid == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has ended")
+def test_a_killed_run_takes_its_server_along(server_folder: Path):
+    run = start_run(server_folder, "import time; time.sleep(60)")
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    assert eventually(lambda: not postmasters(server_folder))
+
+
+def test_a_server_left_behind_is_stopped(server_folder: Path):
+    lost = make_server(server_folder)
+    lost.start({})
+    lost._process = None  # as if the run had been killed where the server is not told
+    lost._socket_folder = None
+    lost._finalizer.cancel()
+    lost._lock.close()
+    [before] = [process.pid for process in postmasters(server_folder)]
+    server = make_server(server_folder)
+    server.start({})
+    assert [process.pid for process in postmasters(server_folder)] != [before]
+    server.stop()
+
+
+def test_the_next_start_removes_what_a_crash_cut_off(server_folder: Path):
+    server = make_server(server_folder)
+    server.start({})
+    with server.connect() as connection:
+        connection.execute("BEGIN")
+        connection.execute("CREATE TABLE half AS SELECT generate_series(1, 100000) AS id")
+        row = connection.execute("SELECT pg_relation_filepath('half')").fetchone()
+        file = next(server_folder.glob("pg*/data")) / row[0]
+        assert file.stat().st_size > 1 << 20
+        [postmaster] = postmasters(server_folder)
+        for process in [*postmaster.children(), postmaster]:
+            process.kill()
+        with pytest.raises(psycopg.OperationalError):
+            connection.execute("SELECT 1")
+    server.stop()
+    assert file.exists()
+    server.start({})
+    assert not file.exists()
+    server.stop()
+
+
+def test_an_interrupted_initdb_is_begun_anew(server_folder: Path):
+    server = make_server(server_folder)
+    server.start({})
+    server.stop()
+    [data] = server_folder.glob("pg*/data")
+    data.rename(data.with_name("data.partial"))
+    server.start({})
+    server.stop()
+
+
+def test_an_unreachable_server_is_one_line(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", "127.0.0.1")
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_PORT", "1")
+    with pytest.raises(PostgresError, match="cannot connect to PostgreSQL at 127.0.0.1, port 1") as error:
+        _make_server().start({})
+    assert "\n" not in str(error.value)
+
+
+def test_an_external_server_is_used_and_left_running(server: Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", server.connection_parameters()["host"])
+    external = _make_server()
+    external.start({})
+    assert external.versions() == server.versions()
+    external.stop()
+    server.connect().close()
+
+
+def test_which_server_is_meant(monkeypatch: pytest.MonkeyPatch):
+    assert server_kind() == "embedded"
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_BIN", "/usr/lib/postgresql/17/bin")
+    assert server_kind() == "installed"
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_START_SERVICE", "false")
+    assert server_kind() == "external"
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_SERVER", "embeded")
+    with pytest.raises(PostgresError, match="use one of embedded, installed, external"):
+        server_kind()
+
+
+def test_an_installed_server_is_the_one_named(server_folder: Path, monkeypatch: pytest.MonkeyPatch):
+    binaries = embedded_installation().with_name("pginstall") / "bin"  # another major version
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_BIN", str(binaries))
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_DATA", str(server_folder))
+    server = _make_server()
+    server.start({})
+    assert server.versions()["postgres"].startswith("16.")
+    server.stop()
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_BIN", str(server_folder))
+    with pytest.raises(PostgresError, match="no initdb in"):
+        _make_server()
+
+
+def test_given_settings(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_SETTINGS", "shared_buffers=2GB search_path='a, b'")
+    assert given_settings() == {"shared_buffers": "2GB", "search_path": "a, b"}
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_SETTINGS", "shared_buffers")
+    with pytest.raises(PostgresError, match="not of the form name=value"):
+        given_settings()
+
+
+def start_run(folder: Path, then: str) -> "subprocess.Popen[str]":
+    """A process of its own that starts the server and says so."""
+    script = (
+        "from ann_benchmarks.algorithms.postgres.servers import current_server\n"
+        f"current_server().start({{}})\nprint('started', flush=True)\n{then}"
+    )
+    environment = os.environ | {"ANN_BENCHMARKS_PG_DATA": str(folder)}
+    run = subprocess.Popen(
+        [sys.executable, "-c", script], cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    assert run.stdout.readline() == "started\n"
+    return run
+
+
+def eventually(condition, seconds: float = 10) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
