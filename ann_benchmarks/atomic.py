@@ -1,9 +1,12 @@
 """Files that are either whole or not there."""
 
+import glob
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import psutil
 
 
 @contextmanager
@@ -14,6 +17,9 @@ def atomic_path(path: Path) -> Iterator[Path]:
     The temporary name starts with a dot and has no known suffix: no reader takes it for a finished file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    for abandoned in path.parent.glob(f".{glob.escape(path.name)}.partial-*"):
+        if not psutil.pid_exists(int(abandoned.suffix.removeprefix(".partial-"))):
+            abandoned.unlink(missing_ok=True)  # by a process that was killed
     temporary = path.parent / f".{path.name}.partial-{os.getpid()}"
     try:
         yield temporary

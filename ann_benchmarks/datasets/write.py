@@ -1,0 +1,142 @@
+"""Write dataset files: rows in contiguous storage, so that they memory-map, then their exact neighbours."""
+
+import errno
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import h5py
+import numpy as np
+from tqdm import tqdm
+
+from ..atomic import atomic_path
+from ..errors import UserError
+from ..ground_truth import exact_neighbors
+from .file import map_rows
+
+NEIGHBORS = 100  # true neighbours kept for each query, as ann-benchmarks keeps
+METADATA = 2**16  # bytes, more than HDF5 needs for names, shapes and attributes
+
+
+def write_dense(
+    path: Path,
+    metric: str,
+    shapes: tuple[tuple[int, int], tuple[int, int]],
+    dtype: np.dtype | type,
+    blocks: Iterable[tuple[np.ndarray, np.ndarray]],
+    neighbors: int = NEIGHBORS,
+) -> None:
+    """Write a dataset of vectors: `blocks` gives (train rows, test rows) until `shapes` are filled.
+
+    The file appears under its name only when it is whole. Raises UserError when the disk is too small.
+    """
+    (rows, dimension), (queries, _) = shapes
+    item = np.dtype(dtype)
+    truth = (queries, neighbors)
+    size = (rows + queries) * dimension * item.itemsize + queries * neighbors * 16 + METADATA
+    require_space(path.parent, size)
+    with disk_errors(path), atomic_path(path) as temporary:
+        _reserve(temporary, size)
+        with h5py.File(temporary, "w") as file:
+            _describe(file, "dense", metric, dimension, "bit" if item == np.bool_ else "float")
+            train_at = _allocate(file, "train", shapes[0], item)
+            test_at = _allocate(file, "test", shapes[1], item)
+            ids_at = _allocate(file, "neighbors", truth, np.dtype(np.int64))
+            distances_at = _allocate(file, "distances", truth, np.dtype(np.float64))
+        _reserve(temporary, temporary.stat().st_size)
+        with temporary.open("rb+") as raw:
+            bar = tqdm(
+                total=rows, desc=f"writing {path.name}", unit="row", unit_scale=True, delay=1, disable=None
+            )
+            with bar:
+                for train_rows, test_rows in blocks:
+                    train_at = _put(raw, train_at, train_rows, item)
+                    test_at = _put(raw, test_at, test_rows, item)
+                    bar.update(len(train_rows))
+            with h5py.File(temporary, "r", locking=False) as file:
+                train, test = map_rows(file["train"]), map_rows(file["test"])
+            ids, distances = exact_neighbors(metric, train, test, neighbors)
+            _put(raw, ids_at, ids, ids.dtype)
+            _put(raw, distances_at, distances, distances.dtype)
+
+
+def write_sets(
+    path: Path,
+    metric: str,
+    dimension: int,
+    train: Sequence[np.ndarray],
+    test: Sequence[np.ndarray],
+    neighbors: int = NEIGHBORS,
+) -> None:
+    """Write a dataset of integer sets in ann-benchmarks' sparse form: sorted items end to end, and sizes."""
+    ids, distances = exact_neighbors(metric, train, test, neighbors)
+    arrays = {"neighbors": ids, "distances": distances}
+    for key, sets in (("train", train), ("test", test)):
+        arrays[key] = np.concatenate([np.sort(items) for items in sets])
+        arrays[f"size_{key}"] = np.array([len(items) for items in sets])
+    size = sum(array.nbytes for array in arrays.values()) + METADATA
+    require_space(path.parent, size)
+    with disk_errors(path), atomic_path(path) as temporary:
+        _reserve(temporary, size)
+        with h5py.File(temporary, "w") as file:
+            _describe(file, "sparse", metric, dimension, "bit")
+            for key, array in arrays.items():
+                file.create_dataset(key, data=array)
+
+
+def require_space(folder: Path, size: int) -> None:
+    """Raise UserError unless `size` bytes are free in `folder`, which is made if need be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the folder {folder}: {error.strerror}") from None
+    free = shutil.disk_usage(folder).free
+    if free < size:
+        raise UserError(
+            f"{size / 1e6:,.0f} MB are needed in {folder.absolute()} but {free / 1e6:,.0f} MB are free; "
+            "free some space, or make the folder a link to a larger disk"
+        )
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn a failed write into the UserError that names the file."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:  # h5py raises either, with the cause in the text
+        if (isinstance(error, OSError) and error.errno == errno.ENOSPC) or "No space left" in str(error):
+            reason = "the disk is full; free some space and run again"
+        else:
+            reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise UserError(f"cannot write {path}: {reason}") from error
+
+
+def _describe(file: h5py.File, kind: str, metric: str, dimension: int, point_type: str) -> None:
+    file.attrs.update({"type": kind, "distance": metric, "dimension": dimension, "point_type": point_type})
+
+
+def _reserve(path: Path, size: int) -> None:
+    """Claim disk space: a full disk is an error here, not inside HDF5, which may crash at exit after one."""
+    if hasattr(os, "posix_fallocate"):
+        with path.open("ab") as file:
+            os.posix_fallocate(file.fileno(), 0, size)
+
+
+def _allocate(file: h5py.File, key: str, shape: tuple[int, int], item: np.dtype) -> int:
+    """Create an HDF5 dataset in one piece, unwritten; return where in the file its bytes go."""
+    layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    layout.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    layout.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    offset: int = file.create_dataset(key, shape, item, dcpl=layout).id.get_offset()
+    return offset
+
+
+def _put(raw: BinaryIO, offset: int, rows: np.ndarray, item: np.dtype) -> int:
+    """Write rows at an offset; return the offset after them."""
+    raw.seek(offset)
+    raw.write(np.ascontiguousarray(rows, item).data)
+    raw.flush()
+    return raw.tell()

@@ -1,0 +1,126 @@
+"""Distances as ann-benchmarks defines them: between two points, and of many candidates at once."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .errors import UserError
+
+METRICS: tuple[str, ...] = ("euclidean", "angular", "ip", "hamming", "jaccard")
+BLOCK_BYTES = 32 * 2**20  # bound on the rows gathered at once
+
+
+class Metric(NamedTuple):
+    """A distance between two points, and whether a value of it counts as an answer."""
+
+    distance: Callable[[Any, Any], float]
+    distance_valid: Callable[[float], bool]
+
+
+def pair_distances(metric: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Distance of each row of `a` to the same row of `b`: (n, dimension) twice -> (n,) float64.
+
+    A row's result depends on that row only, never on its neighbours in the array: callers may cut blocks
+    where they like. A vector of length zero has no direction; its angular distance to anything is 1.
+    """
+    if metric in ("hamming", "jaccard"):
+        a, b = a.astype(bool), b.astype(bool)
+        if metric == "hamming":
+            return np.count_nonzero(a ^ b, axis=1) / a.shape[1]
+        union = np.count_nonzero(a | b, axis=1)
+        return 1.0 - np.count_nonzero(a & b, axis=1) / np.maximum(union, 1)
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    if metric == "euclidean":
+        difference = a - b
+        return np.sqrt(_row_dots(difference, difference))
+    if metric == "ip":
+        return -_row_dots(a, b)
+    if metric == "angular":
+        lengths = np.sqrt(_row_dots(a, a)) * np.sqrt(_row_dots(b, b))
+        return 1.0 - np.divide(_row_dots(a, b), lengths, out=np.zeros(len(a)), where=lengths > 0)
+    raise UserError(f"unknown metric '{metric}'; the metrics are {', '.join(METRICS)}")
+
+
+def set_distances(query: np.ndarray, items: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Jaccard distance of one set of integers to many; set i is items[ends[i - 1]:ends[i]]."""
+    sizes = np.diff(ends, prepend=0)
+    shared_before = np.concatenate(([0], np.cumsum(np.isin(items, query))))
+    shared = shared_before[ends] - shared_before[ends - sizes]
+    return 1.0 - shared / np.maximum(len(query) + sizes - shared, 1)
+
+
+def candidate_distances(
+    metric: str, queries: Sequence | np.ndarray, train: Any, neighbors: np.ndarray
+) -> np.ndarray:
+    """Distances of each query to the rows of `train` named for it: (n_queries, k) float64.
+
+    `neighbors` is (n_queries, k) row numbers; -1 means none and gives inf. `train` is indexed by row: an
+    array, memory map, HDF5 dataset, list. Under jaccard, rows that are not of bools are sets of integers.
+    """
+    neighbors = np.asarray(neighbors)
+    if metric not in METRICS:
+        raise UserError(f"unknown metric '{metric}'; the metrics are {', '.join(METRICS)}")
+    if neighbors.size and neighbors.max() >= len(train):
+        raise UserError(
+            f"neighbour {neighbors.max()} is not one of the {len(train)} training rows; the algorithm that "
+            "returned it numbers rows wrongly or was built from other data"
+        )
+    distances = np.full(neighbors.shape, np.inf)
+    query_of, slot = np.nonzero(neighbors >= 0)
+    if not len(query_of):
+        return distances
+    if metric == "jaccard" and not _is_bits(train[0]):
+        for query in np.unique(query_of):
+            found = neighbors[query] >= 0
+            sets = [np.asarray(train[int(row)]) for row in neighbors[query][found]]
+            ends = np.cumsum([len(row) for row in sets])
+            distances[query, found] = set_distances(np.asarray(queries[query]), np.concatenate(sets), ends)
+        return distances
+    rows = neighbors[query_of, slot]
+    in_file_order = np.argsort(rows, kind="stable")
+    size = rows_per_block(len(train[0]))
+    for start in range(0, len(rows), size):
+        block = in_file_order[start : start + size]
+        wanted, position = np.unique(rows[block], return_inverse=True)
+        distances[query_of[block], slot[block]] = pair_distances(
+            metric, _gather(queries, query_of[block]), _gather(train, wanted)[position]
+        )
+    return distances
+
+
+def rows_per_block(dimension: int) -> int:
+    """How many rows of float64 stay within BLOCK_BYTES; at least 1."""
+    return max(1, BLOCK_BYTES // (8 * max(dimension, 1)))
+
+
+def compute_distance(metric: str, a: Any, b: Any) -> float:
+    """Distance between two points, in float64."""
+    if metric == "jaccard" and not _is_bits(a):
+        return float(set_distances(np.asarray(a), np.asarray(b), np.array([len(b)]))[0])
+    return float(pair_distances(metric, np.asarray(a)[np.newaxis], np.asarray(b)[np.newaxis])[0])
+
+
+def _row_dots(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.einsum("ij,ij->i", a, b)
+
+
+def _is_bits(row: Any) -> bool:
+    return getattr(row, "dtype", None) == np.bool_
+
+
+def _gather(data: Any, rows: np.ndarray) -> np.ndarray:
+    if isinstance(data, (list, tuple)):
+        return np.stack([np.asarray(data[row]) for row in rows])
+    return np.asarray(data[rows])
+
+
+# Sets that share nothing are no answer to each other; every other distance is one.
+metrics: dict[str, Metric] = {
+    name: Metric(
+        partial(compute_distance, name),
+        (lambda distance: distance < 1 - 1e-5) if name == "jaccard" else (lambda distance: True),
+    )
+    for name in METRICS
+}

