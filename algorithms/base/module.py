@@ -1,0 +1,62 @@
+"""The interface between the framework and an algorithm; docs/plugins.md explains it with an example."""
+
+from collections.abc import Sequence
+from multiprocessing.pool import ThreadPool
+from typing import Any
+
+import numpy as np
+import psutil
+
+Ids = Sequence[int] | np.ndarray
+
+
+class BaseANN:
+    """An algorithm under test: constructed with a definition's build arguments, then fitted, then queried.
+
+    The framework looks for further methods and uses them only where a plug-in has them; they are not
+    defined here because their presence is what counts:
+
+    - ``set_query_arguments(*arguments)``: called before each group of query arguments.
+    - ``prepare_query(v, n)``, ``run_prepared_query()``, ``get_prepared_query_results()``: take the place of
+      `query`; only the second is timed.
+    - ``prepare_batch_query(X, n)``, ``run_batch_query()``: take the place of `batch_query`; only the second
+      is timed.
+    - ``get_batch_latencies()``: seconds of each query of the last batch.
+    - ``supports_prepared_queries()``: called once before `fit`; its result is not used.
+    """
+
+    name: str
+    # True: fit() is given the dataset as it lies on disk (sliceable, with .shape and .dtype), which may be
+    # larger than memory. False: an array, possibly memory-mapped; changing it does not change the file.
+    streams_training_set = False
+
+    def fit(self, X: Any) -> None:
+        """Build the index over the rows of `X`, whose numbers are the ids that queries return."""
+
+    def query(self, q: Any, n: int) -> Ids:
+        """Return the ids of about the `n` nearest rows, nearest first, none twice; fewer is allowed."""
+        return []
+
+    def batch_query(self, X: Any, n: int) -> None:
+        """Answer all queries and keep the answers; by default on one thread a core."""
+        with ThreadPool() as pool:
+            self.res = pool.map(lambda q: self.query(q, n), X)
+
+    def get_batch_results(self) -> Sequence[Ids]:
+        """Return the last batch's ids, one sequence a query."""
+        return self.res
+
+    def get_additional(self) -> dict[str, Any]:
+        """Return what else to store; build_time (s) and index_size (KiB) replace the measured ones."""
+        return {}
+
+    def get_memory_usage(self) -> float | None:
+        """Memory in use now in KiB, None if unknown; the index size is the difference that `fit` makes."""
+        return float(psutil.Process().memory_info().rss) / 1024
+
+    def done(self) -> None:
+        """Release what the algorithm holds; always called, also after an error."""
+
+    def __str__(self) -> str:
+        """Name the algorithm with its arguments as set now; stored as `name`."""
+        return getattr(self, "name", type(self).__name__)

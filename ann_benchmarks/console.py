@@ -1,0 +1,59 @@
+"""What run.py shows of a run: a line for each thing that happened, and a table at the end."""
+
+import sys
+from collections.abc import Sequence
+
+from .runner import Built, Event, Job, Note, PointDone
+from .workers import Outcome
+
+
+class Console:
+    """Prints what workers tell: progress and results to stdout, trouble to stderr."""
+
+    def started(self, job: Job) -> None:
+        """Say that a definition is begun."""
+        say(f"{job.definition}: {counted(len(job.points), 'point')}")
+
+    def event(self, job: Job, event: Event) -> None:
+        """Say what a worker tells."""
+        if isinstance(event, Built):
+            size = "" if event.index_size is None else f", {event.index_size / 1024:,.1f} MiB"
+            say(f"{job.definition}: built in {event.build_time:.2f} s{size}")
+        elif isinstance(event, PointDone):
+            say(
+                f"{event.label}: recall {event.recall:.4f}, {event.queries_per_second:,.1f} QPS,"
+                f" p50 {event.p50 * 1e3:.3f} ms, p99 {event.p99 * 1e3:.3f} ms"
+            )
+        elif isinstance(event, Note):
+            warn(event.text)
+
+    def failed(self, outcome: Outcome) -> None:
+        """Say that a definition has failed, and why."""
+        print(f"failed: {outcome.job.definition}: {outcome.failure}", file=sys.stderr, flush=True)
+
+
+def summary(outcomes: Sequence[Outcome]) -> list[str]:
+    """Lines of a table: points measured, finished before and missing, time of the build and of all."""
+    rows: list[tuple[str, ...]] = [("definition", "done", "skipped", "failed", "build s", "total s")]
+    for outcome in outcomes:
+        job = outcome.job
+        build = "-" if outcome.build_time is None else f"{outcome.build_time:.1f}"
+        points = (outcome.done, job.finished, len(job.points) - outcome.done)
+        rows.append((str(job.definition), *map(str, points), build, f"{outcome.seconds:.1f}"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
+
+
+def counted(number: int, noun: str) -> str:
+    """Put a number before its noun."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def say(text: str) -> None:
+    """Print a line at once, also where the output is a pipe."""
+    print(text, flush=True)
+
+
+def warn(text: str) -> None:
+    """Print a warning beside the results."""
+    print(f"warning: {text}", file=sys.stderr, flush=True)

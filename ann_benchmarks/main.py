@@ -1,0 +1,211 @@
+"""run.py: measure algorithms on a dataset."""
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+from .cli import positive_int
+from .configs import read_configs
+from .console import Console, counted, summary, warn
+from .constants import INDEX_DIR
+from .datasets import get_dataset
+from .definitions import DEFINITIONS_FOLDER, Definition, get_definitions, supported_data
+from .errors import UserError
+from .host import usable_cores
+from .plan import Plan, make_plan, select, usable_configs
+from .results import RESULTS_FOLDER
+from .runner import Job
+from .workers import Outcome, Workers
+
+TERMINATED = 128 + signal.SIGTERM
+
+
+class Terminated(BaseException):
+    """SIGTERM has come."""
+
+
+def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the command line; the options of ann-benchmarks' run.py, by the same names."""
+    parser = argparse.ArgumentParser(
+        prog="run.py",
+        description="Measure algorithms on a dataset; finished points are kept and not measured again.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--dataset", metavar="NAME", default="glove-100-angular", help="dataset to search in")
+    add("-k", "--count", type=positive_int, default=10, help="number of nearest neighbours to ask for")
+    add(
+        "--definitions",
+        metavar="FOLDER",
+        type=Path,
+        default=DEFINITIONS_FOLDER,
+        help="where the algorithms are: FOLDER/*/config.yml",
+    )
+    add("--algorithm", metavar="NAME", help="run this algorithm alone")
+    add("--docker-tag", metavar="NAME", help="run only algorithms of this Docker image")
+    add("--list-algorithms", action="store_true", help="print the names of all algorithms and end")
+    add("--force", action="store_true", help="measure again what is finished already")
+    add(
+        "--runs",
+        metavar="COUNT",
+        type=positive_int,
+        default=5,
+        help="times to ask all queries; the best counts",
+    )
+    add("--timeout", type=int, default=2 * 3600, help="seconds for each definition, -1 for no limit")
+    add("--local", action="store_true", help="run on this machine itself instead of in Docker")
+    add("--batch", action="store_true", help="give algorithms all queries at once")
+    add("--max-n-algorithms", type=int, default=-1, help="run so many definitions at most, -1 for all")
+    add(
+        "--run-disabled",
+        action="store_true",
+        help="run definitions that are disabled in their config.yml too",
+    )
+    add("--parallelism", type=positive_int, default=1, help="definitions to run at the same time")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what the command line asks for; 0 when all of it succeeded, 1 when something failed."""
+    args = parse_arguments(arguments)
+    configs, broken = read_configs(args.definitions)
+    if args.list_algorithms:
+        for config in broken:
+            warn(config.problem)
+        for name, data in supported_data(configs).items():
+            print(name, *(f"{kind}: {', '.join(metrics)}" for kind, metrics in data.items()), sep="\n    ")
+        return 0
+    configs, warnings = usable_configs(configs, broken, args.algorithm)
+    check_options(args)
+    dataset, dimension = get_dataset(args.dataset)
+    with dataset:
+        point_type = str(dataset.attrs.get("point_type", "float"))
+        metric = str(dataset.attrs["distance"])
+        queries = len(dataset.true_distances(args.count))  # fails where there are fewer neighbours
+        rows = len(dataset["size_train" if dataset.attrs.get("type") == "sparse" else "train"])
+    definitions = select(
+        get_definitions(configs, point_type, metric, dimension, args.count),
+        configs,
+        args.algorithm,
+        args.docker_tag,
+        args.run_disabled,
+        (point_type, metric),
+    )
+    plan = make_plan(definitions, args.dataset, args.count, args.runs, args.batch, args.force)
+    print(
+        f"dataset {args.dataset}: {rows:,} x {dimension}, {metric};"
+        f" {queries:,} queries for {args.count} neighbours"
+    )
+    for text in warnings + plan.warnings:
+        warn(text)
+    if not plan.jobs:
+        print(f"nothing to do: {counted(plan.finished, 'point')} finished before; --force measures again")
+        return 0
+    check_writable(Path(RESULTS_FOLDER))
+    try:
+        with sigterm_raises():
+            return run_plan(plan, args)
+    except Terminated:
+        print("terminated; finished results are kept, run the same command again to go on", file=sys.stderr)
+        return TERMINATED
+
+
+def check_options(args: argparse.Namespace) -> None:
+    """Refuse options that cannot go together."""
+    if not args.local:
+        raise UserError("running in Docker needs images, which cannot be built yet; add --local to run here")
+    if args.batch and args.parallelism > 1:
+        raise UserError("--batch uses all cores for one definition; leave --parallelism at 1")
+    if args.parallelism > usable_cores():
+        raise UserError(
+            f"--parallelism {args.parallelism} is more than this machine's {usable_cores()} cores"
+        )
+    if args.max_n_algorithms == 0:
+        raise UserError("nothing to run: --max-n-algorithms is 0")
+    if args.timeout != -1 and args.timeout < 1:
+        raise UserError(f"--timeout {args.timeout} is no time; give seconds, or -1 for no limit")
+
+
+def check_writable(folder: Path) -> None:
+    """See that results can be stored before anything is built for them."""
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise UserError(f"the folder {folder} cannot be made: {error.strerror}") from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UserError(f"the folder {folder} cannot be written to")
+
+
+def run_plan(plan: Plan, args: argparse.Namespace) -> int:
+    """Check the plug-ins, run the jobs, and say how each ended."""
+    # Plug-ins of ann-benchmarks keep indexes here whose names do not tell the dataset.
+    shutil.rmtree(INDEX_DIR, ignore_errors=True)
+    with Workers(args.parallelism, None if args.timeout == -1 else args.timeout) as workers:
+        jobs, failed = available_jobs(plan.jobs, workers, args.algorithm is not None)
+        if args.max_n_algorithms >= 0:
+            jobs = jobs[: args.max_n_algorithms]
+        if not jobs and not failed:
+            raise UserError("nothing to run: no algorithm is available here; see the lines above")
+        jobs = [replace(job, show_progress=args.parallelism == 1) for job in jobs]
+        points = sum(len(job.points) for job in jobs)
+        print(
+            f"to do: {counted(len(jobs), 'definition')} with {counted(points, 'point')}, best of"
+            f" {counted(args.runs, 'run')}; {plan.finished} finished before",
+            flush=True,
+        )
+        outcomes = failed + workers.run(jobs, Console())
+    for line in summary(outcomes):
+        print(line)
+    return 1 if any(outcome.failure for outcome in outcomes) else 0
+
+
+def available_jobs(
+    jobs: Sequence[Job], workers: Workers, is_asked_for: bool
+) -> tuple[list[Job], list[Outcome]]:
+    """Sort out the jobs whose plug-in cannot be imported; the outcomes are those that count as failed.
+
+    What is not installed is a failure only if it was asked for by name.
+    """
+    usable: dict[tuple[str, str], bool] = {}
+    failed: list[Outcome] = []
+    for job in jobs:
+        definition: Definition = job.definition
+        key = (definition.module, definition.constructor)
+        if key in usable:
+            continue
+        problem = workers.check(definition)
+        usable[key] = problem is None
+        if problem is None:
+            continue
+        if problem.is_unavailable and is_asked_for:
+            raise UserError(f"algorithm '{definition.algorithm}' cannot run here: {problem.text}")
+        if problem.is_unavailable:
+            warn(f"algorithm '{definition.algorithm}' is skipped: {problem.text}")
+        elif is_asked_for:
+            raise UserError(problem.text)
+        else:
+            outcome = Outcome(job, failure=problem.text)
+            Console().failed(outcome)
+            failed.append(outcome)
+    return [job for job in jobs if usable[job.definition.module, job.definition.constructor]], failed
+
+
+@contextmanager
+def sigterm_raises() -> Iterator[None]:
+    """Make SIGTERM an exception, so that workers are stopped as they are by Ctrl-C."""
+
+    def terminate(number: int, frame: Any) -> NoReturn:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,136 @@
+"""The timed part: queries are asked, their seconds and their answers kept, nothing else."""
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .algorithms.base.module import BaseANN
+from .errors import UserError
+
+PROGRESS_SECONDS = 0.3
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run over all queries: `times` (n,) in s, `neighbors` (n, at least count), -1 for none."""
+
+    times: np.ndarray
+    neighbors: np.ndarray
+    seconds_per_query: float
+
+
+def measure(
+    algo: BaseANN, queries: Any, count: int, batch: bool, rows: int, progress: Callable[[int], Any]
+) -> Measured:
+    """Ask all queries once; UserError names the query whose answer cannot be right.
+
+    `rows` is the size of the training set. `progress` is told now and then how many queries are done.
+    One by one, a query's mean is that of the times; as a batch, it is the wall time over the queries.
+    """
+    if batch:
+        times, answers, seconds = _ask_batch(algo, queries, count)
+    else:
+        times, answers = _ask_each(algo, queries, count, progress)
+        seconds = sum(times)
+    if len(answers) != len(queries) or len(times) != len(queries):
+        raise UserError(
+            f"{algo} gave {len(answers)} answers and {len(times)} latencies to {len(queries)} queries"
+        )
+    progress(len(queries))
+    return Measured(np.array(times), _neighbors(answers, count, rows), seconds / len(queries))
+
+
+def _ask_each(
+    algo: Any, queries: Sequence[Any], count: int, progress: Callable[[int], Any]
+) -> tuple[list[float], list[list[int]]]:
+    times = [0.0] * len(queries)
+    answers: list[list[int]] = [[]] * len(queries)
+    sizes = [0] * len(queries)
+    clock = time.perf_counter
+    # What happens between `stop` and the next `start` is not timed. An answer is copied at once, because a
+    # plug-in may fill the same array again; it must have a length, so that no work is left for the copying.
+    with _quiet_collector():
+        due = clock() + PROGRESS_SECONDS
+        if hasattr(algo, "prepare_query"):
+            prepare, run, result = (
+                algo.prepare_query,
+                algo.run_prepared_query,
+                algo.get_prepared_query_results,
+            )
+            for i, query in enumerate(queries):
+                prepare(query, count)
+                start = clock()
+                run()
+                stop = clock()
+                answer = result()
+                times[i] = stop - start
+                sizes[i] = len(answer)
+                answers[i] = list(answer)
+                if stop > due:
+                    progress(i + 1)
+                    due = clock() + PROGRESS_SECONDS
+        else:
+            ask = algo.query
+            for i, query in enumerate(queries):
+                start = clock()
+                answer = ask(query, count)
+                stop = clock()
+                times[i] = stop - start
+                sizes[i] = len(answer)
+                answers[i] = list(answer)
+                if stop > due:
+                    progress(i + 1)
+                    due = clock() + PROGRESS_SECONDS
+    return times, answers
+
+
+def _ask_batch(algo: Any, queries: Any, count: int) -> tuple[list[float], list[Any], float]:
+    with _quiet_collector():
+        if hasattr(algo, "prepare_batch_query"):
+            algo.prepare_batch_query(queries, count)
+            start = time.perf_counter()
+            algo.run_batch_query()
+        else:
+            start = time.perf_counter()
+            algo.batch_query(queries, count)
+        seconds = time.perf_counter() - start
+    answers = list(algo.get_batch_results())
+    if hasattr(algo, "get_batch_latencies"):
+        return list(algo.get_batch_latencies()), answers, seconds
+    return [seconds / len(queries)] * len(queries), answers, seconds
+
+
+@contextmanager
+def _quiet_collector() -> Iterator[None]:
+    """Spare the garbage collector what exists already: a full collection would show in the latencies."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def _neighbors(answers: Sequence[Any], count: int, rows: int) -> np.ndarray:
+    width = max(count, *map(len, answers))
+    neighbors = np.full((len(answers), width), -1, dtype=np.int64)
+    for row, answer in zip(neighbors, answers, strict=True):
+        row[: len(answer)] = answer
+    strange = (neighbors < -1) | (neighbors >= rows)
+    if strange.any():
+        query, place = np.argwhere(strange)[0]
+        raise UserError(
+            f"query {query} was answered with neighbour {neighbors[query, place]},"
+            f" but the training set has the rows 0 to {rows - 1}"
+        )
+    in_order = np.sort(neighbors, axis=1)
+    repeated = (in_order[:, 1:] == in_order[:, :-1]) & (in_order[:, 1:] >= 0)
+    if repeated.any():
+        query, place = np.argwhere(repeated)[0]
+        raise UserError(f"query {query} was answered with neighbour {in_order[query, place]} twice")
+    return neighbors

@@ -1,0 +1,100 @@
+"""Which definitions and points a run consists of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .configs import BrokenConfig, Config, closest
+from .definitions import Definition, label, supported_data
+from .errors import UserError
+from .results import damage, result_path
+from .runner import Job
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Jobs with the points to do; `finished` counts the points of all definitions that are done already."""
+
+    jobs: list[Job]
+    finished: int
+    warnings: list[str]
+
+
+def usable_configs(
+    configs: list[Config], broken: list[BrokenConfig], algorithm: str | None
+) -> tuple[list[Config], list[str]]:
+    """The configs to choose from, and warnings; UserError when the algorithm asked for is in a broken one."""
+    names = [name for config in configs for name in config.names()]
+    if algorithm is not None and algorithm not in names:
+        for config in broken:
+            if config.mentions(algorithm):
+                raise UserError(config.problem)
+        raise UserError(f"there is no algorithm '{algorithm}'; {closest(algorithm, names)}")
+    return configs, [f"{config.problem}; left out" for config in broken]
+
+
+def select(
+    definitions: Sequence[Definition],
+    configs: Sequence[Config],
+    algorithm: str | None,
+    docker_tag: str | None,
+    run_disabled: bool,
+    data: tuple[str, str],
+) -> list[Definition]:
+    """Reduce the definitions to those asked for; UserError says why none is left.
+
+    `data` is the point type and the metric of the dataset.
+    """
+    point_type, metric = data
+    if algorithm is not None:
+        definitions = [d for d in definitions if d.algorithm == algorithm]
+        if not definitions:
+            metrics = supported_data(configs)[algorithm]
+            has = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in metrics.items())
+            raise UserError(
+                f"algorithm '{algorithm}' has no definition for {point_type} vectors with the metric"
+                f" '{metric}'; it has {has}"
+            )
+    if not definitions:
+        raise UserError(f"no algorithm has a definition for {point_type} vectors with the metric '{metric}'")
+    if docker_tag is not None:
+        tags = list(dict.fromkeys(d.docker_tag for d in definitions))
+        definitions = [d for d in definitions if d.docker_tag == docker_tag]
+        if not definitions:
+            raise UserError(f"no definition has the Docker tag '{docker_tag}'; {closest(docker_tag, tags)}")
+    enabled = [d for d in definitions if run_disabled or not d.disabled]
+    if not enabled:
+        raise UserError("nothing to run: every definition asked for is disabled; add --run-disabled")
+    return enabled
+
+
+def make_plan(
+    definitions: Sequence[Definition], dataset: str, count: int, runs: int, batch: bool, force: bool
+) -> Plan:
+    """Leave out the points that are finished, and definitions that have none left."""
+    jobs = []
+    finished_in_all = 0
+    warnings = []
+    owners: dict[Path, str] = {}
+    for definition in definitions:
+        points = []
+        finished = 0
+        for query_arguments in definition.points():
+            path = result_path(dataset, count, definition, query_arguments, batch)
+            name = label(definition.algorithm, definition.arguments + query_arguments)
+            if path in owners:
+                if owners[path] != name:
+                    warnings.append(f"{name} is left out: its result file would be that of {owners[path]}")
+                continue
+            owners[path] = name
+            if not force and path.exists():
+                problem = damage(path)
+                if problem is None:
+                    finished += 1
+                    continue
+                warnings.append(f"{problem}; it is measured again")
+            points.append(query_arguments)
+        if points:
+            jobs.append(Job(definition, points, dataset, count, runs, batch, finished))
+        finished_in_all += finished
+    return Plan(jobs, finished_in_all, warnings)

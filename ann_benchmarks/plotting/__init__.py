@@ -1,0 +1,1 @@
+"""Metrics of stored results, and the pictures, tables and pages made from them."""

@@ -1,0 +1,53 @@
+"""Every result as a row of one CSV file."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+from ..atomic import atomic_path
+from ..errors import UserError
+from ..results import iter_result_paths
+from .metrics import all_metrics
+from .runs import Run, load_runs
+
+COLUMNS = ["algorithm", "parameters", "count", *all_metrics, "dataset"]  # as in ann-benchmarks
+OWN_COLUMNS = ["batch_mode", "distance", "run_count"]
+UNDER_OTHER_NAMES = {"algo", "name", "build_time", "index_size", "expect_extra"}
+
+
+def row(run: Run) -> dict[str, Any]:
+    """Return the cells of one run by column; lists as JSON."""
+    cells: dict[str, Any] = {
+        "algorithm": run.algorithm,
+        "parameters": run.parameters,
+        "count": run.count,
+        **run.metrics,
+        "dataset": run.dataset,
+        "batch_mode": run.batch,
+        "distance": run.distance,
+    }
+    for name, value in run.attrs.items():
+        if name not in UNDER_OTHER_NAMES:
+            cells.setdefault(name, json.dumps(value) if isinstance(value, list) else value)
+    return cells
+
+
+def export_results(output: Path, recompute: bool = False) -> int:
+    """Write every result of every dataset in results/ to a CSV file; return the number of rows.
+
+    ann-benchmarks' columns come first, then ours, then whatever else the result files record, by name.
+    """
+    rows = [row(run) for run in load_runs(iter_result_paths(), recompute)]
+    if not rows:
+        raise UserError("nothing to export: results/ holds no readable result; run run.py first")
+    known = [*COLUMNS, *OWN_COLUMNS]
+    others = sorted({name for cells in rows for name in cells} - set(known))
+    try:
+        with atomic_path(output) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, [*known, *others])
+            writer.writeheader()
+            writer.writerows(rows)
+    except OSError as error:
+        raise UserError(f"cannot write {output}: {error.strerror or error}") from error
+    return len(rows)

@@ -1,0 +1,183 @@
+"""Results with their metrics, read from result files or from the cache."""
+
+import json
+import sys
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from ..datasets import get_dataset
+from ..errors import UserError
+from ..results import iter_result_paths, read_result
+from .cache import MetricsCache, Stamp, file_stamp
+from .metrics import Measurement, all_metrics, compute_all
+from .styles import Style, assign_styles
+
+LONGEST_ATTRIBUTE = 64  # elements; an attribute that is a longer array is data, not a property
+
+
+@dataclass(frozen=True)
+class Run:
+    """One result: what was run, its metrics by name (nan where unknown) and the file's other attributes."""
+
+    dataset: str
+    count: int
+    distance: str
+    batch: bool
+    algorithm: str
+    parameters: str
+    metrics: dict[str, float]
+    attrs: dict[str, Any] = field(default_factory=dict)
+
+
+def dataset_path(name: str) -> Path:
+    """Return where a dataset lies once it has been made."""
+    return Path("data") / f"{name}.hdf5"
+
+
+def clean_text(value: object) -> str:
+    """Return one printable line: control characters and undecodable bytes become spaces and marks."""
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    text = text.encode("utf-8", "replace").decode()
+    return "".join(" " if unicodedata.category(c) == "Cc" else c for c in text)
+
+
+def plain_attributes(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes that are numbers, strings or short arrays, as JSON holds them."""
+    plain: dict[str, Any] = {}
+    for name, value in attrs.items():
+        if isinstance(value, (np.generic, np.ndarray)):
+            if value.size > LONGEST_ATTRIBUTE:
+                continue
+            value = value.tolist()
+        if isinstance(value, list):
+            value = json.loads(json.dumps(value, default=clean_text))
+        elif not isinstance(value, (bool, int, float)):
+            value = clean_text(value)
+        plain[clean_text(name)] = value
+    return plain
+
+
+class TruthError(UserError):
+    """The true distances of a dataset cannot be had, so that none of its results can be judged."""
+
+
+class Truth:
+    """A dataset's true distances, read when they are first needed."""
+
+    def __init__(self, dataset: str) -> None:
+        self.dataset = dataset
+        try:
+            self.stamp: Stamp = file_stamp(dataset_path(dataset))
+        except OSError:
+            raise TruthError(
+                f"data/{dataset}.hdf5, which holds the true distances, is missing: restore it, or make it"
+                f" with run.py or create_dataset.py"
+            ) from None
+        self._distances: np.ndarray | None = None
+
+    def distances(self, queries: int, count: int) -> np.ndarray:
+        """Return all true distances, (queries, neighbours); UserError if fewer than are asked for."""
+        if self._distances is None:
+            self._distances = self._read()
+        stored_queries, stored_count = self._distances.shape
+        if queries > stored_queries or not 1 <= count <= stored_count:
+            raise UserError(
+                f"it has {queries} queries with {count} neighbours, data/{self.dataset}.hdf5 the truth of"
+                f" {stored_queries} with {stored_count}: it was run on another version of the dataset"
+            )
+        return self._distances
+
+    def _read(self) -> np.ndarray:
+        try:
+            dataset, _ = get_dataset(self.dataset)
+            with dataset:
+                return np.asarray(dataset["distances"])
+        except (UserError, OSError, RuntimeError, KeyError, ValueError) as error:
+            raise TruthError(str(error)) from error
+
+
+def measure(path: Path, dataset: str, count: int, truth: Truth) -> Run:
+    """Read one result file and compute its metrics; UserError if it is damaged or fits no dataset."""
+    result = read_result(path)
+    attrs = plain_attributes(result.attrs)
+    if not isinstance(attrs.setdefault("count", count), int):
+        raise UserError(f"its count is {attrs['count']!r}, which is no number")
+    true_distances = truth.distances(len(result.distances), attrs["count"])
+    is_batch = bool(attrs.get("batch_mode", False))
+    folder = path.parent.name
+    return Run(
+        dataset=dataset,
+        count=attrs["count"],
+        distance=str(attrs.get("distance", "unknown")),
+        batch=is_batch,
+        algorithm=str(attrs.get("algo", folder.removesuffix("-batch") if is_batch else folder)),
+        parameters=str(attrs.get("name", path.stem)),
+        metrics=compute_all(Measurement(true_distances, result.distances, result.times, attrs)),
+        attrs=attrs,
+    )
+
+
+def split_path(path: Path) -> tuple[str, int]:
+    """Return the dataset and the count of results/DATASET/COUNT/ALGORITHM/ARGS.hdf5."""
+    if len(path.parts) < 5 or not path.parts[-3].isdecimal():
+        raise UserError("it does not lie in results/DATASET/COUNT/ALGORITHM/")
+    return path.parts[-4], int(path.parts[-3])
+
+
+def from_cache(value: Any) -> Run | None:
+    """Rebuild a run from a cache entry, or return None if it is not one."""
+    try:
+        run = Run(**value)
+        numbers = [run.metrics[name] for name in all_metrics]
+    except (TypeError, KeyError):
+        return None
+    return run if all(isinstance(number, (int, float)) for number in numbers) else None
+
+
+def skipped(what: object, reason: object) -> None:
+    """Say on stderr what was left out, and why."""
+    tqdm.write(f"skipped {what}: {str(reason).removeprefix(f'{what} ')}", file=sys.stderr)
+
+
+def load_runs(paths: Iterable[Path], recompute: bool = False) -> Iterator[Run]:
+    """Yield the run of each result file that can be read; say on stderr which cannot, and why.
+
+    `recompute` computes every metric anew. Datasets are not downloaded: the results of one that is missing
+    are left out, which is said once for all of them.
+    """
+    cache = MetricsCache()
+    truth: Truth | None = None
+    without_truth: set[str] = set()
+    try:
+        for path in tqdm(list(paths), desc="metrics", unit="file", disable=None, leave=False):
+            try:
+                dataset, count = split_path(path)
+                if dataset in without_truth:
+                    continue
+                if truth is None or truth.dataset != dataset:
+                    truth = Truth(dataset)
+                stamp = file_stamp(path)
+                run = None if recompute else from_cache(cache.get(path, stamp, truth.stamp))
+                if run is None:
+                    run = measure(path, dataset, count, truth)
+                    cache.put(path, stamp, truth.stamp, asdict(run))
+                yield run
+            except TruthError as error:
+                without_truth.add(dataset)
+                skipped(f"results/{dataset}", error)
+            except (UserError, OSError) as error:
+                skipped(path, error)
+    finally:
+        cache.save()
+
+
+def result_styles(runs: Iterable[Run]) -> dict[str, Style]:
+    """Give each algorithm that has results of any dataset its style, so that it looks alike in every plot."""
+    folders = {path.parent.name for path in iter_result_paths()}
+    return assign_styles({run.algorithm for run in runs} | {name.removesuffix("-batch") for name in folders})

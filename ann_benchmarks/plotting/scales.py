@@ -1,0 +1,139 @@
+"""The scales of a figure's axes: matplotlib's, and ann-benchmarks' aN that spreads what is near 1."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+
+from ..errors import UserError
+
+SCALES = ("linear", "log", "symlog", "logit")
+NEAR_ONE = (0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999, 0.99999, 1)
+Transform = Callable[[np.ndarray], np.ndarray]
+PADDING = 0.03  # of the length of the axis, left free beyond the outermost points
+EDGE = 0.1  # of the length of a logit axis, from the largest share below 1 to 1
+SMALLEST_GAP = 0.045  # of the length of the axis, between two ticks
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A scale by name; `power` is N of the scale aN, which shows x at 1 - (1 - x)^(1/N)."""
+
+    name: str
+    power: float = 1.0
+
+
+def parse_scale(text: str, axis: str) -> Scale:
+    """Read a scale from the command line; `axis` is "x", where aN is allowed too, or "y"."""
+    if text in SCALES:
+        return Scale(text)
+    if axis == "x" and text.startswith("a"):
+        try:
+            power = float(text[1:])
+        except ValueError:
+            power = math.nan
+        if 0 < power < math.inf:
+            return Scale("a", power)
+    known = ", ".join(SCALES) + (", or aN with N above 0, such as a3" if axis == "x" else "")
+    raise UserError(f"unknown {axis} scale '{text}': use {known}")
+
+
+def plain_number(number: float, _position: int | None = None) -> str:
+    """Write a tick's value out, with commas between thousands and without an exponent."""
+    return f"{number:,.7g}" if abs(number) < 1e7 else f"{number:.3g}"
+
+
+def power_functions(power: float) -> tuple[Transform, Transform]:
+    """Return the function from values to positions of the scale aN, and its inverse."""
+    return (
+        lambda v: 1 - np.clip(1 - v, 0, None) ** (1 / power),
+        lambda p: 1 - np.clip(1 - p, 0, None) ** power,
+    )
+
+
+def logit(v: np.ndarray) -> np.ndarray:
+    """Return log-odds: where a logit scale puts a value."""
+    return np.log(v / (1 - v))
+
+
+def expit(p: np.ndarray) -> np.ndarray:
+    """Return the inverse of `logit`."""
+    return 1 / (1 + np.exp(-p))
+
+
+class UpToOne(MaxNLocator):
+    """Ticks for shares of 1: none beyond it, although the axis may end a little further on."""
+
+    def tick_values(self, vmin: float, vmax: float) -> list[float]:
+        """Return the ticks between two values."""
+        return [tick for tick in super().tick_values(vmin, vmax) if tick <= 1 + 1e-9]
+
+
+def apply_scale(axes: Axes, name: str, scale: Scale, values: Sequence[float], is_share: bool) -> None:
+    """Give the axis `name`, x or y, its scale, limits around `values` and readable ticks.
+
+    `is_share` says that the metric cannot exceed 1. UserError if the scale cannot show the values.
+    """
+    if scale.name in ("a", "logit"):
+        spread_near_one(axes, name, scale, values)
+        return
+    axes.set(**{f"{name}scale": scale.name})
+    axis = getattr(axes, f"{name}axis")
+    axis.set_major_formatter(FuncFormatter(plain_number))
+    if scale.name == "linear" and is_share:
+        low, high = min(values), max(values)
+        pad = PADDING * ((high - low) or 0.1)
+        axes.set(**{f"{name}lim": (low - pad, min(high + pad, 1 + pad))})
+        axis.set_major_locator(UpToOne(nbins=10))
+    if scale.name == "log":
+        decades = math.log10(max(values) / min(values))
+        subs = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if decades < 1 else (1.0, 2.0, 5.0) if decades < 4 else (1.0,)
+        axis.set_major_locator(LogLocator(subs=subs, numticks=50))
+        axis.set_minor_formatter(NullFormatter())
+
+
+def spread_near_one(axes: Axes, name: str, scale: Scale, values: Sequence[float]) -> None:
+    """Give an axis the scale aN or logit, and ticks at round shares of 1 that leave room for each other."""
+    inside = [v for v in values if 0 < v < 1]
+    if max(values) > 1 or not inside:
+        label = "logit" if scale.name == "logit" else f"a{scale.power:g}"
+        raise UserError(
+            f"the {label} scale is for values between 0 and 1, which these are not: use linear or log"
+        )
+    forward: Transform
+    if scale.name == "logit":
+        # 1 is infinitely far away: it is shown at the end of the axis, a step beyond the largest share.
+        start, end = logit(np.array([min(inside), max(inside)]))
+        length = float(end - start) or 10.0
+        beyond = EDGE if max(values) == 1 else PADDING
+        low, high = expit(np.array([start - PADDING * length, end + beyond * length]))
+        inverse: Transform = expit
+
+        def forward(v: np.ndarray) -> np.ndarray:
+            return logit(np.clip(v, low, high))
+    else:
+        low, high = max(min(values) - PADDING * (1 - min(values)), 0.0), 1.0
+        forward, inverse = power_functions(scale.power)
+    limits = (low, max(high, max(values)))
+    getattr(axes, f"set_{name}scale")("function", functions=(forward, inverse))
+    axis = getattr(axes, f"{name}axis")
+    axis.set_ticks(spaced([tick for tick in NEAR_ONE if low <= tick <= limits[1]], forward, limits))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(plain_number))
+    axes.set(**{f"{name}lim": limits})
+
+
+def spaced(ticks: list[float], forward: Transform, limits: tuple[float, float]) -> list[float]:
+    """Drop the ticks that would be written over each other, keeping those nearest to 1."""
+    start, end = forward(np.array(limits))
+    kept: list[float] = []
+    last = math.inf
+    for tick in reversed(ticks):
+        position = float((forward(np.array(tick)) - start) / (end - start))
+        if last - position >= SMALLEST_GAP:
+            kept.append(tick)
+            last = position
+    return kept[::-1]

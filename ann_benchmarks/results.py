@@ -1,0 +1,151 @@
+"""Result files as ann-benchmarks has them: results/DATASET/COUNT/ALGORITHM[-batch]/ARGS.hdf5, one a point."""
+
+import glob
+import hashlib
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from .atomic import atomic_path
+from .definitions import Definition
+from .errors import UserError
+
+RESULTS_FOLDER = "results"
+LONGEST_NAME = (
+    230  # file systems take 255 bytes; a file being written has a longer name than the finished one
+)
+ARRAYS = ("times", "neighbors", "distances")
+REQUIRED_ATTRIBUTES = ("best_search_time", "count", "name")
+
+
+@dataclass(frozen=True)
+class Result:
+    """One point: attributes, `times` (n,) in s, `neighbors` (n, count), -1 for none, `distances` alike."""
+
+    path: Path
+    attrs: dict[str, Any]
+    times: np.ndarray
+    neighbors: np.ndarray
+    distances: np.ndarray
+
+
+def result_path(
+    dataset: str, count: int, definition: Definition, query_arguments: list[Any], batch: bool
+) -> Path:
+    """Where the result of a point lies; the same place as in ann-benchmarks, except for very long names."""
+    for kind, name in (("dataset", dataset), ("algorithm", definition.algorithm)):
+        if name in ("", ".", "..") or re.search(r"[/\\\0]", name):
+            raise UserError(f"'{name}' cannot be the name of a folder; give the {kind} another name")
+    arguments = json.dumps(definition.arguments + query_arguments, sort_keys=True)
+    name = re.sub(r"\W+", "_", arguments).strip("_")
+    if len(name) > LONGEST_NAME:
+        digest = hashlib.sha256(arguments.encode()).hexdigest()[:16]
+        name = f"{name[: LONGEST_NAME - len(digest) - 1]}_{digest}"
+    folder = definition.algorithm + ("-batch" if batch else "")
+    return Path(RESULTS_FOLDER, dataset, str(count), folder, f"{name}.hdf5")
+
+
+def iter_result_paths(dataset: str | None = None, count: int | None = None) -> Iterator[Path]:
+    """Every result file, of one dataset and count or of all, sorted; files being written are left out."""
+    pattern = f"{glob.escape(dataset) if dataset else '*'}/{count or '*'}/*/*.hdf5"
+    for path in sorted(Path(RESULTS_FOLDER).glob(pattern)):
+        if path.is_file() and path.stat().st_size > 0:
+            yield path
+
+
+def write_result(
+    path: Path, attrs: Mapping[str, Any], times: np.ndarray, neighbors: np.ndarray, distances: np.ndarray
+) -> None:
+    """Write one point, whole or not at all.
+
+    The file is made in memory: HDF5 reports a full disk in ways that cannot be told from other errors.
+    """
+    id_type = np.int32 if neighbors.size == 0 or neighbors.max() <= np.iinfo(np.int32).max else np.int64
+    content = io.BytesIO()
+    # Attributes over 64 KiB (all settings of a server) need the format of HDF5 1.8.
+    with h5py.File(content, "w", libver=("earliest", "v108")) as file:
+        for name, value in attrs.items():
+            if value is not None:
+                file.attrs[name] = _attribute(value)
+        file["times"] = times.astype(np.float32)
+        file["neighbors"] = neighbors.astype(id_type)
+        file["distances"] = distances.astype(np.float32)
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content.getbuffer())
+
+
+def _attribute(value: Any) -> Any:
+    """Give a value as HDF5 can hold it: numbers and arrays of numbers as they are, all else as text."""
+    if isinstance(value, str):
+        return value.replace("\0", "")
+    if isinstance(value, bool | float | np.bool_ | np.number):
+        return value
+    if isinstance(value, int):
+        return value if -(2**63) <= value < 2**64 else str(value)
+    if isinstance(value, list | tuple | np.ndarray):
+        try:
+            array = np.asarray(value)
+        except ValueError:  # rows of different lengths
+            return json.dumps(value, default=str)
+        if array.dtype.kind in "biuf" and array.size:
+            return array
+        value = array.tolist() if isinstance(value, np.ndarray) else value
+    return json.dumps(value, default=str)
+
+
+def read_result(path: Path) -> Result:
+    """Read one point; UserError when the file is damaged or not complete."""
+    with _opened(path) as file:
+        times, neighbors, distances = (file[name][()] for name in ARRAYS)
+        return Result(path, dict(file.attrs), times, neighbors, distances)
+
+
+def damage(path: Path) -> str | None:
+    """Why a file is no finished point, None if it is one."""
+    try:
+        with _opened(path):
+            return None
+    except UserError as error:
+        return str(error)
+
+
+def is_complete(path: Path) -> bool:
+    """Whether a finished point lies there."""
+    return path.is_file() and damage(path) is None
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[h5py.File]:
+    """Open and check a result file; whatever is wrong with it becomes a UserError."""
+    try:
+        # A file is whole once it has its name, so that no lock is needed, which some file systems refuse.
+        with h5py.File(path, "r", locking=False) as file:
+            problem = _problem(file)
+            if problem:
+                raise UserError(f"{path} is not complete: {problem}")
+            yield file
+    except (OSError, RuntimeError, KeyError, ValueError) as error:
+        raise UserError(f"{path} cannot be read: {' '.join(str(error).split()):.150}") from None
+
+
+def _problem(file: h5py.File) -> str | None:
+    missing = [name for name in ARRAYS if not isinstance(file.get(name), h5py.Dataset)]
+    missing += [name for name in REQUIRED_ATTRIBUTES if name not in file.attrs]
+    if missing:
+        return f"it has no {', '.join(missing)}"
+    times, neighbors, distances = (file[name] for name in ARRAYS)
+    n = len(times) if times.ndim == 1 else 0
+    if n == 0 or neighbors.ndim != 2 or neighbors.shape != distances.shape or len(neighbors) != n:
+        return "its arrays do not fit together"
+    # ann-benchmarks fills a file query by query: one that was ended on the way has zeros in the last row.
+    if times[-1] == 0 and not neighbors[-1].any() and not distances[-1].any():
+        return "the last query has no answer"
+    return None

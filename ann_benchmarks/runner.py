@@ -1,0 +1,197 @@
+"""One definition from start to end: load, build, measure each point, store it."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from .algorithms.base.module import BaseANN
+from .datasets import Dataset, get_dataset
+from .definitions import Definition, instantiate_algorithm, label
+from .distance import candidate_distances
+from .errors import UserError
+from .host import host_facts
+from .measuring import Measured, measure
+from .plotting.metrics import RECALL_SLACK, recall
+from .results import result_path, write_result
+
+
+@dataclass(frozen=True)
+class Job:
+    """A definition on a dataset, with the query arguments of the points that are to be measured."""
+
+    definition: Definition
+    points: list[list[Any]]
+    dataset: str
+    count: int
+    runs: int
+    batch: bool
+    finished: int = 0  # points that were measured before
+    show_progress: bool = True
+
+
+@dataclass(frozen=True)
+class Built:
+    """The index is there: seconds that it took, and KiB or None."""
+
+    build_time: float
+    index_size: float | None
+
+
+@dataclass(frozen=True)
+class PointDone:
+    """A point is stored: share of true neighbours found, queries per second, latencies and build in s."""
+
+    label: str
+    path: Path
+    recall: float
+    queries_per_second: float
+    p50: float
+    p99: float
+    build_time: float
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something that the user should know and that stops nothing."""
+
+    text: str
+
+
+Event = Built | PointDone | Note
+
+
+def run(job: Job, report: Callable[[Event], None]) -> None:
+    """Measure a job's points one after the other, and report what happens."""
+    algo = instantiate_algorithm(job.definition)
+    try:
+        if any(job.points) and not hasattr(algo, "set_query_arguments"):
+            raise UserError(
+                f"the config.yml of '{job.definition.algorithm}' has query arguments, but"
+                f" {job.definition.constructor} has no method set_query_arguments"
+            )
+        dataset, _ = get_dataset(job.dataset)
+        with dataset:
+            facts = _build(algo, dataset)
+            report(Built(facts["build_time"], facts["index_size"]))
+            _Points(job, algo, dataset, facts, report).measure_all()
+    finally:
+        algo.done()
+
+
+def _build(algo: BaseANN, dataset: Dataset) -> dict[str, Any]:
+    started = time.perf_counter()
+    train: Any
+    if dataset.attrs.get("type") == "sparse":
+        train = dataset.train()
+    elif getattr(algo, "streams_training_set", False):
+        train = dataset["train"]
+    else:
+        train = np.asarray(dataset.train())
+    loaded = time.perf_counter()
+    if hasattr(algo, "supports_prepared_queries"):
+        algo.supports_prepared_queries()
+    before = algo.get_memory_usage()
+    build_started = time.perf_counter()
+    algo.fit(train)
+    build_time = time.perf_counter() - build_started
+    after = algo.get_memory_usage()
+    return {
+        "build_time": build_time,
+        "index_size": None if before is None or after is None else after - before,
+        "load_seconds": loaded - started,
+    }
+
+
+class _Points:
+    """The points of one built index."""
+
+    def __init__(
+        self,
+        job: Job,
+        algo: BaseANN,
+        dataset: Dataset,
+        facts: dict[str, Any],
+        report: Callable[[Event], None],
+    ):
+        self.job = job
+        self.algo = algo
+        self.facts = facts
+        self.report = report
+        self.metric = str(dataset.attrs["distance"])
+        # Read again, because plug-ins may change in place what they are given; mapped, it costs no memory.
+        self.train = dataset.train()
+        self.test = dataset.test()
+        self.queries = [np.array(query) for query in self.test]
+        self.all_queries = self.queries if isinstance(self.test, list) else np.array(self.test)
+        self.true_distances = dataset.true_distances(job.count)
+
+    def measure_all(self) -> None:
+        for query_arguments in self.job.points:
+            if query_arguments:
+                self.algo.set_query_arguments(*query_arguments)  # type: ignore[attr-defined]
+            self.measure_point(query_arguments)
+
+    def measure_point(self, query_arguments: list[Any]) -> None:
+        job = self.job
+        started_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        runs = self.measure_runs(str(self.algo))
+        best = min(runs, key=lambda run: run.seconds_per_query)
+        name = label(job.definition.algorithm, job.definition.arguments + query_arguments)
+        neighbors = best.neighbors[:, : job.count]
+        if best.neighbors.shape[1] > job.count:
+            most = best.neighbors.shape[1]
+            self.report(Note(f"{name} answered with up to {most} neighbours; the first {job.count} are kept"))
+        distances = candidate_distances(self.metric, self.test, self.train, neighbors)
+        path = result_path(job.dataset, job.count, job.definition, query_arguments, job.batch)
+        attrs = {
+            **host_facts(),
+            **self.facts,
+            "started_at": started_at,
+            "run_seconds": [run.seconds_per_query for run in runs],
+            "batch_mode": job.batch,
+            "best_search_time": best.seconds_per_query,
+            "candidates": np.count_nonzero(best.neighbors >= 0) / len(best.neighbors),
+            "expect_extra": hasattr(self.algo, "query_verbose"),
+            "name": str(self.algo),
+            "run_count": job.runs,
+            "distance": self.metric,
+            "count": job.count,
+            # A plug-in that found its index built knows what the build had taken.
+            **self.algo.get_additional(),
+            "algo": job.definition.algorithm,
+            "dataset": job.dataset,
+        }
+        write_result(path, attrs, best.times, neighbors, distances)
+        self.report(
+            PointDone(
+                label=name,
+                path=path,
+                recall=recall(distances, self.true_distances[:, -1] + RECALL_SLACK, job.count),
+                queries_per_second=1 / attrs["best_search_time"],
+                p50=float(np.percentile(best.times, 50)),
+                p99=float(np.percentile(best.times, 99)),
+                build_time=float(attrs["build_time"]),
+            )
+        )
+
+    def measure_runs(self, description: str) -> list[Measured]:
+        job = self.job
+        queries = self.all_queries if job.batch else self.queries
+        total = job.runs * len(queries)
+        quiet = None if job.show_progress else True
+        with tqdm(total=total, desc=description, unit="query", disable=quiet, leave=False) as bar:
+            runs = []
+            for number in range(job.runs):
+                before = number * len(queries)
+
+                def progress(done: int, before: int = before) -> None:
+                    bar.update(before + done - bar.n)
+
+                runs.append(measure(self.algo, queries, job.count, job.batch, len(self.train), progress))
+            return runs

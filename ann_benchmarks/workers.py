@@ -1,0 +1,220 @@
+"""Worker processes seen from the parent: started, given jobs, watched, replaced, stopped."""
+
+import multiprocessing
+import multiprocessing.connection
+import signal
+import tempfile
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+
+from .definitions import Definition
+from .results import result_path
+from .runner import Built, Event, Job, PointDone
+from .worker_process import GRACE_SECONDS, STOP_SIGNALS, Failure, Finished, PluginCheck, serve
+
+LOG_FOLDER = "logs"
+POLL_SECONDS = 0.5
+END_SECONDS = 120  # for an idle worker's plug-ins to put away what they hold, such as a server
+LIKELY_CAUSES = {
+    "SIGKILL": ": killed from outside, most likely because memory ran out",
+    "SIGSEGV": ": a memory access error in native code",
+    "SIGBUS": ": a memory access error, or a mapped file that became shorter",
+    "SIGABRT": ": native code gave up",
+    "SIGILL": ": native code for another processor",
+}
+
+
+@dataclass
+class Outcome:
+    """What became of a job."""
+
+    job: Job
+    done: int = 0
+    build_time: float | None = None
+    seconds: float = 0.0
+    failure: str | None = None
+    started: float = field(default_factory=time.perf_counter)
+
+
+class Observer(Protocol):
+    """Whoever wants to know how the jobs go."""
+
+    def started(self, job: Job) -> None:
+        """A job has been given to a worker."""
+
+    def event(self, job: Job, event: Event) -> None:
+        """The worker has told something."""
+
+    def failed(self, outcome: Outcome) -> None:
+        """The job has ended early."""
+
+
+class Worker:
+    """One process, which takes one request at a time."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.crash_report = tempfile.NamedTemporaryFile("r", delete=False)  # noqa: SIM115
+        # Not a daemon: those may not have child processes, which plug-ins may want.
+        self.process = context.Process(target=serve, args=(theirs, self.crash_report.name))
+        resource_tracker.ensure_running()  # else start() would unblock the signals half-way
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # until the worker has its handlers
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+        theirs.close()
+
+    def next_message(self) -> Any:
+        """What the worker says next, None when there is nothing now; EOFError when it has died."""
+        is_alive = self.process.is_alive()
+        try:
+            if self.pipe.poll():
+                return self.pipe.recv()
+        except OSError:
+            raise EOFError from None
+        if not is_alive:
+            raise EOFError
+        return None
+
+    def end(self) -> None:
+        """Let an idle worker end by itself."""
+        with suppress(OSError):
+            self.pipe.send(None)
+        self.process.join(END_SECONDS)
+        self.stop()
+
+    def stop(self) -> None:
+        """Ask it to end; kill it when it does not. Interrupted while waiting, kill it at once."""
+        try:
+            if self.process.is_alive():
+                self.process.terminate()
+                self.process.join(GRACE_SECONDS)
+        finally:
+            if self.process.is_alive():
+                self.process.kill()
+            self.process.join()
+            self.pipe.close()
+            self.crash_report.close()
+            Path(self.crash_report.name).unlink(missing_ok=True)
+
+    def death(self) -> Failure:
+        """Say how the process came to its end."""
+        self.process.join(GRACE_SECONDS)
+        status = self.process.exitcode
+        details = self.crash_report.read()
+        if status is None or status >= 0:
+            return Failure(f"the process ended by itself with status {status}", details)
+        try:
+            name = signal.Signals(-status).name
+        except ValueError:
+            name = f"signal {-status}"
+        return Failure(f"the process was ended by {name}{LIKELY_CAUSES.get(name, '')}", details)
+
+
+class Workers:
+    """Up to `parallelism` workers, each kept for the next request until one fails in it."""
+
+    def __init__(self, parallelism: int = 1, timeout: float | None = None):
+        self.parallelism = parallelism
+        self.timeout = timeout  # s a job
+        self.idle: list[Worker] = []
+        self.busy: dict[Worker, Outcome] = {}
+
+    def __enter__(self) -> "Workers":
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        workers = [*self.idle, *self.busy]
+        for worker in workers:
+            if error is None:
+                worker.end()
+            elif worker.process.is_alive():
+                worker.process.terminate()  # all of them first, so that they end side by side
+        for worker in workers:
+            worker.stop()
+
+    def check(self, definition: Definition) -> Failure | None:
+        """Whether the plug-in can be imported and has the constructor: None if so."""
+        worker = self.idle.pop() if self.idle else Worker()
+        self.busy[worker] = Outcome(Job(definition, [], "", 0, 0, False))
+        answer: Any = None
+        try:
+            worker.pipe.send(PluginCheck(definition))
+            while not isinstance(answer, Failure | Finished):
+                multiprocessing.connection.wait([worker.pipe], POLL_SECONDS)
+                answer = worker.next_message()
+        except (EOFError, OSError):
+            answer = worker.death()
+        self._release(worker, answer)
+        return answer if isinstance(answer, Failure) else None
+
+    def run(self, jobs: Sequence[Job], observer: Observer) -> list[Outcome]:
+        """Run all jobs, whatever becomes of each; the outcomes are in the order of the jobs."""
+        pending = deque(jobs)
+        outcomes: dict[int, Outcome] = {}
+        while pending or self.busy:
+            while pending and len(self.busy) < self.parallelism:
+                job = pending.popleft()
+                worker = self.idle.pop() if self.idle else Worker()
+                self.busy[worker] = outcomes[id(job)] = Outcome(job)
+                observer.started(job)
+                with suppress(OSError):  # it has just died: seen below
+                    worker.pipe.send(job)
+            multiprocessing.connection.wait([worker.pipe for worker in self.busy], POLL_SECONDS)
+            for worker, outcome in list(self.busy.items()):
+                self._attend(worker, outcome, observer)
+        return [outcomes[id(job)] for job in jobs]
+
+    def _attend(self, worker: Worker, outcome: Outcome, observer: Observer) -> None:
+        answer: Any = None
+        try:
+            while (message := worker.next_message()) is not None:
+                if isinstance(message, Failure | Finished):
+                    answer = message
+                    break
+                if isinstance(message, Built | PointDone):
+                    outcome.build_time = message.build_time
+                outcome.done += isinstance(message, PointDone)
+                observer.event(outcome.job, message)
+        except EOFError:
+            answer = worker.death()
+        outcome.seconds = time.perf_counter() - outcome.started
+        if answer is None and self.timeout is not None and outcome.seconds > self.timeout:
+            worker.stop()
+            answer = Failure(f"not finished after {self.timeout:g} s (--timeout)")
+        if isinstance(answer, Failure):
+            outcome.failure = answer.text + _write_log(outcome.job, answer)
+            observer.failed(outcome)
+        if answer is not None:
+            self._release(worker, answer)
+
+    def _release(self, worker: Worker, answer: Finished | Failure) -> None:
+        """Keep a worker for more, unless it failed: who knows what that left behind in it."""
+        del self.busy[worker]
+        if isinstance(answer, Finished):
+            self.idle.append(worker)
+        else:
+            worker.end()
+
+
+def _write_log(job: Job, failure: Failure) -> str:
+    """Keep a traceback where the user can find it; the end of the line that says where."""
+    if not failure.details:
+        return ""
+    place = result_path(job.dataset, job.count, job.definition, [], job.batch)
+    path = Path(LOG_FOLDER, *place.parts[1:]).with_suffix(".log")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{job.definition}: {failure.text}\n\n{failure.details}", errors="replace")
+    except OSError:
+        return ""
+    return f" (see {path})"

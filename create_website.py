@@ -1,0 +1,28 @@
+"""Make a website of all results: interactive plots and tables that open from a file."""
+
+import argparse
+from pathlib import Path
+
+from ann_benchmarks.cli import run_command
+from ann_benchmarks.plotting.plot_variants import all_plot_variants
+from ann_benchmarks.plotting.website import create_website
+
+
+def main() -> None:
+    """Read the command line and make the site."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    variants = list(all_plot_variants)
+    parser.add_argument("--plottype", nargs="*", choices=variants, default=variants, help="only these plots")
+    parser.add_argument("--outputdir", type=Path, default=Path(), metavar="DIR", help="default: this folder")
+    parser.add_argument("--latex", action="store_true", help="add pgfplots code for each plot")
+    parser.add_argument("--scatter", action="store_true", help="add plots of all points, not only the best")
+    parser.add_argument(
+        "--recompute", action="store_true", help="compute the metrics anew, whatever is cached"
+    )
+    args = parser.parse_args()
+    pages = create_website(args.outputdir, args.plottype, args.latex, args.scatter, args.recompute)
+    print(f"wrote {pages} pages; open {args.outputdir / 'index.html'}")
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,23 @@
+"""Write the metrics of all results to a CSV file."""
+
+import argparse
+from pathlib import Path
+
+from ann_benchmarks.cli import run_command
+from ann_benchmarks.plotting.export import export_results
+
+
+def main() -> None:
+    """Read the command line and export."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="the CSV file to write")
+    parser.add_argument(
+        "--recompute", action="store_true", help="compute the metrics anew, whatever is cached"
+    )
+    args = parser.parse_args()
+    rows = export_results(args.output, args.recompute)
+    print(f"wrote {args.output}: {rows} results")
+
+
+if __name__ == "__main__":
+    run_command(main)

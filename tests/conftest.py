@@ -1,0 +1,131 @@
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import dedent
+
+import h5py
+import numpy as np
+import pytest
+import yaml
+
+ROOT = Path(__file__).parent.parent
+
+
+def make_dataset(
+    name="tiny",
+    metric="euclidean",
+    rows=200,
+    dimension=8,
+    queries=20,
+    neighbours=10,
+    folder=Path("data"),
+    **storage,
+):
+    """Write a small dataset in ann-benchmarks' format; `storage` is for the HDF5 dataset of the rows."""
+    random = np.random.default_rng(1)
+    train = random.normal(size=(rows, dimension)).astype(np.float32)
+    test = random.normal(size=(queries, dimension)).astype(np.float32)
+    a, b = test.astype(float)[:, None], train.astype(float)[None]
+    inner = (a * b).sum(-1)
+    distances = {
+        "euclidean": np.sqrt(((a - b) ** 2).sum(-1)),
+        "angular": 1 - inner / np.linalg.norm(a, axis=-1) / np.linalg.norm(b, axis=-1),
+        "ip": -inner,
+    }[metric]
+    neighbors = np.argsort(distances, axis=1)[:, :neighbours]
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{name}.hdf5"
+    with h5py.File(path, "w") as file:
+        file.attrs.update(type="dense", distance=metric, dimension=dimension, point_type="float")
+        file.create_dataset("train", data=train, **storage)
+        file["test"] = test
+        file["neighbors"] = neighbors.astype(np.int32)
+        file["distances"] = np.take_along_axis(distances, neighbors, axis=1).astype(np.float32)
+    return path
+
+
+@dataclass
+class Workspace:
+    """A current folder with a dataset `tiny` and, in plugins/, algorithms made for a test."""
+
+    path: Path
+
+    def add_plugin(self, name, body="pass", run_group=None, module=None, **keys):
+        """Write a plug-in whose class `Plugin` has the given methods; return its folder."""
+        folder = self.path / "plugins" / name
+        folder.mkdir(parents=True)
+        head = """\
+            import multiprocessing.util, os, signal, sys, time
+            from pathlib import Path
+            import numpy as np
+            from ann_benchmarks.algorithms.base.module import BaseANN
+
+            class Plugin(BaseANN):
+                def __init__(self, *arguments): pass
+            """
+        (folder / "module.py").write_text(
+            dedent(head) + "".join(f"    {x}\n" for x in dedent(body).splitlines())
+        )
+        definition = {
+            "name": name,
+            "module": module or f"plugins.{name}",
+            "constructor": "Plugin",
+            "docker_tag": f"ann-benchmarks-{name}",
+            "run_groups": {"all": run_group or {"args": []}},
+            **keys,
+        }
+        (folder / "config.yml").write_text(yaml.safe_dump({"float": {"any": [definition]}}))
+        return folder
+
+    def command(self, *arguments):
+        return [
+            *(
+                sys.executable,
+                str(ROOT / "run.py"),
+                "--local",
+                "--definitions",
+                "plugins",
+                "--dataset",
+                "tiny",
+            ),
+            *("--runs", "1", *arguments),
+        ]
+
+    @property
+    def environment(self):
+        return {**os.environ, "PYTHONPATH": str(self.path), "OMP_NUM_THREADS": "1"}
+
+    def run(self, *arguments, **options):
+        return subprocess.run(
+            self.command(*arguments),
+            cwd=self.path,
+            env=self.environment,
+            text=True,
+            capture_output=True,
+            timeout=60,
+            **options,
+        )
+
+    def start(self, *arguments):
+        return subprocess.Popen(
+            self.command(*arguments),
+            cwd=self.path,
+            env=self.environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def results(self):
+        return sorted(
+            str(path.relative_to("results")) for path in Path("results").rglob("*") if path.is_file()
+        )
+
+
+@pytest.fixture
+def workspace(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    make_dataset()
+    return Workspace(tmp_path)

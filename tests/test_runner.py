@@ -1,0 +1,283 @@
+import importlib
+import json
+import re
+import time
+from pathlib import Path
+from textwrap import dedent
+
+import h5py
+import numpy as np
+import pytest
+
+from ann_benchmarks.algorithms.base.module import BaseANN
+from ann_benchmarks.definitions import Definition
+from ann_benchmarks.errors import UserError
+from ann_benchmarks.measuring import measure
+from ann_benchmarks.results import read_result
+from ann_benchmarks.runner import Built, Job, Note, PointDone, run
+from ann_benchmarks.version import VERSION
+
+from .conftest import ROOT, make_dataset
+
+EXACT = """\
+def fit(self, X):
+    self.X = X
+def query(self, q, n):
+    return np.argsort(((self.X - q) ** 2).sum(1))[:n]
+"""
+
+
+@pytest.fixture
+def run_plugin(workspace, monkeypatch):
+    """Run a plug-in in this process; return what it reports and its first result."""
+    monkeypatch.syspath_prepend(str(workspace.path))
+    numbers = iter(range(100))
+
+    def run_it(body, points=((),), batch=False, runs=1, count=5, dataset="tiny"):
+        importlib.invalidate_caches()
+        name = f"plugin_of_{re.sub(r'[^a-z0-9]', '_', workspace.path.name)}_{next(numbers)}"
+        workspace.add_plugin(name, body)
+        (workspace.path / "plugins" / name).rename(workspace.path / name)
+        definition = Definition(name, "Plugin", name, "t", [], [], False)
+        events = []
+        run(Job(definition, [list(p) for p in points], dataset, count, runs, batch), events.append)
+        paths = [event.path for event in events if isinstance(event, PointDone)]
+        return events, read_result(paths[0])
+
+    return run_it
+
+
+def test_an_exact_search_has_full_recall_and_its_true_distances(run_plugin):
+    events, result = run_plugin(EXACT)
+    with h5py.File("data/tiny.hdf5") as file:
+        assert result.neighbors.tolist() == file["neighbors"][:, :5].tolist()
+        assert result.distances == pytest.approx(file["distances"][:, :5])
+    assert [type(event) for event in events] == [Built, PointDone]
+    assert events[1].recall == 1
+    attrs = result.attrs
+    assert {"cpu", "cores", "memory_bytes", "kernel", "python", "started_at", "load_seconds"} <= attrs.keys()
+    assert (attrs["algo"], attrs["dataset"], attrs["count"], attrs["run_count"]) == (
+        events[1].path.parent.name,
+        "tiny",
+        5,
+        1,
+    )
+    assert attrs["distance"] == "euclidean" and attrs["candidates"] == 5
+    assert not attrs["batch_mode"] and not attrs["expect_extra"]
+    assert attrs["build_time"] >= 0 and "index_size" in attrs
+    assert attrs["best_search_time"] == pytest.approx(result.times.mean())
+
+
+def test_the_stored_latencies_and_answers_are_those_of_the_best_run(run_plugin):
+    body = """\
+    asked = 0
+    def query(self, q, n):
+        run, self.asked = self.asked // 20, self.asked + 1
+        time.sleep((0.004, 0.001, 0.006)[run])
+        return [run]
+    """
+    _, result = run_plugin(body, runs=3)
+    assert (result.neighbors[:, 0] == 1).all()
+    means = result.attrs["run_seconds"]
+    assert len(means) == 3 and means.argmin() == 1
+    assert result.attrs["best_search_time"] == means[1]
+    assert result.times.mean() == pytest.approx(means[1], rel=1e-4)
+    assert result.attrs["candidates"] == 1
+    assert (result.neighbors[:, 1:] == -1).all() and np.isinf(result.distances[:, 1:]).all()
+
+
+def test_of_a_prepared_query_only_the_run_is_timed(run_plugin):
+    body = """\
+    def query(self, q, n):
+        raise AssertionError("not to be called")
+    def prepare_query(self, q, n):
+        time.sleep(0.01)
+        self.n = n
+    def run_prepared_query(self):
+        time.sleep(0.001)
+    def get_prepared_query_results(self):
+        time.sleep(0.01)
+        return range(self.n)
+    """
+    _, result = run_plugin(body)
+    assert 0.001 <= result.attrs["best_search_time"] < 0.008
+    assert (result.neighbors == np.arange(5)).all()
+
+
+def test_a_batch_counts_by_its_wall_time(run_plugin):
+    body = """\
+    def batch_query(self, X, n):
+        assert X.shape == (20, 8)
+        time.sleep(0.1)
+    def get_batch_results(self):
+        return np.tile(np.arange(5), (20, 1))
+    """
+    events, result = run_plugin(body, batch=True)
+    assert events[1].path.parent.name.endswith("-batch")
+    assert result.attrs["batch_mode"]
+    assert 0.005 <= result.attrs["best_search_time"] < 0.02
+    assert result.times == pytest.approx(result.attrs["best_search_time"])
+    latencies = "def get_batch_latencies(self):\n    return [0.5] * 20\n"
+    _, result = run_plugin(dedent(body) + latencies, batch=True)
+    assert result.attrs["best_search_time"] < 0.02
+    assert (result.times == 0.5).all()
+
+
+def test_a_prepared_batch_is_not_charged_for_its_preparation(run_plugin):
+    body = """\
+    def prepare_batch_query(self, X, n):
+        time.sleep(0.2)
+        self.res = [[i] for i in range(len(X))]
+    def run_batch_query(self):
+        pass
+    """
+    _, result = run_plugin(body, batch=True)
+    assert result.attrs["best_search_time"] < 0.005
+    assert result.neighbors[:, 0].tolist() == list(range(20))
+
+
+def test_by_default_a_batch_is_asked_on_threads(run_plugin):
+    _, result = run_plugin(EXACT, batch=True)
+    with h5py.File("data/tiny.hdf5") as file:
+        assert result.neighbors.tolist() == file["neighbors"][:, :5].tolist()
+
+
+class Answers(BaseANN):
+    def __init__(self, answers):
+        self.answers = iter(answers)
+        self.name = "answers"
+
+    def query(self, q, n):
+        return next(self.answers)
+
+
+def measured(answers, count=3, rows=10):
+    return measure(Answers(answers), [None] * len(answers), count, False, rows, lambda done: None)
+
+
+def test_a_repeated_neighbour_is_an_error_that_names_the_query():
+    with pytest.raises(UserError, match="query 1 was answered with neighbour 7 twice"):
+        measured([[1, 2, 3], [7, 2, 7]])
+
+
+@pytest.mark.parametrize("strange", [10, -2])
+def test_a_neighbour_that_does_not_exist_is_an_error(strange):
+    with pytest.raises(UserError, match=f"query 1 was answered with neighbour {strange}, .* 0 to 9"):
+        measured([[1], [strange]])
+
+
+def test_minus_one_means_no_neighbour():
+    assert measured([[1, -1, -1], []]).neighbors.tolist() == [[1, -1, -1], [-1, -1, -1]]
+
+
+def test_an_answer_still_to_be_computed_is_refused():
+    with pytest.raises(TypeError, match="len"):
+        measured([iter([1, 2])])
+
+
+def test_an_array_that_is_filled_again_for_each_answer_is_copied():
+    class Reusing(BaseANN):
+        name = "reusing"
+        answer = np.zeros(2, dtype=int)
+
+        def query(self, q, n):
+            self.answer[:] = q, q + 1
+            return self.answer
+
+    assert measure(Reusing(), [1, 5], 2, False, 10, lambda done: None).neighbors.tolist() == [[1, 2], [5, 6]]
+
+
+def test_too_many_neighbours_are_cut_with_one_warning_a_point(run_plugin):
+    body = "def query(self, q, n):\n    return list(range(n + 2))"
+    events, result = run_plugin(body, runs=2)
+    notes = [event for event in events if isinstance(event, Note)]
+    assert len(notes) == 1 and "up to 7" in notes[0].text
+    assert result.neighbors.shape == (20, 5)
+    assert result.attrs["candidates"] == 7
+
+
+def test_a_plugin_may_change_its_vectors_without_changing_the_distances(run_plugin):
+    body = EXACT.replace("self.X = X", "self.X = X.copy(); X *= 3")
+    body = body.replace("return", "q = q.copy(); answer =") + "    q *= 0\n    return answer\n"
+    make_dataset("packed", chunks=(10, 8), compression="gzip")
+    before = Path("data/tiny.hdf5").read_bytes()
+    for dataset in ("tiny", "packed"):
+        _, result = run_plugin(body, dataset=dataset, runs=2)
+        with h5py.File(f"data/{dataset}.hdf5") as file:
+            assert result.distances == pytest.approx(file["distances"][:, :5])
+    assert Path("data/tiny.hdf5").read_bytes() == before
+
+
+def test_a_streaming_plugin_is_given_the_dataset_itself(run_plugin):
+    body = "def fit(self, X):\n    self.name = type(X).__module__.split('.')[0] + str(X.shape)"
+    assert run_plugin(body)[1].attrs["name"] == "numpy(200, 8)"
+    assert run_plugin("streams_training_set = True\n" + body)[1].attrs["name"] == "h5py(200, 8)"
+
+
+def test_what_a_plugin_knows_of_its_build_goes_before_what_was_measured(run_plugin):
+    body = """\
+    def get_additional(self):
+        return {"build_time": 123.0, "index_size": 456.0, "settings": {"a": [1]}, "algo": "other"}
+    """
+    events, result = run_plugin(body)
+    assert result.attrs["build_time"] == events[1].build_time == 123
+    assert result.attrs["index_size"] == 456
+    assert json.loads(result.attrs["settings"]) == {"a": [1]}
+    assert result.attrs["algo"] != "other"
+
+
+def test_an_unknown_index_size_is_left_out(run_plugin):
+    assert "index_size" not in run_plugin("def get_memory_usage(self): return None")[1].attrs
+
+
+def test_query_arguments_are_set_before_each_point(run_plugin):
+    body = """\
+    def set_query_arguments(self, a, b):
+        self.name = f"{a}-{b}"
+    """
+    events, _ = run_plugin(body, points=((1, 2), (3, 4)))
+    names = [read_result(event.path).attrs["name"] for event in events if isinstance(event, PointDone)]
+    assert names == ["1-2", "3-4"]
+    with pytest.raises(UserError, match="set_query_arguments"):
+        run_plugin("pass", points=((1, 2),))
+
+
+def test_done_is_called_after_an_error_too(run_plugin):
+    body = """\
+    def fit(self, X):
+        raise ValueError("no")
+    def done(self):
+        Path("done").touch()
+    """
+    with pytest.raises(ValueError, match="no"):
+        run_plugin(body)
+    assert Path("done").exists()
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "angular", "ip"])
+def test_the_exact_scan_finds_the_true_neighbours(workspace, metric):
+    make_dataset(f"exact-{metric}", metric)
+    definition = Definition(
+        "bruteforce-numpy", "ExactScan", "ann_benchmarks.algorithms.bruteforce", "t", [metric], [], False
+    )
+    events = []
+    run(Job(definition, [[]], f"exact-{metric}", 10, 1, False), events.append)
+    with h5py.File(f"data/exact-{metric}.hdf5") as file:
+        assert read_result(events[1].path).neighbors.tolist() == file["neighbors"][()].tolist()
+
+
+def test_progress_is_told_now_and_then():
+    class Slow(BaseANN):
+        name = "slow"
+
+        def query(self, q, n):
+            time.sleep(0.05)
+            return [1]
+
+    told = []
+    measure(Slow(), [None] * 10, 1, False, 10, told.append)
+    assert 2 <= len(told) <= 4 and told[-1] == 10
+
+
+def test_the_version_is_that_of_the_project():
+    assert f'version = "{VERSION}"' in (ROOT / "pyproject.toml").read_text()
