@@ -5,7 +5,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-DEMO_DATASET ?= clustered-50k-96-angular
+DEMO_DATASET ?= clustered-50k-96-euclidean
 
 .PHONY: demo test lint format lock clean
 

@@ -85,15 +85,13 @@ def run(job: Job, report: Callable[[Event], None]) -> None:
 
 
 def _build(algo: BaseANN, dataset: Dataset) -> dict[str, Any]:
-    started = time.perf_counter()
     train: Any
     if dataset.attrs.get("type") == "sparse":
         train = dataset.train()
     elif getattr(algo, "streams_training_set", False):
-        train = dataset["train"]
+        train = dataset.streamed_train()
     else:
         train = np.asarray(dataset.train())
-    loaded = time.perf_counter()
     if hasattr(algo, "supports_prepared_queries"):
         algo.supports_prepared_queries()
     before = algo.get_memory_usage()
@@ -104,7 +102,6 @@ def _build(algo: BaseANN, dataset: Dataset) -> dict[str, Any]:
     return {
         "build_time": build_time,
         "index_size": None if before is None or after is None else after - before,
-        "load_seconds": loaded - started,
     }
 
 
@@ -124,8 +121,9 @@ class _Points:
         self.facts = facts
         self.report = report
         self.metric = str(dataset.attrs["distance"])
-        # Read again, because plug-ins may change in place what they are given; mapped, it costs no memory.
-        self.train = dataset.train()
+        # Opened again, because plug-ins may change in place what they are given.
+        sparse = dataset.attrs.get("type") == "sparse"
+        self.train: Any = dataset.train() if sparse else dataset.streamed_train()
         self.test = dataset.test()
         self.queries = [np.array(query) for query in self.test]
         self.all_queries = self.queries if isinstance(self.test, list) else np.array(self.test)

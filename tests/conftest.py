@@ -95,7 +95,10 @@ class Workspace:
 
     @property
     def environment(self):
-        return {**os.environ, "PYTHONPATH": str(self.path), "OMP_NUM_THREADS": "1"}
+        # Compiled modules are kept outside of the source, and kept at all, for the many short runs.
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        cache = str(self.path.parent / "bytecode")
+        return {**kept, "PYTHONPATH": str(self.path), "PYTHONPYCACHEPREFIX": cache, "OMP_NUM_THREADS": "1"}
 
     def run(self, *arguments, **options):
         return subprocess.run(

@@ -208,10 +208,30 @@ def test_a_plugin_may_change_its_vectors_without_changing_the_distances(run_plug
     assert Path("data/tiny.hdf5").read_bytes() == before
 
 
-def test_a_streaming_plugin_is_given_the_dataset_itself(run_plugin):
-    body = "def fit(self, X):\n    self.name = type(X).__module__.split('.')[0] + str(X.shape)"
-    assert run_plugin(body)[1].attrs["name"] == "numpy(200, 8)"
-    assert run_plugin("streams_training_set = True\n" + body)[1].attrs["name"] == "h5py(200, 8)"
+def test_a_streaming_plugin_is_given_the_rows_where_they_lie(run_plugin):
+    make_dataset("packed", chunks=(10, 8), compression="gzip")
+    body = "def fit(self, X):\n    self.name = type(X).__name__ + str(X.shape)"
+    assert run_plugin(body, dataset="packed")[1].attrs["name"] == "ndarray(200, 8)"
+    body = "streams_training_set = True\n" + body
+    assert run_plugin(body, dataset="packed")[1].attrs["name"] == "Dataset(200, 8)"
+    assert run_plugin(body)[1].attrs["name"] == "memmap(200, 8)"
+
+
+def test_a_plugin_may_time_its_own_queries(run_plugin):
+    body = """\
+    asked = []
+    def time_queries(self, X, n):
+        self.asked.append(len(X))
+        return np.full(len(X), 0.004), [list(range(n))] * len(X)
+    def get_additional(self):
+        return {"pieces": self.asked}
+    """
+    make_dataset("longer", queries=300)
+    _, result = run_plugin(body, dataset="longer")
+    assert result.attrs["best_search_time"] == pytest.approx(0.004)
+    assert (result.neighbors == np.arange(5)).all()
+    assert len(result.times) == sum(result.attrs["pieces"]) == 300
+    assert len(result.attrs["pieces"]) > 1
 
 
 def test_what_a_plugin_knows_of_its_build_goes_before_what_was_measured(run_plugin):

@@ -19,6 +19,8 @@ class BaseANN:
     - ``set_query_arguments(*arguments)``: called before each group of query arguments.
     - ``prepare_query(v, n)``, ``run_prepared_query()``, ``get_prepared_query_results()``: take the place of
       `query`; only the second is timed.
+    - ``time_queries(X, n)``: run queries one after the other and return (seconds of each, ids of each): for
+      a plug-in that keeps its own work out of the time between two queries. ann-benchmarks does not know it.
     - ``prepare_batch_query(X, n)``, ``run_batch_query()``: take the place of `batch_query`; only the second
       is timed.
     - ``get_batch_latencies()``: seconds of each query of the last batch.

@@ -59,6 +59,11 @@ class Dataset:
         """The training rows: a copy-on-write memory map where the file allows it, int arrays when sparse."""
         return self._rows("train")
 
+    def streamed_train(self) -> np.ndarray | h5py.Dataset:
+        """The training rows as they lie on disk: a memory map, or what HDF5 reads range by range."""
+        mapped = map_rows(self["train"])
+        return self["train"] if mapped is None else mapped
+
     def test(self) -> np.ndarray | list[np.ndarray]:
         """The queries, in the same form as the training rows."""
         return self._rows("test")

@@ -15,7 +15,7 @@ class PageNames:
     def take(self, title: str) -> str:
         """Return a file name: `title` itself where it is safe, else with a hash that keeps it apart."""
         safe = re.sub(r"[^A-Za-z0-9._-]+", "_", title)[:LONGEST].strip("._-")
-        if safe != title or safe.lower() in self._taken:
+        if not safe or safe != title or safe.lower() in self._taken:
             digest = hashlib.sha256(title.encode()).hexdigest()
             safe = f"{safe or 'page'}-{digest[:8]}"
         self._taken.add(safe.lower())

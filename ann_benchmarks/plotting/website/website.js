@@ -293,8 +293,9 @@
         if (spot.values[i] !== null) list.append(element("dt", {}, metric.label), element("dd", {}, show(spot.values[i])));
       });
       this.tip.replaceChildren(element("strong", {}, spot.series.name), element("em", {}, spot.name), list);
-      const scale = this.svg.clientWidth / this.width;
-      const [across, down] = [spot.px * scale, this.svg.offsetTop + spot.py * scale];
+      const [plot, root] = [this.svg.getBoundingClientRect(), this.root.getBoundingClientRect()];
+      const across = plot.left - root.left + (spot.px * plot.width) / this.width;
+      const down = plot.top - root.top + spot.py;
       const toLeft = across + this.tip.offsetWidth + 16 > this.root.clientWidth;
       this.tip.style.left = `${Math.max(0, toLeft ? across - this.tip.offsetWidth - 14 : across + 14)}px`;
       this.tip.style.top = `${Math.max(0, down - this.tip.offsetHeight / 2)}px`;

@@ -1,0 +1,53 @@
+"""Result files and true distances with known metrics, for the tests of plots, tables and pages."""
+
+import re
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+
+def make_truth(name, metric="euclidean", queries=100, neighbours=10, distances=None, folder=Path("data")):
+    """Write a dataset whose true distances are 1, 2, 3... for every query; return them."""
+    if distances is None:
+        distances = np.tile(np.arange(1, neighbours + 1, dtype=np.float32), (queries, 1))
+    folder.mkdir(parents=True, exist_ok=True)
+    with h5py.File(folder / f"{name}.hdf5", "w") as file:
+        file.attrs.update(distance=metric, dimension=2, point_type="float", type="dense")
+        file["train"] = np.ones((20, 2), np.float32)
+        file["test"] = np.ones((len(distances), 2), np.float32)
+        file["neighbors"] = np.zeros(distances.shape, np.int32)
+        file["distances"] = distances
+    return distances
+
+
+def make_result(dataset, algorithm, arguments, truth, recall, seconds, batch=False, count=10, distance="euclidean", **attrs):
+    """Write a result, as ann-benchmarks does, with this share of true neighbours and seconds per query."""
+    found = truth[:, :count].copy()
+    wrong = round((1 - recall) * found.size)
+    if wrong:
+        found.ravel()[-wrong:] = np.inf
+    folder = f"{algorithm}-batch" if batch else algorithm
+    path = Path("results", dataset, str(count), folder, re.sub(r"\W+", "_", arguments) + ".hdf5")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    values = {
+        "batch_mode": batch,
+        "best_search_time": seconds,
+        "candidates": float(count),
+        "expect_extra": False,
+        "name": f"{algorithm}({arguments})",
+        "run_count": 3,
+        "distance": distance,
+        "count": count,
+        "build_time": 12.5,
+        "index_size": 2048.0,
+        "algo": algorithm,
+        "dataset": dataset,
+        **attrs,
+    }
+    with h5py.File(path, "w") as file:
+        file.attrs.update(values)
+        file["times"] = np.full(len(found), seconds, np.float32)
+        file["neighbors"] = np.ones(found.shape, np.int32)
+        file["distances"] = found.astype(np.float32)
+    return path
