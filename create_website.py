@@ -21,7 +21,7 @@ def main() -> None:
     )
     args = parser.parse_args()
     pages = create_website(args.outputdir, args.plottype, args.latex, args.scatter, args.recompute)
-    print(f"wrote {pages} pages; open {args.outputdir / 'index.html'}")
+    print(f"wrote {args.outputdir / 'index.html'} (pages: {pages})")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ def main() -> None:
     )
     args = parser.parse_args()
     rows = export_results(args.output, args.recompute)
-    print(f"wrote {args.output}: {rows} results")
+    print(f"wrote {args.output} (results: {rows})")
 
 
 if __name__ == "__main__":

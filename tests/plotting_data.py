@@ -21,7 +21,18 @@ def make_truth(name, metric="euclidean", queries=100, neighbours=10, distances=N
     return distances
 
 
-def make_result(dataset, algorithm, arguments, truth, recall, seconds, batch=False, count=10, distance="euclidean", **attrs):
+def make_result(
+    dataset,
+    algorithm,
+    arguments,
+    truth,
+    recall,
+    seconds,
+    batch=False,
+    count=10,
+    distance="euclidean",
+    **attrs,
+):
     """Write a result, as ann-benchmarks does, with this share of true neighbours and seconds per query."""
     found = truth[:, :count].copy()
     wrong = round((1 - recall) * found.size)

@@ -55,7 +55,7 @@ def test_an_exact_search_has_full_recall_and_its_true_distances(run_plugin):
     assert [type(event) for event in events] == [Built, PointDone]
     assert events[1].recall == 1
     attrs = result.attrs
-    assert {"cpu", "cores", "memory_bytes", "kernel", "python", "started_at", "load_seconds"} <= attrs.keys()
+    assert {"cpu", "cores", "memory_bytes", "kernel", "python", "started_at"} <= attrs.keys()
     assert (attrs["algo"], attrs["dataset"], attrs["count"], attrs["run_count"]) == (
         events[1].path.parent.name,
         "tiny",

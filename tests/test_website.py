@@ -87,7 +87,9 @@ def test_every_link_resolves_and_nothing_is_fetched_from_elsewhere(site):
     style = (site / "website.css").read_text()
     assert "url(" not in style and "@import" not in style
     script = (site / "website.js").read_text()
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|fetch\(|XMLHttp|import[ (]", script)
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacent|document\.write|fetch\(|XMLHttp|import[ (]", script
+    )
     assert re.findall(r"https?://[^\"]*", script) == ["http://www.w3.org/2000/svg"]  # a name, not an address
 
 
@@ -108,7 +110,9 @@ def test_pages_hold_the_data_and_escape_it(site):
     assert [round(v[metrics.index("k-nn")], 2) for v in frontier] == [0.8, 0.9, 0.95, 0.99]
     assert [v[metrics.index("qps")] for v in frontier] == pytest.approx([1000, 500, 250, 125])
     assert len(chart["every"][of]) == 5
-    assert "distcomps" not in metrics and "Nothing is recorded for: Recall / Distance computations" in page.text
+    assert (
+        "distcomps" not in metrics and "Nothing is recorded for: Recall / Distance computations" in page.text
+    )
 
 
 def test_index_lists_datasets_by_metric_and_algorithms(site):
@@ -116,7 +120,9 @@ def test_index_lists_datasets_by_metric_and_algorithms(site):
     for expected in ("Angular", "Euclidean", "Angular, batch", "Algorithms, batch", "mine (k = 10)"):
         assert expected in text
     previews = json.loads(Page(site / "index.html").data)["previews"]
-    assert all((site / file).is_file() and any(s["points"] for s in series) for file, series in previews.items())
+    assert all(
+        (site / file).is_file() and any(s["points"] for s in series) for file, series in previews.items()
+    )
 
 
 def test_only_the_chosen_plots_without_latex_and_scatter(site):
@@ -140,7 +146,9 @@ def test_no_results_and_unwritable_folder(tmp_path, monkeypatch):
 
 def test_page_names_are_safe_and_their_own():
     names = PageNames()
-    taken = [names.take(title) for title in ("sift_10", "SIFT_10", "index", "../x", "a b", "a_b", "", "é" * 999)]
+    taken = [
+        names.take(title) for title in ("sift_10", "SIFT_10", "index", "../x", "a b", "a_b", "", "é" * 999)
+    ]
     assert taken[0] == "sift_10.html"
     assert len({name.lower() for name in taken}) == len(taken)
     assert all(re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,150}\.html", name) for name in taken)
@@ -219,7 +227,7 @@ reset.click();
 report.unzoomed = ticks() === whole && reset.disabled;
 chart.querySelectorAll('.tools button')[1].click();
 report.linear = ticks() !== whole;
-const press = (key) => svg.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true }));
+const press = (key) => svg.dispatchEvent(new KeyboardEvent('keydown', { key, cancelable: true }));
 press('ArrowRight'); press('ArrowRight');
 report.keyboardTip = !chart.querySelector('.tip').hidden;
 report.overflow = document.documentElement.scrollWidth > innerWidth;

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from . import clustered
-from .download import download
 from .random_sets import write_blobs, write_random_sets
 
 
@@ -60,7 +59,7 @@ _SETS = {"random-s-jaccard": (10_000, 20, 40), "random-l-jaccard": (100_000, 70,
 def _registered() -> dict[str, Entry]:
     entries = {}
     for name, (rows, dimension) in _DOWNLOADABLE.items():
-        entries[name] = Entry(rows, dimension, _metric_of(name), partial(download, name))
+        entries[name] = Entry(rows, dimension, _metric_of(name), partial(_download, name))
     for name, (total, width, centers) in _BLOBS.items():
         metric = _metric_of(name)
         held_out = centers if metric == "hamming" else total // 10
@@ -70,6 +69,12 @@ def _registered() -> dict[str, Entry]:
         make = partial(write_random_sets, metric="jaccard", rows=total, size=size, universe=universe)
         entries[name] = Entry(total - 100, universe, "jaccard", make)
     return entries
+
+
+def _download(name: str, path: Path) -> None:
+    from .download import download  # its HTTP library takes long to import, and most runs need none
+
+    download(name, path)
 
 
 def _metric_of(name: str) -> str:

@@ -46,7 +46,7 @@ def draw_dataset(
 
     def draw(target: Path) -> None:
         points = create_plot(series, x, y, target, x_scale, y_scale, raw, title, styles)
-        print(f"wrote {target}: {points} points of {len(series)} algorithms")
+        print(f"wrote {target} (points: {points}, algorithms: {len(series)})")
 
     if output:
         draw(output if output.suffix else output.with_name(f"{output.name}.png"))

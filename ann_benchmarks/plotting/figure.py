@@ -87,7 +87,7 @@ def draw_series(
             *zip(*shown, strict=True),
             color=color,
             marker=marker,
-            ms=6,
+            ms=7,
             lw=2,
             ls=line_style,
             mec="white",

@@ -1,0 +1,106 @@
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ann_benchmarks.errors import UserError
+from ann_benchmarks.plotting.export import export_results
+
+from .plotting_data import make_result, make_truth
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def rows(path="out.csv"):
+    with Path(path).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_columns_of_ann_benchmarks_come_first(folder):
+    make_result("mine", "algo", "x", make_truth("mine"), 0.9, 0.01, tier="1b", clients=32)
+    assert export_results(Path("out.csv")) == 1
+    header = Path("out.csv").read_text().splitlines()[0].split(",")
+    assert header == [
+        *("algorithm", "parameters", "count", "k-nn", "epsilon", "largeepsilon", "rel", "qps"),
+        *(
+            "p50",
+            "p95",
+            "p99",
+            "p999",
+            "distcomps",
+            "build",
+            "candidates",
+            "indexsize",
+            "queriessize",
+            "dataset",
+        ),
+        *("batch_mode", "distance", "run_count", "best_search_time", "clients", "tier"),
+    ]
+    (row,) = rows()
+    assert (row["algorithm"], row["parameters"], row["dataset"]) == ("algo", "algo(x)", "mine")
+    assert (float(row["k-nn"]), float(row["qps"]), float(row["rel"])) == (0.9, 100.0, np.inf)
+    assert (row["clients"], row["tier"], row["batch_mode"]) == ("32", "1b", "False")
+
+
+def test_every_dataset_count_and_mode(folder):
+    truth = make_truth("mine")
+    make_result("mine", "algo", "x", truth, 0.9, 0.01)
+    make_result("mine", "algo", "x", truth, 0.9, 0.01, count=5)
+    make_result("mine", "algo", "x", truth, 0.9, 0.01, batch=True)
+    make_result("other", "algo", "x", make_truth("other"), 0.9, 0.01)
+    export_results(Path("out.csv"))
+    assert [(row["dataset"], row["count"], row["batch_mode"]) for row in rows()] == [
+        ("mine", "10", "False"),
+        ("mine", "10", "True"),
+        ("mine", "5", "False"),
+        ("other", "10", "False"),
+    ]
+
+
+def test_odd_values_survive(folder):
+    name = 'a, "b"\nc é 日本'
+    attrs = {
+        "name": name,
+        "interval": np.array([0.1, 0.2]),
+        "long": np.zeros(1000),
+        "text": np.bytes_(b"\xff"),
+    }
+    make_result("mine", "algo", "x", make_truth("mine"), 0.9, 0.01, **attrs)
+    export_results(Path("out.csv"))
+    (row,) = rows()
+    assert row["parameters"] == 'a, "b" c é 日本'
+    assert row["interval"] == "[0.1, 0.2]" and row["text"] == "\ufffd" and "long" not in row
+
+
+def test_a_missing_dataset_is_neither_downloaded_nor_an_error(folder):
+    truth = make_truth("mine")
+    make_result("mine", "algo", "x", truth, 0.9, 0.01)
+    make_result("sift-128-euclidean", "algo", "x", truth, 0.9, 0.01)
+    command = [sys.executable, str(ROOT / "data_export.py"), "--output", "out.csv"]
+    # A proxy that does not exist makes any download an error at once.
+    environment = {**os.environ, "https_proxy": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert (done.returncode, done.stdout) == (0, "wrote out.csv (results: 1)\n")
+    assert len(done.stderr.splitlines()) == 1 and "data/sift-128-euclidean.hdf5" in done.stderr
+    assert [path.name for path in Path("data").iterdir()] == ["mine.hdf5"]
+    assert [row["dataset"] for row in rows()] == ["mine"]
+
+
+def test_mistakes_leave_the_old_file(folder):
+    Path("out.csv").write_text("old")
+    with pytest.raises(UserError, match="nothing to export"):
+        export_results(Path("out.csv"))
+    make_result("mine", "algo", "x", make_truth("mine"), 0.9, 0.01)
+    with pytest.raises(UserError, match="cannot write out.csv/x"):
+        export_results(Path("out.csv/x"))
+    assert Path("out.csv").read_text() == "old"

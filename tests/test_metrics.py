@@ -1,0 +1,126 @@
+import math
+import random
+
+import numpy as np
+import pytest
+
+from ann_benchmarks.plotting.frontier import pareto_frontier
+from ann_benchmarks.plotting.metrics import Measurement, all_metrics, compute_all, plot_label
+
+# Two queries with k = 2, of which the dataset stores three neighbours.
+TRUTH = np.array([[1.0, 2.0, 3.0], [10.0, 20.0, 30.0]], np.float32)
+FOUND = np.array([[1.0, 2.0009], [10.0, 20.5]], np.float32)
+ATTRS = {
+    "count": 2,
+    "best_search_time": 0.004,
+    "build_time": 7.5,
+    "index_size": 500.0,
+    "candidates": 2.0,
+    "run_count": 5,
+    "dist_comps": 1000,
+    "distance": "euclidean",
+}
+
+
+def measured(truth=TRUTH, found=FOUND, times=(0.001, 0.003), **attrs):
+    return compute_all(Measurement(truth, found, np.array(times), {**ATTRS, **attrs}))
+
+
+def test_every_metric_of_a_worked_example():
+    values = measured()
+    assert values == {
+        "k-nn": 3 / 4,  # 2.0009 is within 2 + 0.001, 20.5 is not within 20 + 0.001
+        "epsilon": 3 / 4,  # nor within 20 * 1.01
+        "largeepsilon": 1.0,  # but within 20 * 1.1
+        "rel": pytest.approx((1 + 2.0009 + 10 + 20.5) / (1 + 2 + 3 + 10 + 20 + 30)),
+        "qps": 250.0,
+        "p50": pytest.approx(2.0),
+        "p95": pytest.approx(2.9),
+        "p99": pytest.approx(2.98),
+        "p999": pytest.approx(2.998),
+        "distcomps": 100.0,  # 1000 over 5 runs of 2 queries
+        "build": 7.5,
+        "candidates": 2.0,
+        "indexsize": 500.0,
+        "queriessize": 2.0,
+    }
+    assert list(values) == list(all_metrics)
+
+
+def test_recall_counts_a_neighbour_at_the_same_distance_and_no_missing_one():
+    truth = np.array([[1.0, 5.0], [0.0, 0.0]], np.float32)
+    found = np.array([[5.0, 5.0], [0.0, np.inf]], np.float32)
+    assert measured(truth, found)["k-nn"] == 3 / 4
+    assert measured(truth, np.full((2, 2), np.inf, np.float32))["k-nn"] == 0
+
+
+def test_recall_looks_at_the_first_k_found_only():
+    found = np.array([[9.0, 9.0, 1.0], [99.0, 99.0, 10.0]], np.float32)
+    assert measured(found=found)["k-nn"] == 0
+
+
+def test_inner_products_get_their_slack_on_the_far_side():
+    truth = np.array([[-100.0, -50.0]], np.float32)
+    found = np.array([[-100.0, -49.8]], np.float32)
+    values = measured(truth, found, distance="ip")
+    assert (values["k-nn"], values["epsilon"], values["largeepsilon"]) == (0.5, 1.0, 1.0)
+    exact = measured(truth, truth, distance="ip")
+    assert (exact["k-nn"], exact["epsilon"], exact["largeepsilon"]) == (1, 1, 1)
+    # A positive distance under ip is an inner product below 0; its slack goes the same way.
+    truth = np.array([[10.0, 50.0]], np.float32)
+    assert measured(truth, np.array([[10.0, 50.4]], np.float32), distance="ip")["epsilon"] == 1
+
+
+def test_relative_error_of_a_truth_of_nothing_is_infinite():
+    zeros = np.zeros((2, 2), np.float32)
+    assert measured(zeros, zeros)["rel"] == math.inf
+
+
+def test_missing_attributes_make_unknown_values_and_absent_counters_zero():
+    attrs = {"count": 2, "run_count": 1}
+    values = compute_all(Measurement(TRUTH, FOUND, np.array([0.1, 0.1]), attrs))
+    assert all(math.isnan(values[name]) for name in ("qps", "build", "candidates", "queriessize"))
+    assert (values["indexsize"], values["distcomps"], values["k-nn"]) == (0, 0, 3 / 4)
+    assert math.isnan(measured(best_search_time="soon")["qps"])
+
+
+def test_fewer_results_than_the_truth_has_queries():
+    assert measured(found=FOUND[:1])["k-nn"] == 1.0
+
+
+def test_vectorised_recall_equals_a_count_by_hand():
+    generator = np.random.default_rng(3)
+    truth = np.sort(generator.random((500, 20)).astype(np.float32), axis=1)
+    found = np.sort(truth[:, :10] + generator.choice([0, 0.0005, 0.002, 0.1], (500, 10)), axis=1)
+    hits = sum(d <= row[9] + np.float32(1e-3) for row, near in zip(truth, found, strict=True) for d in near)
+    assert measured(truth, found, count=10)["k-nn"] == pytest.approx(hits / 5000)
+
+
+def brute_frontier(points, x, y):
+    """A point is on the frontier if no other is at least as good on one axis and better on the other."""
+    sx = 1 if all_metrics[x].higher_is_better else -1
+    sy = 1 if all_metrics[y].higher_is_better else -1
+    good = [(sx * a, sy * b) for a, b in points if a and b]
+    beaten = {p for p in good for q in good if q != p and q[0] >= p[0] and q[1] >= p[1]}
+    return {(sx * a, sy * b) for a, b in set(good) - beaten}
+
+
+@pytest.mark.parametrize(("x", "y"), [("k-nn", "qps"), ("k-nn", "p99"), ("rel", "qps"), ("rel", "build")])
+def test_frontier_is_what_nothing_beats(x, y):
+    generator = random.Random(1)
+    for _ in range(200):
+        points = [(generator.randint(0, 8), generator.randint(0, 8)) for _ in range(generator.randint(0, 20))]
+        frontier, every = pareto_frontier(points, x, y)
+        assert {points[i] for i in frontier} == brute_frontier(points, x, y)
+        assert sorted(every) == [i for i, (a, b) in enumerate(points) if a and b]
+        assert len({points[i][0] for i in frontier}) == len(frontier)
+
+
+def test_what_is_unknown_or_infinite_is_on_no_frontier():
+    points = [(math.nan, 1.0), (0.5, math.inf), (0.5, math.nan), (0.9, 2.0)]
+    assert pareto_frontier(points, "k-nn", "qps") == ([3], [3])
+
+
+def test_label_says_which_way_is_better():
+    assert plot_label("k-nn", "qps").endswith("up and to the right is better")
+    assert plot_label("rel", "p99").endswith("down and to the left is better")

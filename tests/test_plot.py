@@ -1,0 +1,346 @@
+import json
+import os
+import re
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from ann_benchmarks.errors import UserError
+from ann_benchmarks.plotting import cache, runs
+from ann_benchmarks.plotting.draw import draw_dataset
+from ann_benchmarks.plotting.figure import create_plot
+from ann_benchmarks.plotting.runs import Run, load_runs
+from ann_benchmarks.plotting.styles import LIGHT_COLORS, assign_styles
+from ann_benchmarks.results import iter_result_paths
+
+from .plotting_data import make_result, make_truth
+
+ROOT = Path(__file__).parent.parent
+CACHE = Path("results/.metrics-cache.json")
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    """Three results of dataset d that are old enough to be cached."""
+    monkeypatch.chdir(tmp_path)
+    truth = make_truth("d")
+    paths = [make_result("d", "algo", f"a{i}", truth, 0.7 + 0.1 * i, 1e-3 * 2**i) for i in range(3)]
+    for path in [*paths, Path("data/d.hdf5")]:
+        age(path)
+    return paths
+
+
+def age(path, seconds=3600):
+    os.utime(path, ns=(path.stat().st_mtime_ns - seconds * 10**9,) * 2)
+
+
+def load(**options):
+    return list(load_runs(iter_result_paths(), **options))
+
+
+def recalls(**options):
+    return [round(run.metrics["k-nn"], 6) for run in load(**options)]
+
+
+def forbid_reading(monkeypatch):
+    def fail(path):
+        raise AssertionError(f"{path} was opened")
+
+    monkeypatch.setattr(runs, "read_result", fail)
+
+
+def draw(
+    dataset="d", count=10, output=None, x="k-nn", y="qps", x_scale="linear", y_scale="linear", **options
+):
+    options = {"raw": False, "batch": False, "recompute": False, **options}
+    draw_dataset(dataset, count, output, x, y, x_scale, y_scale, **options)
+
+
+def plot(*arguments):
+    command = [sys.executable, str(ROOT / "plot.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+# --- cache ---
+
+
+def test_a_warm_cache_opens_no_result_file(results, monkeypatch):
+    before = load()
+    forbid_reading(monkeypatch)
+    assert load() == before
+    assert [run.metrics["k-nn"] for run in before] == pytest.approx([0.7, 0.8, 0.9])
+
+
+def test_recompute_reads_the_files_again(results, monkeypatch):
+    load()
+    forbid_reading(monkeypatch)
+    with pytest.raises(AssertionError, match="was opened"):
+        load(recompute=True)
+
+
+@pytest.mark.parametrize("keep_times", [False, True])
+def test_a_changed_result_is_computed_anew(results, keep_times):
+    assert recalls() == [0.7, 0.8, 0.9]
+    times = results[1].stat()
+    make_result("d", "algo", "a1", make_truth("elsewhere"), 0.3, 2e-3)
+    if keep_times:
+        os.utime(results[1], ns=(times.st_atime_ns, times.st_mtime_ns))
+        assert results[1].stat().st_size == times.st_size
+    assert recalls() == [0.7, 0.3, 0.9]
+
+
+def test_a_changed_truth_is_used(results):
+    assert recalls() == [0.7, 0.8, 0.9]
+    make_truth("d", distances=np.full((100, 10), 0.5, np.float32))
+    assert recalls() == [0, 0, 0]
+
+
+def test_a_file_of_this_moment_is_not_cached(results):
+    results[0].touch()
+    load()
+    entries = json.loads(CACHE.read_text())["entries"]
+    assert sorted(entries) == [str(path) for path in results[1:]]
+
+
+def test_other_code_makes_the_cache_void(results, monkeypatch, tmp_path):
+    load()
+    changed = tmp_path / "metrics.py"
+    changed.write_text("# another version")
+    monkeypatch.setattr(cache.metrics, "__file__", str(changed))
+    forbid_reading(monkeypatch)
+    with pytest.raises(AssertionError, match="was opened"):
+        load()
+
+
+def test_entries_of_deleted_results_go_and_those_of_other_datasets_stay(results):
+    other = make_result("e", "algo", "x", make_truth("e"), 0.5, 1e-3)
+    age(other)
+    age(Path("data/e.hdf5"))
+    load()
+    results[0].unlink()
+    list(load_runs(iter_result_paths("d", 10)))
+    entries = json.loads(CACHE.read_text())["entries"]
+    assert sorted(entries) == sorted([str(other), *map(str, results[1:])])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b'{"version": ',
+        b"[]",
+        b"\xff\x00",
+        b'{"version": "VERSION", "entries": []}',
+        b'{"version": "VERSION", "entries": {"results/d/10/algo/a0.hdf5": 3}}',
+    ],
+)
+def test_a_broken_cache_is_replaced(results, content):
+    load()
+    version = json.loads(CACHE.read_text())["version"].encode()
+    CACHE.write_bytes(content.replace(b"VERSION", version))
+    assert recalls() == [0.7, 0.8, 0.9]
+    assert len(json.loads(CACHE.read_text())["entries"]) == 3
+
+
+def test_a_cache_with_foreign_values_is_not_believed(results):
+    load()
+    content = json.loads(CACHE.read_text())
+    for entry, change in zip(
+        content["entries"].values(), ({"metrics": {}}, {"count": 1, "more": 2}, {}), strict=True
+    ):
+        entry["value"].update(change)
+    CACHE.write_text(json.dumps(content))
+    assert recalls() == [0.7, 0.8, 0.9]
+
+
+def test_a_cache_removed_while_it_is_used_is_no_error(results):
+    loading = load_runs(iter_result_paths())
+    next(loading)
+    CACHE.unlink(missing_ok=True)
+    assert len(list(loading)) == 2
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(results):
+    CACHE.mkdir()
+    assert recalls() == recalls() == [0.7, 0.8, 0.9]
+    assert not list(Path("results").glob(".*partial*"))
+
+
+def test_result_files_are_never_written(results):
+    before = [(path.read_bytes(), path.stat().st_mtime_ns) for path in results]
+    load()
+    load(recompute=True)
+    assert before == [(path.read_bytes(), path.stat().st_mtime_ns) for path in results]
+
+
+# --- results that cannot be used ---
+
+
+def test_damaged_results_are_left_out_with_a_line_each(results, capsys):
+    results[0].write_bytes(results[0].read_bytes()[:2000])
+    results[1].write_bytes(b"not HDF5")
+    make_result("d", "algo", "wide", make_truth("wide", neighbours=50), 1, 1e-3, count=50)
+    make_result("d", "algo", "many", make_truth("many", queries=300), 1, 1e-3)
+    assert recalls() == [0.9]
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 4
+    for line, name in zip(sorted(lines), ("10/algo/a0", "10/algo/a1", "10/algo/many", "50"), strict=True):
+        assert line.startswith(f"skipped results/d/{name}") and line.count("results/d/") == 1
+
+
+def test_results_without_dataset_are_named_once(results, capsys):
+    for i in range(3):
+        make_result("gone", "algo", f"x{i}", make_truth("d"), 1, 1e-3)
+    assert len(load()) == 3
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1 and "data/gone.hdf5" in lines[0]
+
+
+def test_a_damaged_dataset_is_named_once(results, capsys):
+    Path("data/d.hdf5").write_bytes(b"not HDF5")
+    assert load() == []
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_older_files_without_some_attributes_are_read(results):
+    import h5py
+
+    with h5py.File(results[0], "r+") as file:
+        for name in ("algo", "dataset", "batch_mode", "distance", "expect_extra"):
+            del file.attrs[name]
+        file.attrs["name"] = np.bytes_(b"caf\xe9\n")
+    run = load()[0]
+    assert (run.algorithm, run.dataset, run.batch) == ("algo", "d", False)
+    assert run.parameters == "caf\ufffd "
+
+
+# --- the command ---
+
+
+def test_command_draws_into_results(results):
+    done = plot("--dataset", "d", "-Y", "log", "--raw")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "results/d.png" in done.stdout and "points: 3" in done.stdout
+    assert matplotlib.image.imread("results/d.png").shape[1] > 1000
+
+
+def test_batch_results_have_a_picture_of_their_own(results, capsys):
+    make_result("d", "other", "x", make_truth("d"), 0.9, 1e-3, batch=True)
+    draw(batch=True)
+    assert Path("results/d-batch.png").exists() and not Path("results/d.png").exists()
+    assert "points: 1" in capsys.readouterr().out
+
+
+SERIES = {"curve": [(0.5, 3.0), (0.99, 2.0), (1.0, 1.0)], "one": [(0.9, 5.0)], "perfect": [(1.0, 1.5)]}
+SCALES = [(x, "log") for x in ("linear", "log", "symlog", "logit", "a2", "a3", "a5.5")]
+
+
+@pytest.mark.parametrize(("x_scale", "y_scale"), [*SCALES, ("linear", "linear"), ("linear", "symlog")])
+def test_every_scale_shows_every_series(x_scale, y_scale, tmp_path):
+    output = tmp_path / "x.png"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert create_plot(SERIES, "k-nn", "qps", output, x_scale, y_scale) == 5
+    picture = matplotlib.image.imread(output)[..., :3]
+    in_axes = picture[:, : int(picture.shape[1] * 0.88)]  # without the legend
+    for style in assign_styles(SERIES).values():
+        color = LIGHT_COLORS[style.color]
+        rgb = np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+        assert (np.abs(in_axes - rgb).max(axis=2) < 0.02).sum() > 30
+
+
+def test_names_are_drawn_as_they_are(tmp_path):
+    names = ["$\\frac{1$", "_hidden", "a$b$c", "<b>&amp;", "%s {} \\n", "line\nbreak", "日本", "", "x" * 300]
+    series = {name: [(0.9, i + 1.0), (0.8, i + 2.0)] for i, name in enumerate(names)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        create_plot(series, "k-nn", "qps", tmp_path / "x.svg", title="$\\frac{$ _")
+    labels = re.findall(r"<!-- (.*?) -->", (tmp_path / "x.svg").read_text(), re.DOTALL)
+    assert {"$\\frac{1$", "_hidden", "a$b$c", "%s {} \\n"} <= set(labels)
+
+
+def test_many_series_and_every_format(tmp_path):
+    series = {f"algorithm-{i}": [(0.5 + i / 100, i + 1.0)] for i in range(40)}
+    for ending in ("png", "pdf", "svg"):
+        assert create_plot(series, "k-nn", "qps", tmp_path / f"x.{ending}") == 40
+        assert (tmp_path / f"x.{ending}").stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dataset": "nope"}, r"unknown dataset 'nope': there are results of d \(count 10\)"),
+        ({"count": 5}, r"nothing to plot for d with count 5: there are results of d \(count 10\)"),
+        ({"batch": True}, "nothing to plot: no batch result"),
+        ({"y": "distcomps"}, "no result has both k-nn and distcomps"),
+        ({"x_scale": "a"}, "unknown x scale 'a': use linear"),
+        ({"x_scale": "a-1"}, "unknown x scale"),
+        ({"y_scale": "a3"}, "unknown y scale 'a3'"),
+        ({"x": "qps", "y": "k-nn", "x_scale": "a3"}, "values between 0 and 1"),
+        ({"y_scale": "logit"}, "values between 0 and 1"),
+        ({"output": Path("x.doc")}, "must end in one of"),
+        ({"output": Path("data/d.hdf5/x.png")}, "cannot write data/d.hdf5/x.png"),
+    ],
+)
+def test_mistakes_are_one_line(results, options, message):
+    with pytest.raises(UserError, match=message) as error:
+        draw(**options)
+    assert "\n" not in str(error.value)
+
+
+def test_empty_folder_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = plot("--dataset", "sift-128-euclidean")
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.splitlines() == [
+        "error: nothing to plot for sift-128-euclidean with count 10: results/ is empty: run run.py first"
+    ]
+
+
+def test_output_without_ending_is_a_png(results, capsys):
+    draw(output=Path("picture"))
+    assert "picture.png" in capsys.readouterr().out and Path("picture.png").exists()
+
+
+def test_unwritable_results_folder_sends_the_picture_here(results, capsys):
+    Path("results/d.png").mkdir()  # what root cannot overwrite either
+    draw()
+    captured = capsys.readouterr()
+    assert "current folder" in captured.err and "wrote d.png" in captured.out
+    assert Path("d.png").exists()
+    with pytest.raises(UserError, match="cannot write results/d.png"):
+        draw(output=Path("results/d.png"))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write into any folder")
+def test_read_only_results_folder(results, capsys):
+    Path("results").chmod(0o555)
+    try:
+        draw()
+    finally:
+        Path("results").chmod(0o755)
+    assert "wrote d.png" in capsys.readouterr().out
+    assert not CACHE.exists()
+
+
+# --- styles ---
+
+
+def test_styles_stay_with_names_and_tell_series_apart():
+    names = ["pgvector_hnsw", "pgvector_ivfflat", "vchord", "pgpu"]
+    styles = assign_styles(names)
+    assert styles == assign_styles(reversed(names))
+    assert len({style.color for style in styles.values()}) == 4
+    assert assign_styles(["only"])["only"] == assign_styles(["only", "zzz"])["only"]
+    many = assign_styles(f"series {i}" for i in range(28))
+    assert len(set(many.values())) == 28
+
+
+def test_create_plot_needs_no_dataset(tmp_path):
+    run = Run("d", 10, "angular", False, "a", "p", {"k-nn": 0.9, "qps": 100.0})
+    assert create_plot({run.algorithm: [(0.9, 100.0)]}, "k-nn", "qps", tmp_path / "a.png") == 1
