@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.plotting.frontier import pareto_frontier
-from ann_benchmarks.plotting.metrics import Measurement, all_metrics, compute_all, plot_label
+from ann_benchmarks.plotting.metrics import Measurement, Truth, all_metrics, compute_all, plot_label
 
 # Two queries with k = 2, of which the dataset stores three neighbours.
 TRUTH = np.array([[1.0, 2.0, 3.0], [10.0, 20.0, 30.0]], np.float32)
@@ -23,7 +23,7 @@ ATTRS = {
 
 
 def measured(truth=TRUTH, found=FOUND, times=(0.001, 0.003), **attrs):
-    return compute_all(Measurement(truth, found, np.array(times), {**ATTRS, **attrs}))
+    return compute_all(Measurement(Truth(truth), found, np.array(times), {**ATTRS, **attrs}))
 
 
 def test_every_metric_of_a_worked_example():
@@ -78,7 +78,7 @@ def test_relative_error_of_a_truth_of_nothing_is_infinite():
 
 def test_missing_attributes_make_unknown_values_and_absent_counters_zero():
     attrs = {"count": 2, "run_count": 1}
-    values = compute_all(Measurement(TRUTH, FOUND, np.array([0.1, 0.1]), attrs))
+    values = compute_all(Measurement(Truth(TRUTH), FOUND, np.array([0.1, 0.1]), attrs))
     assert all(math.isnan(values[name]) for name in ("qps", "build", "candidates", "queriessize"))
     assert (values["indexsize"], values["distcomps"], values["k-nn"]) == (0, 0, 3 / 4)
     assert math.isnan(measured(best_search_time="soon")["qps"])

@@ -5,11 +5,6 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")  # files only: works without a display
-
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -52,15 +47,13 @@ def create_plot(
     """
     scales = (parse_scale(x_scale, "x"), parse_scale(y_scale, "y"))
     styles = styles or assign_styles(series)
-    figure, axes = plt.subplots(figsize=(10, 6.5))
-    try:
-        drawn = draw_series(axes, series, x, y, raw, styles)
-        if not drawn:
-            raise UserError(f"nothing to plot: no result has both {x} and {y}")
-        decorate(axes, drawn, x, y, scales, title)
-        save(figure, output)
-    finally:
-        plt.close(figure)
+    figure = Figure(figsize=(10, 6.5))
+    axes = figure.subplots()
+    drawn = draw_series(axes, series, x, y, raw, styles)
+    if not drawn:
+        raise UserError(f"nothing to plot: no result has both {x} and {y}")
+    decorate(axes, drawn, x, y, scales, title)
+    save(figure, output)
     return len(drawn)
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,30 @@ HIGHER_IS_BETTER = float("-inf")  # the worst value that such a metric can have
 LOWER_IS_BETTER = float("inf")
 
 
+PERCENTILES = (50.0, 95.0, 99.0, 99.9)
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The true distances that a dataset stores, (queries, neighbours), in ascending order."""
+
+    distances: np.ndarray
+
+    @cached_property
+    def sums(self) -> np.ndarray:
+        """Sum of each query's distances."""
+        return self.distances.sum(axis=1, dtype=np.float64)
+
+
 @dataclass(frozen=True)
 class Measurement:
     """One result beside the truth that it is judged by.
 
-    `truth` is (queries, at least k) and `found` (queries, k), distances in ascending order and inf where
-    nothing was found; `times` are seconds, one per query; `attrs` are the attributes of the result file.
+    `found` is (queries, k), distances in ascending order and inf where nothing was found; `times` are
+    seconds, one per query; `attrs` are the attributes of the result file.
     """
 
-    truth: np.ndarray
+    truth: Truth
     found: np.ndarray
     times: np.ndarray
     attrs: Mapping[str, Any]
@@ -29,6 +45,19 @@ class Measurement:
     def count(self) -> int:
         """k, the number of neighbours asked for."""
         return int(self.attrs["count"])
+
+    @property
+    def kth(self) -> np.ndarray:
+        """Each query's true distance to its k-th neighbour."""
+        return self.truth.distances[: len(self.found), self.count - 1]
+
+    @cached_property
+    def latencies(self) -> dict[float, float]:
+        """Percentiles of the times, in milliseconds, interpolated linearly."""
+        if not len(self.times):
+            return dict.fromkeys(PERCENTILES, math.nan)
+        values = np.percentile(self.times, PERCENTILES) * 1000.0
+        return dict(zip(PERCENTILES, values.tolist(), strict=True))
 
     def number(self, name: str, default: float = math.nan) -> float:
         """Return an attribute as a number, or `default` where it is missing or is none."""
@@ -61,7 +90,7 @@ def recall(found: np.ndarray, threshold: np.ndarray, count: int) -> float:
 
 def knn_recall(m: Measurement) -> float:
     """Recall with an absolute slack: a distance counts up to the k-th true one + 1e-3."""
-    return recall(m.found, m.truth[: len(m.found), m.count - 1] + RECALL_SLACK, m.count)
+    return recall(m.found, m.kth + RECALL_SLACK, m.count)
 
 
 def epsilon_recall(m: Measurement, epsilon: float) -> float:
@@ -69,9 +98,9 @@ def epsilon_recall(m: Measurement, epsilon: float) -> float:
 
     A negative distance (`ip`) grows by epsilon times its size, so that the slack always admits more.
     """
-    kth = m.truth[: len(m.found), m.count - 1]
     is_ip = m.attrs.get("distance") == "ip"
-    return recall(m.found, kth + np.abs(kth) * epsilon if is_ip else kth * (1 + epsilon), m.count)
+    threshold = m.kth + np.abs(m.kth) * epsilon if is_ip else m.kth * (1 + epsilon)
+    return recall(m.found, threshold, m.count)
 
 
 def relative_error(m: Measurement) -> float:
@@ -79,7 +108,7 @@ def relative_error(m: Measurement) -> float:
 
     As in ann-benchmarks the truth is not cut to k: the value is near 1 only where k is all that is stored.
     """
-    closest = m.truth[: len(m.found)].sum(dtype=np.float64)
+    closest = m.truth.sums[: len(m.found)].sum()
     if closest < 0.01:
         return math.inf
     return float(m.found.sum(dtype=np.float64) / closest)
@@ -91,14 +120,9 @@ def queries_per_second(m: Measurement) -> float:
     return 1.0 / seconds if seconds > 0 else math.nan
 
 
-def latency(m: Measurement, percentile: float) -> float:
-    """Percentile of the latencies, in milliseconds, interpolated linearly."""
-    return float(np.percentile(m.times, percentile) * 1000.0) if len(m.times) else math.nan
-
-
 def distance_computations(m: Measurement) -> float:
     """Distances computed per query, where the algorithm counts them; 0 where it does not."""
-    queries = m.number("run_count") * len(m.truth)
+    queries = m.number("run_count") * len(m.truth.distances)
     return m.number("dist_comps", 0.0) / queries if queries else math.nan
 
 
@@ -113,10 +137,10 @@ all_metrics: dict[str, Metric] = {
     "largeepsilon": Metric("Epsilon 0.1 Recall", lambda m: epsilon_recall(m, 0.1), HIGHER_IS_BETTER),
     "rel": Metric("Relative Error", relative_error, LOWER_IS_BETTER),
     "qps": Metric("Queries per second (1/s)", queries_per_second, HIGHER_IS_BETTER),
-    "p50": Metric("Percentile 50 (millis)", lambda m: latency(m, 50.0), LOWER_IS_BETTER),
-    "p95": Metric("Percentile 95 (millis)", lambda m: latency(m, 95.0), LOWER_IS_BETTER),
-    "p99": Metric("Percentile 99 (millis)", lambda m: latency(m, 99.0), LOWER_IS_BETTER),
-    "p999": Metric("Percentile 99.9 (millis)", lambda m: latency(m, 99.9), LOWER_IS_BETTER),
+    "p50": Metric("Percentile 50 (millis)", lambda m: m.latencies[50.0], LOWER_IS_BETTER),
+    "p95": Metric("Percentile 95 (millis)", lambda m: m.latencies[95.0], LOWER_IS_BETTER),
+    "p99": Metric("Percentile 99 (millis)", lambda m: m.latencies[99.0], LOWER_IS_BETTER),
+    "p999": Metric("Percentile 99.9 (millis)", lambda m: m.latencies[99.9], LOWER_IS_BETTER),
     "distcomps": Metric("Distance computations", distance_computations, LOWER_IS_BETTER),
     "build": Metric("Build time (s)", lambda m: m.number("build_time"), LOWER_IS_BETTER),
     "candidates": Metric("Candidates generated", lambda m: m.number("candidates"), LOWER_IS_BETTER),

@@ -4,7 +4,7 @@ import json
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from ..datasets import get_dataset
 from ..errors import UserError
 from ..results import iter_result_paths, read_result
 from .cache import MetricsCache, Stamp, file_stamp
-from .metrics import Measurement, all_metrics, compute_all
+from .metrics import Measurement, Truth, all_metrics, compute_all
 from .styles import Style, assign_styles
 
 LONGEST_ATTRIBUTE = 64  # elements; an attribute that is a longer array is data, not a property
@@ -43,6 +43,8 @@ def dataset_path(name: str) -> Path:
 def clean_text(value: object) -> str:
     """Return one printable line: control characters and undecodable bytes become spaces and marks."""
     text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    if text.isprintable():
+        return text
     text = text.encode("utf-8", "replace").decode()
     return "".join(" " if unicodedata.category(c) == "Cc" else c for c in text)
 
@@ -67,7 +69,7 @@ class TruthError(UserError):
     """The true distances of a dataset cannot be had, so that none of its results can be judged."""
 
 
-class Truth:
+class TruthFile:
     """A dataset's true distances, read when they are first needed."""
 
     def __init__(self, dataset: str) -> None:
@@ -79,19 +81,19 @@ class Truth:
                 f"data/{dataset}.hdf5, which holds the true distances, is missing: restore it, or make it"
                 f" with run.py or create_dataset.py"
             ) from None
-        self._distances: np.ndarray | None = None
+        self._truth: Truth | None = None
 
-    def distances(self, queries: int, count: int) -> np.ndarray:
-        """Return all true distances, (queries, neighbours); UserError if fewer than are asked for."""
-        if self._distances is None:
-            self._distances = self._read()
-        stored_queries, stored_count = self._distances.shape
+    def covering(self, queries: int, count: int) -> Truth:
+        """Return all true distances; UserError if they are fewer than the queries or neighbours asked for."""
+        if self._truth is None:
+            self._truth = Truth(self._read())
+        stored_queries, stored_count = self._truth.distances.shape
         if queries > stored_queries or not 1 <= count <= stored_count:
             raise UserError(
                 f"it has {queries} queries with {count} neighbours, data/{self.dataset}.hdf5 the truth of"
                 f" {stored_queries} with {stored_count}: it was run on another version of the dataset"
             )
-        return self._distances
+        return self._truth
 
     def _read(self) -> np.ndarray:
         try:
@@ -102,13 +104,13 @@ class Truth:
             raise TruthError(str(error)) from error
 
 
-def measure(path: Path, dataset: str, count: int, truth: Truth) -> Run:
+def measure(path: Path, dataset: str, count: int, truth: TruthFile) -> Run:
     """Read one result file and compute its metrics; UserError if it is damaged or fits no dataset."""
     result = read_result(path)
     attrs = plain_attributes(result.attrs)
     if not isinstance(attrs.setdefault("count", count), int):
         raise UserError(f"its count is {attrs['count']!r}, which is no number")
-    true_distances = truth.distances(len(result.distances), attrs["count"])
+    true = truth.covering(len(result.distances), attrs["count"])
     is_batch = bool(attrs.get("batch_mode", False))
     folder = path.parent.name
     return Run(
@@ -118,7 +120,7 @@ def measure(path: Path, dataset: str, count: int, truth: Truth) -> Run:
         batch=is_batch,
         algorithm=str(attrs.get("algo", folder.removesuffix("-batch") if is_batch else folder)),
         parameters=str(attrs.get("name", path.stem)),
-        metrics=compute_all(Measurement(true_distances, result.distances, result.times, attrs)),
+        metrics=compute_all(Measurement(true, result.distances, result.times, attrs)),
         attrs=attrs,
     )
 
@@ -152,7 +154,7 @@ def load_runs(paths: Iterable[Path], recompute: bool = False) -> Iterator[Run]:
     are left out, which is said once for all of them.
     """
     cache = MetricsCache()
-    truth: Truth | None = None
+    truth: TruthFile | None = None
     without_truth: set[str] = set()
     try:
         for path in tqdm(list(paths), desc="metrics", unit="file", disable=None, leave=False):
@@ -161,12 +163,12 @@ def load_runs(paths: Iterable[Path], recompute: bool = False) -> Iterator[Run]:
                 if dataset in without_truth:
                     continue
                 if truth is None or truth.dataset != dataset:
-                    truth = Truth(dataset)
+                    truth = TruthFile(dataset)
                 stamp = file_stamp(path)
                 run = None if recompute else from_cache(cache.get(path, stamp, truth.stamp))
                 if run is None:
                     run = measure(path, dataset, count, truth)
-                    cache.put(path, stamp, truth.stamp, asdict(run))
+                    cache.put(path, stamp, truth.stamp, vars(run))
                 yield run
             except TruthError as error:
                 without_truth.add(dataset)
