@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import yaml
 
+from .postgres_fixtures import plugin_server, server, server_folder  # noqa: F401
+
 ROOT = Path(__file__).parent.parent
 
 

@@ -205,7 +205,7 @@ def test_their_plot_draws_our_results(folder: Path):
             folder / name, theirs / name, ignore=shutil.ignore_patterns("postgres"), dirs_exist_ok=True
         )
     said = run(theirs, THEIR_PYTHON, "plot.py", "--dataset", "small")
-    assert said.count("PGVectorHNSW") == 18
+    assert said.count("PGVectorHNSW") == 27
     assert (theirs / "results" / "small.png").exists()
 
 
@@ -218,7 +218,7 @@ def test_their_runner_runs_our_plugin_and_ours_draws_it(folder: Path):
     command = ["run.py", "--local", "--algorithm", "pgvector_hnsw", "--dataset", "random-xs-20-angular"]
     run(theirs, THEIR_PYTHON, *command, "--runs", "1")
     results = list((theirs / "results").rglob("*.hdf5"))
-    assert len(results) == 18
+    assert len(results) == 27
     run(
         theirs,
         sys.executable,
