@@ -41,7 +41,7 @@ def test_loaded_rows_are_the_rows(connection: psycopg.Connection, dtype: type, d
 
 
 def test_a_block_boundary_loses_no_row(connection: psycopg.Connection):
-    rows = (256 << 10) // row_layout(4).itemsize + 1
+    rows = (64 << 10) // row_layout(4).itemsize + 1
     with connection.transaction():
         connection.execute("CREATE TABLE loaded (id int4, embedding vector(4))")
         copy_vectors(connection, "loaded", np.ones((rows, 4), dtype=np.float32))

@@ -1,6 +1,7 @@
 """Vectors into a table: binary COPY in whole blocks over libpq itself."""
 
 import select
+import socket
 import time
 from typing import Any
 
@@ -10,8 +11,11 @@ from psycopg import pq
 from .encoding import COPY_HEADER, COPY_TRAILER, RowEncoder, row_layout
 from .progress import progress_bar
 
-# One message of the COPY protocol holds about this much: it stays in the processor's cache on its way.
-_MESSAGE_BYTES = 256 << 10
+# One message of the COPY protocol holds about this much: a few of them fit a Unix socket as it comes, so
+# that the server never waits for us to fill it.
+_MESSAGE_BYTES = 64 << 10
+# What we ask of a Unix socket to hold; the system may allow less. TCP sizes its buffers itself.
+_SOCKET_BYTES = 2 << 20
 
 
 def copy_vectors(connection: psycopg.Connection[Any], table: str, train: Any) -> float:
@@ -30,6 +34,7 @@ def copy_vectors(connection: psycopg.Connection[Any], table: str, train: Any) ->
     if result.status != pq.ExecStatus.COPY_IN:
         raise psycopg.errors.error_from_result(result)
     libpq.nonblocking = 0  # psycopg's default would queue the whole table in memory
+    _widen_socket(libpq.socket)
     answer = select.poll()
     answer.register(libpq.socket, select.POLLIN)
     try:
@@ -53,6 +58,15 @@ def copy_vectors(connection: psycopg.Connection[Any], table: str, train: Any) ->
         libpq.nonblocking = 1
     _finish(libpq)
     return time.perf_counter() - started
+
+
+def _widen_socket(descriptor: int) -> None:
+    connection = socket.socket(fileno=descriptor)
+    try:
+        if connection.family == socket.AF_UNIX:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BYTES)
+    finally:
+        connection.detach()  # libpq's, not ours to close
 
 
 def _finish(libpq: pq.abc.PGconn) -> None:
