@@ -19,9 +19,7 @@ from .definitions import Definition
 from .errors import UserError
 
 RESULTS_FOLDER = "results"
-LONGEST_NAME = (
-    230  # file systems take 255 bytes; a file being written has a longer name than the finished one
-)
+LONGEST_NAME = 230  # file systems take 255 bytes; while it is written, a file has a longer name
 ARRAYS = ("times", "neighbors", "distances")
 REQUIRED_ATTRIBUTES = ("best_search_time", "count", "name")
 
@@ -103,8 +101,8 @@ def _attribute(value: Any) -> Any:
 
 def read_result(path: Path) -> Result:
     """Read one point; UserError when the file is damaged or not complete."""
-    with _opened(path) as file:
-        times, neighbors, distances = (file[name][()] for name in ARRAYS)
+    with _opened(path) as (file, arrays):
+        times, neighbors, distances = (array[()] for array in arrays)
         return Result(path, dict(file.attrs), times, neighbors, distances)
 
 
@@ -123,25 +121,28 @@ def is_complete(path: Path) -> bool:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[h5py.File]:
-    """Open and check a result file; whatever is wrong with it becomes a UserError."""
+def _opened(path: Path) -> Iterator[tuple[h5py.File, list[h5py.Dataset]]]:
+    """Open and check a result file and its arrays; whatever is wrong with it becomes a UserError."""
     try:
         # A file is whole once it has its name, so that no lock is needed, which some file systems refuse.
         with h5py.File(path, "r", locking=False) as file:
-            problem = _problem(file)
+            arrays = [file.get(name) for name in ARRAYS]
+            problem = _problem(file, arrays)
             if problem:
                 raise UserError(f"{path} is not complete: {problem}")
-            yield file
+            yield file, arrays
     except (OSError, RuntimeError, KeyError, ValueError) as error:
         raise UserError(f"{path} cannot be read: {' '.join(str(error).split()):.150}") from None
 
 
-def _problem(file: h5py.File) -> str | None:
-    missing = [name for name in ARRAYS if not isinstance(file.get(name), h5py.Dataset)]
+def _problem(file: h5py.File, arrays: list[Any]) -> str | None:
+    missing = [
+        name for name, array in zip(ARRAYS, arrays, strict=True) if not isinstance(array, h5py.Dataset)
+    ]
     missing += [name for name in REQUIRED_ATTRIBUTES if name not in file.attrs]
     if missing:
         return f"it has no {', '.join(missing)}"
-    times, neighbors, distances = (file[name] for name in ARRAYS)
+    times, neighbors, distances = arrays
     n = len(times) if times.ndim == 1 else 0
     if n == 0 or neighbors.ndim != 2 or neighbors.shape != distances.shape or len(neighbors) != n:
         return "its arrays do not fit together"

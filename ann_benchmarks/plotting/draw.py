@@ -3,11 +3,11 @@
 import sys
 from pathlib import Path
 
-from ..datasets import dataset_names, get_dataset
+from ..datasets import dataset_names, dataset_path, get_dataset
 from ..errors import UserError
 from ..results import iter_result_paths
 from .figure import create_plot, points_by_algorithm
-from .runs import dataset_path, load_runs, result_styles
+from .runs import load_runs, result_styles
 from .scales import parse_scale
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from ..datasets import get_dataset
+from ..datasets import dataset_path, get_dataset
 from ..errors import UserError
 from ..results import iter_result_paths, read_result
 from .cache import MetricsCache, Stamp, file_stamp
@@ -33,11 +33,6 @@ class Run:
     parameters: str
     metrics: dict[str, float]
     attrs: dict[str, Any] = field(default_factory=dict)
-
-
-def dataset_path(name: str) -> Path:
-    """Return where a dataset lies once it has been made."""
-    return Path("data") / f"{name}.hdf5"
 
 
 def clean_text(value: object) -> str:
