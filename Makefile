@@ -42,7 +42,7 @@ clean:
 	    { rm -rf .venv; echo "error: no virtual environment could be made; on Debian: apt install python3-venv"; exit 1; }
 
 .venv/runtime: .venv/bin/python requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -r requirements.lock
 	@touch $@
 
 .venv/dev: .venv/bin/python requirements-dev.lock

@@ -87,7 +87,7 @@ def apply_scale(axes: Axes, name: str, scale: Scale, values: Sequence[float], is
         low, high = min(values), max(values)
         pad = PADDING * ((high - low) or 0.1)
         axes.set(**{f"{name}lim": (low - pad, min(high + pad, 1 + pad))})
-        axis.set_major_locator(UpToOne(nbins=10))
+        axis.set_major_locator(UpToOne(nbins=10, steps=[1, 2, 5, 10]))
     if scale.name == "log":
         decades = math.log10(max(values) / min(values))
         subs = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if decades < 1 else (1.0, 2.0, 5.0) if decades < 4 else (1.0,)
