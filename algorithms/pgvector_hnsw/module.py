@@ -70,14 +70,14 @@ def graph_bytes(rows: int, dimension: int, m: int) -> int:
 def index_bytes(rows: int, dimension: int, m: int) -> int:
     """Size of the graph on disk, in bytes, by the layout of pgvector's pages.
 
-    A page of 8 KiB has 8,160 bytes for whole nodes: an element of 72 bytes and its vector, its neighbours of
-    6 bytes each (2 m on level 0, and m on each of 1/(m-1) upper levels on average), and two line pointers.
-    A node that does not fit takes two pages. One more page describes the index.
+    A page of 8 KiB has 8,160 bytes for whole nodes: an element of 72 bytes and its vector, 2 m neighbours of
+    6 bytes each, and two line pointers; a node that does not fit takes two pages. Upper levels add m
+    neighbours to a node for each, 1/(m-1) levels on average. One more page describes the index.
     """
-    node = _aligned(72 + 8 + 4 * dimension) + _aligned(4 + 2 * m * 6) + 6 * m / (m - 1) + 8
-    nodes_a_page = int(8160 // node)
-    pages = math.ceil(rows / nodes_a_page) if nodes_a_page else 2 * rows
-    return (pages + 1) * 8192
+    node = _aligned(72 + 8 + 4 * dimension) + _aligned(4 + 2 * m * 6) + 8
+    whole_nodes = 8160 // node or 0.5
+    pages_a_node = max(1 / whole_nodes, (node + 6 * m / (m - 1)) / 8160)
+    return (math.ceil(rows * pages_a_node) + 1) * 8192
 
 
 def _aligned(size: int) -> int:
