@@ -18,7 +18,7 @@ class Console:
         """Say what a worker tells."""
         if isinstance(event, Built):
             size = "" if event.index_size is None else f", {event.index_size / 1024:,.1f} MiB"
-            say(f"{job.definition}: built in {event.build_time:.2f} s{size}")
+            say(f"{job.definition}: index ready after {event.build_time:.1f} s{size}")
         elif isinstance(event, PointDone):
             say(
                 f"{event.label}: recall {event.recall:.4f}, {event.queries_per_second:,.1f} QPS,"

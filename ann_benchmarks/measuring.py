@@ -101,11 +101,14 @@ def _ask_in_pieces(
     piece = FIRST_PIECE
     with _quiet_collector():
         while len(answers) < len(queries):
-            seconds, found = algo.time_queries(queries[len(answers) : len(answers) + piece], count)
+            asked = queries[len(answers) : len(answers) + piece]
+            seconds, found = algo.time_queries(asked, count)
+            if not len(asked) == len(seconds) == len(found):
+                raise UserError(f"{algo} gave {len(found)} answers to {len(asked)} queries")
             times += map(float, seconds)
             answers += found
             progress(len(answers))
-            piece = max(1, round(PROGRESS_SECONDS * len(times) / sum(times)))
+            piece = max(1, round(PROGRESS_SECONDS * len(times) / max(sum(times), 1e-9)))
     return times, answers
 
 

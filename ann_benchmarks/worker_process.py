@@ -45,8 +45,8 @@ class Failure:
     is_unavailable: bool = False  # something that the plug-in needs is not installed
 
 
-class Stopped(BaseException):
-    """The process was asked to end; not an Exception, so that plug-ins do not catch it."""
+class Stopped(KeyboardInterrupt):
+    """The process was asked to end; to libraries, as by Ctrl-C, on which database clients cancel a query."""
 
 
 def serve(pipe: Connection, crash_report: str) -> None:

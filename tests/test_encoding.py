@@ -59,6 +59,15 @@ def test_the_server_refuses_and_says_why(connection: psycopg.Connection):
     assert connection.execute("SELECT to_regclass('loaded')").fetchone() == (None,)
 
 
+def test_a_notice_does_not_end_the_load(connection: psycopg.Connection):
+    connection.execute("SET client_min_messages = debug5")
+    with connection.transaction():
+        connection.execute("CREATE TABLE loaded (id int4, embedding vector(96))")
+        copy_vectors(connection, "loaded", np.ones((30_000, 96), dtype=np.float32))
+    assert connection.execute("SELECT count(*) FROM loaded").fetchone() == (30_000,)
+    connection.execute("DROP TABLE loaded")
+
+
 def test_parameter_and_literal_agree(connection: psycopg.Connection):
     vector = np.array([0.1, -1e-30, 3e38, 0], dtype=np.float32)
     row = connection.execute(

@@ -106,7 +106,9 @@ def test_another_index_on_the_table_is_never_chosen(plugin_server: Server):
     train = clustered(3000, 16, seed=3)
     first, second = plugin(m=8), plugin(m=24)
     first.fit(train)
+    first.done()
     second.fit(train)
+    second.done()
     assert first._table.name == second._table.name
     assert first._built.name != second._built.name
     for algorithm in (second, plugin(m=8)):
@@ -118,13 +120,83 @@ def test_another_index_on_the_table_is_never_chosen(plugin_server: Server):
 
 def test_an_index_is_found_again_and_brings_its_figures(fitted):
     algorithm, train = fitted
+    algorithm.done()
     again = plugin()
     again.fit(train)
+    again.done()
     facts = again.get_additional()
     assert facts["index_reused"]
     for name in ("build_time", "index_build_time", "load_time", "index_size"):
         assert facts[name] == algorithm.get_additional()[name] > 0
     assert facts["build_time"] == facts["load_time"] + facts["index_build_time"]
+
+
+def test_two_runs_do_not_share_a_table(fitted):
+    algorithm, train = fitted
+    other = plugin(m=4)
+    with pytest.raises(PostgresError, match="another run measures on .* wait for it"):
+        other.fit(train)
+    algorithm.done()
+    other.fit(train)
+    other.done()
+
+
+def test_a_user_who_owns_nothing_but_the_right_to_create(server: Server, monkeypatch: pytest.MonkeyPatch):
+    with server.connect() as connection:
+        connection.execute("DROP SCHEMA IF EXISTS ann_benchmarks CASCADE")
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        connection.execute("CREATE ROLE ordinary LOGIN")
+        connection.execute("GRANT CREATE ON DATABASE ann TO ordinary")
+    monkeypatch.setattr(servers, "_current", None)
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", server.connection_parameters()["host"])
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_USER", "ordinary")
+    train = clustered(1000, 8, seed=8)
+    for m in (8, 16, 8):
+        algorithm = plugin(m=m)
+        algorithm.fit(train)
+        algorithm.set_query_arguments(40)
+        assert algorithm.query(train[0], K)[0] == 0  # checks the plan
+        assert not algorithm.get_additional()["index_reused"]  # dropped, where it cannot be parked
+        algorithm.done()
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_SETTINGS", "shared_buffers=1GB")
+    with pytest.raises(PostgresError, match="shared_buffers = 1GB cannot be set in a session"):
+        algorithm.fit(train)
+        algorithm.query(train[0], K)
+    algorithm.done()
+    with server.connect() as connection:
+        connection.execute("DROP SCHEMA ann_benchmarks CASCADE")
+        connection.execute("DROP OWNED BY ordinary")
+        connection.execute("DROP ROLE ordinary")
+
+
+def test_the_users_settings_win(fitted, monkeypatch: pytest.MonkeyPatch):
+    algorithm, train = fitted
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_SETTINGS", "jit=on random_page_cost=3 work_mem=7MB")
+    algorithm.set_query_arguments(20)
+    algorithm.query(train[0], K)
+    settings = json.loads(algorithm.get_additional()["settings"])
+    assert (settings.get("random_page_cost"), settings["work_mem"]) == ("3", "7MB")
+    assert "jit" not in settings  # on is the default
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_SETTINGS", "hnsw.ef_serach=3")
+    algorithm.set_query_arguments(20)
+    with pytest.raises(PostgresError, match="no setting hnsw.ef_serach"):
+        algorithm.query(train[0], K)
+
+
+def test_a_batch_keeps_its_settings_and_its_connections_out_of_the_time(fitted):
+    algorithm, train = fitted
+    algorithm.prepare_batch_query(train[:30], K)
+    assert len(algorithm._batch_sessions) >= 1
+    algorithm.run_batch_query()
+    assert json.loads(algorithm.get_additional()["settings"])["hnsw.ef_search"] == "100"
+    assert len(algorithm.get_batch_latencies()) == 30
+
+
+def test_build_arguments_are_checked():
+    with pytest.raises(
+        PostgresError, match="config.yml must give M and efConstruction.*not M, efConstuction"
+    ):
+        PGVectorHNSW("angular", {"M": 16, "efConstuction": 64})
 
 
 def test_one_changed_value_is_another_table(fitted):
@@ -133,6 +205,7 @@ def test_one_changed_value_is_another_table(fitted):
     changed[1234, 5] += 1
     again = plugin()
     again.fit(changed)
+    again.done()
     assert again._table.name != algorithm._table.name
     assert not again.get_additional()["index_reused"]
 

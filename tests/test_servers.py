@@ -110,6 +110,35 @@ def test_a_server_left_behind_is_stopped(server_folder: Path):
     server.stop()
 
 
+def test_what_a_strange_pid_file_names_is_left_alone(server_folder: Path):
+    server = make_server(server_folder)
+    server.start({})
+    server.stop()
+    [data] = server_folder.glob("pg*/data")
+    precious = server_folder / "precious"
+    precious.mkdir()
+    sleeper = subprocess.Popen(["sleep", "60"])
+    (data / "postmaster.pid").write_text(f"{sleeper.pid}\n{data}\n0\n5432\n{precious}\n\n")
+    server._choose_version_folder()
+    server._stop_leftover()
+    assert precious.exists()
+    assert sleeper.poll() is None
+    sleeper.kill()
+    sleeper.wait()
+
+
+def test_the_environment_of_libpq_does_not_reach_our_server(
+    server_folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PGPORT", "5433")
+    monkeypatch.setenv("PGOPTIONS", "-c work_mem=3MB")
+    server = make_server(server_folder)
+    server.start({})
+    with server.connect() as connection:
+        assert connection.execute("SHOW work_mem").fetchone() == ("4MB",)
+    server.stop()
+
+
 def test_the_next_start_removes_what_a_crash_cut_off(server_folder: Path):
     server = make_server(server_folder)
     server.start({})

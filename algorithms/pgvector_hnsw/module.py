@@ -18,6 +18,11 @@ class PGVectorHNSW(PostgresANN):
     def __init__(self, metric: str, method_param: dict[str, int]) -> None:
         """Take the metric and {"M": ..., "efConstruction": ...}."""
         super().__init__(metric)
+        if set(method_param) != {"M", "efConstruction"}:
+            raise PostgresError(
+                "pgvector_hnsw/config.yml must give M and efConstruction as build arguments, "
+                f"not {', '.join(method_param)}"
+            )
         self._m = method_param["M"]
         self._ef_construction = method_param["efConstruction"]
         self._ef_search: int | None = None
@@ -29,14 +34,15 @@ class PGVectorHNSW(PostgresANN):
                 f"pgvector's HNSW takes up to {LARGEST_DIMENSION} dimensions, these have {dimension}: "
                 "cast the vectors to halfvec (up to 4,000) or bit (up to 64,000), or reduce their dimensions"
             )
-        graph = graph_bytes(rows, dimension, self._m)
+        graph, disk = graph_bytes(rows, dimension, self._m), index_bytes(rows, dimension, self._m)
         return Index(
             method="hnsw",
             operator_class=OPERATOR_CLASSES[self.metric],
             options={"m": self._m, "ef_construction": self._ef_construction},
             build_memory=round(graph * 1.1) + 64 * MIB,
+            disk_bytes=disk,
             estimate=f"estimate of the graph: {megabytes(graph)} in memory while it is built, "
-            f"{megabytes(index_bytes(rows, dimension, self._m))} on disk",
+            f"{megabytes(disk)} on disk",
         )
 
     def note_of_build(self, notice: str) -> dict[str, Any]:

@@ -30,6 +30,8 @@ def copy_vectors(connection: psycopg.Connection[Any], table: str, train: Any) ->
     encoder = RowEncoder(dimension, block_rows)
     started = time.perf_counter()
     libpq = connection.pgconn
+    # A notice would look like the server's refusal below.
+    libpq.exec_(b"SET LOCAL client_min_messages = error")
     result = libpq.exec_(f"COPY {table} (id, embedding) FROM STDIN WITH (FORMAT binary, FREEZE)".encode())
     if result.status != pq.ExecStatus.COPY_IN:
         raise psycopg.errors.error_from_result(result)
@@ -52,11 +54,14 @@ def copy_vectors(connection: psycopg.Connection[Any], table: str, train: Any) ->
         pass  # the server is gone, or refused the rest: it said why, or the result below does
     except BaseException:
         libpq.put_copy_end(b"interrupted")
-        libpq.get_result()
+        while libpq.get_result() is not None:
+            pass
         raise
     finally:
         libpq.nonblocking = 1
-    _finish(libpq)
+    loaded = _finish(libpq)
+    if loaded != rows:
+        raise psycopg.DataError(f"the server took {loaded} of {rows} rows")
     return time.perf_counter() - started
 
 
@@ -69,11 +74,14 @@ def _widen_socket(descriptor: int) -> None:
         connection.detach()  # libpq's, not ours to close
 
 
-def _finish(libpq: pq.abc.PGconn) -> None:
-    """Take the COPY's result, and all that follows it."""
-    error = None
+def _finish(libpq: pq.abc.PGconn) -> int:
+    """Take the COPY's result, and all that follows it; return how many rows it says."""
+    error, rows = None, 0
     while (result := libpq.get_result()) is not None:
-        if result.status != pq.ExecStatus.COMMAND_OK and error is None:
+        if result.status == pq.ExecStatus.COMMAND_OK:
+            rows = result.command_tuples or 0
+        elif error is None:
             error = psycopg.errors.error_from_result(result)
     if error is not None:
         raise error
+    return rows

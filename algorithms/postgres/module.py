@@ -5,9 +5,10 @@ building, reuse, measuring and bookkeeping are here. docs/postgres.md shows one 
 """
 
 import json
-import threading
+import math
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +19,6 @@ import psycopg
 from ..base.module import BaseANN
 from . import catalog, machine
 from .catalog import BuiltIndex, LoadedTable
-from .encoding import row_layout
 from .environment import given_settings
 from .errors import PostgresError
 from .fingerprint import fingerprint
@@ -29,6 +29,7 @@ from .session import QuerySession
 from .settings import MIB, QUERY_SESSION, SESSION, build_memory_limit, megabytes
 
 DISTANCE_OPERATORS = {"euclidean": "<->", "angular": "<=>", "ip": "<#>"}
+PAGE = 8192
 INSUFFICIENT_RESOURCES = "53"  # the class of SQLSTATE: disk full, out of memory
 _LONGEST_PLAIN_VECTOR = 2000  # dimensions that fit a page beside the row's header
 
@@ -41,6 +42,7 @@ class Index:
     operator_class: str
     options: Mapping[str, Any] = field(default_factory=dict)
     build_memory: int = 64 * MIB  # bytes of maintenance_work_mem that the build can use
+    disk_bytes: int = 0  # about what the index will take, 0 if unknown
     estimate: str = ""  # one line for the user before the build
 
     def sql(self, name: str, table: str) -> str:
@@ -81,26 +83,31 @@ class PostgresANN(BaseANN):  # type: ignore[misc, unused-ignore]
         self._operator = DISTANCE_OPERATORS[metric]
         self._query_settings: dict[str, str] = {}
         self._session: QuerySession | None = None
+        self._batch_sessions: list[QuerySession] = []
+        self._guard: psycopg.Connection[Any] | None = None
         self._count = 0
         self._index_kib = 0.0
         self._facts: dict[str, Any] = {}
 
     def fit(self, X: Any) -> None:
         """Load the vectors and build the index, unless both are there from an earlier run."""
+        self.done()
         rows, dimension = X.shape
         index = self.index(rows, dimension)
         self._server = current_server()
         self._server.start({})
         with self._server.connect() as connection:
-            _create_extension(connection, self.extension)
+            _create_extension(connection, self.extension, self._server.is_ours)
             catalog.prepare(connection)
             _set_all(connection, SESSION)
-            self._table = self._load(connection, X)
+            mark = fingerprint(X)
+            self._guard = self._reserve(catalog.table_name(mark, self.column_type))
+            self._table = self._load(connection, X, mark)
             self._built = self._build(connection, index, rows)
             catalog.use_only(connection, self._table.name, self._built.name)
             self._index_kib = _relation_bytes(connection, self._built.name) / 1024
             self._facts["table_size"] = _relation_bytes(connection, self._table.name) / 1024
-        self._facts |= {f"{name}_version": version for name, version in self._server.versions().items()}
+        self._facts |= {f"{name}_version": version for name, version in self._versions().items()}
         self._facts |= self._built.facts
 
     def time_queries(self, X: np.ndarray[Any, Any], n: int) -> tuple[np.ndarray[Any, Any], list[list[int]]]:
@@ -131,39 +138,38 @@ class PostgresANN(BaseANN):  # type: ignore[misc, unused-ignore]
         self.run_prepared_query()
         return self.get_prepared_query_results()
 
+    def prepare_batch_query(self, X: np.ndarray[Any, Any], n: int) -> None:
+        """Open a connection for each core."""
+        self._close_session()
+        clients = min(machine.cores(), len(X))
+        self._batch_sessions = [self._open_session(X[0], n) for _ in range(clients)]
+        self._queries = X
+
+    def run_batch_query(self) -> None:
+        """Run all queries, each client every so-manieth one, one after the other: what is timed."""
+        queries, sessions = self._queries, self._batch_sessions
+        with ThreadPoolExecutor(len(sessions)) as pool:
+            shares = list(
+                pool.map(
+                    lambda i: sessions[i].time_queries(queries[i :: len(sessions)]), range(len(sessions))
+                )
+            )
+        self._batch: list[list[int]] = [[]] * len(queries)
+        self._latencies = np.zeros(len(queries))
+        for i, (seconds, ids) in enumerate(shares):
+            self._latencies[i :: len(sessions)] = seconds
+            self._batch[i :: len(sessions)] = ids
+
     def batch_query(self, X: np.ndarray[Any, Any], n: int) -> None:
-        """Run all queries, as many at a time as there are cores, each on a connection of its own."""
-        workers = machine.cores()
-        self._batch: list[list[int]] = [[]] * len(X)
-        self._latencies = [0.0] * len(X)
-        failures: list[BaseException] = []
-
-        def work(first: int) -> None:
-            try:
-                session = self._open_session(X[first], n)
-                for i in range(first, len(X), workers):
-                    parameter = session.encode(X[i])
-                    started = time.perf_counter()
-                    result = session.run(parameter)
-                    self._latencies[i] = time.perf_counter() - started
-                    self._batch[i] = session.ids(result)
-                session.close()
-            except BaseException as failure:
-                failures.append(failure)
-
-        threads = [threading.Thread(target=work, args=(first,)) for first in range(min(workers, len(X)))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if failures:
-            raise failures[0]
+        """Prepare and run in one."""
+        self.prepare_batch_query(X, n)
+        self.run_batch_query()
 
     def get_batch_results(self) -> list[list[int]]:
         """Return the ids of each query of the last batch."""
         return self._batch
 
-    def get_batch_latencies(self) -> list[float]:
+    def get_batch_latencies(self) -> np.ndarray[Any, Any]:
         """Return the seconds of each query of the last batch."""
         return self._latencies
 
@@ -180,13 +186,17 @@ class PostgresANN(BaseANN):  # type: ignore[misc, unused-ignore]
             "index_build_time": self._built.build_seconds,
             "index_size": self._index_kib,
         }
-        if self._session is not None:
-            facts["settings"] = json.dumps(self._session.changed_settings())
+        for session in [self._session, *self._batch_sessions][:2]:
+            if session is not None:
+                facts["settings"] = json.dumps(session.changed_settings())
         return facts
 
     def done(self) -> None:
         """Close the connections; the server runs on for the next definition."""
         self._close_session()
+        if self._guard is not None:
+            self._guard.close()
+            self._guard = None
 
     # What subclasses use
 
@@ -198,9 +208,26 @@ class PostgresANN(BaseANN):  # type: ignore[misc, unused-ignore]
     # The rest
 
     def _close_session(self) -> None:
-        if self._session is not None:
-            self._session.close()
-            self._session = None
+        for session in [self._session, *self._batch_sessions]:
+            if session is not None:
+                session.close()
+        self._session, self._batch_sessions = None, []
+
+    def _versions(self) -> dict[str, str]:
+        """The versions that the index depends on."""
+        wanted = ("postgres", "vector", self.extension)
+        return {name: version for name, version in self._server.versions().items() if name in wanted}
+
+    def _reserve(self, table: str) -> psycopg.Connection[Any]:
+        """Hold the table for this run, until the connection closes: two would park each other's index."""
+        guard = self._server.connect()
+        row = guard.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", [table]).fetchone()
+        if row != (True,):
+            guard.close()
+            raise PostgresError(
+                f"another run measures on {table} of this server: wait for it, and leave --parallelism at 1"
+            )
+        return guard
 
     def _session_for(self, q: np.ndarray[Any, Any], n: int) -> QuerySession:
         if self._session is None or n != self._count:
@@ -217,18 +244,17 @@ class PostgresANN(BaseANN):  # type: ignore[misc, unused-ignore]
             dimension=len(q),
         )
         session.plan(q)  # loads the extension's library
-        session.set(QUERY_SESSION | self._query_settings)
+        session.set(QUERY_SESSION | given_settings_of_sessions(session) | self._query_settings)
         session.check_index(q, self._built.name)
         return session
 
-    def _load(self, connection: psycopg.Connection[Any], X: Any) -> LoadedTable:
-        mark = fingerprint(X)
+    def _load(self, connection: psycopg.Connection[Any], X: Any, mark: str) -> LoadedTable:
         name = catalog.table_name(mark, self.column_type)
         found = catalog.find_table(connection, name)
         if found:
             return found
         rows, dimension = X.shape
-        _check_disk(self._server, rows * row_layout(dimension).itemsize, "the vectors")
+        _check_disk(self._server, table_bytes(rows, dimension), "the vectors")
         with _plainly(self._server, "loading"), connection.transaction():
             connection.execute(
                 f"CREATE TABLE {name} (id int4 NOT NULL, embedding {self.column_type}({dimension}))"
@@ -242,14 +268,16 @@ class PostgresANN(BaseANN):  # type: ignore[misc, unused-ignore]
         return LoadedTable(name, seconds)
 
     def _build(self, connection: psycopg.Connection[Any], index: Index, rows: int) -> BuiltIndex:
-        settings = {"maintenance_work_mem": megabytes(self._build_memory(connection, index))} | {
-            name: value for name, value in given_settings().items() if name == "maintenance_work_mem"
+        settings = {
+            "maintenance_work_mem": megabytes(self._build_memory(connection, index)),
+            "max_parallel_maintenance_workers": _setting(connection, "max_parallel_maintenance_workers"),
         }
+        settings |= {name: value for name, value in given_settings().items() if name in settings}
         built_from = {
             "method": index.method,
             "operator_class": index.operator_class,
             "options": {name: str(value) for name, value in index.options.items()},
-            "versions": self._server.versions(),
+            "versions": self._versions(),
             "settings": settings,
         }
         name = catalog.index_name(self._table.name, built_from)
@@ -260,6 +288,7 @@ class PostgresANN(BaseANN):  # type: ignore[misc, unused-ignore]
             return found
         if index.estimate:
             print(index.estimate, flush=True)
+        _check_disk(self._server, index.disk_bytes, "the index")
         facts: dict[str, Any] = dict(settings)
 
         def keep(diagnostic: psycopg.errors.Diagnostic) -> None:
@@ -282,11 +311,13 @@ class PostgresANN(BaseANN):  # type: ignore[misc, unused-ignore]
         return built
 
     def _build_memory(self, connection: psycopg.Connection[Any], index: Index) -> int:
-        if self._server.data_folder is None:
+        if not self._server.is_ours:
             return index.build_memory  # whoever runs that server knows its memory, we do not
-        shared = connection.execute("SELECT pg_size_bytes(current_setting('shared_buffers'))").fetchone()
-        assert shared is not None
-        return min(index.build_memory, build_memory_limit(machine.memory_bytes(), shared[0]))
+        shared_blocks = connection.execute(
+            "SELECT setting::int8 FROM pg_settings WHERE name = 'shared_buffers'"
+        ).fetchone()
+        assert shared_blocks is not None
+        return min(index.build_memory, build_memory_limit(machine.memory_bytes(), shared_blocks[0] * PAGE))
 
 
 @contextmanager
@@ -324,10 +355,33 @@ def _check_disk(server: Server, needed: int, what: str) -> None:
         )
 
 
-def _create_extension(connection: psycopg.Connection[Any], name: str) -> None:
+def table_bytes(rows: int, dimension: int) -> int:
+    """About what a table of vectors takes on disk: 8,160 bytes a page for whole rows of 44 bytes and more."""
+    row = 44 + 4 * dimension
+    a_page = 8160 // row
+    return math.ceil(rows / a_page) * PAGE if a_page else rows * row
+
+
+def given_settings_of_sessions(session: QuerySession) -> dict[str, str]:
+    """Return those of the user's settings that hold in a session; they win over the profile's there, too."""
+    given = given_settings()
+    return {name: given[name] for name in session.settable(given)}
+
+
+def _setting(connection: psycopg.Connection[Any], name: str) -> str:
+    row = connection.execute("SELECT current_setting(%s)", [name]).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def _create_extension(connection: psycopg.Connection[Any], name: str, is_ours: bool) -> None:
+    """Create the extension where it is missing; on a server of ours, bring it to the library's version."""
     try:
-        connection.execute(f"CREATE EXTENSION IF NOT EXISTS {name} CASCADE")
-        connection.execute(f"ALTER EXTENSION {name} UPDATE")
+        there = connection.execute("SELECT FROM pg_extension WHERE extname = %s", [name])
+        if there.rowcount == 0:
+            connection.execute(f"CREATE EXTENSION {name} CASCADE")
+        elif is_ours:
+            connection.execute(f"ALTER EXTENSION {name} UPDATE")
     except (psycopg.errors.UndefinedFile, psycopg.errors.FeatureNotSupported):
         raise PostgresError(
             f"the server does not have the extension '{name}': install it there, or use another server"

@@ -24,6 +24,7 @@ class QuerySession:
     def __init__(self, server: Server, sql: str, dimension: int) -> None:
         """Connect and prepare `sql`, in which $1 is a vector of so many dimensions."""
         self.encode = VectorEncoder(dimension).encode
+        self._server = server
         self._connection = server.connect()
         self._libpq = self._connection.pgconn
         self._execute = self._libpq.exec_prepared
@@ -44,6 +45,28 @@ class QuerySession:
                 ) from None
             if known.rowcount == 0:
                 raise PostgresError(f"the server has no setting {name}: is the extension's library loaded?")
+
+    def settable(self, settings: Mapping[str, str]) -> list[str]:
+        """Names of the settings that a session can change; one that the server lacks is an error.
+
+        A setting of the whole server must have the value already: an external server was not started by us.
+        """
+        names = []
+        for name, value in settings.items():
+            row = self._connection.execute(
+                "SELECT context IN ('user', 'superuser') FROM pg_settings WHERE name = %s", [name]
+            ).fetchone()
+            if row is None:
+                raise PostgresError(
+                    f"the server has no setting {name}, which ANN_BENCHMARKS_PG_SETTINGS names"
+                )
+            if row[0]:
+                names.append(name)
+            elif not self._server.is_ours:
+                raise PostgresError(
+                    f"{name} = {value} cannot be set in a session: set it on the server itself"
+                )
+        return names
 
     def run(self, parameter: bytes | bytearray) -> pq.abc.PGresult:
         """Run the statement with an encoded vector and wait for the answer."""

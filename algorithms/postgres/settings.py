@@ -3,8 +3,11 @@
 The first group is that of the 5M/100M/1B report of HNSW and VectorChord (docs/postgres.md says why each).
 """
 
+import sys
+
 GIB = 1 << 30
 MIB = 1 << 20
+SHARED_MEMORY_SHARE = 45  # percent of the memory that a build may take; /dev/shm commonly offers 50
 
 # Any session can set these, so they hold on a server that is not ours, too.
 SESSION = {
@@ -12,6 +15,9 @@ SESSION = {
     "random_page_cost": "1.1",
     "effective_io_concurrency": "200",
 }
+
+if sys.platform == "darwin":
+    del SESSION["effective_io_concurrency"]  # before version 18, PostgreSQL refuses it there
 
 # For the sessions that are measured. A plan is made once, and the planner's estimate of what an index scan
 # costs does not turn it into a sequential scan at high search depths; EXPLAIN proves that the index is used.
@@ -40,7 +46,7 @@ def server_profile(memory: int, cores: int, free_disk: int, shared_memory: int |
         "wal_level": "minimal",
         "max_wal_senders": "0",
     }
-    if shared_memory is not None and shared_memory < memory // 4:
+    if shared_memory is not None and shared_memory < memory * SHARED_MEMORY_SHARE // 100:
         # Containers often have 64 MB there, less than the graph of a parallel build; System V segments
         # are not limited by it.
         profile["dynamic_shared_memory_type"] = "sysv"
@@ -49,7 +55,7 @@ def server_profile(memory: int, cores: int, free_disk: int, shared_memory: int |
 
 def build_memory_limit(memory: int, shared_buffers: int) -> int:
     """Most maintenance_work_mem, in bytes, that leaves room for shared_buffers and everything else."""
-    return max((memory - shared_buffers) * 2 // 3, 64 * MIB)
+    return max(min((memory - shared_buffers) * 3 // 5, memory * SHARED_MEMORY_SHARE // 100), 64 * MIB)
 
 
 def megabytes(size: int) -> str:

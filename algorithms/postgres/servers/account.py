@@ -25,6 +25,8 @@ class Account:
 
     def own(self, folder: Path) -> None:
         """Make a folder for the account; one that exists must be the account's already, or empty."""
+        if folder.is_symlink() and self.is_other:
+            raise PermissionError(errno.EPERM, "it is a link")
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not self.is_other or folder.stat().st_uid == self.uid:
             return

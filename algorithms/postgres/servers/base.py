@@ -30,6 +30,11 @@ class Server(ABC):
     def data_folder(self) -> Path | None:
         """The folder that holds all it keeps, None where that is not ours to know."""
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether we start and stop it, with settings of our choice."""
+        return self.data_folder is not None
+
     def last_words(self) -> str:
         """The last error in the server's log, where that is ours to read."""
         return ""

@@ -5,10 +5,11 @@ Layout of the folder, which the user can name and delete:
     lock                 held while a process uses the folder
     pg18/data            the cluster, one for each major version
     pg18/log             what the server said
-    pg18/install         copy of the programs, only where the server's account cannot reach them
+    install-VERSION-...  copy of the programs, only where the server's account cannot reach them
 """
 
 import fcntl
+import hashlib
 import multiprocessing.util
 import os
 import re
@@ -35,8 +36,10 @@ from .base import Server
 
 DATABASE = "ann"
 SUPERUSER = "ann"
+_PORT = "5432"  # a part of the socket's name, and nothing else
 _START_SECONDS = 60
 _STOP_SECONDS = 120
+_SOCKET_PREFIX = "ann-pg-"
 _LONGEST_SOCKET_FOLDER = 80  # of the 107 bytes that a Unix socket's path may have
 
 
@@ -62,9 +65,11 @@ class LocalServer(Server):
         """Keyword arguments of libpq."""
         return {
             "host": str(self._socket_folder),
+            "port": _PORT,
             "user": SUPERUSER,
             "dbname": DATABASE,
             "gssencmode": "disable",
+            "options": "",
         }
 
     def start(self, settings: Mapping[str, str]) -> None:
@@ -120,7 +125,7 @@ class LocalServer(Server):
 
     def _take_lock(self) -> None:
         try:
-            lock = (self._root / "lock").open("a+")
+            lock = _open_ours(self._root / "lock", "a+")
         except OSError as error:
             raise self._unusable(error) from None
         try:
@@ -143,7 +148,9 @@ class LocalServer(Server):
         if self._account.can_reach(self._binaries / "postgres"):
             return
         version = self._command("postgres", "--version", as_account=False).split()[2]
-        copy = self._root / f"install-{version}"
+        libraries = [(file.name, file.stat().st_size) for file in self._binaries.parent.rglob("*.so")]
+        mark = hashlib.sha256(repr(sorted(libraries)).encode()).hexdigest()[:8]
+        copy = self._root / f"install-{version}-{mark}"
         if not copy.exists():
             partial = copy.with_suffix(".partial")
             shutil.rmtree(partial, ignore_errors=True)
@@ -162,16 +169,21 @@ class LocalServer(Server):
         self._account.own(self._home)
 
     def _stop_leftover(self) -> None:
-        """Stop a server whose run was killed: we hold the lock, so nobody else uses it."""
+        """Stop a server whose run was killed: we hold the lock, so nobody else uses it.
+
+        The process is ours only if it works in our folder: a pid is given to others in time.
+        """
         try:
             lines = (self._data / "postmaster.pid").read_text().splitlines()
             process = psutil.Process(int(lines[0]))
-            if process.name() == "postgres":
+            if process.name() == "postgres" and Path(process.cwd()) == self._data:
                 end_postmaster(process)
-            self._socket_folder = Path(lines[4])
-        except (OSError, ValueError, IndexError, psutil.NoSuchProcess):
-            pass
-        self._remove_socket_folder()
+            socket_folder = Path(lines[4])
+        except (OSError, ValueError, IndexError, psutil.Error):
+            return
+        if socket_folder == self._home / "socket" or socket_folder.name.startswith(_SOCKET_PREFIX):
+            self._socket_folder = socket_folder
+            self._remove_socket_folder()
 
     def _initialise(self) -> None:
         """Make the cluster beside its place, so that an interrupted initdb is never taken for one."""
@@ -195,6 +207,7 @@ class LocalServer(Server):
         self._socket_folder = self._make_socket_folder()
         fixed = {
             "listen_addresses": "",
+            "port": _PORT,
             "unix_socket_directories": str(self._socket_folder),
             "unix_socket_permissions": "0700",
             "cluster_name": "",
@@ -203,7 +216,7 @@ class LocalServer(Server):
             f"--{name}={value}"
             for name, value in {**profile, **given_settings(), **settings, **fixed}.items()
         ]
-        with self._log.open("wb") as log:
+        with _open_ours(self._log, "wb") as log:
             self._process = self._popen("postgres", "-D", str(self._data), *options, stdout=log)
         self._wait_until_ready()
         self._remove_orphans()
@@ -259,7 +272,7 @@ class LocalServer(Server):
     def _make_socket_folder(self) -> Path:
         folder = self._home / "socket"
         if len(os.fsencode(folder)) > _LONGEST_SOCKET_FOLDER:
-            folder = Path(tempfile.mkdtemp(prefix="ann-pg-"))
+            folder = Path(tempfile.mkdtemp(prefix=_SOCKET_PREFIX))
         self._account.own(folder)
         return folder
 
@@ -296,6 +309,15 @@ class LocalServer(Server):
             errors = [line for line in said if "error" in line.lower() or "fatal" in line.lower()] or said
             raise PostgresError(f"{program} failed: {errors[0]}")
         return done.stdout
+
+
+def _open_ours(path: Path, mode: str) -> IO[Any]:
+    """Open a file in the server's folder; never through a link, which its account could have laid there."""
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_NOFOLLOW, 0o600)
+
+    return open(path, mode, opener=opener)
 
 
 def default_folder(account: Account) -> Path:
