@@ -20,7 +20,7 @@ from .definitions import DEFINITIONS_FOLDER, Definition, get_definitions, suppor
 from .errors import UserError
 from .host import usable_cores
 from .plan import Plan, make_plan, select, usable_configs
-from .results import RESULTS_FOLDER
+from .results import RESULTS_FOLDER, truth_mark
 from .runner import Job
 from .workers import Outcome, Workers
 
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with dataset:
         point_type = str(dataset.attrs.get("point_type", "float"))
         metric = str(dataset.attrs["distance"])
-        queries = len(dataset.true_distances(args.count))  # fails where there are fewer neighbours
+        true_distances = dataset.true_distances(args.count)  # fails where there are fewer neighbours
         rows = len(dataset["size_train" if dataset.attrs.get("type") == "sparse" else "train"])
     definitions = select(
         get_definitions(configs, point_type, metric, dimension, args.count),
@@ -98,10 +98,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         args.run_disabled,
         (point_type, metric),
     )
-    plan = make_plan(definitions, args.dataset, args.count, args.runs, args.batch, args.force)
+    truth = truth_mark(true_distances)
+    plan = make_plan(definitions, args.dataset, args.count, args.runs, args.batch, args.force, truth)
     print(
         f"dataset {args.dataset}: {rows:,} x {dimension}, {metric};"
-        f" {queries:,} queries for {args.count} neighbours"
+        f" {len(true_distances):,} queries for {args.count} neighbours"
     )
     for text in warnings + plan.warnings:
         warn(text)

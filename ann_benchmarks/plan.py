@@ -69,9 +69,18 @@ def select(
 
 
 def make_plan(
-    definitions: Sequence[Definition], dataset: str, count: int, runs: int, batch: bool, force: bool
+    definitions: Sequence[Definition],
+    dataset: str,
+    count: int,
+    runs: int,
+    batch: bool,
+    force: bool,
+    truth: str,
 ) -> Plan:
-    """Leave out the points that are finished, and definitions that have none left."""
+    """Leave out the points that are finished, and definitions that have none left.
+
+    `truth` is the mark of the dataset: a point on other vectors of the same name is not finished.
+    """
     jobs = []
     finished_in_all = 0
     warnings = []
@@ -88,7 +97,7 @@ def make_plan(
                 continue
             owners[path] = name
             if not force and path.exists():
-                problem = damage(path)
+                problem = damage(path, truth)
                 if problem is None:
                     finished += 1
                     continue

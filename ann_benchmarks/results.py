@@ -20,6 +20,7 @@ from .errors import UserError
 
 RESULTS_FOLDER = "results"
 LONGEST_NAME = 230  # file systems take 255 bytes; while it is written, a file has a longer name
+TRUTH_ATTRIBUTE = "truth"
 ARRAYS = ("times", "neighbors", "distances")
 REQUIRED_ATTRIBUTES = ("best_search_time", "count", "name")
 
@@ -106,10 +107,21 @@ def read_result(path: Path) -> Result:
         return Result(path, dict(file.attrs), times, neighbors, distances)
 
 
-def damage(path: Path) -> str | None:
-    """Why a file is no finished point, None if it is one."""
+def truth_mark(distances: np.ndarray) -> str:
+    """Identify a dataset by the true distances, (n_queries, count), that recall is counted against."""
+    content = np.ascontiguousarray(distances, dtype=np.float64)
+    return hashlib.sha256(content.data).hexdigest()[:16]
+
+
+def damage(path: Path, truth: str = "") -> str | None:
+    """Why a file is no finished point on the data with this mark, None if it is one.
+
+    Files of ann-benchmarks, which have no mark, are taken at their word.
+    """
     try:
-        with _opened(path):
+        with _opened(path) as (file, _):
+            if truth and file.attrs.get(TRUTH_ATTRIBUTE, truth) != truth:
+                return f"{path} was measured on other vectors of the same name"
             return None
     except UserError as error:
         return str(error)

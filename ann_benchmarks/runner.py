@@ -18,7 +18,7 @@ from .errors import UserError
 from .host import host_facts
 from .measuring import Measured, measure
 from .plotting.metrics import RECALL_SLACK, recall
-from .results import result_path, write_result
+from .results import TRUTH_ATTRIBUTE, result_path, truth_mark, write_result
 
 
 @dataclass(frozen=True)
@@ -151,6 +151,7 @@ class _Points:
             **host_facts(),
             **self.facts,
             "started_at": started_at,
+            TRUTH_ATTRIBUTE: truth_mark(self.true_distances),
             "run_seconds": [run.seconds_per_query for run in runs],
             "batch_mode": job.batch,
             "best_search_time": best.seconds_per_query,

@@ -1,6 +1,6 @@
-import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -8,10 +8,11 @@ import psutil
 import pytest
 
 from ann_benchmarks.errors import UserError
+from ann_benchmarks.host import usable_cores
 from ann_benchmarks.main import main
 from ann_benchmarks.results import iter_result_paths
 
-from .conftest import make_dataset
+from .conftest import ROOT, make_dataset
 
 ANSWER = "def query(self, q, n): return list(range(n))\n"
 SLOW = """\
@@ -81,6 +82,19 @@ def test_points_are_measured_shown_and_not_repeated(workspace):
     assert workspace.results() == files
 
 
+def test_points_on_other_vectors_of_the_same_name_are_measured_again(workspace):
+    workspace.add_plugin("quick", ANSWER)
+    assert workspace.run().returncode == 0
+    make_dataset(rows=300)
+    plot = [sys.executable, str(ROOT / "plot.py"), "--dataset", "tiny"]
+    drawn = subprocess.run(plot, cwd=workspace.path, capture_output=True, text=True)
+    assert drawn.returncode == 1 and "other vectors of the same name" in drawn.stderr
+    again = workspace.run()
+    assert again.returncode == 0
+    assert "other vectors of the same name; it is measured again" in again.stderr
+    assert again.stdout.count("QPS") == 1
+
+
 def test_what_fails_is_said_and_the_others_go_on(workspace):
     workspace.add_plugin("a-crash", "def fit(self, X): os.kill(os.getpid(), signal.SIGSEGV)")
     workspace.add_plugin("b-raise", "def fit(self, X): raise ValueError('no such\\nluck')")
@@ -130,13 +144,13 @@ def test_what_takes_too_long_is_ended(workspace):
 def test_definitions_run_side_by_side(workspace):
     body = ANSWER + "def fit(self, X): time.sleep(1)"
     workspace.add_plugin("nap", body, {"args": [["a", "b"]]})
-    if len(os.sched_getaffinity(0)) < 2:
+    if usable_cores() < 2:
         assert "cores" in workspace.run("--parallelism", "2").stderr
         return
     run = workspace.run("--parallelism", "2")
     assert run.returncode == 0
     starts_and_ends = [
-        line for line in run.stdout.splitlines() if line.endswith("1 point") or "built" in line
+        line for line in run.stdout.splitlines() if line.endswith("1 point") or "index ready" in line
     ]
     assert [line.endswith("1 point") for line in starts_and_ends] == [True, True, False, False]
 

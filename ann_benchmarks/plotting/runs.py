@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from ..datasets import dataset_path, get_dataset
 from ..errors import UserError
-from ..results import iter_result_paths, read_result
+from ..results import TRUTH_ATTRIBUTE, iter_result_paths, read_result, truth_mark
 from .cache import MetricsCache, Stamp, file_stamp
 from .metrics import Measurement, Truth, all_metrics, compute_all
 from .styles import Style, assign_styles
@@ -77,6 +77,7 @@ class TruthFile:
                 f" with run.py or create_dataset.py"
             ) from None
         self._truth: Truth | None = None
+        self._marks: dict[int, str] = {}
 
     def covering(self, queries: int, count: int) -> Truth:
         """Return all true distances; UserError if they are fewer than the queries or neighbours asked for."""
@@ -89,6 +90,13 @@ class TruthFile:
                 f" {stored_queries} with {stored_count}: it was run on another version of the dataset"
             )
         return self._truth
+
+    def mark(self, count: int) -> str:
+        """Return what results that asked for `count` neighbours hold as the mark of this dataset."""
+        if count not in self._marks:
+            assert self._truth is not None
+            self._marks[count] = truth_mark(self._truth.distances[:, :count])
+        return self._marks[count]
 
     def _read(self) -> np.ndarray:
         try:
@@ -106,6 +114,8 @@ def measure(path: Path, dataset: str, count: int, truth: TruthFile) -> Run:
     if not isinstance(attrs.setdefault("count", count), int):
         raise UserError(f"its count is {attrs['count']!r}, which is no number")
     true = truth.covering(len(result.distances), attrs["count"])
+    if attrs.get(TRUTH_ATTRIBUTE, truth.mark(attrs["count"])) != truth.mark(attrs["count"]):
+        raise UserError("it was measured on other vectors of the same name: measure it again with run.py")
     is_batch = bool(attrs.get("batch_mode", False))
     folder = path.parent.name
     return Run(
