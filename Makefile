@@ -10,7 +10,7 @@ DEMO_DATASET ?= clustered-50k-96-euclidean
 .PHONY: demo test lint format lock clean
 
 demo: .venv/runtime
-	$(BIN)/python run.py --local --algorithm pgvector_hnsw --dataset $(DEMO_DATASET) --runs 3
+	$(BIN)/python run.py --local --algorithm pgvector_hnsw --dataset $(DEMO_DATASET)
 	$(BIN)/python plot.py --dataset $(DEMO_DATASET) -Y log
 	@echo "The frontier: $(CURDIR)/results/$(DEMO_DATASET).png"
 
