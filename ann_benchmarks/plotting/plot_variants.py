@@ -1,17 +1,19 @@
-"""The plots that a website has: name → metrics on the x and y axes."""
+"""The kinds of plot on the website: name to (x metric, y metric), by ann-benchmarks' names."""
 
-all_plot_variants: dict[str, tuple[str, str]] = {
-    "recall/time": ("k-nn", "qps"),
-    "recall/buildtime": ("k-nn", "build"),
-    "recall/indexsize": ("k-nn", "indexsize"),
-    "recall/distcomps": ("k-nn", "distcomps"),
-    "rel/time": ("rel", "qps"),
-    "recall/candidates": ("k-nn", "candidates"),
-    "recall/qpssize": ("k-nn", "queriessize"),
-    "eps/time": ("epsilon", "qps"),
-    "largeeps/time": ("largeepsilon", "qps"),
-    "recall/p50": ("k-nn", "p50"),
-    "recall/p95": ("k-nn", "p95"),
-    "recall/p99": ("k-nn", "p99"),
-    "recall/p999": ("k-nn", "p999"),
+_AGAINST_RECALL = {
+    "time": "qps",
+    "p50": "p50",
+    "p95": "p95",
+    "p99": "p99",
+    "p999": "p999",
+    "buildtime": "build",
+    "indexsize": "indexsize",
+    "qpssize": "queriessize",
+    "candidates": "candidates",
+    "distcomps": "distcomps",
+}
+_QPS_AGAINST = {"eps": "epsilon", "largeeps": "largeepsilon", "rel": "rel"}
+
+all_plot_variants = {f"recall/{name}": ("k-nn", metric) for name, metric in _AGAINST_RECALL.items()} | {
+    f"{name}/time": (metric, "qps") for name, metric in _QPS_AGAINST.items()
 }
