@@ -47,9 +47,9 @@ class QuerySession:
                 raise PostgresError(f"the server has no setting {name}: is the extension's library loaded?")
 
     def settable(self, settings: Mapping[str, str]) -> list[str]:
-        """Names of the settings that a session can change; one that the server lacks is an error.
+        """Return the names of the settings that a session can change; one that the server lacks is an error.
 
-        A setting of the whole server must have the value already: an external server was not started by us.
+        Those of the whole server were given to ours when it started; somebody else's cannot take them.
         """
         names = []
         for name, value in settings.items():
