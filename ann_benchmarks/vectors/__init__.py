@@ -1,0 +1,1 @@
+"""Vectors in files of any format and any size, read by range."""

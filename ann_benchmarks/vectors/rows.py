@@ -1,0 +1,138 @@
+"""The interface to vectors that may be larger than memory: rows by range."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+BLOCK_BYTES = 4 * 2**20  # what `blocks` and `take` read at once
+
+
+class Rows(ABC):
+    """Vectors on disk, (rows, dimension); in memory is only what was asked for last.
+
+    Indexed as an array is by a row number, a slice or an array of row numbers; what comes back is an array of
+    its own. Raises UserError, with the file and the row, when a file turns out to be damaged. Objects can be
+    pickled: the copy opens the files anew.
+    """
+
+    label: str  # what errors call it: the path, and what of the file is meant
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Return rows `start` to `stop`, 0 <= start <= stop <= rows, as (stop - start, dimension)."""
+
+    def take(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the rows of these numbers, in any order, repeated or not: (len(numbers), dimension)."""
+        wanted, position = np.unique(numbers, return_inverse=True)
+        found = np.empty((len(wanted), self.shape[1]), self.dtype)
+        # Rows that follow one another are one read.
+        breaks = np.flatnonzero(np.diff(wanted) != 1) + 1
+        for run in np.split(np.arange(len(wanted)), breaks) if len(wanted) else []:
+            first = int(wanted[run[0]])
+            found[run[0] : run[-1] + 1] = self.read(first, first + len(run))
+        return found[position]
+
+    def mapped(self) -> np.ndarray | None:
+        """Return a copy-on-write memory map of all rows; None where the storage has no such form."""
+        return None
+
+    def where(self, row: int) -> str:
+        """Say which row this is in which file, for an error."""
+        return f"{self.label} row {row} (from 0)"
+
+    def blocks(self, size: int | None = None) -> Iterator[tuple[int, np.ndarray]]:
+        """Give (number of the first row, rows) for all rows in order, `size` rows or about 4 MiB at a time."""
+        size = size or max(1, BLOCK_BYTES // (self.shape[1] * self.dtype.itemsize))
+        for start in range(0, len(self), size):
+            yield start, self.read(start, min(start + size, len(self)))
+
+    def close(self) -> None:
+        """Close the files; a later read opens them again."""
+        return
+
+    @property
+    def ndim(self) -> int:
+        """Always 2."""
+        return 2
+
+    @property
+    def nbytes(self) -> int:
+        """Size of all rows as an array."""
+        return self.shape[0] * self.shape[1] * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> np.ndarray:
+        if isinstance(key, slice):
+            start, stop, step = key.indices(len(self))
+            if step == 1:
+                return self.read(start, max(start, stop))
+            return self.take(np.arange(start, stop, step))
+        if isinstance(key, int | np.integer):
+            row = int(key) + len(self) * (key < 0)
+            if not 0 <= row < len(self):
+                raise IndexError(f"row {key} of {len(self)}")
+            vector: np.ndarray = self.read(row, row + 1)[0]
+            return vector
+        numbers = np.asarray(key)
+        if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+            raise IndexError("index rows by a number, a slice or an array of numbers")
+        return self.take(numbers)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Give all rows as one array: a memory map where there is one, else in memory."""
+        rows = self.mapped()
+        if rows is None:
+            rows = self.read(0, len(self))
+        return rows if dtype is None else rows.astype(dtype, copy=False)
+
+
+class ArrayRows(Rows):
+    """Rows that are in memory, or that NumPy has mapped."""
+
+    def __init__(self, array: np.ndarray, label: str = "the vectors") -> None:
+        self._array = array
+        self.label, self.shape, self.dtype = label, array.shape, array.dtype
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Return a view."""
+        return self._array[start:stop]
+
+    def mapped(self) -> np.ndarray | None:
+        """Return the array itself."""
+        return self._array
+
+
+class FirstRows(Rows):
+    """The first rows of others."""
+
+    def __init__(self, rows: Rows, count: int) -> None:
+        self._rows = rows
+        self.label, self.dtype = rows.label, rows.dtype
+        self.shape = (count, rows.shape[1])
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Return rows as the others do."""
+        return self._rows.read(start, stop)
+
+    def take(self, numbers: np.ndarray) -> np.ndarray:
+        """Return rows as the others do."""
+        return self._rows.take(numbers)
+
+    def mapped(self) -> np.ndarray | None:
+        """Return the beginning of the others' map."""
+        rows = self._rows.mapped()
+        return None if rows is None else rows[: len(self)]
+
+    def where(self, row: int) -> str:
+        """Say which row this is, as the others do."""
+        return self._rows.where(row)
+
+    def close(self) -> None:
+        """Close the others' files."""
+        self._rows.close()
