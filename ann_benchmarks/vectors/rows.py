@@ -45,7 +45,7 @@ class Rows(ABC):
         return f"{self.label} row {row} (from 0)"
 
     def blocks(self, size: int | None = None) -> Iterator[tuple[int, np.ndarray]]:
-        """Give (number of the first row, rows) for all rows in order, `size` rows or about 4 MiB at a time."""
+        """Give (number of the first row, rows) for all rows, `size` of them or about 4 MiB at a time."""
         size = size or max(1, BLOCK_BYTES // (self.shape[1] * self.dtype.itemsize))
         for start in range(0, len(self), size):
             yield start, self.read(start, min(start + size, len(self)))
