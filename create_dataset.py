@@ -1,25 +1,44 @@
-"""Make a dataset: one of the registered names, or one's own vectors."""
+"""Make, get, check or convert a dataset, or find its true neighbours."""
 
 import argparse
+from pathlib import Path
 
 from ann_benchmarks.cli import positive_int, run_command
-from ann_benchmarks.datasets import dataset_path, make_dataset
+from ann_benchmarks.datasets import canonical_name, dataset_path, is_present, make_dataset
+from ann_benchmarks.datasets.convert import TYPES, convert_source
+from ann_benchmarks.datasets.exact import find_truth
+from ann_benchmarks.datasets.in_place import create_in_place
 from ann_benchmarks.datasets.listing import dataset_table
 from ann_benchmarks.datasets.own import QUERIES, create_own
+from ann_benchmarks.datasets.verify import verify_dataset
 from ann_benchmarks.datasets.write import NEIGHBORS
 from ann_benchmarks.distance import METRICS
 
 
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description="make a dataset under data/")
+    parser = argparse.ArgumentParser(description="make, get, check or convert a dataset under data/")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--dataset", metavar="NAME", help="make or download a registered dataset")
     what.add_argument("--name", help="make a dataset of this name from your own vectors")
-    what.add_argument("--list", action="store_true", help="list the datasets and whether they are there")
+    what.add_argument("--list", action="store_true", help="list the datasets and what of them is there")
+    what.add_argument("--verify", metavar="NAME", help="read all files of a dataset again and check them")
+    what.add_argument(
+        "--ground-truth",
+        metavar="NAME",
+        help="find the exact neighbours of every query; an interrupted run goes on where it stopped",
+    )
+    what.add_argument(
+        "--convert",
+        metavar="SOURCE",
+        help="write a dataset's vectors, or those of a file, as one NPY file; resumes",
+    )
     own = parser.add_argument_group("your own vectors")
     own.add_argument(
-        "--train", metavar="FILE", help="NPY, NPZ, HDF5 or Parquet; FILE:KEY names an array or column in it"
+        "--train",
+        metavar="FILE",
+        help="NPY, NPZ, HDF5, Parquet, fbin, u8bin, i8bin, fvecs or bvecs; FILE:KEY names an array or"
+        " column in it, 'part_*.npy' several files",
     )
     queries = own.add_mutually_exclusive_group()
     queries.add_argument("--test", metavar="FILE", help="the queries, in a file of their own")
@@ -27,44 +46,90 @@ def parse_arguments() -> argparse.Namespace:
         "--queries", type=positive_int, help=f"how many rows to hold out as queries (default {QUERIES})"
     )
     own.add_argument("--distance", metavar="METRIC", help=", ".join(METRICS))
+    own.add_argument("--seed", type=int, default=1, help="chooses the rows held out (default %(default)s)")
     own.add_argument(
+        "--in-place",
+        action="store_true",
+        help="use the files where they lie instead of copying them; needs --test",
+    )
+    parser.add_argument(
         "--neighbors",
         type=positive_int,
         default=NEIGHBORS,
         help="exact neighbours kept a query (default %(default)s)",
     )
-    own.add_argument("--seed", type=int, default=1, help="chooses the rows held out (default %(default)s)")
-    parser.add_argument("--force", action="store_true", help="replace a dataset that is there")
+    parser.add_argument(
+        "--scheduler", metavar="ADDRESS", help="find exact neighbours on a Dask cluster, tcp://HOST:8786"
+    )
+    parser.add_argument(
+        "--connections",
+        type=positive_int,
+        default=4,
+        help="connections to download through at once (default %(default)s)",
+    )
+    parser.add_argument("--output", metavar="FILE", type=Path, help="the NPY file that --convert writes")
+    parser.add_argument("--dtype", choices=TYPES, help="type of the numbers that --convert writes")
+    parser.add_argument("--force", action="store_true", help="replace what is there")
     args = parser.parse_args()
     if args.name is not None and (args.train is None or args.distance is None):
         parser.error("--name needs --train and --distance")
+    if args.in_place and args.test is None:
+        parser.error(
+            "--in-place needs --test: queries that are held out would have to be taken out of the file"
+        )
     return args
 
 
-def main() -> None:
-    """Do what the command line says."""
+def main() -> int:
+    """Do what the command line says; 1 when --verify finds something wrong."""
     args = parse_arguments()
     if args.list:
         print(dataset_table())
-        return
-    path = dataset_path(args.name or args.dataset)
-    if args.name is not None:
-        create_own(
-            args.name,
-            args.train,
-            args.distance,
-            args.test,
-            args.queries,
-            args.neighbors,
-            args.seed,
-            args.force,
-        )
-    elif path.exists() and not args.force:
-        print(f"{path} is there already; --force makes it again")
-        return
+    elif args.verify:
+        return verify(args.verify)
+    elif args.ground_truth:
+        print(find_truth(args.ground_truth, args.neighbors, args.scheduler, args.force))
+    elif args.convert:
+        path = convert_source(args.convert, args.output, args.dtype, args.force)
+        print(f"{path} is ready")
+    elif args.name is None:
+        get(args.dataset, args.connections, args.force)
+    elif args.in_place:
+        create_in_place(args.name, args.train, args.test, args.distance, args.force)
+        print(find_truth(args.name, args.neighbors, args.scheduler, force=True))
+        print(f"{args.name} is ready: use --dataset {args.name}")
     else:
-        make_dataset(args.dataset)
-    print(f"{path} is ready: use --dataset {path.stem}")
+        own = (args.train, args.distance, args.test, args.queries, args.neighbors, args.seed, args.force)
+        create_own(args.name, *own)
+        ready(args.name)
+    return 0
+
+
+def get(name: str, connections: int, force: bool) -> None:
+    """Make or download a registered dataset."""
+    name = canonical_name(name)
+    if is_present(name) and not force:
+        print(f"{name} is there already; --force makes it again")
+        return
+    make_dataset(name, connections)
+    ready(name)
+
+
+def ready(name: str) -> None:
+    """Say how to use a dataset."""
+    path = dataset_path(name)
+    print(f"{path if path.exists() else name} is ready: use --dataset {name}")
+
+
+def verify(name: str) -> int:
+    """Print what is wrong with a dataset; 1 if anything is."""
+    problems = 0
+    for problem in verify_dataset(name):
+        print(problem)
+        problems += 1
+    if not problems:
+        print(f"{name}: all files are as they should be")
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

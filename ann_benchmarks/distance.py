@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from tqdm import tqdm
 
 from .errors import UserError
 
@@ -52,7 +53,7 @@ def set_distances(query: np.ndarray, items: np.ndarray, ends: np.ndarray) -> np.
 
 
 def candidate_distances(
-    metric: str, queries: Sequence | np.ndarray, train: Any, neighbors: np.ndarray
+    metric: str, queries: Sequence | np.ndarray, train: Any, neighbors: np.ndarray, progress: bool = False
 ) -> np.ndarray:
     """Distances of each query to the rows of `train` named for it: (n_queries, k) float64.
 
@@ -81,7 +82,10 @@ def candidate_distances(
     rows = neighbors[query_of, slot]
     in_file_order = np.argsort(rows, kind="stable")
     size = rows_per_block(len(train[0]))
-    for start in range(0, len(rows), size):
+    bar = tqdm(
+        range(0, len(rows), size), "distances of neighbours", delay=1, disable=None if progress else True
+    )
+    for start in bar:
         block = in_file_order[start : start + size]
         wanted, position = np.unique(rows[block], return_inverse=True)
         distances[query_of[block], slot[block]] = pair_distances(

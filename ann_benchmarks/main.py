@@ -15,7 +15,7 @@ from .cli import positive_int
 from .configs import read_configs
 from .console import Console, counted, summary, warn
 from .constants import INDEX_DIR
-from .datasets import get_dataset
+from .datasets import canonical_name, get_dataset
 from .definitions import DEFINITIONS_FOLDER, Definition, get_definitions, supported_data
 from .errors import UserError
 from .host import usable_cores
@@ -69,6 +69,18 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         help="run definitions that are disabled in their config.yml too",
     )
     add("--parallelism", type=positive_int, default=1, help="definitions to run at the same time")
+    add(
+        "--load-threads",
+        metavar="N",
+        type=positive_int,
+        help="connections that load the vectors into a database (default: the plug-in's choice)",
+    )
+    add(
+        "--chunk-size",
+        metavar="ROWS",
+        type=positive_int,
+        help="rows that are loaded in one transaction (default: the plug-in's choice)",
+    )
     return parser.parse_args(arguments)
 
 
@@ -84,12 +96,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     configs, warnings = usable_configs(configs, broken, args.algorithm)
     check_options(args)
+    args.dataset = canonical_name(args.dataset)
     dataset, dimension = get_dataset(args.dataset)
     with dataset:
         point_type = str(dataset.attrs.get("point_type", "float"))
         metric = str(dataset.attrs["distance"])
         true_distances = dataset.true_distances(args.count)  # fails where there are fewer neighbours
-        rows = len(dataset["size_train" if dataset.attrs.get("type") == "sparse" else "train"])
+        rows = dataset.rows
     definitions = select(
         get_definitions(configs, point_type, metric, dimension, args.count),
         configs,
@@ -154,7 +167,8 @@ def run_plan(plan: Plan, args: argparse.Namespace) -> int:
             jobs = jobs[: args.max_n_algorithms]
         if not jobs and not failed:
             raise UserError("nothing to run: no algorithm is available here; see the lines above")
-        jobs = [replace(job, show_progress=args.parallelism == 1) for job in jobs]
+        options = {"load_threads": args.load_threads, "chunk_size": args.chunk_size}
+        jobs = [replace(job, show_progress=args.parallelism == 1, **options) for job in jobs]
         points = sum(len(job.points) for job in jobs)
         print(
             f"to do: {counted(len(jobs), 'definition')} with {counted(points, 'point')}, best of"

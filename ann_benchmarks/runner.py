@@ -33,6 +33,8 @@ class Job:
     batch: bool
     finished: int = 0  # points that were measured before
     show_progress: bool = True
+    load_threads: int | None = None  # of a database plug-in; None leaves it the choice
+    chunk_size: int | None = None  # rows
 
 
 @dataclass(frozen=True)
@@ -77,21 +79,23 @@ def run(job: Job, report: Callable[[Event], None]) -> None:
             )
         dataset, _ = get_dataset(job.dataset)
         with dataset:
-            facts = _build(algo, dataset)
+            facts = _build(algo, dataset, job)
             report(Built(facts["build_time"], facts["index_size"]))
             _Points(job, algo, dataset, facts, report).measure_all()
     finally:
         algo.done()
 
 
-def _build(algo: BaseANN, dataset: Dataset) -> dict[str, Any]:
+def _build(algo: BaseANN, dataset: Dataset, job: Job) -> dict[str, Any]:
     train: Any
     if dataset.attrs.get("type") == "sparse":
         train = dataset.train()
     elif getattr(algo, "streams_training_set", False):
-        train = dataset.streamed_train()
+        train = dataset.train_rows()
     else:
         train = np.asarray(dataset.train())
+    if hasattr(algo, "set_load_options") and (job.load_threads or job.chunk_size):
+        algo.set_load_options(job.load_threads, job.chunk_size)
     if hasattr(algo, "supports_prepared_queries"):
         algo.supports_prepared_queries()
     before = algo.get_memory_usage()
@@ -123,7 +127,7 @@ class _Points:
         self.metric = str(dataset.attrs["distance"])
         # Opened again, because plug-ins may change in place what they are given.
         sparse = dataset.attrs.get("type") == "sparse"
-        self.train: Any = dataset.train() if sparse else dataset.streamed_train()
+        self.train: Any = dataset.train() if sparse else dataset.train_rows()
         self.test = dataset.test()
         self.queries = [np.array(query) for query in self.test]
         self.all_queries = self.queries if isinstance(self.test, list) else np.array(self.test)

@@ -12,7 +12,7 @@ import pytest
 from sklearn.datasets import make_blobs
 from sklearn.model_selection import train_test_split
 
-from ann_benchmarks.datasets import Dataset, clustered, dataset_names, dataset_path, get_dataset
+from ann_benchmarks.datasets import Dataset, HDF5Dataset, clustered, dataset_names, dataset_path, get_dataset
 from ann_benchmarks.datasets.random_sets import blobs, split
 from ann_benchmarks.datasets.registry import find_entry
 from ann_benchmarks.distance import candidate_distances
@@ -62,7 +62,7 @@ def test_reads_as_ann_benchmarks_does_and_maps_the_rows() -> None:
     assert isinstance(train, np.memmap) and isinstance(test, np.memmap)
     np.testing.assert_array_equal(train, np.arange(60).reshape(20, 3))
     train /= 2  # some plug-ins normalise in place: the file must not change
-    with Dataset(dataset_path("small")) as again:
+    with HDF5Dataset(dataset_path("small")) as again:
         assert again["train"][19, 2] == 59
 
 
@@ -70,7 +70,7 @@ def test_compressed_rows_are_read() -> None:
     path = write_small(train=None)
     with h5py.File(path, "r+") as file:
         file.create_dataset("train", data=np.full((20, 3), 7.0), compression="gzip")
-    with Dataset(path) as dataset:
+    with HDF5Dataset(path) as dataset:
         train = dataset.train()
     assert not isinstance(train, np.memmap)
     np.testing.assert_array_equal(train, np.full((20, 3), 7.0))
@@ -128,14 +128,13 @@ def test_a_file_cut_anywhere_is_damaged() -> None:
     for length in range(1, len(whole), 97):
         path.write_bytes(whole[:length])
         with pytest.raises(UserError, match="is damaged"):
-            Dataset(path)
+            HDF5Dataset(path)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"train": None}, "'train' is missing"),
-        ({"distances": None}, "'distances' is missing"),
         ({"test": np.ones((2, 4), np.float32)}, "test is \\(2, 4\\)"),
         ({"train": np.ones(20, np.float32)}, "train is \\(20,\\)"),
         ({"train": np.full((20, 3), b"x")}, "do not hold numbers"),

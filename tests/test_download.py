@@ -1,65 +1,141 @@
 import hashlib
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import NamedTuple
 
-import numpy as np
 import pytest
 
-from ann_benchmarks.datasets import download, get_dataset
-from ann_benchmarks.datasets.download import URL_VARIABLE
-from ann_benchmarks.datasets.write import write_dense
+from ann_benchmarks.download import Wanted, fetch, fetching, has_record, partial, verify
+from ann_benchmarks.download import server as asking
+from ann_benchmarks.download.segments import Journal
 from ann_benchmarks.errors import UserError
 
-NAME = "fashion-mnist-784-euclidean"
-TARGET = Path("data") / f"{NAME}.hdf5"
-PARTIAL = Path("data") / f".{NAME}.hdf5.partial"
+ROOT = Path(__file__).parent.parent
+SEGMENT = 2**16
+SIZE = 1_000_003  # 16 segments, the last one short
+BODY = random.Random(1).randbytes(SIZE)
+TARGET = Path("data/file")
+JOURNAL = Path("data/.file.partial.json")
+
+
+class Request(NamedTuple):
+    path: str
+    range: str
+    headers: dict[str, str]
 
 
 class Server(ThreadingHTTPServer):
-    """Serves one body under every path, with the faults that a test asks for; keeps the requests' headers."""
+    """Serves bodies by path, with the faults that a test asks for; keeps requests and counts bytes."""
 
-    def __init__(self, body: bytes) -> None:
+    daemon_threads = True
+
+    def __init__(self, **bodies: bytes) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.body = body
-        self.etag = f'"{hashlib.sha256(body).hexdigest()}"'
-        self.requests: list[dict[str, str]] = []
-        self.statuses: list[int] = []  # answered first, one a request
-        self.cuts: list[int] = []  # bytes sent before the connection is cut, one a request
-        self.ranges = True
-        self.length_error = 0  # added to the Content-Length of whole answers
+        self.bodies = bodies
+        self.requests: list[Request] = []
+        self.sent = 0  # bytes of bodies
+        self.statuses: list[tuple[int, str]] = []  # answered first, one a request, with their Retry-After
+        self.cut: Callable[[], int | None] = lambda: None  # bytes before the connection is cut
+        self.before: Callable[[Request], None] = lambda request: (
+            None
+        )  # called with every request but the first kind
+        self.ranges = self.if_range = self.etags = True
+        self.dates = False
+        self.chunked = self.until_close = False
+        self.wrong: dict[str, int] = {}  # what is added to "length", "start", "total" of an answer
+        self.pause = 0.0  # seconds between blocks
+        self.guard = threading.Lock()
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+
+    def url(self, path: str = "file") -> str:
+        return f"http://127.0.0.1:{self.server_port}/{path}"
+
+    @property
+    def parts(self) -> list[Request]:
+        """The requests for content: all but the question how long a file is."""
+        return [request for request in self.requests if request.range != "bytes=0-0"]
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Connections that the test cuts are no news."""
+        """Connections that are cut are no news."""
 
 
 class Handler(BaseHTTPRequestHandler):
     server: Server
+    protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
         server = self.server
-        server.requests.append(dict(self.headers))
-        if server.statuses:
-            self.send_error(server.statuses.pop(0))
-            return
-        start = 0
-        wanted = self.headers.get("Range", "")
-        if server.ranges and wanted and self.headers.get("If-Range") == server.etag:
-            start = int(wanted.removeprefix("bytes=").removesuffix("-"))
-            if start >= len(server.body):
-                self.send_error(416)
-                return
-            self.send_response(206)
-            self.send_header("Content-Range", f"bytes {start}-{len(server.body) - 1}/{len(server.body)}")
+        request = Request(self.path[1:], self.headers.get("Range", ""), dict(self.headers))
+        with server.guard:
+            server.requests.append(request)
+            status, retry_after = server.statuses.pop(0) if server.statuses else (0, "")
+        if request.range != "bytes=0-0":
+            server.before(request)
+        if self.path.startswith("/moved/"):
+            self.answer(302, b"", Location=self.path.removeprefix("/moved"))
+        elif status or request.path not in server.bodies:
+            self.answer(status or 404, b"no", **({"Retry-After": retry_after} if retry_after else {}))
         else:
-            self.send_response(200)
-        self.send_header("ETag", server.etag)
-        self.send_header("Content-Length", str(len(server.body) - start + server.length_error))
+            self.send_body(request, server.bodies[request.path])
+
+    def send_body(self, request: Request, body: bytes) -> None:
+        server, wrong = self.server, self.server.wrong
+        validators = {}
+        if server.etags:
+            validators["ETag"] = f'"{hashlib.md5(body).hexdigest()}"'
+        if server.dates:
+            validators["Last-Modified"] = "Sat, 01 Nov 2025 00:00:00 GMT"
+        condition = request.headers.get("If-Range")
+        honoured = condition is None or (server.if_range and condition in validators.values())
+        if not (request.range and server.ranges and honoured):
+            self.answer(200, body, **validators)
+            return
+        first, last = (int(number) for number in request.range.removeprefix("bytes=").split("-"))
+        if first >= len(body):
+            self.answer(416, b"")
+            return
+        last = min(last, len(body) - 1)
+        shift, total = wrong.get("start", 0), len(body) + wrong.get("total", 0)
+        validators["Content-Range"] = f"bytes {first + shift}-{last + shift}/{total}"
+        self.answer(206, body[first : last + 1], **validators)
+
+    def answer(self, status: int, body: bytes, **headers: str) -> None:
+        server = self.server
+        cut = server.cut() if len(body) > 2 else None
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        if server.chunked and status == 200:
+            self.send_header("Transfer-Encoding", "chunked")
+        elif server.until_close:
+            self.send_header("Connection", "close")
+        else:
+            error = server.wrong.get("length", 0) if len(body) > 2 else 0
+            self.send_header("Content-Length", str(len(body) + error))
+            self.close_connection = self.close_connection or bool(error)
         self.end_headers()
-        cut = server.cuts.pop(0) if server.cuts else len(server.body)
-        self.wfile.write(server.body[start : start + cut])
-        self.close_connection = True
+        kept = body if cut is None else body[:cut]
+        for start in range(0, len(kept), 2**14):
+            block = kept[start : start + 2**14]
+            if server.chunked and status == 200:
+                block = b"%x\r\n%b\r\n" % (len(block), block)
+            self.wfile.write(block)
+            with server.guard:
+                server.sent += len(block)
+            time.sleep(server.pause)
+        if cut is not None:
+            self.close_connection = True
+        elif server.chunked and status == 200:
+            self.wfile.write(b"0\r\n\r\n")
 
     def log_message(self, *arguments: object) -> None:
         pass
@@ -67,159 +143,498 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    source = tmp_path / "source.hdf5"
-    rng = np.random.default_rng(1)
-    vectors = rng.standard_normal((4200, 64)).astype(np.float32)
-    write_dense(source, "euclidean", ((4000, 64), (200, 64)), np.float32, [(vectors[200:], vectors[:200])])
-    running = Server(source.read_bytes())
-    threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(URL_VARIABLE, f"http://127.0.0.1:{running.server_port}/")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(download, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(fetching, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(partial, "SEGMENT", SEGMENT)
+    monkeypatch.setattr(asking, "CHUNK", SEGMENT // 16)
+    running = Server(file=BODY)
     yield running
     running.shutdown()
     running.server_close()
 
 
-def assert_downloaded(server: Server) -> None:
-    dataset, _ = get_dataset(NAME)
-    dataset.close()
-    assert TARGET.read_bytes() == server.body
-    assert [path.name for path in Path("data").iterdir()] == [TARGET.name]
+def download(server: Server, body: bytes = BODY, **wanted) -> None:
+    fetch([Wanted(server.url(), TARGET, **wanted)])
+    assert_whole(body)
+
+
+def assert_whole(body: bytes = BODY) -> None:
+    assert TARGET.read_bytes() == body
+    assert names() == [".file.segments.json", "file"]
+    assert has_record(TARGET) and verify(TARGET) == []
+
+
+def names() -> list[str]:
+    return sorted(path.name for path in Path("data").iterdir())
+
+
+def failure(server: Server, **wanted) -> str:
+    with pytest.raises(UserError) as raised:
+        fetch([Wanted(server.url(), TARGET, **wanted)], hint="name a mirror in VARIABLE")
+    message = str(raised.value)
+    assert not TARGET.exists() and "\n" not in message and server.url() in message
+    return message
+
+
+def cuts(*sizes: int | None, then: int | None = None) -> Callable[[], int | None]:
+    left = list(sizes)
+    return lambda: left.pop(0) if left else then
+
+
+# Whole files
 
 
 def test_downloads_once(server: Server) -> None:
-    assert_downloaded(server)
-    assert_downloaded(server)
-    assert len(server.requests) == 1
+    download(server, size=SIZE, checksum=f"sha256:{hashlib.sha256(BODY).hexdigest()}")
+    assert server.sent == SIZE + 1
+    asked = len(server.requests)
+    download(server)
+    assert len(server.requests) == asked
+    assert all("Mozilla" in request.headers["User-Agent"] for request in server.requests)
 
 
-def test_goes_on_where_the_connection_was_cut(server: Server) -> None:
-    server.cuts = [400_000, 300_000, 100_000]
-    assert_downloaded(server)
-    starts = [int(sent.get("Range", "bytes=0-")[6:-1]) for sent in server.requests]
-    assert len(starts) == 4 and starts[0] == 0
-    assert starts == sorted(set(starts))  # every request went on from further along
-    assert all(sent["If-Range"] == server.etag for sent in server.requests[1:])
+@pytest.mark.parametrize("size", [0, 1, SEGMENT - 1, SEGMENT, SEGMENT + 1, 3 * SEGMENT])
+def test_sizes_around_those_of_segments(server: Server, size: int) -> None:
+    server.bodies["file"] = BODY[:size]
+    download(server, BODY[:size], size=size)
+
+
+def test_one_large_file_uses_all_connections(server: Server) -> None:
+    gate = threading.Barrier(4, timeout=10)
+    server.before = lambda request: gate.wait() and None
+    download(server)  # the gate opens for four at a time only, and 16 segments are four times four
+
+
+def test_many_small_files_use_all_connections(server: Server) -> None:
+    bodies = {f"part{number:02}": BODY[number : 3000 + 2 * number] for number in range(40)}
+    server.bodies = dict(bodies)
+    gate = threading.Barrier(4, timeout=10)
+    server.before = lambda request: gate.wait() and None
+    wanted = [Wanted(server.url(name), Path("data") / name) for name in bodies]
+    fetch(wanted)
+    assert {name: (Path("data") / name).read_bytes() for name in bodies} == bodies
+    assert [request.path for request in server.parts].index("part39") >= 36  # in order, give or take
+
+
+def test_only_missing_files_are_fetched(server: Server) -> None:
+    server.bodies |= {"other": b"other"}
+    download(server)
+    server.requests.clear()
+    fetch([Wanted(server.url(name), Path("data") / name) for name in ("file", "other", "other")])
+    assert {request.path for request in server.requests} == {"other"} and len(server.requests) == 2
+
+
+def test_a_redirect(server: Server) -> None:
+    fetch([Wanted(server.url("moved/file"), TARGET)])
+    assert_whole()
+
+
+# Cut connections and failing servers
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_connections_cut_at_random_bytes(server: Server, ranges: bool) -> None:
+    chance = random.Random(2)
+    most = SEGMENT if ranges else SIZE
+    server.ranges = ranges
+    server.cut = lambda: chance.randrange(most) if chance.random() < 0.5 else None
+    download(server)
+    if ranges:
+        assert server.sent < 1.4 * SIZE  # a segment goes on where it was cut, but for what was on its way
 
 
 def test_goes_on_in_the_next_run(server: Server) -> None:
-    server.cuts = [500_000] + [0] * download.ATTEMPTS
-    with pytest.raises(UserError, match=r"cannot download http.*hdf5: .*run again to go on"):
-        get_dataset(NAME)
-    assert not TARGET.exists()
-    arrived = PARTIAL.stat().st_size
-    assert arrived > 300_000
-    server.cuts = []
-    assert_downloaded(server)
-    assert server.requests[-1]["Range"] == f"bytes={arrived}-"
+    server.cut = cuts(*[None] * 7, 40_000, then=0)
+    message = failure(server)
+    assert "run again to go on from what has arrived, or name a mirror in VARIABLE" in message
+    first, server.sent, server.cut = server.sent, 0, cuts()
+    assert first > 7 * SEGMENT
+    download(server)
+    assert SIZE <= first + server.sent < SIZE + SEGMENT
 
 
-def test_a_changed_file_is_fetched_from_the_start(server: Server) -> None:
-    server.cuts = [500_000] + [0] * download.ATTEMPTS
-    with pytest.raises(UserError):
-        get_dataset(NAME)
-    server.cuts, server.etag = [], '"another"'
-    server.body = server.body[:-8] + b"\0" * 8  # the end of the last distances
-    assert_downloaded(server)
+def test_what_had_arrived_is_checked(server: Server) -> None:
+    server.cut = cuts(30_000, then=0)
+    failure(server)
+    journal = Journal.load(JOURNAL)
+    assert journal is not None and 20_000 < journal.arrived < 30_001
+    with Path("data/.file.partial").open("rb+") as file:
+        file.write(bytes(4 * SEGMENT))  # what a broken disk may do to an unfinished segment
+    server.cut = cuts()
+    download(server)
 
 
 def test_a_server_that_ignores_ranges(server: Server) -> None:
     server.ranges = False
-    server.cuts = [400_000, 300_000]
-    assert_downloaded(server)
+    server.cut = cuts(400_000, 300_000)
+    download(server, size=SIZE, checksum=f"md5:{hashlib.md5(BODY).hexdigest()}")
+
+
+def test_a_server_that_stops_sending_parts_loses_nothing(server: Server) -> None:
+    server.cut = cuts(*[None] * 7, then=0)
+    failure(server)
+    kept = JOURNAL.read_text()
+    server.cut, server.bodies["file"], server.ranges = cuts(), b"<html>sign in</html>", False
+    assert "sends no parts of the file any more" in failure(server)
+    assert JOURNAL.read_text() == kept
+    server.bodies["file"], server.ranges, server.sent = BODY, True, 0
+    download(server)
+    assert server.sent < SIZE / 2 + 2 * SEGMENT
+
+
+def test_a_server_that_knows_ranges_but_not_their_condition(server: Server) -> None:
+    server.if_range = False
+    download(server)
+
+
+@pytest.mark.parametrize("ends", ["chunked", "until_close"])
+def test_no_length(server: Server, ends: str) -> None:
+    server.ranges = False
+    setattr(server, ends, True)
+    download(server, size=SIZE)
+
+
+def test_without_a_name_of_the_version_the_file_comes_in_one_piece(server: Server) -> None:
+    server.etags = False
+    download(server)
+    assert [request.range for request in server.parts] == [""]
+
+
+def test_a_date_names_a_version_too(server: Server) -> None:
+    server.etags, server.dates = False, True
+    download(server)
+    assert len(server.parts) == 16 and all(part.headers["If-Range"].endswith("GMT") for part in server.parts)
+
+
+def test_errors_that_pass(server: Server) -> None:
+    server.statuses = [(503, ""), (500, ""), (429, "")]
+    download(server)
+
+
+def test_a_server_that_asks_to_wait(server: Server) -> None:
+    server.statuses = [(503, "1")]
+    began = time.monotonic()
+    download(server)
+    assert 1 < time.monotonic() - began < 5
+
+
+def test_a_server_that_asks_to_wait_too_long(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "LONGEST_PAUSE", 0.2)
+    server.statuses = [(503, "3600"), (429, "Fri, 01 Jan 2100 00:00:00 GMT"), (503, "later")]
+    began = time.monotonic()
+    download(server)
+    assert 0.4 < time.monotonic() - began < 5
+
+
+def test_errors_that_stay(server: Server) -> None:
+    server.statuses = [(503, "")] * 100
+    assert "the server answers 503 Service Unavailable; run again" in failure(server)
+    assert len(server.requests) == fetching.ATTEMPTS
+    assert names() == []
+
+
+def test_a_missing_file_is_not_asked_for_again(server: Server) -> None:
+    del server.bodies["file"]
+    message = failure(server)
+    assert "404 Not Found; save the file as data/file yourself, or name a mirror in VARIABLE" in message
+    assert len(server.requests) == 1
+    assert names() == []
+
+
+def test_a_silent_server(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "TIMEOUT", (1, 0.2))
+    silences = [1.0, 1.0]
+    server.before = lambda request: time.sleep(silences.pop() if silences else 0)
+    download(server)
+
+
+def test_no_server(server: Server) -> None:
+    with pytest.raises(
+        UserError, match=r"cannot download http://127.0.0.1:1/x: .*refused.*; run again"
+    ) as raised:
+        fetch([Wanted("http://127.0.0.1:1/x", TARGET)])
+    assert len(str(raised.value)) < 300
+    with pytest.raises(
+        UserError, match=r"cannot download not-a-url: .*; save the file as data/file yourself"
+    ):
+        fetch([Wanted("not-a-url", TARGET)])
+    assert names() == []
+
+
+# Files that change, and servers that lie
+
+
+def test_a_file_that_changed_between_runs(server: Server) -> None:
+    server.cut = cuts(*[None] * 7, then=0)
+    failure(server)
+    server.cut = cuts()
+    server.bodies["file"] = BODY[::-1]
+    download(server, BODY[::-1])
+
+
+def test_a_file_that_changes_midway(server: Server) -> None:
+    def change(request: Request) -> None:
+        if len(server.parts) > 6:
+            server.bodies["file"] = BODY[::-1]
+
+    server.before = change
+    assert "has changed since the download began; run again" in failure(server)
+    download(server, BODY[::-1])
+
+
+@pytest.mark.parametrize(
+    "field, error, message",
+    [
+        ("length", 1000, "early|broken"),
+        ("length", -1000, "early|broken"),
+        ("start", 10, "another part than was asked for"),
+        ("total", 10, "another part|has changed|shorter|early"),
+    ],
+)
+def test_parts_that_are_not_what_was_asked_for(server: Server, field: str, error: int, message: str) -> None:
+    def lie(request: Request) -> None:
+        server.wrong = {field: error}
+
+    server.before = lie
+    server.cut = cuts(then=5000) if field == "length" and error < 0 else cuts()
+    with pytest.raises(UserError, match=message):
+        fetch([Wanted(server.url(), TARGET)])
+    assert not TARGET.exists()
+    server.before, server.wrong, server.cut = lambda request: None, {}, cuts()
+    download(server)
+
+
+@pytest.mark.parametrize("error", [1000, -1000])
+def test_a_stream_of_wrong_length(server: Server, error: int) -> None:
+    server.ranges, server.wrong = False, {"length": error}
+    assert f"has {SIZE + error:,} bytes instead of {SIZE:,}" in failure(server, size=SIZE)
+    assert "damaged" in failure(server, checksum="md5:0") or error > 0
+    server.wrong = {}
+    download(server)
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_another_size_than_expected(server: Server, ranges: bool) -> None:
+    server.ranges = ranges
+    assert f"the server's file has {SIZE:,} bytes instead of 7" in failure(server, size=7)
+    assert server.sent <= 2**20 + SIZE and names() == []
+
+
+@pytest.mark.parametrize("ends", ["chunked", "until_close"])
+def test_another_size_than_expected_that_shows_at_the_end(server: Server, ends: str) -> None:
+    server.ranges = False
+    setattr(server, ends, True)
+    assert f"the server's file has {SIZE:,} bytes instead of 7" in failure(server, size=7)
+    assert names() == []
+
+
+def test_corrupt_bytes(server: Server) -> None:
+    checksum = f"sha256:{hashlib.sha256(BODY).hexdigest()}"
+    server.bodies["file"] = BODY[:500] + b"x" + BODY[501:]
+    assert "what arrived is damaged (its sha256 is " in failure(server, checksum=checksum)
+    assert names() == []
+    server.bodies["file"] = BODY
+    download(server, checksum=checksum)
+
+
+def test_a_page_instead_of_the_file(server: Server) -> None:
+    def finish(path: Path) -> None:
+        if path.read_bytes().startswith(b"<html>"):
+            raise UserError(f"{path} is no vector file")
+
+    server.bodies["file"] = b"<html>sign in to the network</html>" * 50
+    message = failure(server, finish=finish)
+    assert "cannot be used: data/file is no vector file; try again, or name a mirror in VARIABLE" in message
+    assert names() == []
+    server.bodies["file"] = BODY
+    download(server, finish=finish)
+
+
+# First bytes only
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_only_the_first_bytes_travel(server: Server, ranges: bool) -> None:
+    server.bodies["file"] = BODY * 60
+    server.ranges = ranges
+    download(server, BODY[:300_000], first_bytes=300_000, size=60 * SIZE, checksum="md5:of-the-whole")
+    # What is in the buffers of both ends when the client hangs up is not in our hands.
+    assert server.sent <= (300_001 if ranges else 12e6)
+
+
+def test_first_bytes_of_a_file_that_has_fewer(server: Server) -> None:
+    assert "fewer than the 2,000,000 that are wanted" in failure(server, first_bytes=2_000_000)
+    server.ranges, server.chunked = False, True
+    assert "fewer than the 2,000,000 that are wanted" in failure(server, first_bytes=2_000_000)
+
+
+def test_the_header_of_a_cropped_file_is_edited(server: Server) -> None:
+    download(server, b"four" + BODY[4:200_000], first_bytes=200_000, finish=edit)
+
+
+def edit(path: Path) -> None:
+    with path.open("rb+") as file:
+        assert file.read(4) == BODY[:4]
+        file.seek(0)
+        file.write(b"four")
+
+
+# Disks, other runs, and ends that nobody planned
+
+
+def test_a_full_disk_is_noticed_before_the_download(server: Server) -> None:
+    server.bodies["other"] = b"other"
+    server.wrong = {"total": 10**18}
+    wanted = [Wanted(server.url(name), Path("data") / name) for name in ("other", "file")]
+    with pytest.raises(UserError, match=r"MB are needed in .*/data"):
+        fetch(wanted)
+    assert names() == [] and not server.parts
+
+
+CHILD = f"""
+import os, sys
+from pathlib import Path
+from ann_benchmarks.download import Wanted, fetch, fetching, partial, server
+from ann_benchmarks.errors import UserError
+partial.SEGMENT, server.CHUNK, fetching.FIRST_PAUSE = {SEGMENT}, {SEGMENT // 16}, 0.01
+def edit(path):
+    with path.open("rb+") as file:
+        file.write(b"four")
+        file.flush()
+        os._exit(9)
+try:
+    fetch([Wanted(sys.argv[1], Path("data/file"), finish=edit if "edit" in sys.argv else None)])
+except UserError as error:
+    sys.exit(f"error: {{error}}")
+"""
+
+
+def start(server: Server, *arguments: str, **options) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", CHILD, server.url(), *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_disk_that_takes_no_more(server: Server, ranges: bool) -> None:
+    server.ranges = ranges
+    limit = (300_000, 300_000)
+    child = start(server, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
+    assert child.communicate(timeout=20)[1].splitlines()[1:] == [
+        "error: cannot write data/.file.partial: File too large"
+    ]
+    assert child.returncode == 1 and all(name.startswith(".file.partial") for name in names())
+    download(server)
+
+
+def test_killed_while_it_edits_the_header(server: Server) -> None:
+    child = start(server, "edit")
+    child.communicate(timeout=20)
+    assert child.returncode == 9 and not TARGET.exists()
+    server.sent = 0
+    download(server, b"four" + BODY[4:], finish=edit)  # which asserts that the old header is back
+    assert server.sent == SEGMENT + 1
+
+
+def test_killed_at_random_moments(server: Server) -> None:
+    server.pause = 0.01
+    for arrived in (0.4, 0.8, 1.2):
+        child = start(server)
+        wait_for(lambda arrived=arrived: server.sent > arrived * SIZE, child)
+        child.kill()
+        child.communicate()
+        assert not TARGET.exists()
+    journal = Journal.load(JOURNAL)
+    assert journal is not None and journal.arrived > SIZE / 4
+    server.pause, server.sent = 0, 0
+    download(server)
+    assert server.sent == SIZE - journal.arrived + 1
+
+
+def test_interrupted(server: Server) -> None:
+    server.pause = 0.02
+    child = start(server)
+    wait_for(lambda: server.sent > SIZE / 2, child)
+    began = time.monotonic()
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=20)
+    assert time.monotonic() - began < 2
+    first, server.sent, server.pause = server.sent, 0, 0
+    download(server)
+    assert first + server.sent < SIZE + 4 * 2**16 + 4 * 2**14  # lost is what was on its way, not segments
+
+
+def wait_for(condition: Callable[[], bool], child: subprocess.Popen[str]) -> None:
+    while not condition():
+        assert child.poll() is None, child.communicate()
+        time.sleep(0.002)
+
+
+def test_two_runs_at_once(server: Server) -> None:
+    server.pause = 0.001
+    server.bodies["other"] = BODY[::-1]
+    failures: list[BaseException] = []
+    wanted = [Wanted(server.url(name), Path("data") / name) for name in ("file", "other")]
+
+    def run(files: list[Wanted]) -> None:
+        try:
+            fetch(files)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(wanted[:: 1 if n % 2 else -1],)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert not failures
+    assert server.sent == 2 * SIZE + 8  # each once, and four questions for each
+    assert TARGET.read_bytes() == BODY and Path("data/other").read_bytes() == BODY[::-1]
+    assert names() == [".file.segments.json", ".other.segments.json", "file", "other"]
 
 
 def test_a_part_of_unknown_origin_is_not_used(server: Server) -> None:
     Path("data").mkdir()
-    PARTIAL.write_bytes(b"x" * 1000)
-    assert_downloaded(server)
-    assert "Range" not in server.requests[0]
+    Path("data/.file.partial").write_bytes(b"x" * SIZE)
+    JOURNAL.write_text('{"url": "http://example.org", "segments": [1]}')
+    download(server)
 
 
-def test_a_part_longer_than_the_file(server: Server) -> None:
-    Path("data").mkdir()
-    PARTIAL.write_bytes(b"x" * (len(server.body) + 5))
-    PARTIAL.with_name(f"{PARTIAL.name}.json").write_text(f'"{server.etag[1:-1]}"')
-    assert_downloaded(server)
+def test_a_journal_that_outlived_its_file_is_not_used(server: Server) -> None:
+    server.cut = cuts(*[None] * 7, then=0)
+    failure(server)
+    Path("data/.file.partial").unlink()
+    server.cut = cuts()
+    download(server)
 
 
-def test_errors_that_pass(server: Server) -> None:
-    server.statuses = [503, 500, 429]
-    assert_downloaded(server)
+# Reading files again
 
 
-def test_errors_that_stay(server: Server) -> None:
-    server.statuses = [503] * download.ATTEMPTS
-    with pytest.raises(UserError, match=r"the server answers 503 Service Unavailable; run again"):
-        get_dataset(NAME)
-    assert len(server.requests) == download.ATTEMPTS
-    assert list(Path("data").iterdir()) == []
+def test_verify_names_what_has_changed(server: Server) -> None:
+    download(server)
+    with TARGET.open("rb+") as file:
+        for offset in (SEGMENT + 5, 2 * SEGMENT + 5, SIZE - 1):
+            file.seek(offset)
+            file.write(bytes([BODY[offset] ^ 1]))
+    assert verify(TARGET) == [
+        "bytes 65,536 to 196,608 of data/file have changed since it was downloaded",
+        "bytes 983,040 to 1,000,003 of data/file have changed since it was downloaded",
+    ]
+    os.truncate(TARGET, 1000)
+    assert verify(TARGET) == ["data/file has 1,000 bytes, and had 1,000,003 when it was downloaded"]
+    TARGET.unlink()
+    assert verify(TARGET) == ["cannot read data/file: No such file or directory"]
 
 
-def test_a_missing_file_is_not_asked_for_again(server: Server) -> None:
-    server.statuses = [404]
-    with pytest.raises(
-        UserError, match=r"404 Not Found; name a mirror that has it in ANN_BENCHMARKS_DATASET_URL"
-    ):
-        get_dataset(NAME)
-    assert len(server.requests) == 1
-    assert list(Path("data").iterdir()) == []
-
-
-@pytest.mark.parametrize("error", [1000, -1000])
-def test_a_wrong_length_never_gets_into_place(server: Server, error: int) -> None:
-    server.length_error = error
-    with pytest.raises(UserError, match=r"bytes|not a usable dataset"):
-        get_dataset(NAME)
-    assert not TARGET.exists()
-    server.length_error = 0
-    assert_downloaded(server)
-
-
-def test_corrupt_bytes_never_get_into_place(server: Server) -> None:
-    whole = server.body
-    server.body = b"<html>sign in to the network</html>" * 50
-    with pytest.raises(UserError, match=r"is not a usable dataset: not a whole HDF5 file; try again"):
-        get_dataset(NAME)
-    assert list(Path("data").iterdir()) == []
-    server.body = whole
-    assert_downloaded(server)
-
-
-def test_no_server(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(URL_VARIABLE, "http://127.0.0.1:1")
-    with pytest.raises(UserError, match=r"cannot download http://127.0.0.1:1/.*refused") as raised:
-        get_dataset(NAME)
-    assert len(str(raised.value)) < 300
-    monkeypatch.setenv(URL_VARIABLE, "not-a-url")
-    with pytest.raises(UserError, match=r"cannot download not-a-url.*check ANN_BENCHMARKS_DATASET_URL"):
-        get_dataset(NAME)
-
-
-def test_a_full_disk_is_noticed_before_the_download(server: Server) -> None:
-    server.length_error = 10**18
-    with pytest.raises(UserError, match="MB are needed in"):
-        get_dataset(NAME)
-    assert list(Path("data").iterdir()) == []
-
-
-def test_two_at_once_download_once(server: Server) -> None:
-    server.cuts = [100_000]
-    failures: list[BaseException] = []
-
-    def fetch() -> None:
-        try:
-            get_dataset(NAME)[0].close()
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=fetch) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
-    assert_downloaded(server)
-    assert sum("Range" not in sent for sent in server.requests) == 1
+def test_a_file_without_a_record(server: Server) -> None:
+    TARGET.parent.mkdir()
+    TARGET.write_bytes(BODY)
+    assert not has_record(TARGET) and verify(TARGET) == []
+    Path("data/.file.segments.json").write_text("{}")
+    assert not has_record(TARGET) and verify(TARGET) == []

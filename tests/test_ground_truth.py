@@ -1,12 +1,19 @@
+from pathlib import Path
+
+import h5py
 import numpy as np
 import pytest
 
-from ann_benchmarks import ground_truth
 from ann_benchmarks.distance import METRICS, candidate_distances
 from ann_benchmarks.errors import UserError
 from ann_benchmarks.ground_truth import exact_neighbors
+from ann_benchmarks.ground_truth.answers import Answers
+from ann_benchmarks.ground_truth.span import Question, search_span
+from ann_benchmarks.vectors.rows import Rows
 
 VECTOR_METRICS = ("euclidean", "angular", "ip")
+# Rows and queries of a matrix product, threads, spans.
+CUTS = ((1024, 512, 1, 1), (64, 7, 4, 3))
 
 
 def by_sorting_everything(metric: str, train, queries, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -16,57 +23,118 @@ def by_sorting_everything(metric: str, train, queries, k: int) -> tuple[np.ndarr
     return ids, np.take_along_axis(distances, ids, axis=1)
 
 
-def assert_exact(metric: str, train, queries, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def assert_exact(metric: str, train, queries, k: int, cuts=CUTS) -> None:
     ids, distances = by_sorting_everything(metric, train, queries, k)
-    for scores in (1, 2**22):  # blocks of 256 rows, and one block
-        monkeypatch.setattr(ground_truth, "SCORES_PER_BLOCK", scores)
-        found = exact_neighbors(metric, train, queries, k, progress=False)
-        np.testing.assert_array_equal(found[0], ids)
-        np.testing.assert_array_equal(found[1], distances)
-        assert found[0].dtype == np.int64 and found[1].dtype == np.float64
+    question = Question(metric, queries, k)
+    for block, group, threads, spans in cuts:
+        found = Answers(question, len(train), spans)
+        edges = np.linspace(0, len(train), spans + 1).astype(int)
+        for number in reversed(range(spans)):  # as from a cluster, in any order
+            span = range(edges[number], edges[number + 1])
+            limits = found.distances[:, -1]
+            found.merge(number, search_span(question, train, span, limits, threads, block=block, group=group))
+        np.testing.assert_array_equal(found.ids, ids)
+        np.testing.assert_array_equal(found.distances, distances)
+    assert found.ids.dtype == np.int64 and found.distances.dtype == np.float64
 
 
 @pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("k", [1, 10, 700])
-def test_equals_sorting_every_distance(metric: str, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("k", [1, 10, 1000, 1300])
+def test_equals_sorting_every_distance(metric: str, k: int) -> None:
     rng = np.random.default_rng(2)
     train, queries = rng.standard_normal((1300, 24)), rng.standard_normal((20, 24))
     if metric in ("hamming", "jaccard"):  # 24 bits: very many ties
-        assert_exact(metric, train > 0, queries > 0, k, monkeypatch)
+        assert_exact(metric, train > 0, queries > 0, k)
     else:
-        assert_exact(metric, train.astype(np.float32), queries.astype(np.float32), k, monkeypatch)
+        assert_exact(metric, train.astype(np.float32), queries.astype(np.float32), k)
 
 
 @pytest.mark.parametrize("metric", VECTOR_METRICS)
-def test_duplicates_are_ordered_by_id(metric: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_duplicates_are_ordered_by_id(metric: str) -> None:
     rng = np.random.default_rng(3)
     train = np.repeat(rng.standard_normal((4, 17)).astype(np.float32), 300, axis=0)[rng.permutation(1200)]
-    assert_exact(metric, train, train[:5], 350, monkeypatch)
+    assert_exact(metric, train, train[:5], 350)
 
 
 @pytest.mark.parametrize("metric", VECTOR_METRICS)
-def test_differences_that_float32_products_cannot_see(metric: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_points_of_a_grid_have_many_equal_distances(metric: str) -> None:
+    rng = np.random.default_rng(9)
+    train = rng.integers(0, 3, (6000, 6)).astype(np.float32)
+    assert_exact(metric, train, train[:30], 40)
+
+
+@pytest.mark.parametrize("metric", VECTOR_METRICS)
+def test_neighbours_that_differ_in_the_last_bit(metric: str) -> None:
+    rng = np.random.default_rng(10)
+    train = rng.standard_normal((20, 48)).astype(np.float32)[rng.integers(0, 20, 4000)]
+    bit = rng.integers(0, 48, 4000)
+    train[np.arange(4000), bit] = np.nextafter(train[np.arange(4000), bit], np.float32(9))
+    assert_exact(metric, train, train[:10], 30)
+
+
+@pytest.mark.parametrize("metric", VECTOR_METRICS)
+def test_differences_that_float32_products_cannot_see(metric: str) -> None:
     rng = np.random.default_rng(4)
     train = (1000 + 0.01 * rng.standard_normal((1500, 64))).astype(np.float32)
     train[7] *= 1e6  # an outlier must not widen the search for the others
-    assert_exact(metric, train, train[100:110] + np.float32(0.001), 10, monkeypatch)
+    assert_exact(metric, train, train[100:110] + np.float32(0.001), 10)
 
 
 @pytest.mark.parametrize("metric", VECTOR_METRICS)
-def test_rows_that_come_nearer_and_nearer(metric: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("powers", [(-3, 3), (-37, 37), (-42, -40)])
+def test_lengths_from_tiny_to_huge(metric: str, powers: tuple[int, int]) -> None:
+    rng = np.random.default_rng(11)
+    train = (rng.standard_normal((1500, 12)) * 10 ** rng.uniform(*powers, (1500, 1))).astype(np.float32)
+    assert_exact(metric, train, train[:20], 20)
+
+
+@pytest.mark.parametrize("metric", VECTOR_METRICS)
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.float16, np.float64, np.int64])
+def test_other_number_types(metric: str, dtype: type) -> None:
+    rng = np.random.default_rng(12)
+    train = rng.standard_normal((1500, 20))
+    if dtype == np.float64:
+        train = 1e6 + 1e-3 * train  # all the same to float32
+    elif dtype != np.float16:
+        train = np.clip(train * 40 + (100 if dtype == np.uint8 else 0), np.iinfo(np.int8).min, 255)
+        train = np.abs(train) if dtype == np.uint8 else np.minimum(train, 127)
+    assert_exact(metric, train.astype(dtype), train[::100].astype(dtype), 25)
+
+
+@pytest.mark.parametrize("metric", VECTOR_METRICS)
+def test_rows_that_come_nearer_and_nearer(metric: str) -> None:
     rng = np.random.default_rng(5)
     train = rng.standard_normal((2000, 8)).astype(np.float32)
     query = rng.standard_normal((1, 8)).astype(np.float32)
     order = by_sorting_everything(metric, train, query, 2000)[0][0]
-    assert_exact(metric, train[order[::-1]], query, 20, monkeypatch)
+    assert_exact(metric, train[order[::-1]], query, 20)
 
 
-def test_vectors_without_direction(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vectors_without_direction() -> None:
     rng = np.random.default_rng(6)
     train, queries = rng.standard_normal((600, 5)), rng.standard_normal((3, 5))
     train[[3, 300, 599]] = 0
     queries[1] = 0
-    assert_exact("angular", train, queries, 400, monkeypatch)
+    assert_exact("angular", train, queries, 400)
+    assert_exact("ip", train, queries, 400)
+
+
+def test_a_vector_that_most_rows_have_is_looked_at_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed = []
+    from ann_benchmarks.ground_truth import exact
+
+    pair_distances = exact.pair_distances
+
+    def counted(metric, a, b):
+        computed.append(len(a))
+        return pair_distances(metric, a, b)
+
+    monkeypatch.setattr(exact, "pair_distances", counted)
+    train = np.ones((200_000, 4), np.float32)
+    ids, distances = exact_neighbors("euclidean", train, train[:10], 20, progress=False)
+    np.testing.assert_array_equal(ids, np.tile(np.arange(20), (10, 1)))
+    assert not distances.any()
+    assert sum(computed) < 10 * len(train) / 20
 
 
 def test_sets() -> None:
@@ -79,13 +147,62 @@ def test_sets() -> None:
     np.testing.assert_array_equal(found[1], distances)
 
 
-def test_a_memory_map_is_read_in_blocks(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+class StreamedRows(Rows):
+    """Rows that can only be read, and say how much at once."""
+
+    def __init__(self, vectors: np.ndarray) -> None:
+        self.vectors, self.label = vectors, "some.file"
+        self.shape, self.dtype = vectors.shape, vectors.dtype
+        self.most, self.starts = 0, []
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        self.most = max(self.most, stop - start)
+        self.starts.append(start)
+        return self.vectors[start:stop].copy()
+
+
+def test_every_kind_of_source(tmp_path: Path) -> None:
     rng = np.random.default_rng(8)
-    np.save(tmp_path / "x.npy", rng.standard_normal((1000, 16)).astype(np.float32))
-    train = np.load(tmp_path / "x.npy", mmap_mode="r")
-    assert_exact("euclidean", train, np.array(train[:4]), 10, monkeypatch)
+    vectors = rng.standard_normal((9000, 16)).astype(np.float32)
+    expected = by_sorting_everything("euclidean", vectors, vectors[:4], 10)
+    np.save(tmp_path / "x.npy", vectors)
+    with h5py.File(tmp_path / "x.hdf5", "w") as file:
+        file["whole"] = vectors
+        file.create_dataset("chunked", data=vectors, chunks=(100, 16))
+        streamed = StreamedRows(vectors)
+        mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+        for train in (vectors, mapped, file["whole"], file["chunked"], streamed):
+            found = exact_neighbors("euclidean", train, vectors[:4], 10, progress=False)
+            np.testing.assert_array_equal(found[0], expected[0])
+            np.testing.assert_array_equal(found[1], expected[1])
+    assert streamed.most <= 1024
+    blocks = streamed.starts[: streamed.starts.index(8448) + 1]
+    assert blocks == sorted(blocks)  # decoders of compressed files go forward only
 
 
-def test_more_neighbours_than_rows_is_refused() -> None:
+@pytest.mark.parametrize("metric", VECTOR_METRICS)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_row_without_distances_is_named(metric: str, value: float) -> None:
+    train = np.random.default_rng(13).standard_normal((3000, 8)).astype(np.float32)
+    for row in (0, 2345):
+        damaged = train.copy()
+        damaged[row, 3] = value
+        with pytest.raises(UserError, match=rf"training row {row} \(from 0\) holds NaN, infinity"):
+            exact_neighbors(metric, damaged, train[:4], 5, progress=False)
+        with pytest.raises(UserError, match=rf"some.file row {row} \(from 0\) holds NaN, infinity"):
+            exact_neighbors(metric, StreamedRows(damaged), train[:4], 5, progress=False)
+    with pytest.raises(UserError, match=r"query 2345 \(from 0\) holds NaN, infinity"):
+        exact_neighbors(metric, train, damaged, 5, progress=False)
+
+
+def test_what_cannot_be_asked() -> None:
+    train = np.zeros((10, 2), np.float32)
     with pytest.raises(UserError, match="11 neighbours asked for, but there are only 10"):
-        exact_neighbors("euclidean", np.zeros((10, 2)), np.zeros((1, 2)), 11)
+        exact_neighbors("euclidean", train, train[:1], 11)
+    with pytest.raises(UserError, match="ask for at least 1"):
+        exact_neighbors("euclidean", train, train[:1], 0)
+    with pytest.raises(UserError, match="the same number of dimensions"):
+        exact_neighbors("euclidean", train, np.zeros((1, 3)), 1)
+    with pytest.raises(UserError, match="unknown metric 'manhattan'"):
+        exact_neighbors("manhattan", train, train[:1], 1)
+    assert exact_neighbors("euclidean", train, train[:0], 3)[0].shape == (0, 3)

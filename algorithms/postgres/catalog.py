@@ -1,7 +1,8 @@
 """What has been loaded and built, remembered in the database beside it.
 
 Everything lives in the schema `ann_benchmarks`: drop it and all is gone. A table or index and the row that
-remembers it are made in one transaction, so that neither is ever found without the other, or half-built.
+remembers it are made in one transaction, so that neither is ever found without the other, or half-built. A
+table that is loaded in chunks has a row for each in `chunks`, until it is whole and has one in `tables`.
 """
 
 import hashlib
@@ -24,6 +25,14 @@ _TABLES = f"""
         rows bigint NOT NULL,
         load_seconds float8 NOT NULL,
         loaded_at timestamptz NOT NULL DEFAULT now()
+    );
+    CREATE TABLE IF NOT EXISTS {SCHEMA}.chunks (
+        table_name text NOT NULL,
+        start bigint NOT NULL,
+        stop bigint NOT NULL,
+        seconds float8 NOT NULL,
+        loaded_at timestamptz NOT NULL DEFAULT now(),
+        PRIMARY KEY (table_name, start)
     );
     CREATE TABLE IF NOT EXISTS {SCHEMA}.indexes (
         name text PRIMARY KEY,
@@ -54,7 +63,7 @@ class BuiltIndex:
 
 
 def prepare(connection: psycopg.Connection[Any]) -> None:
-    """Make the schema and its two lists if they are not there."""
+    """Make the schema and its lists if they are not there."""
     try:
         connection.execute(_TABLES)
     except psycopg.errors.InsufficientPrivilege:
@@ -92,6 +101,37 @@ def remember_table(
         " ON CONFLICT (name) DO UPDATE SET load_seconds = excluded.load_seconds, loaded_at = now()",
         [name, fingerprint, column_type, rows, seconds],
     )
+
+
+def has_unfinished(connection: psycopg.Connection[Any], name: str) -> bool:
+    """Whether the table is there but its load has not come to its end."""
+    row = connection.execute(
+        f"SELECT to_regclass(%s) IS NOT NULL AND NOT EXISTS (SELECT FROM {SCHEMA}.tables WHERE name = %s)",
+        [name, name],
+    ).fetchone()
+    return row == (True,)
+
+
+def loaded_chunks(connection: psycopg.Connection[Any], table: str) -> tuple[list[range], float]:
+    """Return the rows that an unfinished table has, in order, and the seconds that they took."""
+    found = connection.execute(
+        f"SELECT start, stop, seconds FROM {SCHEMA}.chunks WHERE table_name = %s ORDER BY start", [table]
+    ).fetchall()
+    return [range(start, stop) for start, stop, _ in found], sum(seconds for *_, seconds in found)
+
+
+def remember_chunk(connection: psycopg.Connection[Any], table: str, rows: range, seconds: float) -> None:
+    """Write down rows of a table, in the transaction that loaded them."""
+    connection.execute(
+        f"INSERT INTO {SCHEMA}.chunks (table_name, start, stop, seconds) VALUES (%s, %s, %s, %s)",
+        [table, rows.start, rows.stop, seconds],
+    )
+
+
+def forget_table(connection: psycopg.Connection[Any], name: str) -> None:
+    """Strike a table and its chunks off the lists, in the transaction that makes it anew or whole."""
+    connection.execute(f"DELETE FROM {SCHEMA}.tables WHERE name = %s", [name])
+    connection.execute(f"DELETE FROM {SCHEMA}.chunks WHERE table_name = %s", [name])
 
 
 def index_name(table: str, built_from: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ The first six are ann-benchmarks' own, with its defaults; the others are additio
     ANN_BENCHMARKS_PG_DATA                       folder in which a server of our own keeps everything
     ANN_BENCHMARKS_PG_OS_USER                    account that runs the server when we are root
     ANN_BENCHMARKS_PG_SETTINGS                   "shared_buffers=2GB work_mem='64 MB'": wins over the profile
+    ANN_BENCHMARKS_PG_LOAD_THREADS, _CHUNK_SIZE  connections that load, rows a transaction (docs/postgres.md)
 """
 
 import os
@@ -71,3 +72,13 @@ def given_settings() -> Mapping[str, str]:
             raise PostgresError(f"{PREFIX}SETTINGS: '{word}' is not of the form name=value")
         settings[name.strip().lower()] = value.strip()
     return settings
+
+
+def load_option(name: str) -> int | None:
+    """Read LOAD_THREADS or CHUNK_SIZE: a whole number from 1 on, None where it is not set."""
+    text = variable(name)
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise PostgresError(f"{PREFIX}{name} is '{text}': give a whole number from 1 on")
+    return int(text)

@@ -2,52 +2,72 @@
 
 import select
 import socket
-import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import psycopg
 from psycopg import pq
 
-from .encoding import COPY_HEADER, COPY_TRAILER, RowEncoder, row_layout
-from .progress import progress_bar
+from .encoding import COPY_HEADER, COPY_TRAILER, RowEncoder, row_layout, row_of_an_array
+from .errors import PostgresError
 
-# One message of the COPY protocol holds about this much: a few of them fit a Unix socket as it comes, so
-# that the server never waits for us to fill it.
-_MESSAGE_BYTES = 64 << 10
+# One message of the COPY protocol holds about this much: enough that what each costs does not count, little
+# enough to stay in the processor's cache between reading, encoding and sending.
+_MESSAGE_BYTES = 256 << 10
+_READ_BYTES = 1 << 20  # what is read of the source at once
 # What we ask of a Unix socket to hold; the system may allow less. TCP sizes its buffers itself.
 _SOCKET_BYTES = 2 << 20
+_LOOK_UP_MS = 500  # how often a connection that waits for the server tells that it is still there
 
 
-def copy_vectors(connection: psycopg.Connection[Any], table: str, train: Any) -> float:
-    """COPY all rows of `train` (shape (rows, dimension), read by range) into `table`; return the seconds.
+def copy_vectors(
+    connection: psycopg.Connection[Any],
+    table: str,
+    train: Any,
+    numbers: range | None = None,
+    *,
+    column_type: str = "vector",
+    frozen: bool = True,
+    advanced: Callable[[int], object] = lambda rows: None,
+) -> None:
+    """COPY rows of `train` (shape (rows, dimension), read by range) into `table`; ids are the row numbers.
 
-    Ids are the row numbers. Runs in the connection's transaction, which must have created the table: the
-    rows are frozen, so that no later reader has to rewrite them.
+    Runs in the connection's transaction. `frozen`: the same transaction has created the table, and no later
+    reader will have to rewrite the rows. `advanced` is told how many more rows are sent, now and then 0; what
+    it raises ends the COPY. While it waits for the server, the thread leaves the interpreter to others.
     """
-    rows, dimension = train.shape
-    row_bytes = row_layout(dimension).itemsize
-    block_rows = max(1, _MESSAGE_BYTES // row_bytes)
-    encoder = RowEncoder(dimension, block_rows)
-    started = time.perf_counter()
+    numbers = range(train.shape[0]) if numbers is None else numbers
+    dimension = train.shape[1]
+    block_rows = max(1, _MESSAGE_BYTES // row_layout(dimension, column_type).itemsize)
+    encoder = RowEncoder(dimension, block_rows, column_type, getattr(train, "where", row_of_an_array))
     libpq = connection.pgconn
     # A notice would look like the server's refusal below.
     libpq.exec_(b"SET LOCAL client_min_messages = error")
-    result = libpq.exec_(f"COPY {table} (id, embedding) FROM STDIN WITH (FORMAT binary, FREEZE)".encode())
+    freeze = ", FREEZE" if frozen else ""
+    result = libpq.exec_(f"COPY {table} (id, embedding) FROM STDIN WITH (FORMAT binary{freeze})".encode())
     if result.status != pq.ExecStatus.COPY_IN:
         raise psycopg.errors.error_from_result(result)
-    libpq.nonblocking = 0  # psycopg's default would queue the whole table in memory
+    libpq.nonblocking = 1
     _widen_socket(libpq.socket)
-    answer = select.poll()
-    answer.register(libpq.socket, select.POLLIN)
+    server = select.poll()
+    server.register(libpq.socket, select.POLLIN | select.POLLOUT)
+
+    def is_refused(patience_ms: int = 0) -> bool:
+        """Whether the server speaks, which during a COPY it does only to refuse the rest."""
+        while not (events := server.poll(patience_ms)) and patience_ms:
+            advanced(0)
+        return bool(events and events[0][1] & ~select.POLLOUT)
+
     try:
         libpq.put_copy_data(COPY_HEADER)
-        with progress_bar(rows, "loading", "rows") as bar:
-            for start in range(0, rows, block_rows):
-                block = train[start : start + block_rows]
-                libpq.put_copy_data(encoder.encode(start, block))
-                bar.update(len(block))
-                if answer.poll(0):
-                    break  # the server speaks during a COPY only to refuse the rest
+        for start, block in _blocks(train, numbers, block_rows):
+            libpq.put_copy_data(encoder.encode(start, block))
+            while libpq.flush() and not is_refused(_LOOK_UP_MS):
+                pass
+            if is_refused():
+                break
+            advanced(len(block))
         libpq.put_copy_data(COPY_TRAILER)
         libpq.put_copy_end()
     except psycopg.OperationalError:
@@ -57,12 +77,20 @@ def copy_vectors(connection: psycopg.Connection[Any], table: str, train: Any) ->
         while libpq.get_result() is not None:
             pass
         raise
-    finally:
-        libpq.nonblocking = 1
     loaded = _finish(libpq)
-    if loaded != rows:
-        raise psycopg.DataError(f"the server took {loaded} of {rows} rows")
-    return time.perf_counter() - started
+    if loaded != len(numbers):
+        raise PostgresError(
+            f"rows {numbers.start} to {numbers.stop}: expected {len(numbers)}, the server has got {loaded}"
+        )
+
+
+def _blocks(train: Any, numbers: range, block_rows: int) -> Iterator[tuple[int, np.ndarray[Any, Any]]]:
+    row_bytes = train.shape[1] * np.dtype(train.dtype).itemsize
+    at_once = max(1, _READ_BYTES // (row_bytes * block_rows)) * block_rows
+    for first in range(numbers.start, numbers.stop, at_once):
+        rows = train[first : min(first + at_once, numbers.stop)]
+        for start in range(0, len(rows), block_rows):
+            yield first + start, rows[start : start + block_rows]
 
 
 def _widen_socket(descriptor: int) -> None:

@@ -5,7 +5,6 @@ building, reuse, measuring and bookkeeping are here. docs/postgres.md shows one 
 """
 
 import json
-import math
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -19,19 +18,20 @@ import psycopg
 from ..base.module import BaseANN
 from . import catalog, machine
 from .catalog import BuiltIndex, LoadedTable
-from .environment import given_settings
+from .chunks import load_plan
+from .encoding import row_layout
+from .environment import given_settings, load_option
 from .errors import PostgresError
 from .fingerprint import fingerprint
-from .loading import copy_vectors
 from .progress import index_progress
 from .servers import Server, current_server
 from .session import QuerySession
 from .settings import MIB, QUERY_SESSION, SESSION, build_memory_limit, megabytes
+from .tables import PAGE, ChunkedLoad, load_whole, log_bytes, table_bytes
 
 DISTANCE_OPERATORS = {"euclidean": "<->", "angular": "<=>", "ip": "<#>"}
-PAGE = 8192
 INSUFFICIENT_RESOURCES = "53"  # the class of SQLSTATE: disk full, out of memory
-_LONGEST_PLAIN_VECTOR = 2000  # dimensions that fit a page beside the row's header
+MOST_ROWS = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,17 @@ class PostgresANN(BaseANN):  # type: ignore[misc, unused-ignore]
         self._count = 0
         self._index_kib = 0.0
         self._facts: dict[str, Any] = {}
+        self.set_load_options()
+
+    def set_load_options(self, threads: int | None = None, chunk_rows: int | None = None) -> None:
+        """Load over so many connections, so many rows in a transaction; None leaves it to the environment.
+
+        An addition to the interface, called before fit.
+        """
+        for value, option in ((threads, "--load-threads"), (chunk_rows, "--chunk-size")):
+            if value is not None and value < 1:
+                raise PostgresError(f"{option} is {value}: give a whole number from 1 on")
+        self._load_threads, self._chunk_rows = threads, chunk_rows
 
     def fit(self, X: Any) -> None:
         """Load the vectors and build the index, unless both are there from an earlier run."""
@@ -254,18 +265,26 @@ class PostgresANN(BaseANN):  # type: ignore[misc, unused-ignore]
         if found:
             return found
         rows, dimension = X.shape
-        _check_disk(self._server, table_bytes(rows, dimension), "the vectors")
-        with _plainly(self._server, "loading"), connection.transaction():
-            connection.execute(
-                f"CREATE TABLE {name} (id int4 NOT NULL, embedding {self.column_type}({dimension}))"
-            )
-            if dimension <= _LONGEST_PLAIN_VECTOR:
-                # In the row itself: fetching a vector to compare it is one page, not a detour.
-                connection.execute(f"ALTER TABLE {name} ALTER embedding SET STORAGE PLAIN")
-            seconds = copy_vectors(connection, name, X)
-            catalog.remember_table(connection, name, mark, self.column_type, rows, seconds)
+        if rows > MOST_ROWS:
+            raise PostgresError(f"{rows:,} rows: ids are int4, which tells {MOST_ROWS:,} apart")
+        plan = load_plan(rows, row_layout(dimension, self.column_type).itemsize, *self._load_options())
+        is_whole = plan.is_whole(rows) and not catalog.has_unfinished(connection, name)
+        needed = table_bytes(rows, dimension, self.column_type)
+        if not is_whole:
+            needed += log_bytes(rows, dimension, self.column_type) - _relation_bytes(connection, name)
+        _check_disk(self._server, needed, "the vectors")
+        if is_whole:
+            with _plainly(self._server, "loading"):
+                seconds = load_whole(connection, name, self.column_type, X, mark)
+        else:
+            with _plainly(self._server, "loading", "the chunks that were finished are kept"):
+                seconds = ChunkedLoad(self._server, name, self.column_type, X).run(connection, mark, plan)
         print(f"loaded {rows:,} rows in {seconds:.1f} s ({rows / seconds:,.0f} rows/s)", flush=True)
         return LoadedTable(name, seconds)
+
+    def _load_options(self) -> tuple[int | None, int | None]:
+        threads, chunk_rows = load_option("LOAD_THREADS"), load_option("CHUNK_SIZE")
+        return self._load_threads or threads, self._chunk_rows or chunk_rows
 
     def _build(self, connection: psycopg.Connection[Any], index: Index, rows: int) -> BuiltIndex:
         settings = {
@@ -321,13 +340,13 @@ class PostgresANN(BaseANN):  # type: ignore[misc, unused-ignore]
 
 
 @contextmanager
-def _plainly(server: Server, doing: str) -> Iterator[None]:
-    """Say on one line why the server gave up; the transaction inside has left nothing behind."""
+def _plainly(server: Server, doing: str, kept: str = "nothing of it was kept") -> Iterator[None]:
+    """Say on one line why the server gave up, and what the transactions inside have left behind."""
     try:
         yield
     except psycopg.OperationalError as error:
         if (error.sqlstate or "").startswith(INSUFFICIENT_RESOURCES):
-            reason = f"ran out of room while {doing}, nothing of it was kept: {error.diag.message_primary}"
+            reason = f"ran out of room while {doing}, {kept}: {error.diag.message_primary}"
         else:
             reason = f"broke off while {doing}: {server.last_words() or error}"
         raise PostgresError(f"the server {reason}") from None
@@ -339,7 +358,7 @@ def _set_all(connection: psycopg.Connection[Any], settings: Mapping[str, str]) -
 
 
 def _relation_bytes(connection: psycopg.Connection[Any], name: str) -> int:
-    row = connection.execute("SELECT pg_relation_size(%s)", [name]).fetchone()
+    row = connection.execute("SELECT coalesce(pg_relation_size(to_regclass(%s)), 0)", [name]).fetchone()
     assert row is not None
     return int(row[0])
 
@@ -353,13 +372,6 @@ def _check_disk(server: Server, needed: int, what: str) -> None:
             f"{what} need {megabytes(needed)}, the disk of {server.data_folder} has {megabytes(free)} left: "
             "free some, or name a folder on a larger disk in ANN_BENCHMARKS_PG_DATA"
         )
-
-
-def table_bytes(rows: int, dimension: int) -> int:
-    """About what a table of vectors takes on disk: 8,160 bytes a page for whole rows of 44 bytes and more."""
-    row = 44 + 4 * dimension
-    a_page = 8160 // row
-    return math.ceil(rows / a_page) * PAGE if a_page else rows * row
 
 
 def given_settings_of_sessions(session: QuerySession) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A dataset's HDF5 file: opened, checked, and read without copying where it can be."""
+"""Datasets in one HDF5 file: opened, checked, and read without copying where it can be."""
 
 from pathlib import Path
 from typing import Any
@@ -8,21 +8,26 @@ import numpy as np
 
 from ..distance import METRICS
 from ..errors import UserError
+from ..vectors import Rows, checked, open_rows
+from .dataset import Dataset, as_one_array
+from .truth import Truth
 
 # What h5py and numpy raise, depending on which byte of a file is wrong.
 _HDF5_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError)
 
 
-class Dataset:
-    """An open dataset, indexed as ann-benchmarks' HDF5 file is: train, test, neighbors, distances.
+class HDF5Dataset(Dataset):
+    """An open dataset in one file, as ann-benchmarks has it.
 
-    Raises UserError when the file is damaged or is no dataset of this kind. `attrs` holds distance,
-    dimension, point_type and type, supplied where an old file lacks them, and whatever else the file says.
+    Raises UserError when the file is damaged or is no dataset of this kind. `attrs` is supplied where an old
+    file lacks some of it, and holds whatever else the file says; `distance` is that of a file without one.
+    `recompute_distances`: those in the file are of another kind than ann-benchmarks'.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, distance: str = "", recompute_distances: bool = False) -> None:
         self.path = path
-        self.name = path.stem
+        self._has_distances = not recompute_distances
+        self.name, self.data = path.stem, path.parent
         try:
             # No lock is needed: files get their name when they are whole and are never written again.
             self._file = h5py.File(path, "r", locking=False)
@@ -31,7 +36,7 @@ class Dataset:
                 raise UserError(f"cannot open {path}: {error.strerror or error}") from None
             raise _damaged(path, "not a whole HDF5 file") from None
         try:
-            self.attrs = _checked_attributes(self._file, path)
+            self.attrs = _checked_attributes(self._file, path, distance)
         except UserError:
             self.close()
             raise
@@ -39,69 +44,57 @@ class Dataset:
             self.close()
             raise _damaged(path, _first_line(error)) from None
 
-    def __getitem__(self, key: str) -> h5py.Dataset:
-        return self._file[key]
+    def __getitem__(self, key: str) -> Any:
+        return self._file[key] if key in self._file else super().__getitem__(key)
 
     def __contains__(self, key: object) -> bool:
         return key in self._file
-
-    def __enter__(self) -> "Dataset":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the file; arrays already taken from it stay valid."""
         self._file.close()
 
+    @property
+    def rows(self) -> int:
+        """How many training vectors or sets there are."""
+        return len(self["size_train" if self.attrs["type"] == "sparse" else "train"])
+
+    @property
+    def train_files(self) -> list[Path]:
+        """The one file."""
+        return [self.path]
+
+    def train_rows(self) -> Rows:
+        """The training rows as they lie in the file."""
+        # Vectors of zeros are let pass under angular: published files have some.
+        return checked(open_rows(self.path, "train"))
+
     def train(self) -> np.ndarray | list[np.ndarray]:
         """The training rows: a copy-on-write memory map where the file allows it, int arrays when sparse."""
-        return self._rows("train")
-
-    def streamed_train(self) -> np.ndarray | h5py.Dataset:
-        """The training rows as they lie on disk: a memory map, or what HDF5 reads range by range."""
-        mapped = map_rows(self["train"])
-        return self["train"] if mapped is None else mapped
+        return self._sets("train") if self.attrs["type"] == "sparse" else as_one_array(self.train_rows())
 
     def test(self) -> np.ndarray | list[np.ndarray]:
         """The queries, in the same form as the training rows."""
-        return self._rows("test")
+        if self.attrs["type"] == "sparse":
+            return self._sets("test")
+        return as_one_array(open_rows(self.path, "test"))
 
-    def true_distances(self, count: int) -> np.ndarray:
-        """Distances of each query's `count` nearest training rows, ascending: (n_queries, count) float64."""
-        stored = self["distances"].shape[1]
-        if stored < count:
-            raise UserError(
-                f"dataset '{self.name}' has {stored} true neighbours a query, fewer than {count}; "
-                f"use --count {stored} or less, or make the dataset again with more"
-            )
-        return self._read("distances", slice(count)).astype(np.float64)
+    def published_truth(self) -> Truth | None:
+        """The neighbours and distances in the file."""
+        if "neighbors" not in self:
+            return None
+        has_distances = self._has_distances and "distances" in self
+        return Truth(self._read("neighbors"), self._read("distances") if has_distances else None)
 
-    def _rows(self, key: str) -> np.ndarray | list[np.ndarray]:
-        if self.attrs["type"] != "sparse":
-            try:
-                mapped = map_rows(self[key])
-            except _HDF5_ERRORS as error:
-                raise _damaged(self.path, f"'{key}' cannot be mapped: {_first_line(error)}") from None
-            return self._read(key) if mapped is None else mapped
+    def _sets(self, key: str) -> list[np.ndarray]:
         return np.split(self._read(key), np.cumsum(self._read(f"size_{key}"))[:-1])
 
-    def _read(self, key: str, columns: slice | None = None) -> np.ndarray:
+    def _read(self, key: str) -> np.ndarray:
         try:
-            rows: np.ndarray = self[key][()] if columns is None else self[key][:, columns]
+            rows: np.ndarray = self[key][()]
         except _HDF5_ERRORS as error:
             raise _damaged(self.path, f"'{key}' cannot be read: {_first_line(error)}") from None
         return rows
-
-
-def map_rows(stored: h5py.Dataset) -> np.ndarray | None:
-    """A copy-on-write memory map of an HDF5 dataset; None where its storage has no such form."""
-    offset = stored.id.get_offset()  # None: chunked, compressed or never written
-    item = stored.dtype
-    if offset is None or item.byteorder not in "=|<" or offset % item.itemsize or stored.size == 0:
-        return None
-    return np.memmap(stored.file.filename, dtype=item, mode="c", offset=offset, shape=stored.shape)
 
 
 def _damaged(path: Path, reason: str) -> UserError:
@@ -112,11 +105,13 @@ def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def _checked_attributes(file: h5py.File, path: Path) -> dict[str, Any]:
-    for key in ("train", "test", "neighbors", "distances"):
+def _checked_attributes(file: h5py.File, path: Path, distance: str) -> dict[str, Any]:
+    for key in ("train", "test"):
         if not isinstance(file.get(key), h5py.Dataset):
             raise _damaged(path, f"'{key}' is missing")
     attributes = {name: _plain(value) for name, value in file.attrs.items()}
+    if distance:
+        attributes.setdefault("distance", distance)
     attributes.setdefault("type", "dense")
     attributes.setdefault("point_type", "float")
     if attributes.get("distance") not in METRICS:
@@ -146,11 +141,10 @@ def _checked_attributes(file: h5py.File, path: Path) -> dict[str, Any]:
     attributes["dimension"] = int(attributes["dimension"])
     if not sparse and attributes["dimension"] != train.shape[1]:
         raise _damaged(path, f"its dimension is {attributes['dimension']} but its rows have {train.shape[1]}")
-    shape = file["distances"].shape
-    if len(shape) != 2 or shape[0] != queries or shape[1] == 0 or file["neighbors"].shape != shape:
-        raise _damaged(
-            path, f"{queries} queries, but distances {shape} and neighbors {file['neighbors'].shape}"
-        )
+    shapes = [file[key].shape for key in ("neighbors", "distances") if key in file]
+    if any(len(shape) != 2 or shape[0] != queries or shape[1] == 0 or shape != shapes[0] for shape in shapes):
+        found = " and ".join(f"{key} {file[key].shape}" for key in ("distances", "neighbors") if key in file)
+        raise _damaged(path, f"{queries} queries, but {found}")
     return attributes
 
 

@@ -1,91 +1,128 @@
-"""The datasets that have a name: what each holds and how it is made."""
+"""The datasets that have a name, as registry.yml lists them, and those described beside the data."""
 
-from collections.abc import Callable
-from functools import partial
+import re
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
+import yaml
+
+from ..distance import METRICS
+from ..errors import UserError
 from . import clustered
-from .random_sets import write_blobs, write_random_sets
+from .parts import Parts
+from .single import SingleFile
 
+Entry = SingleFile | Parts
 
-class Entry(NamedTuple):
-    """A registered dataset: training rows and dimension where known, metric, and what writes its file."""
-
-    rows: int | None
-    dimension: int | None
-    metric: str
-    make: Callable[[Path], None]
-
-
-# Name: training rows and dimension, as ann-benchmarks publishes them. The metric ends the name but for
-# lastfm-64-dot, whose vectors were transformed so that the angle orders them as the inner product did.
-_DOWNLOADABLE: dict[str, tuple[int | None, int | None]] = {
-    "coco-i2i-512-angular": (113_287, 512),
-    "coco-t2i-512-angular": (113_287, 512),
-    **{f"dbpedia-openai-{n}k-angular": (n * 1000 - 10_000, 1536) for n in range(100, 1100, 100)},
-    "deep-image-96-angular": (9_990_000, 96),
-    "fashion-mnist-784-euclidean": (60_000, 784),
-    "gist-960-euclidean": (1_000_000, 960),
-    **{f"glove-{dimension}-angular": (1_183_514, dimension) for dimension in (25, 50, 100, 200)},
-    "kosarak-jaccard": (74_962, 27_983),
-    "lastfm-64-dot": (292_385, 65),
-    "mnist-784-euclidean": (60_000, 784),
-    "movielens1m-jaccard": (None, None),
-    "movielens10m-jaccard": (69_363, 65_134),
-    "movielens20m-jaccard": (None, None),
-    "nytimes-16-angular": (290_000, 16),
-    "nytimes-256-angular": (290_000, 256),
-    "sift-128-euclidean": (1_000_000, 128),
-    "sift-256-hamming": (None, 256),
-    "word2bits-800-hamming": (None, 800),
+_REGISTRY = Path(__file__).with_name("registry.yml")
+_KEYS = {
+    *("distance", "rows", "dimension", "queries", "aliases", "hdf5", "generate"),
+    *("train", "test", "neighbors", "folder", "first_of", "sha256", "md5", "recompute_distances"),
 }
 
-# Name: rows and queries together, dimension, centres of the blobs (of bits: also the queries).
-_BLOBS = {
-    "random-xs-20-euclidean": (10_000, 20, 100),
-    "random-s-100-euclidean": (100_000, 100, 1000),
-    "random-xs-20-angular": (10_000, 20, 100),
-    "random-s-100-angular": (100_000, 100, 1000),
-    "random-xs-16-hamming": (10_000, 16, 100),
-    "random-s-128-hamming": (50_000, 128, 1000),
-    "random-l-256-hamming": (100_000, 256, 1000),
-}
 
-# Name: sets and queries together, size of a set, number of different items.
-_SETS = {"random-s-jaccard": (10_000, 20, 40), "random-l-jaccard": (100_000, 70, 100)}
+@cache
+def registered() -> dict[str, Entry]:
+    """Every registered dataset by name."""
+    lines = yaml.safe_load(_REGISTRY.read_text())
+    datasets = {name: content for name, content in lines.items() if not name.startswith(".")}
+    return {name: _entry(name, content, datasets, str(_REGISTRY)) for name, content in datasets.items()}
 
 
-def _registered() -> dict[str, Entry]:
-    entries = {}
-    for name, (rows, dimension) in _DOWNLOADABLE.items():
-        entries[name] = Entry(rows, dimension, _metric_of(name), partial(_download, name))
-    for name, (total, width, centers) in _BLOBS.items():
-        metric = _metric_of(name)
-        held_out = centers if metric == "hamming" else total // 10
-        make = partial(write_blobs, metric=metric, rows=total, dimension=width, centers=centers)
-        entries[name] = Entry(total - held_out, width, metric, make)
-    for name, (total, size, universe) in _SETS.items():
-        make = partial(write_random_sets, metric="jaccard", rows=total, size=size, universe=universe)
-        entries[name] = Entry(total - 100, universe, "jaccard", make)
-    return entries
-
-
-def _download(name: str, path: Path) -> None:
-    from .download import download  # its HTTP library takes long to import, and most runs need none
-
-    download(name, path)
-
-
-def _metric_of(name: str) -> str:
-    return name.rsplit("-", 1)[1].replace("dot", "angular")
-
-
-REGISTRY: dict[str, Entry] = _registered()
+@cache
+def aliases() -> dict[str, str]:
+    """Other names of registered datasets, and the name that each stands for."""
+    return {alias: name for name, entry in registered().items() for alias in entry.aliases}
 
 
 def find_entry(name: str) -> Entry | None:
-    """The entry of a registered name or of one of the clustered family; None if it is neither."""
+    """The entry of a registered name, of an alias or of one of the clustered family; None if it is none."""
     if (size := clustered.parse(name)) is not None:
-        return Entry(size.rows, size.dimension, size.metric, partial(clustered.write_clustered, size=size))
-    return REGISTRY.get(name)
+        return SingleFile(name, size.metric, size.rows, size.dimension, size.queries)
+    return registered().get(aliases().get(name, name))
+
+
+def read_description(path: Path) -> Parts:
+    """Read data/NAME.yml, which describes a dataset by the keys of the registry; UserError if it does not."""
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        reason = getattr(error, "problem", None) or getattr(error, "strerror", None) or "not text"
+        raise UserError(f"cannot read {path}{line}: {reason}; correct it") from None
+    if not isinstance(content, dict):
+        raise UserError(f"{path} must have lines such as 'distance: euclidean', 'train: FILE', 'test: FILE'")
+    entry = _entry(path.stem, content, {}, str(path))
+    if not isinstance(entry, Parts):
+        raise UserError(f"{path} must name its vectors as 'train: FILE' and its queries as 'test: FILE'")
+    return entry
+
+
+def _entry(name: str, content: Mapping[str, Any], others: Mapping[str, Any], source: str) -> Entry:
+    """Make an entry of the lines under its name."""
+    where = f"{source}: '{name}'"
+    _check(where, content)
+    whole = None
+    if "first_of" in content:
+        parent = content["first_of"]
+        if parent not in others or "rows" not in content:
+            raise UserError(f"{where}: first_of needs `rows`, and the name of another dataset there")
+        whole = others[parent]["rows"]
+        content = {"folder": parent, **others[parent], "aliases": [], "neighbors": "", **content}
+    known = {key: content[key] for key in ("rows", "dimension", "queries") if key in content}
+    names = tuple(content.get("aliases", ()))
+    if "train" not in content:
+        address = content.get("hdf5", "").format(name=name)
+        return SingleFile(
+            name,
+            content["distance"],
+            **known,
+            aliases=names,
+            url=address,
+            recompute_distances=content.get("recompute_distances", False),
+            generate=content.get("generate"),
+        )
+    checksums = {
+        file: f"{kind}:{digest}"
+        for kind in ("sha256", "md5")
+        for file, digest in content.get(kind, {}).items()
+    }
+    train = content["train"]
+    return Parts(
+        name,
+        content["distance"],
+        tuple(part for text in ([train] if isinstance(train, str) else train) for part in _expand(text)),
+        content["test"],
+        content.get("neighbors", ""),
+        **known,
+        aliases=names,
+        folder=content.get("folder", name),
+        whole_rows=whole,
+        checksums=checksums,
+    )
+
+
+def _check(where: str, content: Mapping[str, Any]) -> None:
+    unknown = set(content) - _KEYS
+    if unknown:
+        raise UserError(f"{where}: unknown key '{min(unknown)}'; the keys are {', '.join(sorted(_KEYS))}")
+    if "first_of" not in content and content.get("distance") not in METRICS:
+        raise UserError(f"{where}: distance must be one of {', '.join(METRICS)}")
+    if ("train" in content) != ("test" in content):
+        raise UserError(f"{where}: train and test belong together")
+    for key in ("rows", "dimension", "queries"):
+        if key in content and not (isinstance(content[key], int) and content[key] > 0):
+            raise UserError(f"{where}: {key} must be a whole number of at least 1")
+
+
+def _expand(address: str) -> list[str]:
+    """Names of all parts: part{0..2}.npy is part0.npy, part1.npy, part2.npy; {00..10} keeps two digits."""
+    match = re.search(r"\{(\d+)\.\.(\d+)\}", address)
+    if match is None:
+        return [address]
+    first, last = match.groups()
+    before, after = address[: match.start()], address[match.end() :]
+    return [f"{before}{number:0{len(first)}}{after}" for number in range(int(first), int(last) + 1)]

@@ -1,10 +1,7 @@
 """Write dataset files: rows in contiguous storage, so that they memory-map, then their exact neighbours."""
 
-import errno
 import os
-import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,9 +10,9 @@ import numpy as np
 from tqdm import tqdm
 
 from ..atomic import atomic_path
-from ..errors import UserError
+from ..disk import disk_errors, require_space
 from ..ground_truth import exact_neighbors
-from .file import map_rows
+from ..vectors import open_rows
 
 NEIGHBORS = 100  # true neighbours kept for each query, as ann-benchmarks keeps
 METADATA = 2**16  # bytes, more than HDF5 needs for names, shapes and attributes
@@ -56,9 +53,8 @@ def write_dense(
                     train_at = _put(raw, train_at, train_rows, item)
                     test_at = _put(raw, test_at, test_rows, item)
                     bar.update(len(train_rows))
-            with h5py.File(temporary, "r", locking=False) as file:
-                train, test = map_rows(file["train"]), map_rows(file["test"])
-            ids, distances = exact_neighbors(metric, train, test, neighbors)
+            train, test = (open_rows(temporary, key) for key in ("train", "test"))
+            ids, distances = exact_neighbors(metric, train, test[:], neighbors)
             _put(raw, ids_at, ids, ids.dtype)
             _put(raw, distances_at, distances, distances.dtype)
 
@@ -85,33 +81,6 @@ def write_sets(
             _describe(file, "sparse", metric, dimension, "bit")
             for key, array in arrays.items():
                 file.create_dataset(key, data=array)
-
-
-def require_space(folder: Path, size: int) -> None:
-    """Raise UserError unless `size` bytes are free in `folder`, which is made if need be."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot make the folder {folder}: {error.strerror}") from None
-    free = shutil.disk_usage(folder).free
-    if free < size:
-        raise UserError(
-            f"{size / 1e6:,.0f} MB are needed in {folder.absolute()} but {free / 1e6:,.0f} MB are free; "
-            "free some space, or make the folder a link to a larger disk"
-        )
-
-
-@contextmanager
-def disk_errors(path: Path) -> Iterator[None]:
-    """Turn a failed write into the UserError that names the file."""
-    try:
-        yield
-    except (OSError, RuntimeError) as error:  # h5py raises either, with the cause in the text
-        if (isinstance(error, OSError) and error.errno == errno.ENOSPC) or "No space left" in str(error):
-            reason = "the disk is full; free some space and run again"
-        else:
-            reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise UserError(f"cannot write {path}: {reason}") from error
 
 
 def _describe(file: h5py.File, kind: str, metric: str, dimension: int, point_type: str) -> None:

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from ..datasets import dataset_names, dataset_path, get_dataset
+from ..datasets import canonical_name, dataset_names, make_truth_file
 from ..errors import UserError
 from ..results import iter_result_paths
 from .figure import create_plot, points_by_algorithm
@@ -26,11 +26,11 @@ def draw_dataset(
     """Draw the results of one dataset and count; without `output`, into results/ or, read-only, here."""
     for axis, scale in (("x", x_scale), ("y", y_scale)):
         parse_scale(scale, axis)  # before any work is done
+    dataset = canonical_name(dataset)
     paths = list(iter_result_paths(dataset, count))
     if not paths:
         raise UserError(without_results(dataset, count))
-    if not dataset_path(dataset).exists():
-        get_dataset(dataset)[0].close()
+    make_truth_file(dataset)
     runs = [run for run in load_runs(paths, recompute) if run.batch == batch]
     if not runs:
         mode, flag = ("batch", "without") if batch else ("single-query", "with")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from ..datasets import dataset_path, get_dataset
+from ..datasets import stored_distances, truth_file
 from ..errors import UserError
 from ..results import TRUTH_ATTRIBUTE, iter_result_paths, read_result, truth_mark
 from .cache import MetricsCache, Stamp, file_stamp
@@ -70,10 +70,10 @@ class TruthFile:
     def __init__(self, dataset: str) -> None:
         self.dataset = dataset
         try:
-            self.stamp: Stamp = file_stamp(dataset_path(dataset))
+            self.stamp: Stamp = file_stamp(truth_file(dataset))
         except OSError:
             raise TruthError(
-                f"data/{dataset}.hdf5, which holds the true distances, is missing: restore it, or make it"
+                f"{truth_file(dataset)}, which holds the true distances, is missing: restore it, or make it"
                 f" with run.py or create_dataset.py"
             ) from None
         self._truth: Truth | None = None
@@ -86,7 +86,7 @@ class TruthFile:
         stored_queries, stored_count = self._truth.distances.shape
         if queries > stored_queries or not 1 <= count <= stored_count:
             raise UserError(
-                f"it has {queries} queries with {count} neighbours, data/{self.dataset}.hdf5 the truth of"
+                f"it has {queries} queries with {count} neighbours, {truth_file(self.dataset)} the truth of"
                 f" {stored_queries} with {stored_count}: it was run on another version of the dataset"
             )
         return self._truth
@@ -100,9 +100,7 @@ class TruthFile:
 
     def _read(self) -> np.ndarray:
         try:
-            dataset, _ = get_dataset(self.dataset)
-            with dataset:
-                return np.asarray(dataset["distances"])
+            return stored_distances(self.dataset)
         except (UserError, OSError, RuntimeError, KeyError, ValueError) as error:
             raise TruthError(str(error)) from error
 

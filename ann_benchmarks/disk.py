@@ -1,0 +1,46 @@
+"""Room on a disk, and what to say when there is none."""
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from .errors import UserError
+
+
+def require_space(folder: Path, size: int) -> None:
+    """Raise UserError unless `size` bytes are free in `folder`, which is made if need be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the folder {folder}: {error.strerror}") from None
+    free = shutil.disk_usage(folder).free
+    if free < size:
+        raise UserError(
+            f"{size / 1e6:,.0f} MB are needed in {folder.absolute()} but {free / 1e6:,.0f} MB are free; "
+            "free some space, or make the folder a link to a larger disk"
+        )
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn a failed write into the UserError that names the file."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:  # h5py raises either, with the cause in the text
+        if (isinstance(error, OSError) and error.errno == errno.ENOSPC) or "No space left" in str(error):
+            reason = "the disk is full; free some space and run again"
+        else:
+            reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise UserError(f"cannot write {path}: {reason}") from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to the disk: what was renamed or deleted stays so after a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,164 @@
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+
+from ann_benchmarks.errors import UserError
+from ann_benchmarks.ground_truth import answers, cluster, exact_neighbors, ground_truth, truth
+from ann_benchmarks.vectors.rows import ArrayRows
+
+WORKERS = 2
+
+
+class SlowRows(ArrayRows):
+    """Rows of a slow disk, so that there is time to kill a worker."""
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        time.sleep(0.002)
+        return super().read(start, stop)
+
+
+def open_slowly(path: Path) -> SlowRows:
+    return SlowRows(np.load(path, mmap_mode="r"), str(path))
+
+
+def open_quickly(path: Path) -> ArrayRows:
+    return ArrayRows(np.load(path, mmap_mode="r"), str(path))
+
+
+@pytest.fixture(scope="module")
+def scheduler() -> Iterator[str]:
+    with LocalCluster(
+        n_workers=WORKERS, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+    ) as local:
+        yield local.scheduler_address
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(truth, "SPAN", 2000)
+    monkeypatch.setattr(answers, "SHARE_OF_SAVING", 1000)
+    vectors = np.random.default_rng(1).integers(0, 5, (30_000, 10)).astype(np.float32)
+    np.save(tmp_path / "train.npy", vectors)
+    return tmp_path / "train.npy"
+
+
+def test_the_same_answers_as_here(scheduler: str, file: Path, tmp_path: Path) -> None:
+    train = np.load(file)
+    queries = train[:40].copy()
+    expected = exact_neighbors("euclidean", train, queries, 25)
+    found = ground_truth(
+        "euclidean",
+        train,
+        queries,
+        25,
+        state=tmp_path / "state",
+        scheduler=scheduler,
+        opener=partial(open_quickly, file),
+        progress=False,
+    )
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_array_equal(found[1], expected[1])
+
+
+def test_a_worker_that_dies_costs_only_its_spans(
+    scheduler: str, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = np.load(file)
+    queries = train[:40].copy()
+    expected = exact_neighbors("ip", train, queries, 25)
+    merged: list[int] = []
+    merge = answers.Answers.merge
+
+    def noted(self, span, found):
+        merged.append(span)
+        merge(self, span, found)
+
+    monkeypatch.setattr(answers.Answers, "merge", noted)
+    with Client(scheduler, set_as_default=False) as client:
+        pids = client.run(os.getpid)
+
+    def kill() -> None:
+        while len(merged) < 3:
+            time.sleep(0.001)
+        os.kill(next(iter(pids.values())), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    found = ground_truth(
+        "ip", train, queries, 25, scheduler=scheduler, opener=partial(open_slowly, file), progress=False
+    )
+    killer.join()
+    assert sorted(merged) == list(range(15))  # each once
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_array_equal(found[1], expected[1])
+    with Client(scheduler, set_as_default=False) as client:
+        assert client.run(os.getpid) != pids  # it did die
+
+
+@pytest.mark.parametrize("how", ["rows", "content", "missing"])
+def test_workers_that_see_other_files_are_named(scheduler: str, file: Path, tmp_path: Path, how: str) -> None:
+    train = np.load(file)
+    other = tmp_path / "other.npy"
+    if how != "missing":
+        np.save(other, train[1:] if how == "rows" else train + 1)
+    expected = {
+        "rows": r"on the worker tcp://\S+, \S+other.npy has 29999 rows x 10 of float32 where 30000 rows",
+        "content": r"on the worker tcp://\S+, \S+other.npy has another row \d+ \(from 0\) than the file here",
+        "missing": r"the worker tcp://\S+ cannot open the dataset: .*No such file.*other.npy",
+    }
+    with pytest.raises(UserError, match=expected[how]) as error:
+        ground_truth(
+            "ip",
+            train,
+            train[:3],
+            5,
+            scheduler=scheduler,
+            opener=partial(open_quickly, other),
+            progress=False,
+        )
+    assert "\n" not in str(error.value)
+
+
+def test_a_damaged_row_is_named_by_a_worker(scheduler: str, file: Path) -> None:
+    train = np.load(file)
+    train[12_345, 1] = np.nan
+    np.save(file, train)
+    with pytest.raises(UserError, match=r"row 12345 \(from 0\) holds NaN"):
+        ground_truth(
+            "ip", train, train[:3], 5, scheduler=scheduler, opener=partial(open_quickly, file), progress=False
+        )
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "127.0.0.1:1", "nonsense", "tcp://", "x://y:1"])
+def test_a_scheduler_that_is_not_there(file: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "PATIENCE", 1)
+    train = np.load(file)
+    with pytest.raises(UserError, match="the Dask scheduler .* cannot be reached") as error:
+        ground_truth(
+            "ip", train, train[:3], 5, scheduler=address, opener=partial(open_quickly, file), progress=False
+        )
+    assert "\n" not in str(error.value)
+
+
+def test_without_the_package_it_says_how_to_get_it(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    train = np.load(file)
+    with pytest.raises(UserError, match="pip install distributed"):
+        ground_truth(
+            "ip",
+            train,
+            train[:3],
+            5,
+            scheduler="tcp://h:1",
+            opener=partial(open_quickly, file),
+            progress=False,
+        )

@@ -1,0 +1,365 @@
+"""Datasets in several files: got from a server, opened lazily, checked, converted, their truth found."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from ann_benchmarks.datasets import aliases, get_dataset, present_names, registered, truth_file
+from ann_benchmarks.datasets.exact import find_truth
+from ann_benchmarks.datasets.listing import dataset_table
+from ann_benchmarks.distance import pair_distances
+from ann_benchmarks.errors import UserError
+from ann_benchmarks.results import truth_mark
+
+from .file_server import FileServer, serving
+
+ROOT = Path(__file__).resolve().parent.parent
+RANDOM = np.random.default_rng(3)
+TRAIN = RANDOM.standard_normal((500, 6)).astype(np.float32)
+TEST = RANDOM.standard_normal((12, 6)).astype(np.float32)
+
+
+def distances_of(metric: str, train: np.ndarray, test: np.ndarray) -> np.ndarray:
+    pairs = [pair_distances(metric, np.tile(query, (len(train), 1)), train) for query in test]
+    return np.array(pairs)
+
+
+def write_bin(path: Path, vectors: np.ndarray) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(np.array(vectors.shape, "<u4").tobytes() + vectors.tobytes())
+
+
+def write_truth(path: Path, metric: str, train: np.ndarray, test: np.ndarray, k: int = 20) -> None:
+    """As big-ann-benchmarks has it: distances squared, equal ones in any order."""
+    every = distances_of(metric, train, test)
+    ids = np.argsort(every, axis=1)[:, :k]
+    found = np.take_along_axis(every, ids, 1) ** 2
+    shape = np.array(ids.shape, "<u4").tobytes()
+    path.write_bytes(shape + ids.astype("<i4").tobytes() + found.astype("<f4").tobytes())
+
+
+def write_shards(folder: Path, numbers: list[np.ndarray], metric: str = "angular") -> None:
+    """Shards whose ids are `numbers`, with the neighbours by id."""
+    folder.mkdir(parents=True, exist_ok=True)
+    ids = np.concatenate(numbers)
+    start = 0
+    for i, part in enumerate(numbers):
+        rows = [list(map(float, row)) for row in TRAIN[start : start + len(part)]]
+        start += len(part)
+        pq.write_table(pa.table({"id": part, "emb": rows}), folder / f"train-{i:02d}.parquet")
+    pq.write_table(
+        pa.table({"id": np.arange(12), "emb": [list(map(float, q)) for q in TEST]}), folder / "test.parquet"
+    )
+    nearest = np.argsort(distances_of(metric, TRAIN, TEST), axis=1)[:, :20]
+    table = pa.table({"id": np.arange(12), "neighbors_id": [list(ids[row]) for row in nearest]})
+    pq.write_table(table, folder / "neighbors.parquet")
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
+    """A server of small sets, and a registry that names them."""
+    remote = tmp_path / "remote"
+    write_bin(remote / "base.fbin", TRAIN)
+    write_bin(remote / "query.fbin", TEST)
+    write_truth(remote / "truth.bin", "euclidean", TRAIN, TEST)
+    write_truth(remote / "truth-200", "euclidean", TRAIN[:200], TEST)
+    write_shards(remote / "shards", [np.arange(499, 299, -1), np.arange(300)])
+    bits = np.sign(TRAIN[:100]).astype(np.float16)
+    for i, part in enumerate((bits[:30], bits[30:30], bits[30:])):
+        np.save(remote / f"part_{i}.npy", part)
+    np.save(remote / "gt.npy", np.argsort(distances_of("ip", bits, bits[:5]), axis=1)[:, :15])
+    with serving(remote) as running:
+        content = {
+            "whole": {
+                "distance": "euclidean", "rows": 500, "dimension": 6, "queries": 12, "aliases": ["whole-l2"],
+                "train": f"{running.url}/base.fbin", "test": f"{running.url}/query.fbin",
+                "neighbors": f"{running.url}/truth.bin",
+            },
+            "first200": {"first_of": "whole", "rows": 200, "neighbors": f"{running.url}/truth-200"},
+            "first100": {"first_of": "whole", "rows": 100},
+            "shards": {
+                "distance": "angular", "rows": 500, "dimension": 6,
+                "train": running.url + "/shards/train-{00..01}.parquet",
+                "test": f"{running.url}/shards/test.parquet",
+                "neighbors": f"{running.url}/shards/neighbors.parquet",
+            },
+            "parts": {
+                "distance": "ip", "dimension": 6, "test": "train[:5]",
+                "train": running.url + "/part_{0..2}.npy",
+                "neighbors": f"{running.url}/gt.npy",
+            },
+        }  # fmt: skip
+        path = tmp_path / "registry.yml"
+        path.write_text(yaml.safe_dump(content))
+        monkeypatch.setattr("ann_benchmarks.datasets.registry._REGISTRY", path)
+        registered.cache_clear()
+        aliases.cache_clear()
+        home = tmp_path / "home"
+        home.mkdir()
+        monkeypatch.chdir(home)
+        yield running
+    registered.cache_clear()
+    aliases.cache_clear()
+
+
+def assert_exact(name: str, metric: str, train: np.ndarray, test: np.ndarray, k: int) -> None:
+    expected = np.sort(distances_of(metric, train, test), axis=1)[:, :k]
+    dataset, _ = get_dataset(name)
+    with dataset:
+        np.testing.assert_allclose(dataset.true_distances(k), expected, rtol=1e-12, atol=1e-12)
+        found = dataset["neighbors"][:, :k]
+    np.testing.assert_allclose(
+        np.take_along_axis(distances_of(metric, train, test), found, 1), expected, rtol=1e-12, atol=1e-12
+    )
+
+
+# ---- got, opened
+
+
+def test_a_big_ann_set_is_got_and_read_by_range(server: FileServer) -> None:
+    dataset, dimension = get_dataset("whole-l2")
+    with dataset:
+        assert (dataset.name, dimension, dataset.rows) == ("whole", 6, 500)
+        assert dataset.attrs["distance"] == "euclidean" and dataset.attrs["point_type"] == "float"
+        np.testing.assert_array_equal(dataset.train_rows()[100:200], TRAIN[100:200])
+        np.testing.assert_array_equal(dataset["train"][np.array([7, 3])], TRAIN[[7, 3]])
+        assert isinstance(dataset.train(), np.memmap)
+        np.testing.assert_array_equal(dataset.test(), TEST)
+        assert_exact("whole", "euclidean", TRAIN, TEST, 20)
+        with pytest.raises(UserError, match="--ground-truth whole --neighbors 21"):
+            dataset.true_distances(21)
+    assert present_names() == ["first100", "whole"]  # of which the first is in the second
+
+
+def test_of_a_cropped_set_only_the_first_rows_travel(server: FileServer) -> None:
+    assert_exact("first200", "euclidean", TRAIN[:200], TEST, 20)
+    assert server.sent["/base.fbin"] <= 200 * 24 + 8 + 2
+    crop = Path("data/whole/base.fbin.crop_nb_200")
+    assert np.fromfile(crop, "<u4", 2).tolist() == [200, 6] and crop.stat().st_size == 200 * 24 + 8
+    np.testing.assert_array_equal(get_dataset("first100")[0].train_rows()[:], TRAIN[:100])
+    assert server.sent["/base.fbin"] <= 200 * 24 + 8 + 2
+
+
+def test_a_cropped_set_uses_the_whole_file_if_it_is_there(server: FileServer) -> None:
+    get_dataset("whole")[0].close()
+    before = server.sent["/base.fbin"]
+    assert_exact("first200", "euclidean", TRAIN[:200], TEST, 20)
+    assert server.sent["/base.fbin"] == before and get_dataset("first200")[0].rows == 200
+
+
+def test_ids_of_shuffled_shards_become_row_numbers(server: FileServer) -> None:
+    assert_exact("shards", "angular", TRAIN, TEST, 20)
+    np.testing.assert_array_equal(get_dataset("shards")[0].train_rows()[190:210], TRAIN[190:210])
+
+
+def test_queries_may_be_the_first_rows_and_parts_half_precision(server: FileServer) -> None:
+    bits = np.sign(TRAIN[:100]).astype(np.float32)
+    assert_exact("parts", "ip", bits, bits[:5], 15)
+    train = get_dataset("parts")[0].train()
+    assert train.dtype == np.float32
+    np.testing.assert_array_equal(train, bits)
+
+
+def test_distances_of_published_neighbours_are_computed_once(server: FileServer) -> None:
+    before = get_dataset("whole")[0].true_distances(20)
+    path = truth_file("whole")
+    assert path == Path("data/whole.truth.h5")
+    stamp = path.stat().st_mtime_ns
+    assert truth_mark(get_dataset("whole")[0].true_distances(20)) == truth_mark(before)
+    assert path.stat().st_mtime_ns == stamp
+
+
+def test_the_list_says_what_is_there(server: FileServer) -> None:
+    get_dataset("first200")[0].close()
+    lines = {line.split()[0]: line.split()[1:] for line in dataset_table().splitlines() if line}
+    assert lines["first200"][:5] == ["200", "6", "euclidean", "4.8", "kB"] and lines["first200"][-1] == "yes"
+    assert lines["whole"] == ["500", "6", "euclidean", "12", "kB", *lines["whole"][5:7], "partly"]
+    assert lines["parts"] == ["-", "6", "ip", "-"]
+    assert lines["other"] == ["names:", "whole-l2", "=", "whole"]
+
+
+# ---- truth
+
+
+def test_the_truth_is_found_here(server: FileServer) -> None:
+    line = find_truth("first100", 50)
+    assert line == "data/first100.truth.h5 has the 50 nearest rows of each query"
+    assert_exact("first100", "euclidean", TRAIN[:100], TEST, 50)
+    with pytest.raises(UserError, match="first100.truth.h5 has 50 true neighbours a query already; --force"):
+        find_truth("first100", 40)
+    assert "100.0000% of those that came with the data" in find_truth("whole", 30)
+    assert_exact("whole", "euclidean", TRAIN, TEST, 30)
+    assert not list(Path("data").glob(".*"))
+
+
+def test_without_truth_the_error_says_how_to_find_it(server: FileServer) -> None:
+    with pytest.raises(UserError, match="--ground-truth first100"):
+        get_dataset("first100")[0].true_distances(10)
+
+
+def test_the_truth_of_other_vectors_is_not_taken(server: FileServer) -> None:
+    find_truth("first100", 10)
+    write_bin(Path("data/whole/query.fbin"), TEST[::-1])
+    with pytest.raises(UserError, match="holds the true neighbours of other vectors"):
+        get_dataset("first100")[0].true_distances(10)
+    find_truth("first100", 10, force=True)
+    assert_exact("first100", "euclidean", TRAIN[:100], TEST[::-1], 10)
+
+
+# ---- what can be wrong
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda f: f.write_bytes(f.read_bytes()[:-1]), "base.fbin"),
+        (lambda f: write_bin(f, TRAIN[:499]), "has 499 rows where 'whole' has 500"),
+        (lambda f: write_bin(f, np.zeros((500, 7), np.float32)), "7 dimensions where 6 were expected"),
+    ],
+)
+def test_a_damaged_file_is_named(server: FileServer, spoil: Callable[[Path], None], message: str) -> None:
+    get_dataset("whole")[0].close()
+    spoil(Path("data/whole/base.fbin"))
+    with pytest.raises(UserError) as error:
+        get_dataset("whole")
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_truth_that_does_not_fit_is_named(server: FileServer) -> None:
+    get_dataset("whole")[0].close()
+    path = Path("data/whole/truth.bin")
+    write_truth(path, "euclidean", TRAIN, TEST[:11])
+    with pytest.raises(UserError, match="truth.bin has the neighbours of 11 queries, but there are 12"):
+        get_dataset("whole")[0].truth()
+    content = np.full((12, 3), 500, "<i4")
+    path.write_bytes(
+        np.array(content.shape, "<u4").tobytes() + content.tobytes() + content.astype("<f4").tobytes()
+    )
+    with pytest.raises(UserError, match=r"truth.bin row 0 \(from 0\) names id 500, which none of the 500"):
+        get_dataset("whole")[0].truth()
+
+
+def test_an_ip_file_with_distances_of_another_kind_has_them_computed(server: FileServer) -> None:
+    Path("data").mkdir()
+    nearest = np.argsort(-(TEST @ TRAIN.T), axis=1)[:, :10]
+    with h5py.File("data/laion-1m.hdf5", "w") as file:
+        file["train"], file["test"], file["neighbors"] = TRAIN, TEST, nearest
+        file["distances"] = np.ones((12, 10))
+        file.attrs["distance"] = "ip"
+    content = {"laion-1m": {"distance": "ip", "recompute_distances": True, "hdf5": "x"}}
+    Path("r.yml").write_text(yaml.safe_dump(content))
+    pytest.MonkeyPatch().setattr("ann_benchmarks.datasets.registry._REGISTRY", Path("r.yml"))
+    registered.cache_clear()
+    assert_exact("laion-1m", "ip", TRAIN, TEST, 10)
+
+
+# ---- the commands
+
+
+def create(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(ROOT / "create_dataset.py"), *arguments],
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vectors of one's own in parts, and queries."""
+    monkeypatch.chdir(tmp_path)
+    for i in range(3):
+        np.save(f"part_{i * 5}.npy", TRAIN[i * 100 : (i + 1) * 100])
+    write_bin(Path("q.fbin"), TEST)
+
+
+OWN = ("--name", "mine", "--train", "part_*.npy", "--test", "q.fbin", "--distance", "euclidean", "--in-place")
+
+
+def test_vectors_of_ones_own_stay_where_they_are(own: None) -> None:
+    made = create(*OWN, "--neighbors", "30")
+    assert made.stderr == "" and made.stdout.splitlines()[-1] == "mine is ready: use --dataset mine"
+    assert sorted(path.name for path in Path("data").iterdir()) == ["mine.truth.h5", "mine.yml"]
+    assert_exact("mine", "euclidean", TRAIN[:300], TEST, 30)
+    again = create(*OWN)
+    assert again.returncode == 1 and "data/mine.yml exists" in again.stderr
+    assert create("--verify", "mine").stdout == "mine: all files are as they should be\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [(np.nan, "part_5.npy row 7"), (np.inf, "part_5.npy row 7")],
+)
+def test_verify_names_the_row_that_is_wrong(own: None, value: float, message: str) -> None:
+    assert create(*OWN).returncode == 0
+    spoilt = TRAIN[100:200].copy()
+    spoilt[7, 2] = value
+    np.save("part_5.npy", spoilt)
+    done = create("--verify", "mine")
+    assert done.returncode == 1 and message in done.stdout and done.stderr == ""
+
+
+def test_verify_sees_vectors_that_are_not_those_of_the_truth(own: None) -> None:
+    assert create(*OWN).returncode == 0
+    np.save("part_5.npy", TRAIN[100:200] * 2)
+    done = create("--verify", "mine")
+    assert done.returncode == 1 and "the neighbours belong to other vectors" in done.stdout
+
+
+def test_verify_sees_a_byte_that_changed_since_the_download(server: FileServer) -> None:
+    get_dataset("whole")[0].close()
+    from ann_benchmarks.datasets.verify import verify_dataset
+
+    assert list(verify_dataset("whole")) == []
+    path = Path("data/whole/base.fbin")
+    content = bytearray(path.read_bytes())
+    content[1000] ^= 1
+    path.write_bytes(content)
+    assert any("base.fbin" in problem for problem in verify_dataset("whole"))
+
+
+def test_a_converted_copy_takes_the_place_of_the_original(server: FileServer) -> None:
+    from ann_benchmarks.datasets.convert import convert_source
+
+    get_dataset("shards")[0].close()
+    assert convert_source("shards", None, None, force=False) == Path("data/shards/shards.npy")
+    for path in Path("data/shards").glob("train*.parquet"):
+        path.unlink()
+    assert_exact("shards", "angular", TRAIN, TEST, 20)
+    np.testing.assert_array_equal(get_dataset("shards")[0].train_rows()[:], TRAIN)
+    with pytest.raises(UserError, match=r"shards\.npy is there already; --force replaces it"):
+        convert_source("shards", None, None, force=False)
+
+
+def test_a_file_is_converted(own: None) -> None:
+    done = create("--convert", "q.fbin", "--output", "q16.npy", "--dtype", "float16")
+    assert done.stdout == "q16.npy is ready\n" and done.stderr == ""
+    np.testing.assert_array_equal(np.load("q16.npy"), TEST.astype(np.float16))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--convert", "q.fbin"), "--convert FILE needs --output"),
+        (("--convert", "q.fbin", "--output", "q.bin"), "must end in .npy"),
+        (("--verify", "deep10m"), "are not there; get them by: python create_dataset.py --dataset deep10m"),
+        (("--ground-truth", "nothing"), "unknown dataset 'nothing'"),
+        (("--ground-truth", "mine", "--neighbors", "301"), "301 neighbours"),
+    ],
+)
+def test_a_mistake_is_one_line(own: None, arguments: tuple[str, ...], message: str) -> None:
+    if "mine" in arguments:
+        assert create(*OWN).returncode == 0
+    done = create(*arguments)
+    assert done.returncode == 1 and done.stdout == ""
+    assert message in done.stderr and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1

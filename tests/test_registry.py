@@ -1,0 +1,99 @@
+"""The datasets that have a name: the list as it ships, and what a mistake in it says."""
+
+from pathlib import Path
+
+import pytest
+
+from ann_benchmarks.datasets import canonical_name, clustered, registered
+from ann_benchmarks.datasets.parts import Parts
+from ann_benchmarks.datasets.registry import aliases, find_entry, read_description
+from ann_benchmarks.errors import UserError
+
+GB = 10**9
+
+
+def test_every_dense_set_of_ann_benchmarks_has_its_own_name() -> None:
+    for name in ("sift-128-euclidean", "gist-960-euclidean", "glove-25-angular", "deep-image-96-angular"):
+        entry = find_entry(name)
+        assert entry is not None and entry.url == f"https://ann-benchmarks.com/{name}.hdf5"
+    assert find_entry("random-xs-20-euclidean").generate == {"kind": "blobs", "rows": 10_000, "centers": 100}
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [
+        ("deep1b-test-l2", "deep1b"),
+        ("laion-5m-test-ip", "laion-5m"),
+        ("laion-400m-test-ip", "laion-400m"),
+        ("glove-test-cos", "glove-100-angular"),
+        ("cohere-10m-cos", "cohere-10m"),
+        ("sift-128-euclidean", "sift-128-euclidean"),
+    ],
+)
+def test_names_of_other_benchmarks_are_understood(
+    alias: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert canonical_name(alias) == name
+    assert find_entry(alias) is find_entry(name) is not None
+
+
+def test_no_name_is_given_twice() -> None:
+    assert not set(aliases()) & set(registered())
+    given = [alias for entry in registered().values() for alias in entry.aliases]
+    assert len(given) == len(set(given))
+    assert not [name for name in [*registered(), *given] if clustered.parse(name)]
+
+
+def test_first_rows_lie_beside_the_whole_and_have_their_own_neighbours() -> None:
+    whole, first = find_entry("deep1b"), find_entry("deep10m")
+    assert isinstance(whole, Parts) and isinstance(first, Parts)
+    assert (first.rows, first.whole_rows, first.dimension) == (10_000_000, 1_000_000_000, 96)
+    assert first.train == whole.train and first.test == whole.test and first.neighbors != whole.neighbors
+    assert [str(path) for path in first.files()] == [
+        "data/deep1b/base.1B.fbin.crop_nb_10000000",
+        "data/deep1b/query.public.10K.fbin",
+        "data/deep1b/deep-10M",
+    ]
+    assert find_entry("ssnpp10m").neighbors == ""
+
+
+def test_sizes_follow_from_the_format() -> None:
+    deep, bigann = find_entry("deep1b"), find_entry("bigann1b")
+    assert deep.size_of(deep.train[0]) == 384 * GB + 8 and deep.size_of(deep.test) == 10_000 * 96 * 4 + 8
+    assert bigann.size_of(bigann.train[0]) == 128 * GB + 8
+    assert deep.size_of(deep.neighbors) is None
+
+
+def test_parts_are_expanded_in_order() -> None:
+    laion, cohere = find_entry("laion-400m"), find_entry("cohere-10m")
+    assert (
+        len(laion.train) == 410 and laion.train[10].endswith("/img_emb_10.npy") and laion.test_rows() == 100
+    )
+    assert [Path(part).name for part in cohere.train[::9]] == [
+        "shuffle_train-00-of-10.parquet",
+        "shuffle_train-09-of-10.parquet",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("distance: cosine\ntrain: a.npy\ntest: b.npy", "'d': distance must be one of euclidean, angular"),
+        ("distance: ip\ntrain: a.npy", "'d': train and test belong together"),
+        ("distance: ip\ntrain: a.npy\ntest: b.npy\nrow: 3", "'d': unknown key 'row'; the keys are aliases"),
+        ("distance: ip\ntrain: a.npy\ntest: b.npy\nrows: many", "'d': rows must be a whole number"),
+        ("distance: ip\ntrain: [a.npy\ntest: b.npy", "cannot read d.yml, line 3"),
+        ("just text", "d.yml must have lines such as"),
+        ("distance: ip\nhdf5: x", "d.yml must name its vectors"),
+        ("distance: ip\nfirst_of: deep1b\nrows: 5", "'d': first_of needs"),
+    ],
+)
+def test_a_mistake_in_a_description_is_one_line(
+    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("d.yml").write_text(text)
+    with pytest.raises(UserError) as error:
+        read_description(Path("d.yml"))
+    assert message in str(error.value) and "\n" not in str(error.value)

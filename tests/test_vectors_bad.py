@@ -1,0 +1,356 @@
+"""A damaged or mistaken file is one line that names the file, the row and what was expected."""
+
+import random
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ann_benchmarks.errors import UserError
+from ann_benchmarks.vectors import checked, open_parts, open_rows, open_source, read_neighbors, shard_ids
+
+from .vector_files import (
+    FORMATS,
+    VECTORS,
+    lists,
+    write_big_ann,
+    write_hdf5,
+    write_npy,
+    write_npz,
+    write_parquet,
+    write_texmex,
+)
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def cut(path: Path, size: int) -> Path:
+    """Leave the first bytes of a file, or all but the last."""
+    path.write_bytes(path.read_bytes()[:size])
+    return path
+
+
+def added(path: Path, data: bytes) -> Path:
+    path.write_bytes(path.read_bytes() + data)
+    return path
+
+
+def texmex_changing(row: int, dimension: int) -> Path:
+    """Write fvecs of which one row, and those after it, have another dimension."""
+    first = write_texmex(Path("a.fvecs"), VECTORS[:row]).read_bytes()
+    other = write_texmex(Path("b.fvecs"), np.ones((1000 - row, dimension), np.float32)).read_bytes()
+    Path("v.fvecs").write_bytes(first + other)
+    return Path("v.fvecs")
+
+
+def uneven(row: int, value: object) -> Path:
+    values: list[object] = [[1.0, 2.0]] * 400
+    values[row] = value
+    return write_parquet(Path("v.parquet"), pa.array(values, pa.list_(pa.float32())), 150)
+
+
+def npy_parts(*parts: np.ndarray) -> str:
+    for number, part in enumerate(parts):
+        write_npy(Path(f"part_{number}.npy"), part)
+    return "part_*.npy"
+
+
+def npy_bytes(text: str) -> Path:
+    """Write an NPY file with this header."""
+    header = text.encode()
+    Path("v.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + bytes(100))
+    return Path("v.npy")
+
+
+V = VECTORS
+NPY, FBIN, FVECS = Path("v.npy"), Path("v.fbin"), Path("v.fvecs")
+
+WRONG: dict[str, tuple[Callable[[], Path | str], str]] = {
+    "npy magic": (lambda: write_big_ann(NPY, V), r"cannot read v\.npy: the magic string is not correct"),
+    "npy header": (lambda: npy_bytes("{'descr': '<f4', (]"), r"cannot read v\.npy: .*is it whole"),
+    "npy negative": (
+        lambda: npy_bytes("{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 5)}\n"),
+        r"v\.npy has -1 rows",
+    ),
+    "npy claims more": (
+        lambda: npy_bytes("{'descr': '<f4', 'fortran_order': False, 'shape': (10, 5)}\n"),
+        r"cannot read v\.npy: its header promises 10 rows of 5 float32, .*which end in row 5 \(from 0\)",
+    ),
+    "npy cut": (
+        lambda: cut(write_npy(NPY, V), -1),
+        r"v\.npy: .*promises 1,000 rows of 12 .* end in row 999 ",
+    ),
+    "npy empty": (lambda: cut(write_npy(NPY, V), 0), r"cannot read v\.npy: "),
+    "npy by column": (
+        lambda: write_npy(NPY, np.asfortranarray(V)),
+        r"v\.npy is stored column by column; save",
+    ),
+    "npy of one dimension": (lambda: write_npy(NPY, V[0]), r"v\.npy has shape \(12,\)"),
+    "npy of text": (lambda: write_npy(NPY, np.full((3, 3), "a")), r"v\.npy holds <U1, not numbers"),
+    "npy of complex": (lambda: write_npy(NPY, V.astype("c8")), r"v\.npy holds complex64, not numbers"),
+    "npy of long double": (lambda: write_npy(NPY, V.astype("g")), r"v\.npy holds float128, not numbers"),
+    "npy of nothing": (lambda: write_npy(NPY, V[:, :0]), r"v\.npy has 1000 rows of 0 numbers"),
+    "npy with a key": (
+        lambda: f"{write_npy(NPY, V)}:a",
+        r"v\.npy holds one array; give its path without ':a'",
+    ),
+    "fbin claims more": (
+        lambda: cut(write_big_ann(FBIN, V), -48 * 3),
+        r"cannot read v\.fbin: its header promises 1,000 rows of 12 float32, .* end in row 997 \(from 0\)",
+    ),
+    "fbin has more": (
+        lambda: added(write_big_ann(FBIN, V), bytes(96)),
+        r"v\.fbin: .*promises 1,000 rows .*enough for 1002 rows",
+    ),
+    "fbin has a byte more": (lambda: added(write_big_ann(FBIN, V), b"x"), r"v\.fbin: .*promises 1,000 rows"),
+    "fbin header": (lambda: cut(write_big_ann(FBIN, V), 7), r"v\.fbin: it has 7 bytes where a header"),
+    "fbin of zeros": (
+        lambda: cut(added(write_big_ann(FBIN, V[:0, :0]), bytes(9)), 17),
+        r"v\.fbin: .*0 rows of 0",
+    ),
+    "fvecs cut": (
+        lambda: cut(write_texmex(FVECS, V), -5),
+        r"v\.fvecs row 999 \(from 0\): it has 47 bytes where .* have 52",
+    ),
+    "fvecs dimension": (
+        lambda: texmex_changing(421, 13),
+        r"v\.fvecs row 421 \(from 0\) says that it has 13 numbers where row 0 has 12",
+    ),
+    "fvecs magic": (
+        lambda: cut(write_texmex(FVECS, V), 3),
+        r"v\.fvecs: it does not begin with the dimension",
+    ),
+    "npz claims more": (lambda: write_npz_short(), r"v\.npz:v: its header promises 1,000 rows .*archive has"),
+    "npz no array": (lambda: write_npz(Path("v.npz"), V[0]), r"v\.npz:v has shape \(12,\)"),
+    "hdf5 magic": (lambda: write_npy(Path("v.hdf5"), V), r"cannot read v\.hdf5: .*"),
+    "hdf5 cut": (lambda: cut(write_hdf5(Path("v.hdf5"), a=V), 9000), r"cannot read v\.hdf5: .*truncated"),
+    "hdf5 text": (
+        lambda: write_hdf5(Path("v.hdf5"), a=np.full((2, 2), b"a")),
+        r"v\.hdf5:a holds \|S1, not numbers",
+    ),
+    "parquet magic": (lambda: write_npy(Path("v.parquet"), V), r"cannot read v\.parquet: .*magic"),
+    "parquet cut": (lambda: cut(write_parquet(Path("v.parquet"), lists(V)), -9), r"cannot read v\.parquet: "),
+    "parquet uneven": (
+        lambda: uneven(307, [1.0]),
+        r"v\.parquet:emb row 307 \(from 0\) has 1 numbers where row 0 has 2",
+    ),
+    "parquet longer": (
+        lambda: uneven(151, [1.0] * 3),
+        r"v\.parquet:emb row 151 \(from 0\) has 3 numbers where",
+    ),
+    "parquet null": (
+        lambda: uneven(307, None),
+        r"v\.parquet:emb row 307 \(from 0\) is null where row 0 has 2",
+    ),
+    "parquet null first": (lambda: uneven(0, None), r"v\.parquet:emb row 0 \(from 0\) is null"),
+    "parquet null inside": (
+        lambda: uneven(307, [1.0, None]),
+        r"v\.parquet:emb row 307 \(from 0\) has null as number 1 .*expected",
+    ),
+    "parquet NaN": (
+        lambda: uneven(307, [1.0, np.nan]),
+        r"v\.parquet:emb row 307 \(from 0\) has NaN as number 1",
+    ),
+    "parquet dates": (
+        lambda: write_parquet(Path("v.parquet"), pa.array([[1], [2]], pa.list_(pa.timestamp("s")))),
+        "not numbers",
+    ),
+    "parts dimension": (
+        lambda: npy_parts(V, V, V[:, :11]),
+        r"part_2\.npy has rows of 11 float32 where part_0\.npy has 12 float32",
+    ),
+    "parts type": (
+        lambda: npy_parts(V, V.astype("f2")),
+        r"part_1\.npy has rows of 12 float16 where part_0\.npy has 12 float32",
+    ),
+    "parts last cut": (
+        lambda: (npy_parts(V, V), cut(Path("part_1.npy"), 9000), "part_*.npy")[2],
+        r"part_1\.npy: .*promises 1,000",
+    ),
+    "parts NaN": (
+        lambda: npy_parts(V, np.full((2, 12), np.nan, "f4")),
+        r"part_1\.npy row 0 \(from 0\) has NaN",
+    ),
+    "parts empty": (lambda: npy_parts(V[:0], V[:0]), r"part_0\.npy has 0 rows"),
+    "parts none": (lambda: "part_*.npy", r"no file matches part_\*\.npy"),
+    "parts none with key": (lambda: "part_*.parquet:emb", r"no file matches part_\*\.parquet"),
+    "zeros": (
+        lambda: write_npy(NPY, V * (np.arange(1000) != 3)[:, None]),
+        r"v\.npy row 3 \(from 0\) is all zeros",
+    ),
+    "no file": (lambda: "none.npy", r"there is no file none\.npy; give"),
+    "no format": (lambda: cut(write_npy(Path("v.txt"), V), 5), r"v\.txt is of no known format; give"),
+}
+
+
+def write_npz_short() -> Path:
+    import zipfile
+
+    with zipfile.ZipFile("v.npz", "w") as archive:
+        archive.writestr("v.npy", write_npy(NPY, V).read_bytes()[:5000])
+    return Path("v.npz")
+
+
+def read_all(text: str) -> None:
+    for _ in checked(open_source(text), "angular").blocks(100):
+        pass
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_bad_file_is_one_line(wrong: str) -> None:
+    make, message = WRONG[wrong]
+    source = str(make())
+    with pytest.raises(UserError, match=message) as raised:
+        read_all(source)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_dimension_that_changes_between_whole_rows() -> None:
+    path = texmex_changing(
+        500, 25
+    )  # 2 rows of 12 are as long as 1 of 25: the length of the file says nothing
+    with pytest.raises(UserError, match=r"v\.fvecs row 500 \(from 0\) says that it has 25 numbers"):
+        read_all(str(path))
+
+
+@pytest.mark.parametrize(("form", "row"), [("npy", 205), ("fbin", 208), ("fvecs", 192)])
+def test_a_file_that_becomes_shorter(form: str, row: int, tmp_path: Path) -> None:
+    path, _ = FORMATS[form](tmp_path)
+    rows = open_rows(path)
+    cut(path, 10_000)
+    with pytest.raises(UserError, match=rf"row {row} \(from 0\): the file ends before it"):
+        rows[:]
+    path.unlink()
+    rows.close()
+    with pytest.raises(UserError, match="No such file"):
+        rows[:]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_scribbled_files_are_read_or_refused(form: str, tmp_path: Path) -> None:
+    path, _ = FORMATS[form](tmp_path)
+    whole = path.read_bytes()
+    chosen = random.Random(form)
+    for _ in range(60):
+        damaged = bytearray(whole)
+        for _ in range(chosen.choice((1, 20))):
+            place = chosen.randrange(len(whole)) if chosen.random() < 0.3 else chosen.randrange(300)
+            damaged[chosen.choice((place, -place - 1))] = chosen.randrange(256)
+        path.write_bytes(damaged[: chosen.choice((len(whole), chosen.randrange(len(whole))))])
+        try:
+            rows = open_rows(path)
+            if rows.nbytes < 10**7:
+                rows[:]
+        except UserError as error:
+            assert "\n" not in str(error)
+
+
+def test_shards_of_another_dimension(tmp_path: Path) -> None:
+    paths = [
+        write_parquet(Path("a.parquet"), lists(V)),
+        write_parquet(Path("b.parquet"), lists(V[:, :5].copy())),
+    ]
+    with pytest.raises(UserError, match=r"b\.parquet:emb has rows of 5 float32 where a\.parquet:emb has 12"):
+        open_parts(paths)
+
+
+def test_ids_that_are_null() -> None:
+    path = write_parquet(Path("a.parquet"), lists(V[:3]), 300, pa.array([4, None, 5]))
+    found = shard_ids([path])
+    assert found is not None
+    with pytest.raises(UserError, match=r"a\.parquet:id row 1 \(from 0\) is null"):
+        list(found)
+
+
+# ---- ground truth
+
+
+IDS = np.random.default_rng(1).integers(0, 10**6, (20, 10)).astype("<i4")
+DISTANCES = np.sort(np.random.default_rng(2).random((20, 10)).astype("<f4"))
+
+
+def truth(path: str, *arrays: np.ndarray, shape: tuple[int, int] = IDS.shape) -> Path:
+    Path(path).write_bytes(np.array(shape, "<u4").tobytes() + b"".join(array.tobytes() for array in arrays))
+    return Path(path)
+
+
+def parquet_truth(ids: np.ndarray, **others: object) -> Path:
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({**others, "neighbors_id": pa.array(list(ids))}), "t.parquet")
+    return Path("t.parquet")
+
+
+ORDER = np.random.default_rng(3).permutation(20)
+
+TRUTH = {
+    "big-ann": (lambda: truth("t.bin", IDS, DISTANCES), DISTANCES),
+    "big-ann without suffix": (lambda: truth("t", IDS, DISTANCES), DISTANCES),
+    "big-ann ids only": (lambda: truth("t.ibin", IDS), None),
+    "ivecs": (lambda: write_texmex(Path("t.ivecs"), IDS), None),
+    "npy": (lambda: write_npy(Path("t.npy"), IDS), None),
+    "hdf5": (lambda: write_hdf5(Path("t.hdf5"), neighbors=IDS, distances=DISTANCES, train=V), DISTANCES),
+    "hdf5 ids only": (lambda: write_hdf5(Path("t.hdf5"), neighbors=IDS), None),
+    "parquet": (lambda: parquet_truth(IDS), None),
+    "parquet with ids": (lambda: parquet_truth(IDS[ORDER], id=ORDER), None),
+}
+
+
+@pytest.mark.parametrize("form", TRUTH)
+def test_neighbours_are_read(form: str) -> None:
+    make, expected = TRUTH[form]
+    ids, distances = read_neighbors(make())
+    assert ids.dtype == np.int64
+    np.testing.assert_array_equal(ids, IDS)
+    if expected is None:
+        assert distances is None
+    else:
+        np.testing.assert_array_equal(distances, expected)
+
+
+def changed(value: int) -> np.ndarray:
+    ids = IDS.copy()
+    ids[7, 3] = value
+    return ids
+
+
+WRONG_TRUTH: dict[str, tuple[Callable[[], Path], str]] = {
+    "cut": (
+        lambda: truth("t.bin", IDS, DISTANCES[:-1]),
+        r"t\.bin: .*10 neighbours for each of 20 queries, 1,608",
+    ),
+    "short": (lambda: truth("t.bin", shape=(1, 0)), r"t\.bin: its header says 0 neighbours"),
+    "empty": (lambda: cut(truth("t.bin"), 3), r"t\.bin: its header says 0 neighbours .*has 3 bytes"),
+    "negative": (lambda: truth("t.bin", changed(-5), DISTANCES), r"t\.bin row 7 \(from 0\) has neighbour -5"),
+    "NaN": (lambda: truth("t.bin", IDS, DISTANCES * np.nan), r"t\.bin row 0 \(from 0\) has NaN where"),
+    "floats": (lambda: write_npy(Path("t.npy"), DISTANCES), r"t\.npy holds float32 where"),
+    "no neighbours": (
+        lambda: write_hdf5(Path("t.h5"), train=V),
+        r"t\.h5 has no two-dimensional dataset 'neighbors'",
+    ),
+    "shapes": (
+        lambda: write_hdf5(Path("t.h5"), neighbors=IDS, distances=DISTANCES[:5]),
+        r"t\.h5 has .*\(20, 10\) but .*\(5, 10\)",
+    ),
+    "twice": (lambda: parquet_truth(IDS, id=ORDER // 2), r"t\.parquet:id row \d+ .* as an earlier one"),
+    "uneven": (
+        lambda: parquet_truth([[1, 2], [3]]),
+        r"t\.parquet:neighbors_id row 1 \(from 0\) has 1 numbers where row 0 has 2",
+    ),
+    "no file": (lambda: Path("none.bin"), r"there is no file none\.bin"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_TRUTH)
+def test_bad_neighbours_are_one_line(wrong: str) -> None:
+    make, message = WRONG_TRUTH[wrong]
+    path = make()
+    with pytest.raises(UserError, match=message) as raised:
+        read_neighbors(path)
+    assert "\n" not in str(raised.value)
