@@ -57,10 +57,11 @@ def write_shards(folder: Path, numbers: list[np.ndarray], metric: str = "angular
         start += len(part)
         pq.write_table(pa.table({"id": part, "emb": rows}), folder / f"train-{i:02d}.parquet")
     pq.write_table(
-        pa.table({"id": np.arange(12), "emb": [list(map(float, q)) for q in TEST]}), folder / "test.parquet"
+        pa.table({"id": 3 * np.arange(12)[::-1], "emb": [list(map(float, q)) for q in TEST]}),
+        folder / "test.parquet",
     )
     nearest = np.argsort(distances_of(metric, TRAIN, TEST), axis=1)[:, :20]
-    table = pa.table({"id": np.arange(12), "neighbors_id": [list(ids[row]) for row in nearest]})
+    table = pa.table({"id": 3 * np.arange(12)[::-1], "neighbors_id": [list(ids[row]) for row in nearest]})
     pq.write_table(table, folder / "neighbors.parquet")
 
 

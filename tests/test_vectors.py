@@ -316,3 +316,10 @@ def test_sources_are_found(tmp_path: Path) -> None:
     write_npy(tmp_path / "x_2.npy", VECTORS[:3])
     write_npy(tmp_path / "x_10.npy", VECTORS[3:])
     equal(open_source(f"{tmp_path}/x_*.npy")[:], VECTORS)
+
+
+def test_first_rows_of_parquet_have_a_fingerprint_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "v.parquet"
+    pq.write_table(pa.table({"emb": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]}), path)
+    whole, first = checked(open_rows(path)), pickle.loads(pickle.dumps(checked(open_rows(path, count=2))))
+    assert whole.fingerprint() != first.fingerprint() == checked(open_rows(path, count=2)).fingerprint()

@@ -25,6 +25,8 @@ class BaseANN:
       is timed.
     - ``get_batch_latencies()``: seconds of each query of the last batch.
     - ``supports_prepared_queries()``: called once before `fit`; its result is not used.
+    - ``set_load_options(threads, chunk_rows)``: called before `fit` where the user gave --load-threads or
+      --chunk-size; None is what was not given. ann-benchmarks does not know it.
     """
 
     name: str

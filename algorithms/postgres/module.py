@@ -348,7 +348,7 @@ def _plainly(server: Server, doing: str, kept: str = "nothing of it was kept") -
         if (error.sqlstate or "").startswith(INSUFFICIENT_RESOURCES):
             reason = f"ran out of room while {doing}, {kept}: {error.diag.message_primary}"
         else:
-            reason = f"broke off while {doing}: {server.last_words() or error}"
+            reason = f"broke off while {doing}: {server.last_words() or str(error).splitlines()[0]}"
         raise PostgresError(f"the server {reason}") from None
 
 

@@ -155,6 +155,10 @@ class PartsDataset(Dataset):
         queries = len(self._test)
         if len(ids) != queries:
             raise UserError(f"{path} has the neighbours of {len(ids):,} queries, but there are {queries:,}")
+        test = self.parts.place(self.parts.test, self.data)
+        if path.suffix == test.suffix == ".parquet" and (order := shard_ids([test])) is not None:
+            # Neighbours come in the order of the queries' ids.
+            ids = ids[np.argsort(np.argsort(np.concatenate(list(order)), kind="stable"), kind="stable")]
         originals = [self.parts.place(address, self.data) for address in self.parts.train]
         numbered = shard_ids(originals) if all(part.suffix == ".parquet" for part in originals) else None
         return Truth(rows_of_ids(ids, numbered, self.rows, path), None)

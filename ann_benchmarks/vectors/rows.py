@@ -1,7 +1,8 @@
 """The interface to vectors that may be larger than memory: rows by range."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ class Rows(ABC):
 
     def blocks(self, size: int | None = None) -> Iterator[tuple[int, np.ndarray]]:
         """Give (number of the first row, rows) for all rows, `size` of them or about 4 MiB at a time."""
-        size = size or max(1, BLOCK_BYTES // (self.shape[1] * self.dtype.itemsize))
+        size = size or max(1, BLOCK_BYTES // max(1, self.shape[1] * self.dtype.itemsize))
         for start in range(0, len(self), size):
             yield start, self.read(start, min(start + size, len(self)))
 
@@ -115,6 +116,8 @@ class FirstRows(Rows):
         self._rows = rows
         self.label, self.dtype = rows.label, rows.dtype
         self.shape = (count, rows.shape[1])
+        if whole := getattr(rows, "fingerprint", None):
+            self.fingerprint = partial(_of_the_first, count, whole)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Return rows as the others do."""
@@ -136,3 +139,7 @@ class FirstRows(Rows):
     def close(self) -> None:
         """Close the others' files."""
         self._rows.close()
+
+
+def _of_the_first(count: int, fingerprint: Callable[[], str]) -> str:
+    return f"first {count} of {fingerprint()}"
