@@ -11,6 +11,10 @@ import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 
+from ann_benchmarks.datasets import get_dataset
+from ann_benchmarks.datasets.exact import find_truth
+from ann_benchmarks.datasets.in_place import create_in_place
+from ann_benchmarks.datasets.own import create_own
 from ann_benchmarks.errors import UserError
 from ann_benchmarks.ground_truth import answers, cluster, exact_neighbors, ground_truth, truth
 from ann_benchmarks.vectors.rows import ArrayRows
@@ -162,3 +166,22 @@ def test_without_the_package_it_says_how_to_get_it(file: Path, monkeypatch: pyte
             opener=partial(open_quickly, file),
             progress=False,
         )
+
+
+@pytest.mark.parametrize("is_one_file", [True, False])
+def test_a_dataset_is_opened_by_workers_in_another_folder(
+    scheduler: str, is_one_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    vectors = np.random.default_rng(2).standard_normal((3000, 8)).astype(np.float32)
+    np.save("v.npy", vectors[20:])
+    np.save("q.npy", vectors[:20])
+    if is_one_file:
+        create_own("mine", "v.npy", "angular", "q.npy", neighbors=10)
+    else:
+        create_in_place("mine", "v.npy", "q.npy", "angular")
+    find_truth("mine", 30, scheduler)
+    expected = exact_neighbors("angular", vectors[20:], vectors[:20], 30)
+    with get_dataset("mine")[0] as dataset:
+        np.testing.assert_array_equal(dataset.truth().neighbors, expected[0])
+        np.testing.assert_array_equal(dataset.true_distances(30), expected[1])

@@ -45,7 +45,7 @@ class HDF5Dataset(Dataset):
             raise _damaged(path, _first_line(error)) from None
 
     def __getitem__(self, key: str) -> Any:
-        return self._file[key] if key in self._file else super().__getitem__(key)
+        return super().__getitem__(key) if key in ("neighbors", "distances") else self._file[key]
 
     def __contains__(self, key: object) -> bool:
         return key in self._file
@@ -91,7 +91,7 @@ class HDF5Dataset(Dataset):
 
     def _read(self, key: str) -> np.ndarray:
         try:
-            rows: np.ndarray = self[key][()]
+            rows: np.ndarray = self._file[key][()]
         except _HDF5_ERRORS as error:
             raise _damaged(self.path, f"'{key}' cannot be read: {_first_line(error)}") from None
         return rows
