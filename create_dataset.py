@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from ann_benchmarks.cli import positive_int, run_command
-from ann_benchmarks.datasets import canonical_name, dataset_path, is_present, make_dataset
+from ann_benchmarks.datasets import canonical_name, dataset_path, is_downloaded, is_present, make_dataset
 from ann_benchmarks.datasets.convert import TYPES, convert_source
 from ann_benchmarks.datasets.exact import find_truth
 from ann_benchmarks.datasets.in_place import create_in_place
@@ -13,6 +13,7 @@ from ann_benchmarks.datasets.own import QUERIES, create_own
 from ann_benchmarks.datasets.verify import verify_dataset
 from ann_benchmarks.datasets.write import NEIGHBORS
 from ann_benchmarks.distance import METRICS
+from ann_benchmarks.errors import UserError
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -73,6 +74,17 @@ def parse_arguments() -> argparse.Namespace:
     args = parser.parse_args()
     if args.name is not None and (args.train is None or args.distance is None):
         parser.error("--name needs --train and --distance")
+    for given, needed, belongs in (
+        (args.train, args.name, "--train needs --name"),
+        (args.output or args.dtype, args.convert, "--output and --dtype need --convert"),
+        (
+            args.scheduler,
+            args.ground_truth or args.in_place,
+            "--scheduler needs --ground-truth",
+        ),
+    ):
+        if given and not needed:
+            parser.error(belongs)
     if args.in_place and args.test is None:
         parser.error(
             "--in-place needs --test: queries that are held out would have to be taken out of the file"
@@ -108,9 +120,15 @@ def main() -> int:
 def get(name: str, connections: int, force: bool) -> None:
     """Make or download a registered dataset."""
     name = canonical_name(name)
-    if is_present(name) and not force:
-        print(f"{name} is there already; --force makes it again")
-        return
+    if is_present(name):
+        if not force:
+            print(f"{name} is there already; --force makes it again")
+            return
+        if is_downloaded(name):
+            raise UserError(
+                f"the files of {name} are there; delete those that are to be downloaded again"
+                f" (--verify {name} says what is wrong with them)"
+            )
     make_dataset(name, connections)
     ready(name)
 

@@ -18,7 +18,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     for abandoned in path.parent.glob(f".{glob.escape(path.name)}.partial-*"):
-        if not psutil.pid_exists(int(abandoned.suffix.removeprefix(".partial-"))):
+        owner = abandoned.suffix.removeprefix(".partial-")
+        if owner.isdecimal() and not psutil.pid_exists(int(owner)):
             abandoned.unlink(missing_ok=True)  # by a process that was killed
     temporary = path.parent / f".{path.name}.partial-{os.getpid()}"
     try:

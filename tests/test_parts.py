@@ -15,9 +15,11 @@ import yaml
 
 from ann_benchmarks.datasets import aliases, get_dataset, present_names, registered, truth_file
 from ann_benchmarks.datasets.exact import find_truth
+from ann_benchmarks.datasets.in_place import create_in_place
 from ann_benchmarks.datasets.listing import dataset_table
 from ann_benchmarks.distance import pair_distances
 from ann_benchmarks.errors import UserError
+from ann_benchmarks.ground_truth import answers, truth
 from ann_benchmarks.results import truth_mark
 
 from .file_server import FileServer, serving
@@ -292,8 +294,11 @@ def test_vectors_of_ones_own_stay_where_they_are(own: None) -> None:
     assert made.stderr == "" and made.stdout.splitlines()[-1] == "mine is ready: use --dataset mine"
     assert sorted(path.name for path in Path("data").iterdir()) == ["mine.truth.h5", "mine.yml"]
     assert_exact("mine", "euclidean", TRAIN[:300], TEST, 30)
-    again = create(*OWN)
-    assert again.returncode == 1 and "data/mine.yml exists" in again.stderr
+    assert create(*OWN, "--neighbors", "30").returncode == 0  # as after an interruption
+    np.save("part_1.npy", TRAIN[:100])
+    other = create(*OWN)
+    assert other.returncode == 1 and "data/mine.yml exists" in other.stderr
+    Path("part_1.npy").unlink()
     assert create("--verify", "mine").stdout == "mine: all files are as they should be\n"
 
 
@@ -314,7 +319,7 @@ def test_verify_sees_vectors_that_are_not_those_of_the_truth(own: None) -> None:
     assert create(*OWN).returncode == 0
     np.save("part_5.npy", TRAIN[100:200] * 2)
     done = create("--verify", "mine")
-    assert done.returncode == 1 and "the neighbours belong to other vectors" in done.stdout
+    assert done.returncode == 1 and "holds the true neighbours of other vectors" in done.stdout
 
 
 def test_verify_sees_a_byte_that_changed_since_the_download(server: FileServer) -> None:
@@ -333,13 +338,20 @@ def test_a_converted_copy_takes_the_place_of_the_original(server: FileServer) ->
     from ann_benchmarks.datasets.convert import convert_source
 
     get_dataset("shards")[0].close()
-    assert convert_source("shards", None, None, force=False) == Path("data/shards/shards.npy")
+    assert convert_source("shards", None, None, force=False) == Path("data/shards/shards.converted.npy")
     for path in Path("data/shards").glob("train*.parquet"):
         path.unlink()
     assert_exact("shards", "angular", TRAIN, TEST, 20)
     np.testing.assert_array_equal(get_dataset("shards")[0].train_rows()[:], TRAIN)
-    with pytest.raises(UserError, match=r"shards\.npy is there already; --force replaces it"):
+    with pytest.raises(UserError, match=r"shards\.converted\.npy is there already; --force replaces it"):
         convert_source("shards", None, None, force=False)
+    copy = Path("data/shards/shards.converted.npy")
+    before = copy.read_bytes()
+    with pytest.raises(UserError, match="the copy that was converted is the only one"):
+        convert_source("shards", None, None, force=True)
+    assert copy.read_bytes() == before
+    assert find_truth("shards", 25) == "data/shards.truth.h5 has the 25 nearest rows of each query"
+    assert_exact("shards", "angular", TRAIN, TEST, 25)
 
 
 def test_a_file_is_converted(own: None) -> None:
@@ -364,3 +376,82 @@ def test_a_mistake_is_one_line(own: None, arguments: tuple[str, ...], message: s
     done = create(*arguments)
     assert done.returncode == 1 and done.stdout == ""
     assert message in done.stderr and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+
+
+def test_a_copy_that_is_older_than_the_original_is_not_used(own: None) -> None:
+    assert create(*OWN).returncode == 0
+    assert create("--convert", "mine").returncode == 0
+    np.testing.assert_array_equal(get_dataset("mine")[0].train_rows()[:], TRAIN[:300])
+    for i in range(3):
+        np.save(f"part_{i * 5}.npy", TRAIN[200 + i * 100 : 300 + i * 100])
+        os.utime(f"part_{i * 5}.npy", (2e9, 2e9))
+    np.testing.assert_array_equal(get_dataset("mine")[0].train_rows()[:], TRAIN[200:500])
+    assert create(*OWN, "--force").returncode == 0
+    assert_exact("mine", "euclidean", TRAIN[200:500], TEST, 20)
+
+
+def test_one_name_is_one_dataset(own: None) -> None:
+    copied = ("--name", "mine", "--train", "q.fbin", "--queries", "3", "--distance", "ip", "--neighbors", "5")
+    assert create(*copied).returncode == 0
+    refused = create(*OWN)
+    assert refused.returncode == 1 and "data/mine.hdf5 exists" in refused.stderr
+    assert create(*OWN, "--force").returncode == 0
+    assert get_dataset("mine")[0].rows == 300 and not Path("data/mine.hdf5").exists()
+    refused = create(*copied)
+    assert refused.returncode == 1 and "data/mine.yml exists" in refused.stderr
+    assert create(*copied, "--force").returncode == 0
+    assert get_dataset("mine")[0].rows == 9 and not Path("data/mine.yml").exists()
+
+
+def test_numbers_are_no_bits_in_place(own: None) -> None:
+    np.save("b.npy", (TRAIN[:50] > 0).astype(np.uint8))
+    done = create("--name", "b", "--train", "b.npy", "--test", "b.npy", "--distance", "jaccard", "--in-place")
+    assert done.returncode == 1 and "b.npy holds uint8 where jaccard needs bool" in done.stderr
+
+
+def test_an_array_of_a_file_cannot_stay_in_place(own: None) -> None:
+    with h5py.File("v.h5", "w") as file:
+        file["train"], file["test"] = TRAIN, TEST
+    done = create("--name", "b", "--train", "v.h5", "--test", "v.h5:test", "--distance", "ip", "--in-place")
+    assert done.returncode == 1 and "--in-place takes whole files" in done.stderr
+
+
+def test_what_was_downloaded_is_not_replaced_by_force(own: None) -> None:
+    Path("data/deep1b").mkdir(parents=True)
+    for name in ("base.1B.fbin.crop_nb_10000000", "query.public.10K.fbin", "deep-10M"):
+        Path("data/deep1b", name).write_bytes(b"x")
+    done = create("--dataset", "deep10m", "--force")
+    assert done.returncode == 1 and "delete those that are to be downloaded again" in done.stderr
+
+
+def test_the_list_fetches_nothing(server: FileServer) -> None:
+    Path("data").mkdir()
+    addresses = f"train: {server.url}/base.fbin\ntest: {server.url}/query.fbin\n"
+    Path("data/far.yml").write_text("distance: ip\n" + addresses)
+    assert "far" in {line.split()[0] for line in dataset_table().splitlines() if line}
+    assert server.sent == {}
+
+
+def test_what_was_found_in_other_files_is_not_gone_on_with(
+    own: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_in_place("mine", "part_*.npy", "q.fbin", "euclidean")
+    monkeypatch.setattr(truth, "SPAN", 100)
+    monkeypatch.setattr(answers, "SHARE_OF_SAVING", 1e9)
+    search, seen = truth.search_span, []
+
+    def interrupted(*arguments, **options):
+        seen.append(1)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+        return search(*arguments, **options)
+
+    monkeypatch.setattr(truth, "search_span", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        find_truth("mine", 10)
+    assert Path("data/.mine.truth.partial").exists()
+    changed = TRAIN[:100].copy()
+    changed[1:99] += 1
+    np.save("part_0.npy", changed)
+    find_truth("mine", 10)
+    assert_exact("mine", "euclidean", np.concatenate((changed, TRAIN[100:300])), TEST, 10)

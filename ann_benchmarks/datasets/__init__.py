@@ -47,6 +47,12 @@ def is_present(name: str) -> bool:
     return isinstance(entry, Parts) and all(path.exists() for path in entry.files())
 
 
+def is_downloaded(name: str) -> bool:
+    """Whether a dataset's files come from elsewhere, rather than being made here."""
+    entry = described(name)
+    return isinstance(entry, Parts) or bool(entry and entry.url)
+
+
 def dataset_names() -> list[str]:
     """Every registered name and those in data/; of the endless clustered family only what is there."""
     return sorted({*registered(), *present_names()})

@@ -28,7 +28,8 @@ def find_truth(name: str, count: int, scheduler: str | None = None, force: bool 
         rows: Any = dataset.train() if dataset.attrs["type"] == "sparse" else dataset.train_rows()
         state = DATA_FOLDER / f".{name}.truth.partial"
         opener = partial(_train_of, type(dataset), _absolute(dataset)) if scheduler else None
-        mark = mark_of(dataset)
+        files = [(path.stat().st_size, path.stat().st_mtime_ns) for path in dataset.train_files]
+        mark = f"{mark_of(dataset)} {files}"  # what was found in files that have changed since is not used
         found = Truth(*ground_truth(metric, rows, dataset.test(), count, state, mark, scheduler, opener))
         write_truth(path, found, dataset)
         state.unlink(missing_ok=True)
@@ -36,7 +37,10 @@ def find_truth(name: str, count: int, scheduler: str | None = None, force: bool 
 
 
 def _compared(found: Truth, dataset: Dataset) -> str:
-    published = dataset.published_truth()
+    try:
+        published = dataset.published_truth()
+    except UserError:  # ids of original files that were deleted after a conversion
+        return ""
     if published is None:
         return ""
     if published.distances is None:

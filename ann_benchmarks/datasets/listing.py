@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ..errors import UserError
-from . import clustered, dataset_names, dataset_path, described, get_dataset, present_names
+from . import clustered, dataset_names, dataset_path, described, get_dataset, is_present
 from .dataset import DATA_FOLDER
 from .parts import Parts
 from .registry import Entry, aliases
@@ -14,8 +14,7 @@ _HEAD = ("name", "rows", "dimensions", "metric", "size", "on disk", "present")
 
 def dataset_table() -> str:
     """One line a dataset: name, rows, dimension, metric, bytes in all and here; '-' is not known yet."""
-    present = set(present_names())
-    rows = [_HEAD, *(_line(name, name in present) for name in dataset_names())]
+    rows = [_HEAD, *(_line(name) for name in dataset_names())]
     rows.append((clustered.PATTERN, "any", "any", "any", "", "", ""))
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD) - 1)]
     line = "  ".join(f"{{:{side}{width}}}" for side, width in zip("<>><>>", widths, strict=True)) + "  {}"
@@ -24,14 +23,15 @@ def dataset_table() -> str:
     return "\n".join([*table, "", "other names: " + ", ".join(others)])
 
 
-def _line(name: str, is_present: bool) -> tuple[str, ...]:
+def _line(name: str) -> tuple[str, ...]:
     paths = [dataset_path(name)]
-    entry = None
+    entry, is_there = None, False
     try:
         entry = described(name)
         if isinstance(entry, Parts):
             paths = entry.files()
-        if is_present:
+        is_there = is_present(name)
+        if is_there:
             with get_dataset(name)[0] as dataset:
                 shape = f"{dataset.rows:,}", f"{dataset.attrs['dimension']:,}", dataset.attrs["distance"]
                 complete = "yes" if _has_truth(name, dataset) else "yes, without true neighbours"
@@ -40,7 +40,7 @@ def _line(name: str, is_present: bool) -> tuple[str, ...]:
     except UserError:
         shape, complete = ("damaged", "-", "-"), "yes"
     here = sum(_bytes_of(path) for path in paths)
-    if here and not is_present:
+    if here and not is_there:
         complete = "partly"
     return name, *shape, _size(entry), _in_units(here) if here else "", complete
 

@@ -9,7 +9,7 @@ import numpy as np
 from ..distance import METRICS
 from ..errors import UserError
 from ..vectors import Rows, checked, open_source
-from . import DATA_FOLDER, dataset_path
+from . import DATA_FOLDER, dataset_path, description_path
 from .registry import find_entry
 from .truth import truth_path
 from .write import NEIGHBORS, write_dense
@@ -58,11 +58,12 @@ def create_own(
     rows -= len(held_out)
     if neighbors > rows:
         raise UserError(f"--neighbors {neighbors} is more than the {rows} training rows; use {rows} or less")
-    truth_path(name, DATA_FOLDER).unlink(missing_ok=True)  # of what is replaced
     bits = metric in BIT_METRICS
     shapes = (rows, dimension), (count, dimension)
     blocks = _blocks(vectors, own_queries, held_out, metric)
     write_dense(dataset_path(name), metric, shapes, np.bool_ if bits else np.float32, blocks, neighbors)
+    for replaced in (truth_path(name, DATA_FOLDER), description_path(name)):
+        replaced.unlink(missing_ok=True)
 
 
 def check_name(name: str, force: bool) -> None:
@@ -73,8 +74,9 @@ def check_name(name: str, force: bool) -> None:
         )
     if find_entry(name) is not None and not force:
         raise UserError(f"'{name}' is the name of a registered dataset; choose another, or add --force")
-    if dataset_path(name).exists() and not force:
-        raise UserError(f"{dataset_path(name)} exists; choose another --name, or add --force to replace it")
+    for path in (dataset_path(name), description_path(name)):
+        if path.exists() and not force:
+            raise UserError(f"{path} exists; choose another --name, or add --force to replace it")
 
 
 def _blocks(

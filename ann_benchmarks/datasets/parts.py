@@ -44,14 +44,20 @@ class Parts:
         return data / address
 
     def train_files(self, data: Path = DATA_FOLDER) -> list[Path]:
+        """The files that the vectors are read from: a converted copy that is up to date, or the originals."""
+        converted, originals = self.converted(data), self.original_files(data)
+        if not converted.exists():
+            return originals
+        made_at = converted.stat().st_mtime_ns
+        is_current = all(not path.exists() or path.stat().st_mtime_ns <= made_at for path in originals)
+        return [converted] if is_current else originals
+
+    def original_files(self, data: Path = DATA_FOLDER) -> list[Path]:
         """The files of the vectors that are there, or else those that are to be had.
 
-        A converted copy comes first. Of a cropped set, the whole file serves as well, and so does a longer
-        crop; its own is named as big-ann-benchmarks names it.
+        Of a cropped set, the whole file serves as well, and so does a longer crop; its own is named as
+        big-ann-benchmarks names it.
         """
-        converted = self.converted(data)
-        if converted.exists():
-            return [converted]
         files = [self.place(address, data) for address in self.train]
         if self.whole_rows is None:
             return files
@@ -66,7 +72,7 @@ class Parts:
 
     def converted(self, data: Path = DATA_FOLDER) -> Path:
         """Where a copy of the vectors as one NPY file lies or would lie."""
-        return data / self.folder / f"{self.name}.npy"
+        return data / self.folder / f"{self.name}.converted.npy"
 
     def files(self, data: Path = DATA_FOLDER) -> list[Path]:
         """All files of the dataset, there or not."""
@@ -96,9 +102,9 @@ class Parts:
 class PartsDataset(Dataset):
     """An open dataset in several files."""
 
-    def __init__(self, parts: Parts, data: Path) -> None:
+    def __init__(self, parts: Parts, data: Path, train_files: list[Path] | None = None) -> None:
         self.parts, self.name, self.data = parts, parts.name, data
-        self._train_files = parts.train_files(data)
+        self._train_files = train_files or parts.train_files(data)
         train = (
             open_parts(self._train_files) if len(self._train_files) > 1 else open_rows(self._train_files[0])
         )
@@ -111,6 +117,14 @@ class PartsDataset(Dataset):
             train = FirstRows(train, parts.rows)
         own_test = parts.test_rows()
         test = FirstRows(train, own_test) if own_test else open_rows(parts.place(parts.test, data))
+        if own_test and own_test > len(train):
+            raise UserError(f"{train.label} has {len(train):,} rows, fewer than the queries: {parts.test}")
+        for rows in (train, test):
+            if parts.distance in ("hamming", "jaccard") and rows.dtype != np.bool_:
+                raise UserError(
+                    f"{rows.label} holds {rows.dtype} where {parts.distance} needs bool; leave out"
+                    " --in-place, and the vectors are copied as bits"
+                )
         expected = parts.dimension or train.shape[1]
         for rows in (train, test):
             if rows.shape[1] != expected:

@@ -116,6 +116,19 @@ def _check(where: str, content: Mapping[str, Any]) -> None:
     for key in ("rows", "dimension", "queries"):
         if key in content and not (isinstance(content[key], int) and content[key] > 0):
             raise UserError(f"{where}: {key} must be a whole number of at least 1")
+    for key in ("test", "neighbors", "folder", "hdf5", "first_of"):
+        if not isinstance(content.get(key, ""), str):
+            raise UserError(f"{where}: {key} must be one text, not {content[key]!r}")
+    for key in ("train", "aliases"):
+        texts = content.get(key, ["-"])
+        texts = [texts] if isinstance(texts, str) and key == "train" else texts
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise UserError(f"{where}: {key} must be a list of texts, not {texts!r}")
+    if content.get("train") == []:
+        raise UserError(f"{where}: train names no file")
+    for key in ("sha256", "md5", "generate"):
+        if not isinstance(content.get(key) or {}, dict):
+            raise UserError(f"{where}: {key} must have lines 'NAME: VALUE', not {content[key]!r}")
 
 
 def _expand(address: str) -> list[str]:

@@ -10,13 +10,15 @@ import h5py
 import numpy as np
 
 from ..atomic import atomic_path
+from ..disk import disk_errors
 from ..distance import candidate_distances
 from ..errors import UserError
 
 if TYPE_CHECKING:
     from .dataset import Dataset
 
-_MARK_ROWS = 64
+_FIRST_ROWS = 64
+_SAMPLED_ROWS = 1024
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ def truth_path(name: str, data: Path) -> Path:
 
 def write_truth(path: Path, truth: Truth, dataset: "Dataset") -> None:
     """Store true neighbours, with a mark of the vectors that they are true of."""
-    with atomic_path(path) as temporary, h5py.File(temporary, "w") as file:
+    with disk_errors(path), atomic_path(path) as temporary, h5py.File(temporary, "w") as file:
         file.attrs.update(
             {"distance": dataset.attrs["distance"], "rows": dataset.rows, "mark": mark_of(dataset)}
         )
@@ -65,14 +67,19 @@ def check_mark(path: Path, dataset: "Dataset") -> None:
 
 
 def mark_of(dataset: "Dataset") -> str:
-    """Tell vectors of one name apart: by metric, shape, first rows and all queries, whatever the format."""
+    """Tell vectors of one name apart: by metric, shape, a sample of the rows, and all queries."""
     digest = hashlib.blake2b(f"{dataset.attrs['distance']} {dataset.rows}".encode(), digest_size=16)
     if dataset.attrs["type"] == "sparse":
-        first: Any = np.concatenate(dataset.train()[:_MARK_ROWS])
+        sample: Any = np.concatenate(dataset.train()[:_FIRST_ROWS])
         queries: Any = np.concatenate(dataset.test())
     else:
-        first, queries = dataset.train_rows()[:_MARK_ROWS], dataset.test()
-    for vectors in (first, queries):
+        train, queries = dataset.train_rows(), dataset.test()
+        if callable(own := getattr(train, "fingerprint", None)):  # single rows cannot be read quickly
+            digest.update(own().encode())
+            sample = train[:_FIRST_ROWS]
+        else:
+            sample = train[np.linspace(0, len(train) - 1, min(_SAMPLED_ROWS, len(train)), dtype=np.int64)]
+    for vectors in (sample, queries):
         digest.update(np.ascontiguousarray(vectors, np.float32).data)
     return digest.hexdigest()
 
@@ -102,6 +109,7 @@ def rows_of_ids(ids: np.ndarray, numbered: Iterable[np.ndarray] | None, rows: in
             row_of[at[here]] = start + here
             start += len(block)
         found = row_of[np.searchsorted(wanted, ids)]
+        found[found >= rows] = -1
     else:
         found = np.where((ids >= 0) & (ids < rows), ids, -1).astype(np.int64)
     query, place = np.unravel_index(np.argmin(found), found.shape)

@@ -41,9 +41,9 @@ def verify_dataset(name: str) -> Iterator[str]:
 def _verify_content(dataset: Dataset) -> Iterator[str]:
     """Read every vector, and compute the distances of the true neighbours of some queries again."""
     dataset.test()
-    train: Any = dataset.train()
-    if dataset.attrs["type"] != "sparse":
-        train = dataset.train_rows()
+    is_sparse = dataset.attrs["type"] == "sparse"
+    train: Any = dataset.train() if is_sparse else dataset.train_rows()
+    if not is_sparse:
         bar = tqdm(total=len(train), desc="vectors", unit=" rows", unit_scale=True, delay=1, disable=None)
         with bar:
             for _, block in train.blocks():
@@ -54,7 +54,9 @@ def _verify_content(dataset: Dataset) -> Iterator[str]:
     every = dataset.test()
     chosen: Any = [every[i] for i in queries] if isinstance(every, list) else every[queries]
     found = candidate_distances(dataset.attrs["distance"], chosen, train, truth.neighbors[queries])
-    wrong = ~np.isclose(found, truth.distances[queries], rtol=1e-3, atol=1e-3)
+    # float32 distances of near duplicates are off by a small share of the usual distance.
+    slack = 1e-4 * float(np.median(np.abs(truth.distances)))
+    wrong = ~np.isclose(found, truth.distances[queries], rtol=1e-3, atol=slack)
     if wrong.any():
         row, place = np.unravel_index(np.argmax(wrong), wrong.shape)
         yield (

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..atomic import atomic_path
+from ..disk import disk_errors
 from .exact import nearest
 from .span import Found, Question
 
@@ -69,7 +70,7 @@ class StateFile:
         started = time.monotonic()
         if not answers.done.all() and started - self._saved_at < self._took / SHARE_OF_SAVING:
             return
-        with atomic_path(self._path) as temporary, temporary.open("wb") as file:
+        with disk_errors(self._path), atomic_path(self._path) as temporary, temporary.open("wb") as file:
             np.savez(
                 file,
                 identity=np.array(self._identity),

@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import pickle
+import socket
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from queue import SimpleQueue
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -80,6 +82,7 @@ class Cluster:
         with warnings.catch_warnings(), dask.config.set(quiet):
             warnings.simplefilter("ignore")
             try:
+                _knock(self._scheduler)
                 client = Client(self._scheduler, timeout=PATIENCE, set_as_default=False)
             except (OSError, ValueError, TypeError) as error:
                 raise UserError(
@@ -179,6 +182,14 @@ _ONE_AT_A_TIME = threading.Lock()
 def _opened(opener: bytes) -> Rows:
     rows: Rows = pickle.loads(opener)()
     return rows
+
+
+def _knock(address: str) -> None:
+    """Raise OSError or ValueError where nobody listens: a client would try for long, and leave a trace."""
+    place = urlsplit(address if "://" in address else f"tcp://{address}")
+    if not place.hostname or not place.port:
+        raise ValueError("no host and port")
+    socket.create_connection((place.hostname, place.port), timeout=PATIENCE).close()
 
 
 def _lacking(error: BaseException | None) -> str:

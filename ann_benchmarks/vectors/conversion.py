@@ -4,6 +4,7 @@ import fcntl
 import io
 import json
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -102,7 +103,11 @@ def _header(shape: tuple[int, int], stored: np.dtype) -> bytes:
 def _locked(partial: Path) -> Iterator[BinaryIO | None]:
     """Open the partial file for this run alone; None if another run has finished it meanwhile."""
     with open(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "rb+") as file:  # noqa: PTH123
-        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"waiting for another run that is writing {partial}", file=sys.stderr)
+            fcntl.flock(file, fcntl.LOCK_EX)
         same = partial.exists() and os.path.samestat(partial.stat(), os.fstat(file.fileno()))
         yield file if same else None
 

@@ -17,6 +17,7 @@ from .rows import BLOCK_BYTES, Rows
 USUAL_COLUMN = "emb"  # of the OpenAI and Cohere sets
 READ_BUFFER = 2**18  # bytes; with one, pages are read as they are needed and not a whole row group
 SAMPLES, SAMPLE_BYTES = 64, 2**16  # of each file, for its fingerprint
+MOST_DECODERS = 8  # kept for reads that go on where another ended: those of several connections, say
 
 
 def open_parquet(path: Path, key: str) -> "ParquetRows":
@@ -43,7 +44,7 @@ class ParquetRows(Rows):
     """A column of lists of numbers, all of the length of the first.
 
     Ranges that follow one another, or skip ahead, are one pass of decoding; others begin at their row group.
-    Every thread decodes for itself. In memory is a batch of rows at a time, however large the row groups.
+    In memory is one batch of rows for each of a few places that are read from, however large the row groups.
     """
 
     def __init__(self, path: Path, column: str, file: pq.ParquetFile) -> None:
@@ -59,7 +60,8 @@ class ParquetRows(Rows):
             raise UserError(f"cannot read {path}: its row groups do not add up to its rows; fetch it again")
         self.shape = (sum(groups), self._dimension(file, kind))
         require_vectors(self.label, self.shape, self.dtype)
-        self._local = threading.local()
+        self._decoders: list[_Decoder] = []  # that nobody uses just now
+        self._lock = threading.Lock()
 
     def _dimension(self, file: pq.ParquetFile, kind: Any) -> int:
         if pa.types.is_fixed_size_list(kind):
@@ -78,23 +80,28 @@ class ParquetRows(Rows):
         rows = np.empty((stop - start, self.shape[1]), self.dtype)
         if not len(rows):
             return rows
-        local = self._local
         with reading(row_range(self.label, start, stop)):
-            decoder = self._decoder_at(start, getattr(local, "decoder", None))
-            local.decoder = None  # not used again after an error
+            decoder = self._decoder_at(start)  # not used again after an error
             done = 0
             while done < len(rows):
                 block = decoder.next(len(rows) - done)
                 rows[done : done + len(block)] = block
                 done += len(block)
         if stop < len(self):
-            local.decoder = decoder
+            with self._lock:
+                self._decoders = [*self._decoders, decoder][-MOST_DECODERS:]
         return rows
 
-    def _decoder_at(self, start: int, decoder: "_Decoder | None") -> "_Decoder":
+    def _decoder_at(self, start: int) -> "_Decoder":
+        """Take the decoder that is nearest before the row, or begin at its row group."""
         group = int(np.searchsorted(self._starts, start, side="right")) - 1
         first = int(self._starts[group])
-        if decoder is None or not first <= decoder.row <= start:
+        with self._lock:
+            near = [decoder for decoder in self._decoders if first <= decoder.row <= start]
+            decoder = max(near, key=lambda decoder: decoder.row, default=None)
+            if decoder is not None:
+                self._decoders.remove(decoder)
+        if decoder is None:
             batch_rows = max(1, BLOCK_BYTES // (self.shape[1] * self.dtype.itemsize))
             decoder = _Decoder(self, self._column, group, first, batch_rows)
         while decoder.row < start:
@@ -105,7 +112,9 @@ class ParquetRows(Rows):
         """Return a digest of shape, element type and a sample of the file's bytes: 64 times 64 KiB."""
         size = self.paths[0].stat().st_size
         file = OffsetFile(self.paths[0])
-        digest = hashlib.blake2b(repr((self.shape, self.dtype.str, size)).encode(), digest_size=16)
+        digest = hashlib.blake2b(
+            repr((self._column, self.shape, self.dtype.str, size)).encode(), digest_size=16
+        )
         sample = np.empty(min(size, SAMPLE_BYTES), np.uint8)
         with reading(self.label):
             for offset in np.unique(np.linspace(0, size - len(sample), SAMPLES).astype(np.int64)):
@@ -114,14 +123,15 @@ class ParquetRows(Rows):
 
     def close(self) -> None:
         """Close the file."""
-        self._local = threading.local()
+        with self._lock:
+            self._decoders = []
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_local": None}
+        return {**self.__dict__, "_decoders": [], "_lock": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._local = threading.local()
+        self._lock = threading.Lock()
 
 
 class _Decoder:
