@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -242,3 +243,21 @@ def eventually(condition, seconds: float = 10) -> bool:
             return True
         time.sleep(0.05)
     return False
+
+
+def test_a_start_waits_for_the_backends_of_a_killed_server(server_folder: Path):
+    server = make_server(server_folder)
+    server.start({})
+    with server.connect() as connection:
+        connection.execute("CREATE TABLE kept AS SELECT 1 AS id")
+        [postmaster] = postmasters(server_folder)
+        # A stopped backend outlives its postmaster, and keeps hold of the shared memory.
+        backend = psutil.Process(connection.info.backend_pid)
+        backend.suspend()
+        postmaster.kill()
+        server.stop()
+        threading.Timer(1.0, backend.kill).start()
+        server.start({})
+    with server.connect() as connection:
+        assert connection.execute("SELECT id FROM kept").fetchone() == (1,)
+    server.stop()

@@ -38,6 +38,9 @@ DATABASE = "ann"
 SUPERUSER = "ann"
 _PORT = "5432"  # a part of the socket's name, and nothing else
 _START_SECONDS = 60
+_ENDING_SECONDS = 15
+_STILL_ENDING = "pre-existing shared memory block"  # in PostgreSQL's own words, which are English in locale C
+_RECOVERING = ("starting up", "not yet accepting connections", "in recovery mode")
 _STOP_SECONDS = 120
 _SOCKET_PREFIX = "ann-pg-"
 _LONGEST_SOCKET_FOLDER = 80  # of the 107 bytes that a Unix socket's path may have
@@ -216,9 +219,18 @@ class LocalServer(Server):
             f"--{name}={value}"
             for name, value in {**profile, **given_settings(), **settings, **fixed}.items()
         ]
-        with _open_ours(self._log, "wb") as log:
-            self._process = self._popen("postgres", "-D", str(self._data), *options, stdout=log)
-        self._wait_until_ready()
+        patience = time.monotonic() + _ENDING_SECONDS
+        while True:
+            with _open_ours(self._log, "wb") as log:
+                self._process = self._popen("postgres", "-D", str(self._data), *options, stdout=log)
+            try:
+                self._wait_until_ready()
+                break
+            except PostgresError:
+                # After a crash, backends that are still ending hold its shared memory for a moment.
+                if _STILL_ENDING not in self.last_words() or time.monotonic() > patience:
+                    raise
+                time.sleep(0.2)
         self._remove_orphans()
 
     def _wait_until_ready(self) -> None:
@@ -235,6 +247,8 @@ class LocalServer(Server):
                 assert self._process is not None
                 if self._process.poll() is not None:
                     raise PostgresError(f"PostgreSQL did not start: {self.last_words()}") from None
+                if any(said in str(error) for said in _RECOVERING):
+                    deadline = time.monotonic() + _START_SECONDS  # of a crash, which may take long
                 if time.monotonic() > deadline:
                     reason = " ".join(str(error).split())
                     raise PostgresError(
