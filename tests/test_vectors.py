@@ -13,7 +13,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from ann_benchmarks.errors import UserError
-from ann_benchmarks.vectors import JoinedRows, Rows, checked, open_parts, open_rows, open_source, shard_ids
+from ann_benchmarks.vectors import (
+    JoinedRows,
+    Rows,
+    checked,
+    open_parts,
+    open_rows,
+    open_source,
+    parquet,
+    shard_ids,
+)
 
 from .vector_files import BYTES, FORMATS, VECTORS, lists, write_npy, write_parquet, write_texmex
 
@@ -323,3 +332,18 @@ def test_first_rows_of_parquet_have_a_fingerprint_of_their_own(tmp_path: Path) -
     pq.write_table(pa.table({"emb": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]}), path)
     whole, first = checked(open_rows(path)), pickle.loads(pickle.dumps(checked(open_rows(path, count=2))))
     assert whole.fingerprint() != first.fingerprint() == checked(open_rows(path, count=2)).fingerprint()
+
+
+def test_parquet_goes_on_at_each_place_that_is_read_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors = np.arange(4000, dtype=np.float32).reshape(1000, 4)
+    pq.write_table(pa.table({"emb": [list(map(float, row)) for row in vectors]}), tmp_path / "v.parquet")
+    begun = []
+    decoder = parquet._Decoder
+    monkeypatch.setattr(parquet, "_Decoder", lambda *arguments: begun.append(1) or decoder(*arguments))
+    rows = open_rows(tmp_path / "v.parquet")
+    for start in range(0, 500, 50):  # two connections that load, in turn
+        for first in (start, 500 + start):
+            np.testing.assert_array_equal(rows[first : first + 50], vectors[first : first + 50])
+    assert len(begun) == 2
