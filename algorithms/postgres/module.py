@@ -344,7 +344,11 @@ def _plainly(server: Server, doing: str, kept: str = "nothing of it was kept") -
     """Say on one line why the server gave up, and what the transactions inside have left behind."""
     try:
         yield
-    except psycopg.OperationalError as error:
+    except psycopg.DatabaseError as error:
+        # A connection that is lost is no OperationalError everywhere, but never has a state.
+        is_lost = type(error) is psycopg.DatabaseError and error.sqlstate is None
+        if not is_lost and not isinstance(error, psycopg.OperationalError):
+            raise
         if (error.sqlstate or "").startswith(INSUFFICIENT_RESOURCES):
             reason = f"ran out of room while {doing}, {kept}: {error.diag.message_primary}"
         else:
