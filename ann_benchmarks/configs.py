@@ -17,7 +17,7 @@ POINT_TYPES = ("float", "bit", "int")
 TEXT_KEYS = ("name", "module", "constructor", "docker_tag")
 DEFINITION_KEYS = (*TEXT_KEYS, "base_args", "run_groups", "disabled")
 # A key that a run group may have is added here and read in definitions.py.
-RUN_GROUP_KEYS = ("args", "arg_groups", "query_args", "query_arg_groups")
+RUN_GROUP_KEYS = ("args", "arg_groups", "query_args", "query_arg_groups", "datasets", "rows")
 
 Where = tuple[str | int, ...]
 
@@ -159,6 +159,21 @@ class _Checker:
         for key in ("arg_groups", "query_arg_groups"):
             if not isinstance(group.get(key, []), list):
                 self.fail((*where, key), f"'{key}' must be a list")
+        if "datasets" in group:
+            self.dataset_names((*where, "datasets"), group["datasets"])
+        if "rows" in group:
+            self.row_range((*where, "rows"), group["rows"])
+
+    def dataset_names(self, where: Where, names: Any) -> None:
+        if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+            self.fail(where, "'datasets' must be a list of names of datasets")
+
+    def row_range(self, where: Where, bounds: Any) -> None:
+        if not isinstance(bounds, list) or len(bounds) != 2 or {type(b) for b in bounds} - {int, type(None)}:
+            self.fail(where, "'rows' must be two whole numbers, [from, below]; null is no bound")
+        first, last = bounds
+        if first is not None and last is not None and first >= last:
+            self.fail(where, f"'rows' must be [from, below], but {first:,} is not below {last:,}")
 
     def mapping(self, where: Where, value: Any, what: str, known: Sequence[str] = ()) -> None:
         if not isinstance(value, dict):

@@ -12,13 +12,17 @@ class Console:
 
     def started(self, job: Job) -> None:
         """Say that a definition is begun."""
-        say(f"{job.definition}: {counted(len(job.points), 'point')}")
+        say(f"{job.definition}: {'building' if job.build_only else counted(len(job.points), 'point')}")
 
     def event(self, job: Job, event: Event) -> None:
         """Say what a worker tells."""
         if isinstance(event, Built):
             size = "" if event.index_size is None else f", {event.index_size / 1024:,.1f} MiB"
-            say(f"{job.definition}: index ready after {event.build_time:.1f} s{size}")
+            if not job.build_only:
+                what = "ready after"
+            else:
+                what = "found, built earlier in" if event.is_reused else "built in"
+            say(f"{job.definition}: index {what} {event.build_time:.1f} s{size}")
         elif isinstance(event, PointDone):
             say(
                 f"{event.label}: recall {event.recall:.4f}, {event.queries_per_second:,.1f} QPS,"
@@ -34,12 +38,33 @@ class Console:
 
 def summary(outcomes: Sequence[Outcome]) -> list[str]:
     """Lines of a table: points measured, finished before and missing, time of the build and of all."""
+    if any(outcome.job.build_only for outcome in outcomes):
+        return _build_summary(outcomes)
     rows: list[tuple[str, ...]] = [("definition", "done", "skipped", "failed", "build s", "total s")]
     for outcome in outcomes:
         job = outcome.job
         build = "-" if outcome.build_time is None else f"{outcome.build_time:.1f}"
         points = (outcome.done, job.finished, len(job.points) - outcome.done)
         rows.append((str(job.definition), *map(str, points), build, f"{outcome.seconds:.1f}"))
+    return _table(rows)
+
+
+def _build_summary(outcomes: Sequence[Outcome]) -> list[str]:
+    rows: list[tuple[str, ...]] = [("definition", "index", "build s", "MiB", "total s")]
+    for outcome in outcomes:
+        state, build, size = "failed", "-", "-"
+        if outcome.built is not None and not outcome.failure:
+            state = "found" if outcome.built.is_reused else "built"
+            build = f"{outcome.built.build_time:.1f}"
+            size = "-" if outcome.built.index_size is None else f"{outcome.built.index_size / 1024:,.1f}"
+        rows.append((str(outcome.job.definition), state, build, size, f"{outcome.seconds:.1f}"))
+    states = [row[1] for row in rows[1:]]
+    parts = [f"{states.count(state)} {state}" for state in ("built", "found", "failed") if state in states]
+    ending = f" {states[0]}" if len(parts) == 1 else f": {', '.join(parts)}"
+    return [*_table(rows), counted(len(states), "definition") + ending]
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from .algorithms.base.module import BaseANN
 from .configs import ANY_METRIC, Config, closest
+from .datasets.registry import aliases
 from .errors import UserError
 
 DEFINITIONS_FOLDER = Path(__file__).parent.parent / "algorithms"
@@ -41,12 +42,18 @@ def label(algorithm: str, arguments: list[Any]) -> str:
 
 
 def get_definitions(
-    configs: Iterable[Config], point_type: str, metric: str, dimension: int, count: int
+    configs: Iterable[Config],
+    point_type: str,
+    metric: str,
+    dimension: int,
+    count: int,
+    dataset: str,
+    rows: int,
 ) -> list[Definition]:
     """Every definition for a kind of data, in the order of the configs.
 
     A name under both "any" and the metric is the metric's. `@metric`, `@dimension` and `@count` in build
-    arguments are replaced.
+    arguments are replaced. Run groups that are meant for another dataset or number of rows are left out.
     """
     variables = {"@metric": metric, "@dimension": dimension, "@count": count}
     definitions = []
@@ -54,13 +61,32 @@ def get_definitions(
         metrics = config.entries.get(point_type, {})
         entries = {entry["name"]: entry for key in (ANY_METRIC, metric) for entry in metrics.get(key, [])}
         for entry in entries.values():
-            definitions += _definitions_of(entry, variables)
+            groups = _meant_for(entry["run_groups"].values(), dataset, rows)
+            definitions += _definitions_of(entry, groups, variables)
     return definitions
 
 
-def _definitions_of(entry: dict[str, Any], variables: dict[str, Any]) -> list[Definition]:
+def _meant_for(groups: Iterable[dict[str, Any]], dataset: str, rows: int) -> list[dict[str, Any]]:
+    """The run groups that name the dataset; where there are none, those that name no dataset at all."""
+    fitting = [group for group in groups if _is_between(rows, *group.get("rows", (None, None)))]
+    naming = [group for group in fitting if _is_named(dataset, group.get("datasets", ()))]
+    return naming or [group for group in fitting if "datasets" not in group]
+
+
+def _is_between(number: int, first: int | None, last: int | None) -> bool:
+    return (first is None or first <= number) and (last is None or number < last)
+
+
+def _is_named(dataset: str, names: Iterable[str]) -> bool:
+    others = aliases()
+    return others.get(dataset, dataset) in (others.get(name, name) for name in names)
+
+
+def _definitions_of(
+    entry: dict[str, Any], groups: Iterable[dict[str, Any]], variables: dict[str, Any]
+) -> list[Definition]:
     definitions = []
-    for group in entry["run_groups"].values():
+    for group in groups:
         for arguments in _expanded(group, "args", "arg_groups"):
             build = [
                 *entry.get("base_args", []),

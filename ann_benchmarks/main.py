@@ -13,13 +13,13 @@ from typing import Any, NoReturn
 
 from .cli import positive_int
 from .configs import read_configs
-from .console import Console, counted, summary, warn
+from .console import Console, counted, say, summary, warn
 from .constants import INDEX_DIR
 from .datasets import canonical_name, get_dataset
 from .definitions import DEFINITIONS_FOLDER, Definition, get_definitions, supported_data
 from .errors import UserError
 from .host import usable_cores
-from .plan import Plan, make_plan, select, usable_configs
+from .plan import Plan, make_build_plan, make_plan, select, usable_configs
 from .results import RESULTS_FOLDER, truth_mark
 from .runner import Job
 from .workers import Outcome, Workers
@@ -52,6 +52,12 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     add("--docker-tag", metavar="NAME", help="run only algorithms of this Docker image")
     add("--list-algorithms", action="store_true", help="print the names of all algorithms and end")
     add("--force", action="store_true", help="measure again what is finished already")
+    add(
+        "--rebuild",
+        action="store_true",
+        help="build anew although an index is there, and measure again what is finished already",
+    )
+    add("--build-only", action="store_true", help="build what is not built yet, and measure nothing")
     add(
         "--runs",
         metavar="COUNT",
@@ -101,28 +107,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with dataset:
         point_type = str(dataset.attrs.get("point_type", "float"))
         metric = str(dataset.attrs["distance"])
-        true_distances = dataset.true_distances(args.count)  # fails where there are fewer neighbours
         rows = dataset.rows
+        # Fails where there are fewer neighbours. A build needs none of them.
+        true_distances = None if args.build_only else dataset.true_distances(args.count)
     definitions = select(
-        get_definitions(configs, point_type, metric, dimension, args.count),
+        get_definitions(configs, point_type, metric, dimension, args.count, args.dataset, rows),
         configs,
         args.algorithm,
         args.docker_tag,
         args.run_disabled,
-        (point_type, metric),
+        (point_type, metric, args.dataset, rows),
     )
-    truth = truth_mark(true_distances)
-    plan = make_plan(definitions, args.dataset, args.count, args.runs, args.batch, args.force, truth)
-    print(
-        f"dataset {args.dataset}: {rows:,} x {dimension}, {metric};"
-        f" {len(true_distances):,} queries for {args.count} neighbours"
-    )
+    header = f"dataset {args.dataset}: {rows:,} x {dimension}, {metric}"
+    if true_distances is None:
+        plan = make_build_plan(definitions, args.dataset, args.count)
+    else:
+        force = args.force or args.rebuild  # points of another build are not points of this one
+        truth = truth_mark(true_distances)
+        plan = make_plan(definitions, args.dataset, args.count, args.runs, args.batch, force, truth)
+        header += f"; {len(true_distances):,} queries for {args.count} neighbours"
+    print(header)
     for text in warnings + plan.warnings:
         warn(text)
     if not plan.jobs:
         print(f"nothing to do: {counted(plan.finished, 'point')} finished before; --force measures again")
         return 0
-    check_writable(Path(RESULTS_FOLDER))
+    if not args.build_only:
+        check_writable(Path(RESULTS_FOLDER))
     try:
         with sigterm_raises():
             return run_plan(plan, args)
@@ -135,7 +146,7 @@ def check_options(args: argparse.Namespace) -> None:
     """Refuse options that cannot go together."""
     if not args.local:
         raise UserError("running in Docker needs images, which cannot be built yet; add --local to run here")
-    if args.batch and args.parallelism > 1:
+    if args.batch and args.parallelism > 1 and not args.build_only:
         raise UserError("--batch uses all cores for one definition; leave --parallelism at 1")
     if args.parallelism > usable_cores():
         raise UserError(
@@ -167,14 +178,20 @@ def run_plan(plan: Plan, args: argparse.Namespace) -> int:
             jobs = jobs[: args.max_n_algorithms]
         if not jobs and not failed:
             raise UserError("nothing to run: no algorithm is available here; see the lines above")
-        options = {"load_threads": args.load_threads, "chunk_size": args.chunk_size}
+        options = {
+            "load_threads": args.load_threads,
+            "chunk_size": args.chunk_size,
+            "rebuild": args.rebuild,
+        }
         jobs = [replace(job, show_progress=args.parallelism == 1, **options) for job in jobs]
-        points = sum(len(job.points) for job in jobs)
-        print(
-            f"to do: {counted(len(jobs), 'definition')} with {counted(points, 'point')}, best of"
-            f" {counted(args.runs, 'run')}; {plan.finished} finished before",
-            flush=True,
-        )
+        if args.build_only:
+            say(f"to build: {counted(len(jobs), 'definition')}")
+        else:
+            points = sum(len(job.points) for job in jobs)
+            say(
+                f"to do: {counted(len(jobs), 'definition')} with {counted(points, 'point')}, best of"
+                f" {counted(args.runs, 'run')}; {plan.finished} finished before"
+            )
         outcomes = failed + workers.run(jobs, Console())
     for line in summary(outcomes):
         print(line)

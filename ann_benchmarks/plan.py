@@ -1,10 +1,10 @@
 """Which definitions and points a run consists of."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .configs import BrokenConfig, Config, closest
+from .configs import ANY_METRIC, BrokenConfig, Config, closest
 from .definitions import Definition, label, supported_data
 from .errors import UserError
 from .results import damage, result_path
@@ -39,22 +39,31 @@ def select(
     algorithm: str | None,
     docker_tag: str | None,
     run_disabled: bool,
-    data: tuple[str, str],
+    data: tuple[str, str, str, int],
 ) -> list[Definition]:
     """Reduce the definitions to those asked for; UserError says why none is left.
 
-    `data` is the point type and the metric of the dataset.
+    `data` is the point type, the metric, the name and the number of rows of the dataset.
     """
-    point_type, metric = data
+    point_type, metric, dataset, rows = data
+    supported = supported_data(configs)
+    fitting = [name for name in supported if {metric, ANY_METRIC} & {*supported[name].get(point_type, [])}]
     if algorithm is not None:
         definitions = [d for d in definitions if d.algorithm == algorithm]
+        if not definitions and algorithm in fitting:
+            file = next(config.path for config in configs if algorithm in config.names())
+            raise UserError(
+                f"no run group of '{algorithm}' is meant for '{dataset}' with {rows:,} rows:"
+                f" add one to {file}"
+            )
         if not definitions:
-            metrics = supported_data(configs)[algorithm]
-            has = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in metrics.items())
+            has = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in supported[algorithm].items())
             raise UserError(
                 f"algorithm '{algorithm}' has no definition for {point_type} vectors with the metric"
                 f" '{metric}'; it has {has}"
             )
+    if not definitions and fitting:
+        raise UserError(f"no algorithm has a run group that is meant for '{dataset}' with {rows:,} rows")
     if not definitions:
         raise UserError(f"no algorithm has a definition for {point_type} vectors with the metric '{metric}'")
     if docker_tag is not None:
@@ -66,6 +75,12 @@ def select(
     if not enabled:
         raise UserError("nothing to run: every definition asked for is disabled; add --run-disabled")
     return enabled
+
+
+def make_build_plan(definitions: Sequence[Definition], dataset: str, count: int) -> Plan:
+    """Every definition, whether or not its points are finished, to be built and not measured."""
+    jobs = [Job(d, [], dataset, count, 1, False, build_only=True) for d in _joined(definitions)]
+    return Plan(jobs, 0, [])
 
 
 def make_plan(
@@ -85,7 +100,7 @@ def make_plan(
     finished_in_all = 0
     warnings = []
     owners: dict[Path, str] = {}
-    for definition in definitions:
+    for definition in _joined(definitions):
         points = []
         finished = 0
         for query_arguments in definition.points():
@@ -107,3 +122,16 @@ def make_plan(
             jobs.append(Job(definition, points, dataset, count, runs, batch, finished))
         finished_in_all += finished
     return Plan(jobs, finished_in_all, warnings)
+
+
+def _joined(definitions: Sequence[Definition]) -> list[Definition]:
+    """Make one of definitions that build the same index, so that it is built once for all their points."""
+    joined: dict[tuple[str, str, str], Definition] = {}
+    for definition in definitions:
+        key = (str(definition), definition.module, definition.constructor)
+        if key in joined:
+            points = joined[key].points() + definition.points()
+            # A point that sets no arguments is measured before others have set theirs.
+            definition = replace(joined[key], query_argument_groups=sorted(points, key=bool))
+        joined[key] = definition
+    return list(joined.values())

@@ -35,14 +35,17 @@ class Job:
     show_progress: bool = True
     load_threads: int | None = None  # of a database plug-in; None leaves it the choice
     chunk_size: int | None = None  # rows
+    rebuild: bool = False  # although an index is there from an earlier run
+    build_only: bool = False
 
 
 @dataclass(frozen=True)
 class Built:
-    """The index is there: seconds that it took, and KiB or None."""
+    """The index is there: seconds that it took, KiB or None, and whether it is one of an earlier run."""
 
     build_time: float
     index_size: float | None
+    is_reused: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ Event = Built | PointDone | Note
 
 
 def run(job: Job, report: Callable[[Event], None]) -> None:
-    """Measure a job's points one after the other, and report what happens."""
+    """Build a job's index, measure its points one after the other, and report what happens."""
     algo = instantiate_algorithm(job.definition)
     try:
         if any(job.points) and not hasattr(algo, "set_query_arguments"):
@@ -80,8 +83,11 @@ def run(job: Job, report: Callable[[Event], None]) -> None:
         dataset, _ = get_dataset(job.dataset)
         with dataset:
             facts = _build(algo, dataset, job)
-            report(Built(facts["build_time"], facts["index_size"]))
-            _Points(job, algo, dataset, facts, report).measure_all()
+            if job.build_only:
+                facts |= algo.get_additional()
+            report(Built(facts["build_time"], facts["index_size"], bool(facts.get("index_reused"))))
+            if not job.build_only:
+                _Points(job, algo, dataset, facts, report).measure_all()
     finally:
         algo.done()
 
@@ -96,6 +102,8 @@ def _build(algo: BaseANN, dataset: Dataset, job: Job) -> dict[str, Any]:
         train = np.asarray(dataset.train())
     if hasattr(algo, "set_load_options") and (job.load_threads or job.chunk_size):
         algo.set_load_options(job.load_threads, job.chunk_size)
+    if hasattr(algo, "set_build_options") and job.rebuild:
+        algo.set_build_options(job.rebuild)
     if hasattr(algo, "supports_prepared_queries"):
         algo.supports_prepared_queries()
     before = algo.get_memory_usage()

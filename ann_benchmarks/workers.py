@@ -38,6 +38,7 @@ class Outcome:
     job: Job
     done: int = 0
     build_time: float | None = None
+    built: Built | None = None
     seconds: float = 0.0
     failure: str | None = None
     started: float = field(default_factory=time.perf_counter)
@@ -183,6 +184,8 @@ class Workers:
                     break
                 if isinstance(message, Built | PointDone):
                     outcome.build_time = message.build_time
+                if isinstance(message, Built):
+                    outcome.built = message
                 outcome.done += isinstance(message, PointDone)
                 observer.event(outcome.job, message)
         except EOFError:

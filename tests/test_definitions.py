@@ -33,7 +33,7 @@ def expand(tmp_path, run_group):
     text = ENTRY.replace("{args: []}", yaml.safe_dump(run_group, default_flow_style=True, width=1000).strip())
     text = text.replace("['@metric', ['@dimension', {k: '@count'}], '@other']", "[b]")
     config = read_config(write_config(tmp_path, text))
-    definitions = get_definitions([config], "float", "angular", 3, 10)
+    definitions = get_definitions([config], "float", "angular", 3, 10, "tiny", 200)
     return [d.arguments for d in definitions], definitions[0].query_argument_groups
 
 
@@ -59,7 +59,7 @@ def test_arguments_are_expanded_as_a_product(tmp_path, run_group, arguments, que
 
 def test_variables_are_replaced_at_any_depth(tmp_path):
     config = read_config(write_config(tmp_path, ENTRY))
-    (definition,) = get_definitions([config], "float", "ip", 96, 7)
+    (definition,) = get_definitions([config], "float", "ip", 96, 7, "tiny", 200)
     assert definition.arguments == ["ip", [96, {"k": 7}], "@other"]
     assert definition.disabled is False
     assert definition.points() == [[]]
@@ -73,7 +73,8 @@ def test_a_metrics_own_definition_wins_over_any_and_keeps_its_place(tmp_path):
     config = read_config(write_config(tmp_path, yaml.safe_dump({"float": metrics}, sort_keys=False)))
 
     def names(point_type, metric):
-        return [(d.algorithm, d.constructor) for d in get_definitions([config], point_type, metric, 3, 10)]
+        definitions = get_definitions([config], point_type, metric, 3, 10, "tiny", 200)
+        return [(d.algorithm, d.constructor) for d in definitions]
 
     assert names("float", "angular") == [("a", "Own"), ("b", "C")]
     assert names("float", "euclidean") == [("a", "C"), ("b", "C")]
@@ -88,6 +89,14 @@ def test_a_metrics_own_definition_wins_over_any_and_keeps_its_place(tmp_path):
         ("{args: []}", "{args: 5}", 9, ["'args' must be a list"]),
         ("{args: []}", "{query_args: []}", 9, ["'g'", "args: []"]),
         ("{args: []}", "{args: [], arg_groups: {M: 1}}", 9, ["'arg_groups' must be a list"]),
+        ("{args: []}", "{args: [], datasets: deep1b}", 9, ["'datasets' must be a list"]),
+        ("{args: []}", "{args: [], datasets: []}", 9, ["'datasets' must be a list"]),
+        ("{args: []}", "{args: [], datasets: [5]}", 9, ["'datasets' must be a list"]),
+        ("{args: []}", "\n        args: []\n        rows: [5]", 11, ["'rows' must be two whole numbers"]),
+        ("{args: []}", "{args: [], rows: 5}", 9, ["'rows' must be two whole numbers"]),
+        ("{args: []}", "{args: [], rows: [1.5, 2]}", 9, ["'rows' must be two whole numbers"]),
+        ("{args: []}", "{args: [], rows: [true, 2]}", 9, ["'rows' must be two whole numbers"]),
+        ("{args: []}", "{args: [], rows: [5_000, 5_000]}", 9, ["5,000 is not below 5,000"]),
         ("docker_tag", "dockertag", 6, ["'dockertag'", "'docker_tag'"]),
         ("    docker_tag: t\n", "", 3, ["no 'docker_tag'"]),
         ("  any:", "  angluar:", 2, ["'angluar'", "'angular'"]),
@@ -160,4 +169,4 @@ def test_merge_keys_are_understood(tmp_path):
         """
     )
     config = read_config(write_config(tmp_path, text))
-    assert get_definitions([config], "float", "angular", 3, 10)[0].constructor == "D"
+    assert get_definitions([config], "float", "angular", 3, 10, "tiny", 200)[0].constructor == "D"

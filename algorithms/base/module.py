@@ -27,6 +27,8 @@ class BaseANN:
     - ``supports_prepared_queries()``: called once before `fit`; its result is not used.
     - ``set_load_options(threads, chunk_rows)``: called before `fit` where the user gave --load-threads or
       --chunk-size; None is what was not given. ann-benchmarks does not know it.
+    - ``set_build_options(rebuild)``: called before `fit` where the user gave --rebuild: an index that is
+      there from an earlier run is not to be used. ann-benchmarks does not know it.
     """
 
     name: str

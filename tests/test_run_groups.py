@@ -1,0 +1,108 @@
+"""Run groups that say which data they are meant for."""
+
+import json
+
+import pytest
+import yaml
+
+from ann_benchmarks.configs import read_config
+from ann_benchmarks.definitions import get_definitions
+from ann_benchmarks.errors import UserError
+from ann_benchmarks.main import main
+from ann_benchmarks.plan import select
+
+from .test_contract import CHECKOUT, THEIR_PYTHON, needs_checkout, run
+
+CONFIG = """\
+float:
+  any:
+  - name: tree
+    module: m
+    constructor: C
+    docker_tag: t
+    base_args: ['@metric']
+    run_groups:
+      small: {args: [small], rows: [null, 2_000]}
+      medium: {args: [medium], rows: [2_000, 50_000], query_args: [[1, 2]]}
+      large: {args: [large], rows: [50_000, null]}
+      report: {args: [[a, b]], datasets: [deep1b, laion-5m-test-ip, mine]}
+      part: {args: [part], datasets: [parts], rows: [0, 100]}
+"""
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "tree" / "config.yml"
+    path.parent.mkdir()
+    path.write_text(CONFIG)
+    return read_config(path)
+
+
+@pytest.mark.parametrize(
+    "dataset, rows, chosen",
+    [
+        ("other", 0, ["small"]),
+        ("other", 1_999, ["small"]),
+        ("other", 2_000, ["medium"]),
+        ("other", 49_999, ["medium"]),
+        ("other", 50_000, ["large"]),
+        ("other", 10**9, ["large"]),
+        ("deep1b", 10**9, ["a", "b"]),
+        ("mine", 3_000, ["a", "b"]),
+        ("laion-5m", 5_000_000, ["a", "b"]),
+        ("laion-5m-test-ip", 5_000_000, ["a", "b"]),  # a file under data/ may have an alias for a name
+        ("deep10m", 10**7, ["large"]),
+        ("parts", 99, ["part"]),
+        ("parts", 100, ["small"]),
+    ],
+)
+def test_the_groups_meant_for_a_dataset_are_used(config, dataset, rows, chosen):
+    definitions = get_definitions([config], "float", "angular", 3, 10, dataset, rows)
+    assert [d.arguments for d in definitions] == [["angular", name] for name in chosen]
+    assert definitions[0].query_argument_groups == ([[1], [2]] if chosen == ["medium"] else [])
+
+
+def test_that_no_group_is_meant_for_a_dataset_is_said(config):
+    config.entries["float"]["any"][0]["run_groups"] = {"g": {"args": [], "datasets": ["deep1b"]}}
+    assert get_definitions([config], "float", "angular", 3, 10, "x", 10_000) == []
+    data = ("float", "angular", "x", 10_000)
+    with pytest.raises(UserError) as caught:
+        select([], [config], "tree", None, False, data)
+    assert str(caught.value) == (
+        f"no run group of 'tree' is meant for 'x' with 10,000 rows: add one to {config.path}"
+    )
+    with pytest.raises(UserError, match="no algorithm has a run group that is meant for 'x' with 10,000"):
+        select([], [config], None, None, False, data)
+    with pytest.raises(UserError, match="no definition for bit vectors"):
+        select([], [config], "tree", None, False, ("bit", *data[1:]))
+
+
+def test_run_takes_the_size_and_the_name_from_the_dataset(workspace):
+    folder = workspace.add_plugin("one", run_group={"args": [], "rows": [200, 201]})
+    assert "1 definition built" in workspace.run("--build-only").stdout
+    for key, value in (("rows", [201, None]), ("datasets", ["deep1b"])):
+        text = yaml.safe_load((folder / "config.yml").read_text())
+        text["float"]["any"][0]["run_groups"] = {"g": {"args": [], key: value}}
+        (folder / "config.yml").write_text(yaml.safe_dump(text))
+        with pytest.raises(
+            UserError, match="'one' is meant for 'tiny' with 200 rows: add one to plugins/one"
+        ):
+            main(workspace.command("--algorithm", "one")[2:])
+
+
+THEIRS = """
+import json, sys
+from ann_benchmarks.definitions import get_definitions
+found = get_definitions(3, "float", "angular", 10, sys.argv[1])
+print(json.dumps([[d.arguments, d.query_argument_groups] for d in found]))
+"""
+
+
+@needs_checkout
+def test_ann_benchmarks_reads_such_a_file_and_uses_all_groups(config):
+    said = run(CHECKOUT, THEIR_PYTHON, "-c", THEIRS, str(config.path.parent.parent))
+    names = ["small", "medium", "large", "a", "b", "part"]
+    assert json.loads(said.splitlines()[-1]) == [
+        [["angular", name], [[1], [2]] if name == "medium" else []] for name in names
+    ]
