@@ -21,6 +21,7 @@ from ann_benchmarks.algorithms.postgres.chunks import LoadPlan, load_plan, missi
 from ann_benchmarks.algorithms.postgres.encoding import row_layout
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.fingerprint import fingerprint
+from ann_benchmarks.algorithms.postgres.forms import vector_form
 from ann_benchmarks.algorithms.postgres.loading import copy_vectors
 from ann_benchmarks.algorithms.postgres.module import Index, PostgresANN
 from ann_benchmarks.algorithms.postgres.servers import Server
@@ -39,7 +40,8 @@ class IVFFlat(PostgresANN):
         self._lists, self.column_type = lists, column_type
 
     def index(self, rows: int, dimension: int) -> Index:
-        return Index("ivfflat", f"{self.column_type}_l2_ops", {"lists": self._lists})
+        form = vector_form(self.metric, dimension, self.column_type)
+        return Index("ivfflat", form, {"lists": self._lists})
 
 
 class Watched:

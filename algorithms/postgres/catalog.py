@@ -164,13 +164,16 @@ def remember_index(
     )
 
 
-def use_only(connection: psycopg.Connection[Any], table: str, index: str) -> None:
-    """Park the table's other indexes, so that the planner can choose but this one.
+def use_only(connection: psycopg.Connection[Any], table: str, index: str | None) -> None:
+    """Park the table's other indexes, so that the planner can choose but this one, or none.
 
     A parked index is marked invalid: kept on disk, not planned with. That takes a superuser; on a server
     where we are none, the others are dropped instead.
     """
-    others = "SELECT indexrelid FROM pg_index WHERE indrelid = %s::regclass AND indexrelid <> %s::regclass"
+    others = (
+        "SELECT indexrelid FROM pg_index"
+        " WHERE indrelid = %s::regclass AND indexrelid IS DISTINCT FROM %s::regclass"
+    )
     try:
         with connection.transaction():
             connection.execute(

@@ -1,5 +1,6 @@
 """Progress bars, quiet when nobody watches."""
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from tqdm import tqdm
 from .servers import Server
 
 _POLL_SECONDS = 0.5
+_PERCENT = re.compile(r" \((\d+) %\)$")  # how VectorChord tells the progress of its clustering
 _PROGRESS = (
     "SELECT phase, tuples_done, tuples_total, blocks_done, blocks_total"
     " FROM pg_stat_progress_create_index WHERE pid = %s"
@@ -48,19 +50,21 @@ def _watch(server: Server, backend: int, rows: int, bar: "tqdm[Any]", done: thre
                 row = connection.execute(_PROGRESS, [backend]).fetchone()
                 if row is None:
                     continue
-                if row[0] != phase:
-                    phase = row[0]
+                name, *counts = row
+                percent = _PERCENT.search(name)
+                name = _PERCENT.sub("", name)
+                if name != phase:
+                    phase = name
                     bar.reset()
                     bar.set_description(phase)
-                bar.n = int(_share(row) * rows)
+                bar.n = int((int(percent[1]) / 100 if percent else _share(rows, *counts)) * rows)
                 bar.refresh()
     except (psycopg.Error, RuntimeError):
         return  # the build itself will say what is wrong with the server
 
 
-def _share(row: tuple[Any, ...]) -> float:
+def _share(rows: int, tuples: int, tuples_total: int, blocks: int, blocks_total: int) -> float:
     """Part of the phase that is done, by tuples if the access method counts them, else by blocks."""
-    _, tuples, tuples_total, blocks, blocks_total = row
-    if tuples_total:
-        return min(tuples / tuples_total, 1.0)
+    if tuples:
+        return min(tuples / (tuples_total or rows), 1.0)
     return min(blocks / blocks_total, 1.0) if blocks_total else 0.0

@@ -10,7 +10,7 @@ import psycopg
 from psycopg import pq
 
 from .encoding import VectorEncoder, text_vector
-from .errors import PostgresError
+from .errors import PostgresError, refusal
 from .plan import index_of_plan
 from .servers import Server
 
@@ -28,13 +28,11 @@ class QuerySession:
         self._connection = server.connect()
         self._libpq = self._connection.pgconn
         self._execute = self._libpq.exec_prepared
+        self._connection.execute("SELECT '[1]'::vector")  # loads pgvector's library, and so its settings
         self._check(self._libpq.prepare(_STATEMENT, sql.encode()))
 
     def set(self, settings: Mapping[str, str]) -> None:
-        """Apply settings; one that the server does not know, or a value that it refuses, is an error.
-
-        An extension's settings are known once its library is loaded, which `plan` does.
-        """
+        """Apply settings; one that the server does not know, or a value that it refuses, is an error."""
         for name, value in settings.items():
             try:
                 self._connection.execute("SELECT set_config(%s, %s, false)", [name, value])
@@ -104,19 +102,23 @@ class QuerySession:
 
     def plan(self, vector: np.ndarray[Any, Any]) -> dict[str, Any]:
         """Return the plan that the statement has."""
-        row = self._connection.execute(
-            f"EXPLAIN (FORMAT JSON, VERBOSE) EXECUTE ann_query('{text_vector(vector)}')"
-        ).fetchone()
+        try:
+            row = self._connection.execute(
+                f"EXPLAIN (FORMAT JSON, VERBOSE) EXECUTE ann_query('{text_vector(vector)}')"
+            ).fetchone()
+        except psycopg.DatabaseError as error:
+            raise refusal("the server cannot plan the query", error) from None
         assert row is not None
         plan: dict[str, Any] = row[0][0]["Plan"]
         return plan
 
-    def check_index(self, vector: np.ndarray[Any, Any], index: str) -> None:
-        """Make sure that the statement uses this index: the figures would be those of something else."""
+    def check_index(self, vector: np.ndarray[Any, Any], index: str | None) -> None:
+        """Make sure that the statement uses this index, or none: the figures are said to be its own."""
         used = index_of_plan(self.plan(vector))
         if used != index:
+            expected = f"use the index {index}" if index else "scan the whole table"
             raise PostgresError(
-                f"the query does not use the index {index} but {used or 'scans the whole table'}"
+                f"the query does not {expected} but {f'uses {used}' if used else 'scans the whole table'}"
             )
 
     def changed_settings(self) -> dict[str, str]:
@@ -134,4 +136,4 @@ class QuerySession:
 
     def _check(self, result: pq.abc.PGresult) -> None:
         if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
-            raise psycopg.errors.error_from_result(result)
+            raise refusal("the server refuses the query", psycopg.errors.error_from_result(result))

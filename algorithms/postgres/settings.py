@@ -4,6 +4,10 @@ The first group is that of the 5M/100M/1B report of HNSW and VectorChord (docs/p
 """
 
 import sys
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -61,3 +65,16 @@ def build_memory_limit(memory: int, shared_buffers: int) -> int:
 def megabytes(size: int) -> str:
     """Write a size in bytes as PostgreSQL reads it, rounded up to whole megabytes."""
     return f"{-(-size // MIB)}MB"
+
+
+def apply_settings(connection: psycopg.Connection[Any], settings: Mapping[str, str]) -> None:
+    """Set them for the rest of a session."""
+    for name, value in settings.items():
+        connection.execute("SELECT set_config(%s, %s, false)", [name, value])
+
+
+def current_setting(connection: psycopg.Connection[Any], name: str) -> str:
+    """Return a setting's value as SHOW writes it."""
+    row = connection.execute("SELECT current_setting(%s)", [name]).fetchone()
+    assert row is not None
+    return str(row[0])

@@ -1,5 +1,6 @@
 """What every kind of server offers."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,6 +40,21 @@ class Server(ABC):
         """The last error in the server's log, where that is ours to read."""
         return ""
 
+    def preload(self, library: str) -> None:
+        """Make sure that the server loads a library when it starts, which some extensions demand.
+
+        Raises PostgresError where that is not ours to change; a server that does not say may do so.
+        """
+        with self.connect() as connection:
+            row = connection.execute(
+                "SELECT setting FROM pg_settings WHERE name = 'shared_preload_libraries'"
+            ).fetchone()
+        if row is not None and library not in library_list(row[0]):
+            raise PostgresError(
+                f"the server has to load '{library}' when it starts: "
+                f"add it to shared_preload_libraries (now '{row[0]}') and restart it"
+            )
+
     def restart(self, settings: Mapping[str, str]) -> None:
         """Start it again with other settings."""
         self.stop()
@@ -62,3 +78,8 @@ class Server(ABC):
                 " UNION ALL SELECT extname, extversion FROM pg_extension WHERE extname <> 'plpgsql'"
             ).fetchall()
         return dict(rows)
+
+
+def library_list(text: str) -> list[str]:
+    """Split a value of shared_preload_libraries."""
+    return [name for name in re.split(r"[\s,'\"]+", text) if name]

@@ -32,7 +32,7 @@ from ..environment import PREFIX, given_settings
 from ..errors import PostgresError
 from ..settings import server_profile
 from .account import Account, server_account
-from .base import Server
+from .base import Server, library_list
 
 DATABASE = "ann"
 SUPERUSER = "ann"
@@ -58,6 +58,9 @@ class LocalServer(Server):
         self._lock: IO[str] | None = None
         self._socket_folder: Path | None = None
         self._finalizer: Any = None
+        self._wanted_libraries: list[str] = []
+        self._loaded_libraries: list[str] = []
+        self._settings: Mapping[str, str] = {}
 
     @property
     def data_folder(self) -> Path:
@@ -79,6 +82,7 @@ class LocalServer(Server):
         """Start it; a server that a killed run left behind is stopped first."""
         if self._process is not None:
             return
+        self._settings = settings
         self._prepare_folder()
         self._take_lock()
         # Runs at the end of this process, also of a multiprocessing worker, where atexit does not.
@@ -93,6 +97,12 @@ class LocalServer(Server):
         except BaseException:
             self.stop()
             raise
+
+    def preload(self, library: str) -> None:
+        """Start it again with the library, unless it has that already."""
+        if library not in self._loaded_libraries:
+            self._wanted_libraries.append(library)
+            self.restart(self._settings)
 
     def stop(self) -> None:
         """Shut it down: fast, then harder."""
@@ -215,10 +225,13 @@ class LocalServer(Server):
             "unix_socket_permissions": "0700",
             "cluster_name": "",
         }
-        options = [
-            f"--{name}={value}"
-            for name, value in {**profile, **given_settings(), **settings, **fixed}.items()
-        ]
+        chosen = {**profile, **given_settings(), **settings}
+        libraries = library_list(chosen.get("shared_preload_libraries", ""))
+        libraries += [library for library in self._wanted_libraries if library not in libraries]
+        if libraries:
+            chosen["shared_preload_libraries"] = ",".join(libraries)
+        self._loaded_libraries = libraries
+        options = [f"--{name}={value}" for name, value in {**chosen, **fixed}.items()]
         patience = time.monotonic() + _ENDING_SECONDS
         while True:
             with _open_ours(self._log, "wb") as log:

@@ -1,0 +1,55 @@
+"""pgvector's IVFFlat index."""
+
+from typing import Any
+
+from ..postgres.arguments import take_arguments
+from ..postgres.errors import PostgresError
+from ..postgres.forms import pgvector_form
+from ..postgres.module import Index, PostgresANN
+from ..postgres.settings import MIB, megabytes
+from .size import automatic_lists, build_bytes, index_bytes
+
+FORMS = ("vector", "halfvec", "bit_hamming")  # it has no operator class for Jaccard's distance
+MOST_LISTS = 32_768
+
+
+class PGVectorIVFFlat(PostgresANN):
+    """IVFFlat: `lists` to build, of which a query looks into `probes`; `form` of the vectors."""
+
+    def __init__(self, metric: str, method_param: dict[str, Any]) -> None:
+        """Take the metric and {"lists": a number or "auto", "form": "vector"}."""
+        super().__init__(metric)
+        arguments = take_arguments("pgvector_ivfflat", method_param, ("lists",), {"form": "vector"})
+        self._lists, self._form_name = arguments["lists"], arguments["form"]
+        self._query = "probes=None"
+
+    def index(self, rows: int, dimension: int) -> Index:
+        """Return the index, with as much memory as its k-means asks for."""
+        form = pgvector_form(self._form_name, self.metric, dimension, FORMS)
+        lists = automatic_lists(rows) if self._lists == "auto" else int(self._lists)
+        if not 1 <= lists <= MOST_LISTS:
+            raise PostgresError(f"IVFFlat has from 1 to {MOST_LISTS:,} lists, not {lists:,}")
+        memory, disk = (
+            build_bytes(rows, dimension, form.value_bytes, lists),
+            index_bytes(rows, form.value_bytes, lists),
+        )
+        return Index(
+            method="ivfflat",
+            form=form,
+            options={"lists": lists},
+            build_memory=round(memory * 1.1) + 64 * MIB,
+            disk_bytes=disk,
+            estimate=f"estimate of {lists:,} lists: {megabytes(memory)} in memory while they are found, "
+            f"{megabytes(disk)} on disk",
+        )
+
+    def set_query_arguments(self, probes: int, rerank: int | None = None) -> None:
+        """Set how many lists a query looks into, and how many rows are sorted by their exact distances."""
+        if rerank is None and self._form_name.startswith("bit"):
+            raise PostgresError("an index on bits needs a second query argument: how many rows are re-ranked")
+        self._query = f"probes={probes}" + (f", rerank={rerank}" if rerank else "")
+        self.set_query_settings({"ivfflat.probes": probes}, rerank)
+
+    def __str__(self) -> str:
+        form = "" if self._form_name == "vector" else f"form={self._form_name}, "
+        return f"PGVectorIVFFlat({form}lists={self._lists}, {self._query})"

@@ -1,0 +1,52 @@
+"""The extension that a plug-in measures: present, created, and as new as its library."""
+
+from typing import Any
+
+import psycopg
+
+from .environment import server_kind
+from .errors import PostgresError, refusal
+from .servers import Server
+
+_REMEDIES = {
+    "embedded": "`python install.py --local --algorithm {algorithm}` downloads it, "
+    "or takes it from a release archive or .deb that you have (--archive FILE)",
+    "installed": "install its package for that PostgreSQL",
+    "external": "install it there",
+}
+
+
+def check_available(connection: psycopg.Connection[Any], name: str, algorithm: str) -> None:
+    """Raise PostgresError where the server lacks the extension; `algorithm` is the plug-in's folder."""
+    offered = connection.execute("SELECT FROM pg_available_extensions WHERE name = %s", [name])
+    if offered.rowcount == 0:
+        remedy = _REMEDIES[server_kind()].format(algorithm=algorithm)
+        raise PostgresError(
+            f"the server does not have the extension '{name}': {remedy}; "
+            "or name a server that has it in ANN_BENCHMARKS_PG_HOST"
+        )
+
+
+def create_extension(server: Server, connection: psycopg.Connection[Any], name: str) -> None:
+    """Create it where it is missing; on a server of ours, bring it to the library's version."""
+    row = connection.execute(
+        "SELECT installed_version, default_version FROM pg_available_extensions WHERE name = %s", [name]
+    ).fetchone()
+    assert row is not None
+    created, offered = row
+    try:
+        if created is None:
+            connection.execute(f"CREATE EXTENSION {name} CASCADE")
+        elif server.is_ours and created != offered:
+            connection.execute(f"ALTER EXTENSION {name} UPDATE")
+    except psycopg.errors.InsufficientPrivilege:
+        raise PostgresError(
+            f"this user may not create the extension '{name}': have a superuser run CREATE EXTENSION {name}"
+        ) from None
+    except psycopg.errors.InvalidParameterValue:
+        raise PostgresError(
+            f"the data folder was used with {name} {created}, the server now has {offered}: name another "
+            f"folder in ANN_BENCHMARKS_PG_DATA, or run DROP EXTENSION {name} CASCADE, which drops its indexes"
+        ) from None
+    except (psycopg.errors.UndefinedFile, psycopg.errors.FeatureNotSupported, psycopg.InternalError) as error:
+        raise refusal(f"the server cannot create the extension '{name}'", error) from None

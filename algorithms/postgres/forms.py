@@ -1,0 +1,110 @@
+"""What an index holds of each vector: all of it, its values in two bytes, or their signs.
+
+The table always has the vectors as `vector`, so that indexes of every form share it; a form other than that
+is an index on an expression. A query is given the whole vector and derives its side of it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .encoding import ELEMENTS
+from .errors import PostgresError
+
+DISTANCE_OPERATORS = {"euclidean": "<->", "angular": "<=>", "ip": "<#>"}
+_OPERATOR_CLASS_SUFFIXES = {"euclidean": "l2_ops", "angular": "cosine_ops", "ip": "ip_ops"}
+_BIT_DISTANCES = {"hamming": "<~>", "jaccard": "<%>"}
+
+
+@dataclass(frozen=True)
+class Form:
+    """One form, for vectors of one dimension; `column` and `query` are the sides of the comparison in SQL."""
+
+    name: str
+    column: str
+    query: str
+    operator: str
+    operator_class: str
+    value_bytes: int  # of one value in an index tuple, with its header
+
+    @property
+    def comparison(self) -> str:
+        """The expression that the index sorts by."""
+        return f"{self.column} {self.operator} {self.query}"
+
+
+def vector_form(metric: str, dimension: int, column_type: str = "vector") -> Form:
+    """The vectors as they are in the table."""
+    return Form(
+        column_type,
+        "embedding",
+        "$1",
+        DISTANCE_OPERATORS[metric],
+        f"{column_type}_{_OPERATOR_CLASS_SUFFIXES[metric]}",
+        8 + ELEMENTS[column_type].itemsize * dimension,
+    )
+
+
+def cast_form(metric: str, dimension: int, type_name: str, value_bytes: int, convert: str = "{}") -> Form:
+    """The vectors as another type; `convert` is the function that makes it, where a cast does not."""
+    column = f"({convert.format('embedding')}::{type_name}({dimension}))"
+    return Form(
+        type_name,
+        column,
+        f"{convert.format('$1::vector')}::{type_name}({dimension})",
+        DISTANCE_OPERATORS[metric],
+        f"{type_name}_{_OPERATOR_CLASS_SUFFIXES[metric]}",
+        value_bytes,
+    )
+
+
+def halfvec_form(metric: str, dimension: int) -> Form:
+    """Two bytes a value ("fp16")."""
+    return cast_form(metric, dimension, "halfvec", 8 + 2 * dimension)
+
+
+def bit_form(distance: str, dimension: int) -> Form:
+    """One bit a value, its sign, compared by `distance`: "hamming" or "jaccard"."""
+    return Form(
+        f"bit_{distance}",
+        f"(binary_quantize(embedding)::bit({dimension}))",
+        "binary_quantize($1::vector)",
+        _BIT_DISTANCES[distance],
+        f"bit_{distance}_ops",
+        8 + -(-dimension // 8),
+    )
+
+
+FormMaker = Callable[[str, int], Form]
+FORMS: dict[str, FormMaker] = {
+    "vector": vector_form,
+    "halfvec": halfvec_form,
+    "bit_hamming": lambda _, dimension: bit_form("hamming", dimension),
+    "bit_jaccard": lambda _, dimension: bit_form("jaccard", dimension),
+}
+LARGEST_DIMENSIONS = {"vector": 2_000, "halfvec": 4_000, "bit_hamming": 64_000, "bit_jaccard": 64_000}
+
+
+def pgvector_form(name: str, metric: str, dimension: int, known: tuple[str, ...] = tuple(FORMS)) -> Form:
+    """Return the form of that name for an index of pgvector's; PostgresError names the alternatives."""
+    if name not in known:
+        raise PostgresError(f"form '{name}' is not known: use one of {', '.join(known)}")
+    most = LARGEST_DIMENSIONS[name]
+    if dimension > most:
+        wider = [f"form: {other} (up to {LARGEST_DIMENSIONS[other]:,})" for other in known
+                 if LARGEST_DIMENSIONS[other] >= dimension]  # fmt: skip
+        raise PostgresError(
+            f"pgvector indexes up to {most:,} dimensions as {name}, these have {dimension:,}: "
+            f"use {' or '.join([*wider, 'fewer dimensions'])}"
+        )
+    return FORMS[name](metric, dimension)
+
+
+def query_sql(table: str, form: Form, count: int, metric: str, rerank: int | None) -> str:
+    """The query for the `count` nearest rows; with `rerank`, of so many candidates by exact distances."""
+    if rerank is None:
+        return f"SELECT id FROM {table} ORDER BY {form.comparison} LIMIT {count}"
+    candidates = f"SELECT id, embedding FROM {table} ORDER BY {form.comparison} LIMIT {rerank}"
+    return (
+        f"SELECT id FROM ({candidates}) AS candidates"
+        f" ORDER BY embedding {DISTANCE_OPERATORS[metric]} $1::vector LIMIT {count}"
+    )

@@ -1,0 +1,168 @@
+"""VectorChord's IVF-RaBitQ index, access method vchordrq."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from ..postgres import machine
+from ..postgres.arguments import take_arguments
+from ..postgres.errors import PostgresError
+from ..postgres.forms import Form, cast_form, halfvec_form, vector_form
+from ..postgres.module import Index, PostgresANN
+from ..postgres.settings import megabytes
+from .centroids import Centroids, centroids_of_file, centroids_of_table
+from .size import automatic_lists, index_bytes
+
+# Options of the index itself, of the build, and of the clustering; None: left to VectorChord.
+INDEX_OPTIONS = {"residual_quantization": False, "rerank_in_table": False, "degree_of_parallelism": None}
+BUILD_OPTIONS = {"pin": None}
+CLUSTERING_OPTIONS = {
+    "lists": "auto",
+    "spherical_centroids": None,  # None: as the metric wants it
+    "sampling_factor": None,
+    "kmeans_iterations": None,
+    "kmeans_algorithm": None,
+    "kmeans_dimension": None,
+    "build_threads": None,  # None: one for each core
+}
+OTHER_ARGUMENTS = {"form": "vector", "centroids": None}
+ALGORITHMS = ("lloyd", "hierarchical")
+FORMS = ("vector", "halfvec", "rabitq8", "rabitq4")
+SINCE_1_1 = ("rabitq8", "rabitq4")
+
+
+class VectorChord(PostgresANN):
+    """IVF-RaBitQ: a query looks into `probes` lists of each level and re-ranks what `epsilon` lets by."""
+
+    extension = "vchord"
+    library = "vchord"
+
+    def __init__(self, metric: str, method_param: dict[str, Any] | None = None) -> None:
+        """Take the metric and the build arguments by VectorChord's names, all of them optional."""
+        super().__init__(metric)
+        known = INDEX_OPTIONS | BUILD_OPTIONS | CLUSTERING_OPTIONS | OTHER_ARGUMENTS
+        self._given = dict(method_param or {})
+        self._arguments = take_arguments("vchord", self._given, (), known)
+        if self._arguments["kmeans_algorithm"] not in (None, *ALGORITHMS):
+            raise PostgresError(
+                f"kmeans_algorithm is '{self._arguments['kmeans_algorithm']}': use {' or '.join(ALGORITHMS)}"
+            )
+        if self._arguments["form"] not in FORMS:
+            raise PostgresError(
+                f"form '{self._arguments['form']}' is not known: use one of {', '.join(FORMS)}"
+            )
+        self._lists: list[int] | None = None  # on each level, known in fit
+        self._query = "probes=None"
+
+    def index(self, rows: int, dimension: int) -> Index:
+        """Return the index; its lists are as given, VectorChord's advice, or those of given centroids."""
+        form = self._form_of(dimension)
+        centroids = self._centroids(dimension)
+        self._lists = centroids.lists if centroids else self._lists_for(rows)
+        leaves = self._lists[-1] if self._lists else 1
+        if leaves > rows:
+            raise PostgresError(f"{leaves:,} lists for {rows:,} rows: give fewer, or lists: auto")
+        in_table = bool(self._arguments["rerank_in_table"])
+        disk = index_bytes(rows, dimension, leaves, sum(self._lists) + 1, form.value_bytes - 8, in_table)
+        options = self._options(centroids)
+        return Index(
+            method="vchordrq",
+            form=form,
+            options={"options": f"$${options}$$"},
+            disk_bytes=disk,
+            estimate=f"estimate for lists {self._lists}: {megabytes(disk)} on disk",
+        )
+
+    def note_of_build(self, notice: str, seconds: float) -> dict[str, Any]:
+        """Keep the time from the first word of the clustering, before rows are sampled, to its last one."""
+        if not notice.startswith("clustering:"):
+            return {}
+        if "estimated memory" in notice:
+            self._clustering_began = seconds
+            return {"clustering_memory": notice.rpartition(" is ")[2]}
+        return {"clustering_time": seconds - self._clustering_began} if "finished" in notice else {}
+
+    def prewarm(self, index: str) -> None:
+        """Read the index into shared_buffers, by VectorChord's own function."""
+        self.connection.execute("SELECT vchordrq_prewarm(%s::regclass)", [index])
+
+    def set_query_arguments(self, probes: Any, epsilon: float = 1.9, rerank: int | None = None) -> None:
+        """Set how many lists are looked into, one number a level ("40,250"), and the bound `epsilon`.
+
+        The larger `epsilon`, the more vectors are compared whole that their codes had ruled out. `rerank`
+        sorts so many of the index's answers by the exact distances in the table.
+        """
+        numbers = re.findall(r"\d+", str(probes))
+        if self._lists is not None and len(numbers) != len(self._lists):
+            raise PostgresError(
+                f"probes '{probes}' has {len(numbers)} numbers, the index has {len(self._lists)} levels of "
+                f"lists {self._lists}: give one for each, the coarsest first"
+            )
+        text = ",".join(numbers)
+        self._query = f"probes={text}, epsilon={epsilon}" + (f", rerank={rerank}" if rerank else "")
+        self.set_query_settings({"vchordrq.probes": text, "vchordrq.epsilon": epsilon}, rerank)
+
+    def __str__(self) -> str:
+        arguments = "".join(f"{name}={value}, " for name, value in self._given.items())
+        return f"VectorChord({arguments}{self._query})"
+
+    def _form_of(self, dimension: int) -> Form:
+        name = self._arguments["form"]
+        version = self.versions["vchord"]
+        if name in SINCE_1_1 and tuple(map(int, version.split(".")[:2])) < (1, 1):
+            raise PostgresError(
+                f"form '{name}' came with VectorChord 1.1, the server has {version}: use form: halfvec, "
+                "or install a newer version"
+            )
+        if name in SINCE_1_1:
+            code_bytes = dimension if name == "rabitq8" else -(-dimension // 2)
+            return cast_form(self.metric, dimension, name, 24 + code_bytes, f"quantize_to_{name}({{}})")
+        return (vector_form if name == "vector" else halfvec_form)(self.metric, dimension)
+
+    def _lists_for(self, rows: int) -> list[int]:
+        given = self._arguments["lists"]
+        if given == "auto":
+            return automatic_lists(rows)
+        lists = [given] if isinstance(given, int) else list(given)
+        if not all(isinstance(number, int) and number > 0 for number in lists) or lists != sorted(lists):
+            raise PostgresError(
+                f"lists is {given}: give auto, a number, or one for each level, ascending, as [50, 8000]"
+            )
+        return lists
+
+    def _centroids(self, dimension: int) -> Centroids | None:
+        source = self._arguments["centroids"]
+        if source is None:
+            return None
+        useless = [name for name in CLUSTERING_OPTIONS if name in self._given and name != "lists"]
+        if useless:
+            raise PostgresError(
+                f"{', '.join(useless)} cannot be had with centroids from outside: leave it out"
+            )
+        if Path(source).suffix == ".npy" or Path(source).exists():
+            lists = self._lists_for(0) if self._given.get("lists", "auto") != "auto" else None
+            return centroids_of_file(self.connection, Path(source), lists, dimension)
+        return centroids_of_table(self.connection, source)
+
+    def _options(self, centroids: Centroids | None) -> str:
+        """Write the options as TOML, in a fixed order: the same index is found again by its text."""
+        options = {name: self._arguments[name] for name in INDEX_OPTIONS}
+        options |= {f"build.{name}": self._arguments[name] for name in BUILD_OPTIONS}
+        if centroids:
+            options["build.external.table"] = centroids.table
+        else:
+            clustering = {name: self._arguments[name] for name in CLUSTERING_OPTIONS}
+            clustering["lists"] = self._lists
+            if clustering["spherical_centroids"] is None:
+                clustering["spherical_centroids"] = self.metric in ("angular", "ip")
+            if clustering["build_threads"] is None:
+                clustering["build_threads"] = machine.cores() if self._server.is_ours else None
+            algorithm = clustering.pop("kmeans_algorithm")
+            options |= {f"build.internal.{name}": value for name, value in clustering.items()}
+            if algorithm:
+                options[f"build.internal.kmeans_algorithm.{algorithm}"] = {}
+        lines = [f"{name} = {json.dumps(value)}" for name, value in options.items() if value is not None]
+        if centroids:
+            lines.append(f"# {centroids.mark}")
+        return "\n".join(lines)

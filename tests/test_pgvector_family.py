@@ -1,0 +1,271 @@
+"""pgvector's indexes in all their forms, and its scan without one, on a real server."""
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import psycopg
+import pytest
+
+from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
+from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
+from ann_benchmarks.algorithms.pgvector_ivfflat.module import PGVectorIVFFlat
+from ann_benchmarks.algorithms.pgvector_ivfflat.size import automatic_lists
+from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.algorithms.postgres.module import PostgresANN
+from ann_benchmarks.algorithms.postgres.plan import index_of_plan
+from ann_benchmarks.algorithms.postgres.servers import Server
+
+from .postgres_fixtures import clustered
+
+K = 10
+ROWS, DIMENSION = 3000, 32
+TRAIN = clustered(ROWS, DIMENSION, seed=4)
+QUERIES = clustered(30, DIMENSION, seed=5)
+
+
+def hnsw(form: str = "vector", metric: str = "euclidean") -> PGVectorHNSW:
+    return PGVectorHNSW(metric, {"M": 16, "efConstruction": 64, "form": form})
+
+
+def ivfflat(form: str = "vector", lists: int | str = 30, metric: str = "euclidean") -> PGVectorIVFFlat:
+    return PGVectorIVFFlat(metric, {"lists": lists, "form": form})
+
+
+@contextmanager
+def fitted(algorithm: PostgresANN, *query_arguments: int) -> Iterator[dict[str, Any]]:
+    """Give what the plug-in says of its index, which is released in the end, also after a failure."""
+    try:
+        algorithm.fit(TRAIN)
+        if query_arguments:
+            algorithm.set_query_arguments(*query_arguments)
+        yield algorithm.get_additional()
+    finally:
+        algorithm.done()
+
+
+def recall(algorithm: PostgresANN, metric: str = "euclidean") -> float:
+    products = QUERIES @ TRAIN.T
+    lengths = np.linalg.norm(TRAIN, axis=1)
+    distances = {
+        "euclidean": lengths**2 / 2 - products,
+        "angular": -products / lengths,
+        "ip": -products,
+    }[metric]
+    true = np.argsort(distances, axis=1)[:, :K]
+    found = algorithm.time_queries(QUERIES, K)[1]
+    return float(np.mean([len(set(a) & set(b)) / K for a, b in zip(found, true.tolist(), strict=True)]))
+
+
+def plan_with_rows(algorithm: PostgresANN) -> dict:
+    """The plan of a query with the rows that each of its nodes really gave."""
+    session = algorithm._session_for(QUERIES[0], K)
+    literal = "[" + ",".join(map(str, QUERIES[0].tolist())) + "]"
+    row = session._connection.execute(
+        f"EXPLAIN (ANALYZE, VERBOSE, FORMAT JSON) EXECUTE ann_query('{literal}')"
+    ).fetchone()
+    return row[0][0]["Plan"]
+
+
+def scanned_rows(plan: dict) -> float:
+    """Rows that the scan below it all gave."""
+    while plan.get("Plans"):
+        plan = plan["Plans"][0]
+    return plan["Actual Rows"]
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "angular", "ip"])
+@pytest.mark.parametrize(
+    ("make", "query_arguments", "least"),
+    [
+        (lambda metric: hnsw("vector", metric), (400,), 0.98),
+        (lambda metric: hnsw("halfvec", metric), (400,), 0.97),
+        (lambda metric: hnsw("bit_hamming", metric), (800,), 0.75),
+        (lambda metric: hnsw("bit_jaccard", metric), (800,), 0.75),
+        (lambda metric: ivfflat("vector", metric=metric), (30,), 0.99),
+        (lambda metric: ivfflat("halfvec", metric=metric), (30,), 0.97),
+        (lambda metric: ivfflat("bit_hamming", metric=metric), (30, 800), 0.75),
+        (lambda metric: PGVectorExact(metric), (0,), 0.999),
+    ],
+    ids=["hnsw", "hnsw-half", "hnsw-hamming", "hnsw-jaccard", "ivf", "ivf-half", "ivf-hamming", "exact"],
+)
+def test_every_form_finds_the_neighbours_of_its_metric(
+    plugin_server: Server, metric: str, make, query_arguments, least: float
+):
+    algorithm = make(metric)
+    with fitted(algorithm, *query_arguments):
+        # Long vectors are everybody's neighbours by inner product, which costs the graph some.
+        assert recall(algorithm, metric) >= least - 0.05 * (metric == "ip")
+
+
+def test_smaller_forms_make_smaller_indexes_as_estimated(plugin_server: Server):
+    sizes = []
+    for algorithm in (hnsw(), hnsw("halfvec"), hnsw("bit_hamming"), ivfflat(), ivfflat("halfvec"),
+                      ivfflat("bit_hamming")):  # fmt: skip
+        with fitted(algorithm) as facts:
+            assert facts["index_size"] < 1.08 * facts["estimated_index_size"]
+            if "bit" not in str(algorithm):  # equal ones, of which 32 bits make many, share a node
+                assert facts["index_size"] > 0.92 * facts["estimated_index_size"]
+            sizes.append(facts["index_size"])
+    assert sizes[0] > sizes[1] > sizes[2]
+    assert sizes[3] > sizes[4] > sizes[5]
+
+
+def test_all_share_one_table_and_only_the_one_under_test_is_planned(plugin_server: Server, server: Server):
+    forms = [hnsw(), hnsw("halfvec"), hnsw("bit_hamming"), ivfflat(), PGVectorExact("euclidean"), hnsw()]
+    tables = set()
+    for algorithm in forms:
+        with fitted(algorithm, 20) as facts, server.connect() as connection:
+            table = algorithm._table.name
+            tables.add((table, facts["load_time"]))
+            used = index_of_plan(plan_with_rows(algorithm))
+            assert used == (algorithm._built.name if algorithm._built else None)
+            rows = connection.execute(
+                "SELECT indexrelid::regclass::text FROM pg_index"
+                " WHERE indrelid = %s::regclass AND indisvalid",
+                [table],
+            ).fetchall()
+            assert [name for (name,) in rows] == ([used] if used else [])
+    assert len(tables) == 1
+
+
+def test_an_index_that_is_not_parked_is_noticed(plugin_server: Server, server: Server):
+    algorithm = PGVectorExact("euclidean")
+    with fitted(algorithm, 0), server.connect() as connection:
+        table = algorithm._table.name
+        connection.execute(f"CREATE INDEX meddler ON {table} USING hnsw (embedding vector_l2_ops)")
+        try:
+            with pytest.raises(PostgresError, match="does not scan the whole table but uses .*meddler"):
+                algorithm.query(TRAIN[0], K)
+        finally:
+            connection.execute("DROP INDEX ann_benchmarks.meddler")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "query_arguments", "setting", "candidates"),
+    [
+        (hnsw("bit_hamming"), (200, 60), {"hnsw.ef_search": "200"}, 60),
+        (hnsw("bit_jaccard"), (70,), {"hnsw.ef_search": "70"}, 70),
+        (hnsw("halfvec"), (90, 25), {"hnsw.ef_search": "90"}, 25),
+        (hnsw(), (17,), {"hnsw.ef_search": "17"}, K),
+        (ivfflat("bit_hamming"), (7, 55), {"ivfflat.probes": "7"}, 55),
+        (ivfflat(), (7,), {"ivfflat.probes": "7"}, K),
+    ],
+    ids=["hamming", "jaccard", "half", "vector", "ivf-hamming", "ivf"],
+)
+def test_query_arguments_reach_the_server(
+    plugin_server: Server, algorithm: PostgresANN, query_arguments, setting: dict[str, str], candidates: int
+):
+    with fitted(algorithm, *query_arguments):
+        assert scanned_rows(plan_with_rows(algorithm)) == candidates
+        assert json.loads(algorithm.get_additional()["settings"]).items() >= setting.items()
+        for number in query_arguments:
+            assert f"={number}" in str(algorithm)
+
+
+def test_more_probes_and_candidates_find_more(plugin_server: Server):
+    for algorithm, little, much in ((ivfflat(), (1,), (30,)), (hnsw("bit_hamming"), (400, 10), (400, 400))):
+        with fitted(algorithm, *little):
+            few = recall(algorithm)
+            algorithm.set_query_arguments(*much)
+            assert recall(algorithm) > few
+
+
+def test_without_an_index_a_run_says_so(plugin_server: Server):
+    algorithm = PGVectorExact("euclidean")
+    with fitted(algorithm) as facts:
+        assert facts["index_size"] == facts["index_build_time"] == algorithm.get_memory_usage() == 0
+        assert facts["build_time"] == facts["load_time"] > 0
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "dimension", "message"),
+    [
+        (hnsw(), 2001, r"up to 2,000 dimensions as vector.*form: halfvec.*form: bit_hamming"),
+        (
+            hnsw("halfvec"),
+            4001,
+            r"up to 4,000 dimensions as halfvec, these have 4,001: use form: bit_hamming",
+        ),
+        (ivfflat(), 2001, r"up to 2,000 dimensions as vector.*halfvec"),
+        (ivfflat("halfvec"), 5000, r"up to 4,000 dimensions.*bit_hamming \(up to 64,000\)"),
+        (hnsw("bit_hamming"), 16_001, r"holds up to 16,000 dimensions, these have 16,001"),
+    ],
+)
+def test_too_many_dimensions_name_the_alternative(
+    plugin_server: Server, algorithm: PostgresANN, dimension: int, message: str
+):
+    with pytest.raises(PostgresError, match=message):
+        algorithm.fit(np.zeros((10, dimension), dtype=np.float32))
+
+
+def test_vectors_of_more_than_2000_dimensions_as_halfvec(plugin_server: Server):
+    train = clustered(300, 2500, seed=6)
+    algorithm = hnsw("halfvec")
+    algorithm.fit(train)
+    algorithm.set_query_arguments(40)
+    assert algorithm.query(train[7], K)[0] == 7
+    algorithm.done()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: hnsw("fp16").fit(TRAIN), "form 'fp16' is not known: use one of vector, halfvec"),
+        (lambda: ivfflat("bit_jaccard").fit(TRAIN), "form 'bit_jaccard' is not known: use one of"),
+        (lambda: ivfflat(lists=40_000).fit(TRAIN), "from 1 to 32,768 lists, not 40,000"),
+        (lambda: ivfflat("bit_hamming").set_query_arguments(3), "a second query argument"),
+        (lambda: hnsw("bit_hamming").set_query_arguments(40, 50), "up to ef_search = 40 candidates.*make 50"),
+        (lambda: PGVectorIVFFlat("euclidean", {"list": 3}), "no build argument list: it has lists, form"),
+    ],
+)
+def test_bad_arguments_are_one_line(plugin_server: Server, make, message: str):
+    with pytest.raises(PostgresError, match=message) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def test_re_ranking_fewer_than_asked_for_is_an_error(plugin_server: Server):
+    algorithm = hnsw("bit_hamming")
+    with fitted(algorithm, 40, 5), pytest.raises(PostgresError, match="5 candidates cannot give 10 neighb"):
+        algorithm.query(TRAIN[0], K)
+
+
+def test_lists_follow_pgvectors_advice():
+    assert [automatic_lists(rows) for rows in (10, 50_000, 1_000_000, 4_000_000)] == [1, 50, 1000, 2000]
+
+
+def test_memory_suffices_for_many_lists(plugin_server: Server):
+    train = clustered(12_000, 8, seed=7)
+    algorithm = ivfflat(lists=3000)  # 3,000 x 12,000 bounds alone are more than the server's default of 64 MB
+    algorithm.fit(train)
+    assert math.isclose(float(algorithm.get_additional()["maintenance_work_mem"][:-2]), 310, abs_tol=100)
+    algorithm.done()
+
+
+def test_rebuild_builds_anew_and_keeps_the_old_one_until_then(
+    plugin_server: Server, server: Server, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(*_: object) -> None:
+        raise psycopg.errors.QueryCanceled("stopped by hand")
+
+    with fitted(hnsw()) as facts:
+        took = facts["index_build_time"]
+    rebuilding = hnsw()
+    rebuilding.set_build_options(True)
+    with monkeypatch.context() as broken:
+        broken.setattr("ann_benchmarks.algorithms.postgres.catalog.remember_index", fail)
+        with pytest.raises(PostgresError, match="broke off while building"), fitted(rebuilding):
+            pass
+    with fitted(hnsw()) as facts:
+        assert facts["index_reused"]
+        assert facts["index_build_time"] == took
+    with fitted(rebuilding) as facts:
+        assert not facts["index_reused"]
+        anew = facts["index_build_time"]
+    with fitted(hnsw()) as facts:
+        assert facts["index_reused"]
+        assert facts["index_build_time"] == anew != took

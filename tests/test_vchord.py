@@ -1,0 +1,352 @@
+"""The VectorChord plug-in on the real extension, in the versions that the machine has archives of."""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
+from ann_benchmarks.algorithms.postgres import servers
+from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.algorithms.postgres.module import PostgresANN
+from ann_benchmarks.algorithms.postgres.plan import index_of_plan
+from ann_benchmarks.algorithms.postgres.servers import Server
+from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
+from ann_benchmarks.algorithms.vchord.module import VectorChord
+from ann_benchmarks.algorithms.vchord.size import automatic_lists, index_bytes
+
+from .postgres_fixtures import clustered
+from .vchord_archives import installation_with_vchord
+
+K = 10
+TRAIN = clustered(6000, 48, seed=8)
+QUERIES = clustered(40, 48, seed=9)
+GIB = 1 << 30
+
+
+def server_with(version: str) -> Iterator[Server]:
+    folder = Path(tempfile.mkdtemp(prefix="ann-vchord-"))
+    try:
+        folder.chmod(0o755)
+        server = LocalServer(installation_with_vchord(version, folder) / "bin", folder / "server")
+        server.start({"shared_buffers": "64MB"})
+        yield server
+        server.stop()
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def server_1_0() -> Iterator[Server]:
+    yield from server_with("1.0")
+
+
+@pytest.fixture(scope="module")
+def server_1_1() -> Iterator[Server]:
+    yield from server_with("1.1")
+
+
+@pytest.fixture(params=["1.0", "1.1"])
+def vchord(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """The server that plug-ins find, with each version of VectorChord in turn."""
+    server: Server = request.getfixturevalue(f"server_{request.param.replace('.', '_')}")
+    monkeypatch.setattr(servers, "_current", server)
+    return server
+
+
+@contextmanager
+def fitted(
+    algorithm: PostgresANN, *query_arguments: Any, train: np.ndarray = TRAIN
+) -> Iterator[dict[str, Any]]:
+    try:
+        algorithm.fit(train)
+        if query_arguments:
+            algorithm.set_query_arguments(*query_arguments)
+        yield algorithm.get_additional()
+    finally:
+        algorithm.done()
+
+
+def recall(algorithm: PostgresANN, metric: str = "euclidean") -> float:
+    products = QUERIES @ TRAIN.T
+    lengths = np.linalg.norm(TRAIN, axis=1)
+    distances = {"euclidean": lengths**2 / 2 - products, "angular": -products / lengths, "ip": -products}
+    true = np.argsort(distances[metric], axis=1)[:, :K]
+    found = algorithm.time_queries(QUERIES, K)[1]
+    return float(np.mean([len(set(a) & set(b)) / K for a, b in zip(found, true.tolist(), strict=True)]))
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "angular", "ip"])
+@pytest.mark.parametrize(
+    ("arguments", "query"),
+    [
+        ({}, ("", 1.9)),
+        ({"lists": 30, "residual_quantization": True}, (30, 1.9)),
+        ({"lists": [5, 60], "kmeans_algorithm": "hierarchical", "sampling_factor": 64, "pin": 2}, ("5,60",)),
+        ({"lists": 30, "rerank_in_table": True, "kmeans_algorithm": "lloyd"}, (30,)),
+        ({"lists": 30, "form": "halfvec", "kmeans_dimension": 16, "kmeans_iterations": 5}, ([30],)),
+    ],
+    ids=["flat", "one-level", "two-levels", "in-table", "half"],
+)
+def test_finds_the_neighbours_of_its_metric(vchord: Server, metric: str, arguments: dict, query: tuple):
+    algorithm = VectorChord(metric, arguments)
+    with fitted(algorithm, *query):
+        assert recall(algorithm, metric) > 0.94  # the bound of 1.9 is one that a few codes exceed
+
+
+def test_probes_and_epsilon_reach_the_server(vchord: Server):
+    algorithm = VectorChord("euclidean", {"lists": [5, 60]})
+    with fitted(algorithm, "1,2", 1.5):
+        settings = json.loads(
+            algorithm.get_additional()["settings"] if algorithm.query(QUERIES[0], K) else ""
+        )
+        few = recall(algorithm)
+        settings = json.loads(algorithm.get_additional()["settings"])
+        assert settings["vchordrq.probes"] == "1,2"
+        assert settings["vchordrq.epsilon"] == "1.5"
+        assert str(algorithm) == "VectorChord(lists=[5, 60], probes=1,2, epsilon=1.5)"
+        algorithm.set_query_arguments("5,60", 1.5)
+        many = recall(algorithm)
+        algorithm.set_query_arguments("5,60", 0.0)
+        careless = recall(algorithm)
+    assert few < many - 0.1
+    assert careless < many - 0.1
+
+
+@pytest.mark.parametrize(("probes", "numbers"), [("", 0), (10, 1), ("1,2,3", 3)])
+def test_probes_are_one_number_a_level(vchord: Server, probes: Any, numbers: int):
+    algorithm = VectorChord("euclidean", {"lists": [5, 60]})
+    with fitted(algorithm), pytest.raises(PostgresError, match=rf"has {numbers} numbers, .* 2 levels"):
+        algorithm.set_query_arguments(probes)
+
+
+def test_the_clustering_is_told_apart_and_stays_with_the_index(vchord: Server):
+    arguments = {"lists": 50, "build_threads": 2}
+    with fitted(VectorChord("euclidean", arguments | {"sampling_factor": 100})) as facts:
+        assert 0 < facts["clustering_time"] < facts["index_build_time"]
+        assert facts["clustering_memory"].endswith("iB")
+        assert not facts["index_reused"]
+    with fitted(VectorChord("euclidean", arguments | {"sampling_factor": 100})) as again:
+        assert again["index_reused"]
+        assert again["clustering_time"] == facts["clustering_time"]
+        assert again["index_build_time"] == facts["index_build_time"]
+    with fitted(VectorChord("euclidean", arguments | {"sampling_factor": 101})) as other:
+        assert not other["index_reused"]
+
+
+def test_the_library_is_loaded_without_the_user(vchord: Server):
+    with fitted(VectorChord("euclidean", {"lists": 30})), vchord.connect() as connection:
+        assert connection.execute("SHOW shared_preload_libraries").fetchone() == ("vchord",)
+
+
+def test_parked_indexes_do_not_disturb_each_other(vchord: Server):
+    """A parked vchordrq would refuse every query whose probes are not its own."""
+    hnsw = {"M": 8, "efConstruction": 32}
+    for algorithm, query in (
+        (VectorChord("euclidean", {"lists": [5, 60]}), ("5,60",)),
+        (PGVectorHNSW("euclidean", hnsw), (40,)),
+        (VectorChord("euclidean", {"lists": 30}), (30,)),
+        (PGVectorHNSW("euclidean", hnsw), (40,)),
+        (VectorChord("euclidean", {"lists": [5, 60]}), ("2,10",)),
+    ):
+        with fitted(algorithm, *query):
+            plan = algorithm._session_for(QUERIES[0], K).plan(QUERIES[0])
+            assert index_of_plan(plan) == algorithm._built.name
+            assert recall(algorithm) > 0.4
+
+
+def test_the_index_is_read_before_the_first_query(vchord: Server):
+    algorithm = VectorChord("euclidean", {"lists": 30, "residual_quantization": True})
+    with fitted(algorithm):
+        pass
+    vchord.restart({"shared_buffers": "64MB"})  # which forgets what was in memory
+    with vchord.connect() as connection:
+        connection.execute("SELECT pg_stat_reset()")
+    with fitted(algorithm), vchord.connect() as connection:
+        blocks, pages = connection.execute(
+            "SELECT idx_blks_read + idx_blks_hit, pg_relation_size(indexrelid) / 8192"
+            " FROM pg_statio_user_indexes WHERE indexrelid = %s::regclass",
+            [algorithm._built.name],
+        ).fetchone()
+        assert blocks > pages / 10  # vchordrq_prewarm leaves out the vectors themselves
+
+
+# Centroids from outside
+
+
+def some_centroids(count: int) -> np.ndarray:
+    return TRAIN[np.random.default_rng(1).choice(len(TRAIN), count, replace=False)]
+
+
+def test_centroids_from_a_file(vchord: Server, tmp_path: Path):
+    np.save(tmp_path / "centroids.npy", some_centroids(50))
+    algorithm = VectorChord("euclidean", {"centroids": str(tmp_path / "centroids.npy")})
+    with fitted(algorithm, 50) as facts:
+        assert recall(algorithm) > 0.97
+        assert "clustering_time" not in facts
+        algorithm.set_query_arguments(1)
+        assert recall(algorithm) < 0.9
+    np.save(tmp_path / "centroids.npy", some_centroids(51))
+    with fitted(algorithm, 51) as facts:
+        assert not facts["index_reused"]
+
+
+def test_centroids_of_two_levels_from_a_file(vchord: Server, tmp_path: Path):
+    fine = some_centroids(60)
+    coarse = np.concatenate([fine[:4], np.full((1, 48), 1e3, np.float32)])  # nobody's nearest
+    np.save(tmp_path / "two.npy", np.concatenate([coarse, fine]))
+    algorithm = VectorChord("euclidean", {"centroids": str(tmp_path / "two.npy"), "lists": [5, 60]})
+    with fitted(algorithm, "4,60"):
+        assert algorithm._lists == [4, 60]
+        assert recall(algorithm) > 0.97
+
+
+def test_centroids_from_a_table(vchord: Server):
+    with vchord.connect() as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        connection.execute("DROP TABLE IF EXISTS mine")
+        connection.execute("CREATE TABLE mine (id int, parent int, vector vector(48))")
+        for number, vector in enumerate(some_centroids(20)):
+            connection.execute("INSERT INTO mine VALUES (%s, NULL, %s)", [number, str(vector.tolist())])
+    algorithm = VectorChord("euclidean", {"centroids": "public.mine"})
+    with fitted(algorithm, 20):
+        assert recall(algorithm) > 0.97
+    with fitted(algorithm) as facts:
+        assert facts["index_reused"]
+    with vchord.connect() as connection:
+        connection.execute("DELETE FROM mine WHERE id = 3")
+    with fitted(algorithm) as facts:
+        assert not facts["index_reused"]  # the table has changed
+        assert algorithm._lists == [19]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"centroids": "no/such.npy"}, "no/such.npy cannot be read as an NPY file"),
+        ({"centroids": "no_such_table"}, "no_such_table is neither a file nor a table"),
+        ({"centroids": "{wide}"}, r"has the shape \(5, 7\), expected \(count, 48\)"),
+        ({"centroids": "{nan}"}, r"row 2 \(from 0\) of .* has a value that is not finite"),
+        ({"centroids": "{good}", "lists": [2, 9]}, r"has 8 centroids, lists: \[2, 9\] asks for 11"),
+        ({"centroids": "{good}", "sampling_factor": 5}, "sampling_factor cannot be had with centroids"),
+        ({"lists": 7000}, "7,000 lists for 6,000 rows: give fewer"),
+        ({"lists": [60, 5]}, r"lists is \[60, 5\]: give auto, a number, or one for each level"),
+        ({"list": 5}, "no build argument list: it has .*lists"),
+        ({"kmeans_algorithm": "fast"}, "kmeans_algorithm is 'fast': use lloyd or hierarchical"),
+        ({"form": "bit"}, "form 'bit' is not known: use one of vector, halfvec"),
+        ({"lists": 5, "sampling_factor": 5000}, r"vchord 1\.\d.* refuses the index: .*sampling_factor"),
+        ({"lists": 5, "build_threads": "two"}, "refuses the index: failed to parse options.*two"),
+    ],
+)
+def test_bad_arguments_are_one_line(vchord: Server, tmp_path: Path, arguments: dict, message: str):
+    files = {
+        "wide": np.zeros((5, 7)),
+        "nan": np.array([[0] * 48, [0] * 48, [np.nan] * 48]),
+        "good": some_centroids(8),
+    }
+    for name, values in files.items():
+        np.save(tmp_path / f"{name}.npy", np.asarray(values, dtype=np.float32))
+    if "centroids" in arguments:
+        paths = {name: str(tmp_path / f"{name}.npy") for name in files}
+        arguments = arguments | {"centroids": arguments["centroids"].format(**paths)}
+    with pytest.raises(PostgresError, match=message) as caught, fitted(VectorChord("euclidean", arguments)):
+        pass
+    assert "\n" not in str(caught.value)
+
+
+# Versions
+
+
+@pytest.mark.parametrize("form", ["rabitq8", "rabitq4"])
+def test_what_1_0_lacks(server_1_0: Server, monkeypatch: pytest.MonkeyPatch, form: str):
+    monkeypatch.setattr(servers, "_current", server_1_0)
+    with pytest.raises(PostgresError, match=f"form '{form}' came with VectorChord 1.1, the server has 1.0.0"):
+        VectorChord("euclidean", {"form": form}).fit(TRAIN)
+
+
+@pytest.mark.parametrize(("form", "least"), [("rabitq8", 0.95), ("rabitq4", 0.7)])
+def test_what_1_1_has(server_1_1: Server, monkeypatch: pytest.MonkeyPatch, form: str, least: float):
+    monkeypatch.setattr(servers, "_current", server_1_1)
+    algorithm = VectorChord("euclidean", {"form": form, "lists": 30})
+    with fitted(algorithm, 30):
+        plain = recall(algorithm)
+        assert plain > least
+        algorithm.set_query_arguments(30, 1.9, 60)
+        assert recall(algorithm) > max(plain, 0.95)
+
+
+def test_a_folder_of_another_version(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+):
+    folder = Path(tempfile.mkdtemp(prefix="ann-vchord-"))
+    try:
+        folder.chmod(0o755)
+        for version, message in (("1.0", ""), ("1.1", ""), ("1.0", "was used with vchord 1.1.*has 1.0.0")):
+            place = folder / f"{version}{message[:1]}"
+            server = LocalServer(installation_with_vchord(version, place) / "bin", folder / "server")
+            monkeypatch.setattr(servers, "_current", server)
+            algorithm = VectorChord("euclidean", {"lists": 30})
+            try:
+                if message:
+                    with pytest.raises(PostgresError, match=message):
+                        algorithm.fit(TRAIN)
+                    continue
+                with fitted(algorithm, 30) as facts:  # 1.1 finds the index of 1.0, which is not its own
+                    assert not facts["index_reused"]
+                    assert facts["vchord_version"].startswith(version)
+                    assert recall(algorithm) > 0.97
+            finally:
+                server.stop()
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_without_the_extension_both_ways_to_get_it_are_named(plugin_server: Server):
+    with pytest.raises(PostgresError) as caught:
+        VectorChord("euclidean").fit(TRAIN)
+    message = str(caught.value)
+    assert message.startswith("the server does not have the extension 'vchord': `python install.py --local")
+    assert "--algorithm vchord" in message
+    assert "--archive FILE" in message
+    assert "\n" not in message
+
+
+# Sizes
+
+
+@pytest.mark.parametrize(("rows", "dimension"), [(4000, 24), (20_000, 24), (4000, 200)])
+@pytest.mark.parametrize("arguments", [{"lists": 20}, {}, {"lists": 20, "rerank_in_table": True}])
+def test_the_estimate_is_what_is_built(vchord: Server, rows: int, dimension: int, arguments: dict):
+    train = clustered(rows, dimension, seed=10)
+    with fitted(VectorChord("euclidean", arguments), train=train) as facts:
+        page_a_list = 20 * 8
+        assert facts["index_size"] == pytest.approx(facts["estimated_index_size"], rel=0.03, abs=page_a_list)
+
+
+@pytest.mark.parametrize(
+    ("rows", "dimension", "lists", "published"),
+    [
+        (10**9, 96, [400, 160_000], 469),
+        (10**9, 96, [800, 640_000], 482),
+        (10**8, 768, [400, 160_000], 400),
+        (10**8, 768, [570, 320_000], 405),
+        (5 * 10**6, 768, [50, 8000], 20),
+        (5 * 10**6, 768, [190, 35_000], 21),
+    ],
+)
+def test_the_estimate_is_that_of_the_published_indexes(
+    rows: int, dimension: int, lists: list, published: int
+):
+    estimate = index_bytes(rows, dimension, lists[-1], sum(lists) + 1, 4 * dimension, False)
+    assert estimate / GIB == pytest.approx(published, abs=0.6)
+
+
+def test_lists_follow_vectorchords_advice():
+    advice = {50_000: [], 100_000: [200], 1_000_000: [2000], 4_000_000: [8000], 10**9: [503, 252_982]}
+    assert {rows: automatic_lists(rows) for rows in advice} == advice
