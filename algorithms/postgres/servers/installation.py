@@ -1,0 +1,196 @@
+"""An extension's release: read from an archive, checked against a PostgreSQL, and put into it."""
+
+import errno
+import fcntl
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from ..errors import PostgresError
+from .archive import read_archive
+from .library import elf_machine, postgres_major
+
+_LIBRARIES = "lib/postgresql"
+_EXTENSIONS = "share/postgresql/extension"
+
+
+@dataclass(frozen=True)
+class Installation:
+    """A PostgreSQL, by the folder that has bin/, lib/ and share/."""
+
+    folder: Path
+
+    def major(self) -> str:
+        """Ask the server's program for its major version."""
+        program = self.folder / "bin/postgres"
+        try:
+            done = subprocess.run([str(program), "--version"], capture_output=True, text=True, check=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise PostgresError(f"{program} does not run: {error}") from None
+        match = re.search(r"\) (\d+)", done.stdout)
+        if not match:
+            raise PostgresError(
+                f"{program} --version says '{done.stdout.strip()}', not a version of PostgreSQL"
+            )
+        return match[1]
+
+    def machine(self) -> str:
+        """Name the machine that its programs are for, as `uname -m` does."""
+        try:
+            with (self.folder / "bin/postgres").open("rb") as program:
+                return elf_machine(program.read(20)) or f"{platform.machine()} {platform.system()}"
+        except OSError as error:
+            raise PostgresError(f"cannot read {error.filename}: {error.strerror}") from None
+
+    def version_of(self, extension: str) -> str | None:
+        """Find which release of an extension it has."""
+        try:
+            control = (self.folder / _EXTENSIONS / f"{extension}.control").read_text(errors="replace")
+        except OSError:
+            return None
+        return _control_value(control, "default_version")
+
+
+@dataclass(frozen=True)
+class Release:
+    """The files of an extension by their names."""
+
+    archive: Path
+    version: str
+    library: str  # name of the file
+    library_path: str  # in the archive
+    control: str  # name of the file
+    contents: Mapping[str, bytes]
+
+
+def read_release(archive: Path, extension: str) -> Release:
+    """Take an extension's files out of an archive, wherever in it they lie; PostgresError if some lack."""
+    files = read_archive(archive)
+    control = f"{extension}.control"
+    controls = _one(archive, files, control).decode(errors="replace")
+    version = _control_value(controls, "default_version")
+    if version is None:
+        raise PostgresError(f"{archive}: its {control} names no default_version; take another release")
+    library = f"{PurePosixPath(_control_value(controls, 'module_pathname') or extension).name}.so"
+    contents = {name: _one(archive, files, name) for name in (control, library)}
+    script = re.compile(rf"{re.escape(extension)}--[\w.+~-]+\.(sql|control)")
+    for name in {PurePosixPath(path).name for path in files}:
+        if script.fullmatch(name):
+            contents[name] = _one(archive, files, name)
+    if not any(re.fullmatch(rf"{re.escape(extension)}--((?!--).)+\.sql", name) for name in contents):
+        raise _lacks(archive, files, f"{extension}--{version}.sql")
+    library_path = next(path for path in files if PurePosixPath(path).name == library)
+    return Release(archive, version, library, library_path, control, contents)
+
+
+def install(release: Release, installation: Installation) -> None:
+    """Put a release into a PostgreSQL in place of another one; PostgresError if it is for another PostgreSQL.
+
+    A running server keeps the library that it has loaded. Interrupted between two files, the extension has
+    no control file and is not offered.
+    """
+    _check(release, installation)
+    try:
+        _put_in_place(release, installation.folder / _LIBRARIES, installation.folder / _EXTENSIONS)
+    except OSError as error:
+        raise PostgresError(
+            f"cannot write {error.filename or installation.folder}: {error.strerror}; {_advice(error)}"
+        ) from None
+
+
+def _control_value(control: str, key: str) -> str | None:
+    match = re.search(rf"^\s*{key}\s*=?\s*'?([\w$./+~-]+)", control, re.MULTILINE)
+    return match[1] if match else None
+
+
+def _one(archive: Path, files: Mapping[str, bytes | None], name: str) -> bytes:
+    found = [path for path in files if PurePosixPath(path).name == name]
+    if not found:
+        raise _lacks(archive, files, name)
+    if len(found) > 1:
+        raise PostgresError(
+            f"{archive} has {name} more than once ({', '.join(found)}): take one for a single PostgreSQL"
+        )
+    content = files[found[0]]
+    assert content is not None  # its suffix is one of those that are read
+    return content
+
+
+def _lacks(archive: Path, files: Mapping[str, bytes | None], name: str) -> PostgresError:
+    # What an extension consists of first: it tells which extension this is.
+    names = [PurePosixPath(path).name for path in sorted(files, key=lambda path: (files[path] is None, path))]
+    held = ", ".join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
+    return PostgresError(f"{archive} has no {name}: it holds {held or 'no files'}; take a built release")
+
+
+def _check(release: Release, installation: Installation) -> None:
+    library = release.contents[release.library]
+    machine, our_machine = elf_machine(library[:20]), installation.machine()
+    if machine != our_machine:
+        built_for = f"for {machine}" if machine else "no library for Linux"
+        raise PostgresError(
+            f"{release.archive}: its {release.library} is {built_for}, this PostgreSQL is for {our_machine}"
+        )
+    major, our_major = str(postgres_major(library) or _major_of(release)), installation.major()
+    if major != our_major:
+        raise PostgresError(f"{release.archive} is for PostgreSQL {major}, this one is {our_major}")
+
+
+def _major_of(release: Release) -> str:
+    """Read the version off the paths that Debian and VectorChord use."""
+    match = re.search(r"postgresql[-/](\d+)", f"{release.library_path} {release.archive.name}")
+    return match[1] if match else "of an unknown version"
+
+
+def _put_in_place(release: Release, libraries: Path, extensions: Path) -> None:
+    places = {
+        (libraries if name == release.library else extensions) / name: content
+        for name, content in release.contents.items()
+    }
+    control = extensions / release.control
+    stem = release.control.removesuffix(".control")
+    folder = os.open(extensions, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)  # of two installations at a time, one waits
+        for path, content in places.items():
+            _write(_beside(path), content, 0o755 if path.parent == libraries else 0o644)
+        control.unlink(missing_ok=True)
+        for path in places:
+            if path != control:
+                _beside(path).replace(path)
+        for path in extensions.glob(f"{stem}--*"):
+            if path not in places:  # by another release
+                path.unlink()
+        os.fsync(folder)
+        _beside(control).replace(control)
+        os.fsync(folder)
+    finally:
+        for path in places:
+            _beside(path).unlink(missing_ok=True)
+        os.close(folder)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.new")
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    path.unlink(missing_ok=True)
+    with path.open("xb") as file:
+        os.fchmod(file.fileno(), mode)  # whoever runs the server must be able to read it
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _advice(error: OSError) -> str:
+    if error.errno == errno.ENOSPC:
+        return "free some space and run again"
+    return (
+        "run this as the folder's owner, or use a virtual environment of your own "
+        "(python3 -m venv, then pip install what this project requires)"
+    )

@@ -1,0 +1,1 @@
+"""install.py: put what an algorithm needs onto this machine."""

@@ -1,0 +1,7 @@
+"""Install what an algorithm needs: python install.py --local --algorithm NAME."""
+
+from ann_benchmarks.cli import run_command
+from ann_benchmarks.installing.main import main
+
+if __name__ == "__main__":
+    run_command(main)

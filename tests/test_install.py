@@ -1,0 +1,596 @@
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tarfile
+import types
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ann_benchmarks.algorithms.postgres import installable
+from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.algorithms.postgres.installable import InstallableExtension
+from ann_benchmarks.algorithms.postgres.servers import archive as archives
+from ann_benchmarks.algorithms.postgres.servers import extension
+from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
+from ann_benchmarks.algorithms.postgres.servers.installation import Installation, install, read_release
+from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
+from ann_benchmarks.download import fetching
+from ann_benchmarks.errors import UserError
+from ann_benchmarks.installing import github
+from ann_benchmarks.installing.main import main
+
+from .test_download import Server
+from .vchord_archives import archive, installation_with_vchord
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="releases are for Linux")
+
+ROOT = Path(__file__).parent.parent
+LIBRARY = "pkglibdir/thing.so"
+CONTROL = "sharedir/extension/thing.control"
+SCRIPT = "sharedir/extension/thing--1.2.0.sql"
+UPDATE = "sharedir/extension/thing--1.1.0--1.2.0.sql"
+RELEASE = "repos/own/thing/releases/tags"
+
+
+def some_library() -> bytes:
+    """A library that PostgreSQL of this version on this machine can load."""
+    return (embedded_installation() / "lib/postgresql/vector.so").read_bytes()
+
+
+def thing(**changes: bytes | None) -> dict[str, bytes]:
+    """The files of a release; a change is one in place of it, or None to leave it out."""
+    files = {
+        LIBRARY: some_library(),
+        CONTROL: b"comment = 'a thing'\ndefault_version = '1.2.0'\nmodule_pathname = '$libdir/thing'\n",
+        SCRIPT: b"SELECT 1;\n",
+        UPDATE: b"",
+    }
+    names = {"library": LIBRARY, "control": CONTROL, "script": SCRIPT, "update": UPDATE}
+    files |= {names[key]: content for key, content in changes.items() if content is not None}
+    return {
+        path: content for path, content in files.items() if changes.get(_key(names, path), b"") is not None
+    }
+
+
+def _key(names: dict[str, str], path: str) -> str:
+    return next(key for key, value in names.items() if value == path)
+
+
+def debian(files: dict[str, bytes]) -> dict[str, bytes]:
+    major = Installation(embedded_installation()).major()
+    folders = {
+        "pkglibdir": f"./usr/lib/postgresql/{major}/lib",
+        "sharedir": f"./usr/share/postgresql/{major}",
+    }
+    moved = {}
+    for path, content in files.items():
+        folder, _, rest = path.partition("/")
+        moved[f"{folders[folder]}/{rest}"] = content
+    return moved | {f"./usr/lib/postgresql/{major}/lib/bitcode/thing/thing.bc": b"BC"}
+
+
+def packed(path: Path, files: dict[str, bytes]) -> Path:
+    """Write an archive of the kind that its name says."""
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+            for name, content in files.items():
+                file.writestr(f"./{name}", content)
+    elif ".deb" in path.suffixes:
+        compression = path.suffix.removeprefix(".").replace("deb", "")  # of x.deb.xz, which becomes x.deb
+        path = path.with_suffix("") if compression else path
+        mode = "" if compression == "zst" else compression
+        tar = tarred(debian(files), mode)
+        if compression == "zst":
+            tar = subprocess.run(["zstd", "-c"], input=tar, stdout=subprocess.PIPE, check=True).stdout
+        name = "data.tar" + (f".{compression}" if compression else "")
+        entries = {"debian-binary": b"2.0\n", "control.tar": tarred({"./control": b"x\n"}, ""), name: tar}
+        path.write_bytes(b"!<arch>\n" + b"".join(ar_entry(*entry) for entry in entries.items()))
+    else:
+        path.write_bytes(tarred(files, path.suffix.removeprefix(".").replace("tar", "")))
+    return path
+
+
+def tarred(files: dict[str, bytes], compression: str) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode=f"w:{compression}") as tar:
+        for name, body in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(body)
+            tar.addfile(member, io.BytesIO(body))
+    return content.getvalue()
+
+
+def ar_entry(name: str, body: bytes) -> bytes:
+    header = f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(body):<10}`\n".encode()
+    return header + body + b"\n" * (len(body) % 2)
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Installation:
+    """As much of a PostgreSQL as an extension's files need."""
+    original, folder = embedded_installation(), tmp_path / "programs"
+    for name in ("bin/postgres", "lib/postgresql/vector.so", f"{extension._EXTENSIONS}/vector.control"):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).symlink_to(original / name)
+    return Installation(folder)
+
+
+def contents(installation: Installation) -> dict[str, bytes]:
+    """What is there by the name of the extension, and nothing of it anywhere else."""
+    libraries, extensions = (
+        installation.folder / "lib/postgresql",
+        installation.folder / extension._EXTENSIONS,
+    )
+    found = [path for path in installation.folder.rglob("*thing*") if path.is_file()]
+    assert {path.parent for path in found} <= {libraries, extensions}
+    return {path.name: path.read_bytes() for path in found}
+
+
+def names(files: dict[str, bytes]) -> dict[str, bytes]:
+    return {path.rpartition("/")[2]: content for path, content in files.items()}
+
+
+KINDS = ["x.zip", "x.tar.gz", "x.tar.xz", "x.tar", "x.deb", "x.deb.xz", "x.deb.gz", "x.deb.zst"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_archives_of_all_kinds_are_installed(tmp_path: Path, installation: Installation, kind: str) -> None:
+    if kind.endswith("zst") and not (shutil.which("zstd") and shutil.which("dpkg-deb")):
+        pytest.skip("zstd or dpkg-deb is missing")
+    files = thing()
+    archive = packed(tmp_path / kind, files)
+    umask = os.umask(0o077)
+    try:
+        install(read_release(archive, "thing"), installation)
+    finally:
+        os.umask(umask)
+    assert contents(installation) == names(files)
+    assert installation.version_of("thing") == "1.2.0"
+    library = installation.folder / "lib/postgresql/thing.so"
+    script = installation.folder / extension._EXTENSIONS / "thing.control"
+    assert stat.S_IMODE(library.stat().st_mode) == 0o755  # for the account that runs the server
+    assert stat.S_IMODE(script.stat().st_mode) == 0o644
+
+
+def test_zst_without_the_program_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not shutil.which("zstd"):
+        pytest.skip("zstd is missing")
+    archive = packed(tmp_path / "x.deb.zst", thing())
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(PostgresError, match="zstd.*dpkg-deb.*take the release's .zip"):
+        read_release(archive, "thing")
+
+
+def test_library_has_the_name_that_the_control_file_gives(tmp_path: Path, installation: Installation) -> None:
+    control = b"default_version = '1.2.0'\nmodule_pathname = '$libdir/thing-core'\n"
+    files = thing(control=control, library=None) | {"pkglibdir/thing-core.so": some_library()}
+    install(read_release(packed(tmp_path / "x.zip", files), "thing"), installation)
+    assert "thing-core.so" in contents(installation)
+
+
+def test_another_release_leaves_nothing_of_the_one_before(tmp_path: Path, installation: Installation) -> None:
+    install(read_release(packed(tmp_path / "new.zip", thing()), "thing"), installation)
+    library = installation.folder / "lib/postgresql/thing.so"
+    used = library.open("rb")  # as a running server does
+    inode = os.fstat(used.fileno()).st_ino
+    old = thing(control=b"default_version = '1.0.0'\n", script=None, update=None)
+    old |= {"sharedir/extension/thing--1.0.0.sql": b"SELECT 0;\n", LIBRARY: some_library() + b"older"}
+    install(read_release(packed(tmp_path / "old.zip", old), "thing"), installation)
+    assert contents(installation) == names(old)
+    assert library.stat().st_ino != inode and used.read() == some_library()
+    used.close()
+    assert installation.version_of("vector")  # other extensions are as they were
+
+
+def test_interrupted_in_the_middle_it_is_not_offered(
+    tmp_path: Path, installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = read_release(packed(tmp_path / "x.zip", thing()), "thing")
+    install(release, installation)
+    replace, moved = Path.replace, []
+
+    def killed(path: Path, target: Path) -> Path:
+        if len(moved) == 2:
+            raise KeyboardInterrupt
+        moved.append(target.name)
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        install(release, installation)
+    assert "thing.control" not in moved and installation.version_of("thing") is None
+    assert not list(installation.folder.rglob(".*.new"))
+    monkeypatch.undo()
+    install(release, installation)
+    assert contents(installation) == names(thing())
+
+
+def test_a_full_disk_leaves_the_old_release(
+    tmp_path: Path, installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(read_release(packed(tmp_path / "x.zip", thing()), "thing"), installation)
+    other = read_release(packed(tmp_path / "y.zip", thing(script=b"SELECT 2;\n")), "thing")
+
+    def full(file: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(PostgresError, match="No space left on device; free some space"):
+        install(other, installation)
+    assert contents(installation) == names(thing())
+
+
+def test_an_installation_of_somebody_else(tmp_path: Path, installation: Installation) -> None:
+    release = read_release(packed(tmp_path / "x.zip", thing()), "thing")
+    extensions = installation.folder / extension._EXTENSIONS
+    if os.geteuid() == 0:  # whom no mode stops
+        extensions.rename(extensions.with_name("away"))
+        extensions.write_bytes(b"")
+    else:
+        extensions.chmod(0o555)
+    with pytest.raises(
+        PostgresError, match=f"cannot write {re.escape(str(extensions))}.*virtual environment"
+    ):
+        install(release, installation)
+    assert not list(installation.folder.rglob("*thing*"))
+
+
+def changed_major(library: bytes, major: int) -> bytes:
+    ours = (int(Installation(embedded_installation()).major()) * 100).to_bytes(4, "little")
+    block = ours + (100).to_bytes(4, "little")
+    assert library.count(block) == 1
+    return library.replace(block, (major * 100).to_bytes(4, "little") + block[4:])
+
+
+REFUSED = {
+    "another PostgreSQL": (
+        lambda: thing(library=changed_major(some_library(), 17)),
+        "is for PostgreSQL 17, this one is",
+    ),
+    "another machine": (
+        lambda: thing(library=some_library()[:18] + b"\x16\x00" + some_library()[20:]),
+        "thing.so is for s390x, this PostgreSQL is for",
+    ),
+    "no library": (lambda: thing(library=None), "has no thing.so: it holds thing--1"),
+    "no control file": (lambda: thing(control=None), "has no thing.control: it holds thing.so"),
+    "no script": (lambda: thing(script=None), "has no thing--1.2.0.sql"),
+    "no version": (lambda: thing(control=b"comment = ''\n"), "names no default_version"),
+    "another system": (lambda: thing(library=b"MZ\x90\0"), "thing.so is no library for Linux"),
+    "an unmarked library": (
+        lambda: thing(library=some_library()[:4096]),
+        "is for PostgreSQL of an unknown version",
+    ),
+    "two of them": (lambda: thing() | {"pg17/thing.so": b"", "pg18/thing.so": b""}, "more than once"),
+    "nothing": (dict, "it holds no files"),
+    "something else": (lambda: {"a/README": b"", "a/b/lib.rs": b""}, "it holds README, lib.rs; take a built"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_does_not_fit_is_refused_and_changes_nothing(
+    tmp_path: Path, installation: Installation, case: str
+) -> None:
+    files, message = REFUSED[case]
+    with pytest.raises(PostgresError, match=re.escape(message)) as raised:
+        install(read_release(packed(tmp_path / "x.zip", files()), "thing"), installation)
+    assert "\n" not in str(raised.value)
+    assert contents(installation) == {}
+
+
+def test_an_unmarked_library_goes_by_the_paths(tmp_path: Path, installation: Installation) -> None:
+    unmarked = thing(library=some_library()[:4096])
+    install(read_release(packed(tmp_path / "x.deb", unmarked), "thing"), installation)
+    named = packed(tmp_path / f"postgresql-{installation.major()}-thing.zip", unmarked)
+    install(read_release(named, "thing"), installation)
+    with pytest.raises(PostgresError, match="is for PostgreSQL 9"):
+        install(read_release(packed(tmp_path / "postgresql-9-thing.zip", unmarked), "thing"), installation)
+
+
+def test_nothing_is_taken_through_links_or_from_outside(tmp_path: Path) -> None:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as tar:
+        link = tarfile.TarInfo(LIBRARY)
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(link)
+        for name in ("../../thing.control", "/abs/thing--1.2.0.sql"):
+            tar.addfile(tarfile.TarInfo(name))
+    (tmp_path / "x.tar").write_bytes(content.getvalue())
+    assert list(archives.read_archive(tmp_path / "x.tar")) == ["/abs/thing--1.2.0.sql"]
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as zipped:
+        link_info = zipfile.ZipInfo(LIBRARY)
+        link_info.external_attr = (stat.S_IFLNK | 0o777) << 16
+        zipped.writestr(link_info, "/etc/passwd")
+        zipped.writestr("../thing.control", "")
+    assert archives.read_archive(tmp_path / "x.zip") == {}
+
+
+@pytest.mark.parametrize("kind", ["x.zip", "x.tar.gz", "x.tar.xz", "x.deb.xz", "x.deb"])
+def test_damaged_archives(tmp_path: Path, kind: str) -> None:
+    archive = packed(tmp_path / kind, thing())
+    whole = archive.read_bytes()
+    for size in (0, 4, 30, 100, len(whole) // 2, len(whole) - 300):
+        archive.write_bytes(whole[:size])
+        with pytest.raises(PostgresError) as raised:
+            read_release(archive, "thing")
+        assert str(raised.value).startswith(str(archive)) and "\n" not in str(raised.value)
+    middle = len(whole) // 2
+    archive.write_bytes(whole[:middle] + bytes(64) + whole[middle + 64 :])
+    if kind != "x.deb":  # a plain tar has no checksum of its contents
+        with pytest.raises(PostgresError):
+            read_release(archive, "thing")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"<!DOCTYPE html><title>Sign in</title>" * 99, "is damaged, or is no .zip"), (None, "cannot read")],
+)
+def test_no_archive_at_all(tmp_path: Path, content: bytes | None, message: str) -> None:
+    path = tmp_path / "page.zip"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(PostgresError, match=message):
+        read_release(path, "thing")
+
+
+# The command
+
+
+class Thing(InstallableExtension):
+    extension = "thing"
+
+
+class Other:
+    pass
+
+
+@pytest.fixture
+def command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installation: Installation
+) -> Iterator[types.SimpleNamespace]:
+    """A place with two algorithms, a server that publishes a release, and an installation."""
+    monkeypatch.chdir(tmp_path)
+    module = types.ModuleType("fakes.module")
+    module.__dict__.update(Thing=Thing, Other=Other)
+    monkeypatch.setitem(sys.modules, "fakes", types.ModuleType("fakes"))
+    monkeypatch.setitem(sys.modules, "fakes.module", module)
+    add_algorithm(tmp_path, "thing", "Thing")
+    add_algorithm(tmp_path, "other", "Other")
+    (tmp_path / "plugins/thing/release.yml").write_text(
+        "github: own/thing\nversion: 1.2.0\nasset: pg{major}-thing_{version}_{machine}.zip\n"
+    )
+    for name in list(os.environ):
+        if name.startswith("ANN_BENCHMARKS_PG_") or name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    monkeypatch.setattr(installable, "embedded_installation", lambda: installation.folder)
+    monkeypatch.setattr(fetching, "FIRST_PAUSE", 0.001)
+    server = Server()
+    monkeypatch.setattr(github, "API", server.url("")[:-1])
+    target = Thing.local_target()
+    yield types.SimpleNamespace(
+        server=server,
+        installation=installation,
+        asset=f"pg{target['major']}-thing_1.2.0_{target['machine']}.zip",
+        body=packed(tmp_path / "built.zip", thing()).read_bytes(),
+    )
+    server.shutdown()
+    server.server_close()
+
+
+def add_algorithm(folder: Path, name: str, constructor: str, module: str = "fakes") -> None:
+    definition = {"name": name, "module": module, "constructor": constructor, "docker_tag": name}
+    (folder / "plugins" / name).mkdir(parents=True)
+    (folder / "plugins" / name / "config.yml").write_text(
+        yaml.safe_dump({"float": {"any": [definition | {"run_groups": {"all": {"args": []}}}]}})
+    )
+
+
+def publish(
+    command: types.SimpleNamespace, body: bytes | None = None, name: str = "", **changes: object
+) -> None:
+    """Offer a release with one file; `changes` are lies about it."""
+    server, name = command.server, name or command.asset
+    body = command.body if body is None else body
+    server.bodies["files/it"] = body
+    asset = {
+        "name": name,
+        "size": len(command.body),
+        "digest": f"sha256:{hashlib.sha256(command.body).hexdigest()}",
+        "browser_download_url": server.url("files/it"),
+    }
+    release = {"tag_name": "1.2.0", "assets": [{**asset, "name": "source.zip"}, asset | changes]}
+    server.bodies[f"{RELEASE}/1.2.0"] = json.dumps(release).encode()
+
+
+def run(*arguments: str) -> None:
+    main(["--definitions", "plugins", "--local", *arguments])
+
+
+def refused(*arguments: str) -> str:
+    with pytest.raises(UserError) as raised:
+        run(*(arguments or ("--algorithm", "thing")))
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+def test_the_published_release_is_installed(command, capsys) -> None:
+    publish(command)
+    run("--algorithm", "thing")
+    major, folder = command.installation.major(), command.installation.folder
+    assert capsys.readouterr().out == f"thing 1.2.0 is installed for PostgreSQL {major} in {folder}\n"
+    assert contents(command.installation) == names(thing())
+    assert (Path("data/releases/thing") / command.asset).read_bytes() == command.body
+    before = len(command.server.requests)
+    run("--algorithm", "thing")  # what was downloaded is checked and used again
+    assert len(command.server.requests) == before + 1
+    (Path("data/releases/thing") / command.asset).write_bytes(b"damaged")
+    run("--algorithm", "thing")
+    assert (Path("data/releases/thing") / command.asset).read_bytes() == command.body
+
+
+def test_a_release_without_a_checksum_is_checked_by_its_size(command, capsys) -> None:
+    publish(command, body=command.body + b"X", digest=None)
+    assert "instead of" in refused()
+    publish(command, digest=None)
+    run("--algorithm", "thing")
+    assert "has no checksum" in capsys.readouterr().err
+    assert contents(command.installation) == names(thing())
+
+
+def test_the_version_asked_for_is_looked_up(command) -> None:
+    publish(command)
+    message = refused("--algorithm", "thing", "--version", "9.9.9")
+    assert "own/thing has no release 9.9.9" in message and "--archive FILE" in message
+    assert "is no version" in refused("--algorithm", "thing", "--version", "../../x")
+
+
+def test_a_release_for_other_servers_only(command) -> None:
+    publish(command, name="pg9-thing_1.2.0_x86_64.zip")
+    assert refused() == (
+        f"release 1.2.0 of own/thing has no {command.asset}; its files are: pg9-thing_1.2.0_x86_64.zip"
+    )
+
+
+def test_what_arrives_is_checked(command) -> None:
+    publish(command, body=command.body[:-1] + b"X")
+    assert "what arrived is damaged (its sha256 is" in refused()
+    command.server.cut = lambda: 1000
+    publish(command)
+    command.server.bodies[f"{RELEASE}/1.2.0"] = command.server.bodies[f"{RELEASE}/1.2.0"].ljust(1000)[:1000]
+    assert refused()
+    assert contents(command.installation) == {} and not list(Path("data").rglob("pg*"))
+
+
+@pytest.mark.parametrize(
+    "answer", [b"<html>sign in</html>", b"[]", b'{"assets": [{}]}', b'{"assets": [1]}', b"{", b"\xff"]
+)
+def test_an_answer_that_is_no_release(command, answer: bytes) -> None:
+    command.server.bodies[f"{RELEASE}/1.2.0"] = answer
+    assert "answers something else than the files of a release" in refused()
+
+
+def test_a_server_that_breaks_off_or_refuses(command) -> None:
+    publish(command)
+    command.server.cut = lambda: 20
+    assert re.search(r"cannot ask http.*1\.2\.0: Connection broken.*--archive FILE", refused())
+    command.server.cut = lambda: None
+    command.server.statuses = [(403, ""), (502, "")]
+    assert "403 Forbidden; try later" in refused()
+    assert "502 Bad Gateway; try again" in refused()
+
+
+def test_without_a_network_both_ways_are_named(command, monkeypatch) -> None:
+    monkeypatch.setattr(github, "API", "http://127.0.0.1:9")
+    message = refused()
+    assert message.startswith("cannot ask http://127.0.0.1:9/repos/own/thing/")
+    assert "--archive FILE" in message and "ANN_BENCHMARKS_PG_HOST" in message
+
+
+def test_an_archive_needs_no_network(command, monkeypatch) -> None:
+    monkeypatch.setattr(github, "API", "http://127.0.0.1:9")
+    Path("plugins/thing/release.yml").unlink()
+    assert refused().startswith("no release for 'thing' is known to download: the embedded PostgreSQL ")
+    assert "lacks thing; --archive FILE puts one there" in refused()
+    run("--algorithm", "thing", "--archive", "built.zip")
+    assert contents(command.installation) == names(thing())
+    assert "has thing 1.2.0 already" in refused()
+    assert "cannot read missing.zip" in refused("--algorithm", "thing", "--archive", "missing.zip")
+
+
+def test_the_real_release_yml() -> None:
+    from ann_benchmarks.installing.release import read_release as read
+
+    target = {"major": "18", "machine": "x86_64"}
+    release = read(ROOT / "algorithms/vchord/release.yml", "1.0.0", target)
+    assert release.asset_for(target) == "postgresql-18-vchord_1.0.0_x86_64-linux-gnu.zip"
+    assert release.is_asset("postgresql-17-vchord_1.0.0_aarch64-linux-gnu.zip")
+    assert not release.is_asset("postgresql-17-vchord_1.0.1_aarch64-linux-gnu.zip")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("github: own/thing", "must have the lines"),
+        ("- 1", "must have the lines"),
+        ("github: [", "cannot be read"),
+        ("github: own/thing\nversion: 1.2\nasset: a", "'version' must be a text"),
+        ("github: thing\nversion: 1.2.0\nasset: a", "must be OWNER/NAME"),
+        ("github: own/thing\nversion: 1.2.0\nasset: '{arch}'", "may have {version}, {major}, {machine}"),
+        ("github: own/thing\nversion: 1.2.0\nasset: '../a'", "must be the name of a file"),
+    ],
+)  # fmt: skip
+def test_a_wrong_release_yml(command, text: str, message: str) -> None:
+    Path("plugins/thing/release.yml").write_text(text)
+    assert message in refused()
+
+
+def test_what_cannot_be_installed(command, monkeypatch) -> None:
+    assert "'other' needs no local installation" in refused("--algorithm", "other")
+    assert refused("--algorithm", "thign") == "there is no algorithm 'thign'; did you mean 'thing'?"
+    assert (
+        refused("--definitions", "plugins")
+        == "name an algorithm with --algorithm; there are releases for: thing"
+    )
+    add_algorithm(Path(), "absent", "X", "fakes.absent")
+    assert "names the module 'fakes.absent'" in refused("--algorithm", "absent")
+    with pytest.raises(UserError, match="images cannot be built yet; add --local"):
+        main(["--algorithm", "thing"])
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", "db")
+    assert "names an external server" in refused()
+    assert "names an external server" in refused("--algorithm", "thing", "--archive", "built.zip")
+
+
+def test_the_entry_point(tmp_path: Path) -> None:
+    add_algorithm(tmp_path, "flat", "ExactScan", "ann_benchmarks.algorithms.bruteforce")
+    done = subprocess.run(
+        [sys.executable, ROOT / "install.py", "--local", "--definitions", "plugins", "--algorithm", "flat"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.startswith("error: 'flat' needs no") and done.stderr.count("\n") == 1
+
+
+def test_real_releases_of_vectorchord_work(server_folder: Path) -> None:
+    newer = archive("1.1")
+    copy = installation_with_vchord("1.0", server_folder.parent / "programs")
+    server = LocalServer(copy / "bin", server_folder)
+    settings = {"shared_buffers": "64MB", "shared_preload_libraries": "vchord"}
+    query = "SELECT v::text FROM t ORDER BY v <-> '[500,3,5]' LIMIT 1"
+
+    def check(version: str) -> None:
+        assert server.versions()["vchord"].startswith(version)
+        with server.connect() as connection:
+            connection.execute("SET enable_seqscan = off")
+            assert "Index Scan using t_v_idx" in str(connection.execute(f"EXPLAIN {query}").fetchall())
+            assert connection.execute(query).fetchone() == ("[500,3,5]",)
+
+    server.start(settings)
+    try:
+        with server.connect() as connection:
+            connection.execute("CREATE EXTENSION vchord CASCADE")
+            connection.execute("CREATE TABLE t (v vector(3))")
+            rows = "SELECT ARRAY[i, i % 7, i % 11]::real[] FROM generate_series(1, 1000) i"
+            connection.execute(f"INSERT INTO t {rows}")
+            connection.execute("CREATE INDEX ON t USING vchordrq (v vector_l2_ops)")
+        check("1.0")
+        install(read_release(newer, "vchord"), Installation(copy))
+        check("1.0")  # the running server is not disturbed
+        server.restart(settings)
+        with server.connect() as connection:
+            connection.execute("ALTER EXTENSION vchord UPDATE")
+            connection.execute("REINDEX INDEX t_v_idx")  # 1.1 does not read what 1.0 wrote
+        check("1.1")
+    finally:
+        server.stop()
