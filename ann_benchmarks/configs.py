@@ -15,7 +15,7 @@ from .errors import UserError
 ANY_METRIC = "any"
 POINT_TYPES = ("float", "bit", "int")
 TEXT_KEYS = ("name", "module", "constructor", "docker_tag")
-DEFINITION_KEYS = (*TEXT_KEYS, "base_args", "run_groups", "disabled")
+DEFINITION_KEYS = (*TEXT_KEYS, "base_args", "run_groups", "more_run_groups", "disabled")
 # A key that a run group may have is added here and read in definitions.py.
 RUN_GROUP_KEYS = ("args", "arg_groups", "query_args", "query_arg_groups", "datasets", "rows")
 
@@ -142,10 +142,13 @@ class _Checker:
         # ann-benchmarks has files with an empty mapping here.
         if not isinstance(definition.get("base_args", []), list) and definition["base_args"] != {}:
             self.fail((*where, "base_args"), "'base_args' must be a list")
-        groups = definition["run_groups"]
-        self.mapping((*where, "run_groups"), groups, "run groups")
-        for name, group in groups.items():
-            self.run_group((*where, "run_groups", name), name, group)
+        for key in ("run_groups", "more_run_groups"):
+            groups = definition.get(key, {})
+            self.mapping((*where, key), groups, "run groups")
+            for name, group in groups.items():
+                if key == "more_run_groups" and name in definition["run_groups"]:
+                    self.fail((*where, key, name), f"run group '{name}' stands under 'run_groups', too")
+                self.run_group((*where, key, name), name, group)
 
     def run_group(self, where: Where, name: str, group: Any) -> None:
         self.mapping(where, group, f"run group '{name}'", RUN_GROUP_KEYS)

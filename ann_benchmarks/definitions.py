@@ -61,7 +61,8 @@ def get_definitions(
         metrics = config.entries.get(point_type, {})
         entries = {entry["name"]: entry for key in (ANY_METRIC, metric) for entry in metrics.get(key, [])}
         for entry in entries.values():
-            groups = _meant_for(entry["run_groups"].values(), dataset, rows)
+            groups = entry["run_groups"] | entry.get("more_run_groups", {})
+            groups = _meant_for(groups.values(), dataset, rows)
             definitions += _definitions_of(entry, groups, variables)
     return definitions
 

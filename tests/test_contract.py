@@ -19,9 +19,10 @@ import numpy as np
 import pytest
 
 from .postgres_fixtures import clustered
+from .vchord_archives import installation_with_vchord
 
 REPOSITORY = Path(__file__).parents[1]
-PLUGINS = ("postgres", "pgvector_hnsw")
+PLUGINS = ("postgres", "pgvector_hnsw", "pgvector_ivfflat", "pgvector_exact", "vchord")
 CHECKOUT = os.environ.get("ANN_BENCHMARKS_CHECKOUT", "")
 THEIR_PYTHON = os.environ.get("ANN_BENCHMARKS_PYTHON", sys.executable)
 needs_checkout = pytest.mark.skipif(not CHECKOUT, reason="ANN_BENCHMARKS_CHECKOUT names no checkout of it")
@@ -42,7 +43,10 @@ class BaseANN:
 
 DRIVER = """
 import numpy as np
+from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
+from ann_benchmarks.algorithms.pgvector_ivfflat.module import PGVectorIVFFlat
+from ann_benchmarks.algorithms.vchord.module import VectorChord
 
 train = np.load("train.npy")
 algorithm = PGVectorHNSW("angular", {"M": 8, "efConstruction": 32})
@@ -61,6 +65,20 @@ with __import__("h5py").File("attributes.hdf5", "w") as file:
     for name, value in algorithm.get_additional().items():
         file.attrs[name] = value
 algorithm.done()
+
+for other, arguments, query in (
+    (PGVectorIVFFlat, {"lists": "auto", "form": "bit_hamming"}, (1, 50)),
+    (PGVectorExact, None, (0,)),
+):
+    algorithm = other("angular", arguments) if arguments else other("angular")
+    algorithm.fit(train)
+    algorithm.set_query_arguments(*query)
+    assert algorithm.query(train[5], 10)[0] == 5
+    algorithm.done()
+try:
+    VectorChord("angular", {"lists": "auto"}).fit(train)
+except RuntimeError as error:
+    assert "does not have the extension 'vchord'" in str(error), error
 """
 
 
@@ -210,15 +228,32 @@ def test_their_plot_draws_our_results(folder: Path):
 
 
 @needs_checkout
-def test_their_runner_runs_our_plugin_and_ours_draws_it(folder: Path):
+@pytest.mark.parametrize(
+    ("name", "points"),
+    [("pgvector_hnsw", 27), ("pgvector_hnsw_halfvec", 18), ("pgvector_hnsw_bq_hamming", 18),
+     ("pgvector_hnsw_bq_jaccard", 18), ("pgvector_ivfflat", 7), ("pgvector_ivfflat_halfvec", 7),
+     ("pgvector_ivfflat_bq", 14), ("pgvector_exact", 1), ("vchord", 7), ("vchord_halfvec", 7),
+     ("vchord_rabitq8", 7)],
+)  # fmt: skip
+def test_their_runner_runs_our_plugin_and_ours_draws_it(folder: Path, name: str, points: int):
     theirs = their_copy(folder)
-    for name in PLUGINS:
-        shutil.copytree(REPOSITORY / "algorithms" / name, theirs / "ann_benchmarks" / "algorithms" / name)
+    for plugin in PLUGINS:
+        shutil.copytree(REPOSITORY / "algorithms" / plugin, theirs / "ann_benchmarks" / "algorithms" / plugin)
     make_dataset(theirs / "data" / "random-xs-20-angular.hdf5")
-    command = ["run.py", "--local", "--algorithm", "pgvector_hnsw", "--dataset", "random-xs-20-angular"]
-    run(theirs, THEIR_PYTHON, *command, "--runs", "1")
-    results = list((theirs / "results").rglob("*.hdf5"))
-    assert len(results) == 27
+    command = ["run.py", "--local", "--algorithm", name, "--dataset", "random-xs-20-angular"]
+    server = {}
+    if name.startswith("vchord"):
+        server["ANN_BENCHMARKS_PG_BIN"] = str(installation_with_vchord("1.1", folder / "programs") / "bin")
+    for _ in range(3):
+        run(theirs, THEIR_PYTHON, *command, "--runs", "1", **server)
+        # Its worker takes a queue that was filled just now for an empty one at times, and ends.
+        if results := list((theirs / "results").rglob("*.hdf5")):
+            break
+    assert len(results) == points
+    for result in results:
+        with h5py.File(result) as file:
+            # Those with the fewest probes and bits find few, but none finds nothing.
+            assert np.isfinite(file["distances"][:]).mean() > 0.5
     run(
         theirs,
         sys.executable,

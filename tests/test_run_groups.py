@@ -25,8 +25,9 @@ float:
       small: {args: [small], rows: [null, 2_000]}
       medium: {args: [medium], rows: [2_000, 50_000], query_args: [[1, 2]]}
       large: {args: [large], rows: [50_000, null]}
-      report: {args: [[a, b]], datasets: [deep1b, laion-5m-test-ip, mine]}
       part: {args: [part], datasets: [parts], rows: [0, 100]}
+    more_run_groups:
+      report: {args: [[a, b]], datasets: [deep1b, laion-5m-test-ip, mine]}
 """
 
 

@@ -94,6 +94,8 @@ class VectorChord(PostgresANN):
         sorts so many of the index's answers by the exact distances in the table.
         """
         numbers = re.findall(r"\d+", str(probes))
+        if self._lists == [] and self._arguments["lists"] == "auto":
+            numbers = []  # for so few rows, VectorChord's advice is no lists
         if self._lists is not None and len(numbers) != len(self._lists):
             raise PostgresError(
                 f"probes '{probes}' has {len(numbers)} numbers, the index has {len(self._lists)} levels of "

@@ -1,0 +1,92 @@
+"""What the shipped config.yml files build for which data."""
+
+from pathlib import Path
+
+import pytest
+
+from ann_benchmarks.configs import read_config
+from ann_benchmarks.definitions import DEFINITIONS_FOLDER, Definition, get_definitions
+
+EF_SEARCH = [[10], [20], [40], [80], [120], [200], [400], [800]]
+REPORT = {
+    "residual_quantization": True,
+    "kmeans_algorithm": "hierarchical",
+    "sampling_factor": 256,
+    "pin": 2,
+}
+
+
+def definitions(folder: str, algorithm: str, dataset: str, rows: int) -> list[Definition]:
+    config = read_config(Path(DEFINITIONS_FOLDER) / folder / "config.yml")
+    found = get_definitions([config], "float", "euclidean", 96, 10, dataset, rows)
+    return [definition for definition in found if definition.algorithm == algorithm]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "rows", "small", "large", "at_95_percent"),
+    [
+        ("laion-5m", 5_000_000, [50, 8000], [190, 35_000], "38,76"),
+        ("laion-100m", 100_000_000, [400, 160_000], [570, 320_000], "17,140"),
+        ("deep1b", 1_000_000_000, [400, 160_000], [800, 640_000], "40,250"),
+    ],
+)
+def test_vectorchord_of_the_report(dataset: str, rows: int, small: list, large: list, at_95_percent: str):
+    found = definitions("vchord", "vchord", dataset, rows)
+    assert [d.arguments for d in found] == [
+        ["euclidean", REPORT | {"lists": small}],
+        ["euclidean", REPORT | {"lists": large}],
+    ]
+    assert all(epsilon == 1.9 for d in found for _, epsilon in d.query_argument_groups)
+    assert [at_95_percent, 1.9] in found[1].query_argument_groups
+
+
+@pytest.mark.parametrize(
+    ("dataset", "ef_search"),
+    [
+        ("laion-5m", [20, 40, 58, 80, 120, 200]),
+        ("laion-100m", [40, 80, 145, 200, 300, 400]),
+        ("deep1b", [200, 300, 380, 550, 800, 1000]),
+    ],
+)
+def test_pgvector_of_the_report(dataset: str, ef_search: list[int]):
+    found = definitions("pgvector_hnsw", "pgvector_hnsw", dataset, 10**9)
+    assert [d.arguments[1] for d in found] == [{"M": 16, "efConstruction": ef} for ef in (64, 128)]
+    assert all(d.query_argument_groups == [[ef] for ef in ef_search] for d in found)
+
+
+@pytest.mark.parametrize(
+    "dataset", ["dbpedia-openai-1000k-angular", "sift-128-euclidean", "gist-960-euclidean"]
+)
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("pgvector_hnsw", {}),
+        ("pgvector_hnsw_halfvec", {"form": "halfvec"}),
+        ("pgvector_hnsw_bq_hamming", {"form": "bit_hamming"}),
+        ("pgvector_hnsw_bq_jaccard", {"form": "bit_jaccard"}),
+    ],
+)
+def test_the_year_in_review(dataset: str, name: str, form: dict[str, str]):
+    (found,) = definitions("pgvector_hnsw", name, dataset, 1_000_000)
+    assert found.arguments[1] == {"M": 16, "efConstruction": 256} | form
+    assert found.query_argument_groups == EF_SEARCH
+    (ivfflat,) = definitions("pgvector_ivfflat", "pgvector_ivfflat", dataset, 1_000_000)
+    assert ivfflat.arguments[1] == {"lists": 1000}
+    assert ivfflat.query_argument_groups == [[probes] for probes in (1, 2, 4, 10, 20, 40, 100)]
+
+
+@pytest.mark.parametrize("rows", [1000, 10_000, 99_999, 100_000, 1_999_999, 2_000_000, 50_000_000, 10**9])
+@pytest.mark.parametrize(
+    "name",
+    ["vchord", "vchord_halfvec", "vchord_rabitq8", "vchord_rabitq4", "pgvector_hnsw", "pgvector_hnsw_halfvec",
+     "pgvector_hnsw_bq_hamming", "pgvector_hnsw_bq_jaccard", "pgvector_ivfflat", "pgvector_ivfflat_halfvec",
+     "pgvector_ivfflat_bq", "pgvector_exact"],
+)  # fmt: skip
+def test_data_of_any_size_has_definitions_that_fit_it(name: str, rows: int):
+    folder = {"vchord": "vchord", "pgvector": "pgvector_" + name.split("_")[1] if "_" in name else name}
+    found = definitions(folder[name.split("_")[0]], name, "mine", rows)
+    assert 1 <= len(found) <= 3
+    for definition in found:
+        lists = definition.arguments[1].get("lists", "auto") if len(definition.arguments) > 1 else "auto"
+        assert lists == "auto" or lists < rows / 50
+        assert definition.query_argument_groups
