@@ -31,7 +31,10 @@ def run_command(main: Callable[[], int | None]) -> NoReturn:
         print(f"error: {error}", file=sys.stderr)
         status = 1
     except KeyboardInterrupt:
-        print("interrupted; finished results are kept, run the same command again to go on", file=sys.stderr)
+        print(
+            "interrupted; what is finished is kept, the same command goes on (--force starts over)",
+            file=sys.stderr,
+        )
         status = INTERRUPTED
     except BrokenPipeError:
         # The reader of our output (head, less) has gone; nothing is left to tell it.

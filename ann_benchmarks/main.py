@@ -138,7 +138,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with sigterm_raises():
             return run_plan(plan, args)
     except Terminated:
-        print("terminated; finished results are kept, run the same command again to go on", file=sys.stderr)
+        print(
+            "terminated; what is finished is kept, the same command goes on (--force starts over)",
+            file=sys.stderr,
+        )
         return TERMINATED
 
 

@@ -286,3 +286,35 @@ def test_programs_out_of_the_accounts_reach_are_copied(server_folder: Path, tmp_
     server.stop()
     (copy,) = server_folder.glob("install-*")
     assert any("# changed" in found.read_text() for found in copy.rglob("vector.control"))
+
+
+def test_a_library_is_loaded_beside_the_users(server_folder: Path, monkeypatch: pytest.MonkeyPatch):
+    server = make_server(server_folder)
+    server.start({"shared_buffers": "64MB"})
+    server.preload("vector")
+    with server.connect() as connection:
+        assert connection.execute("SHOW shared_preload_libraries").fetchone() == ("vector",)
+        assert connection.execute("SHOW shared_buffers").fetchone() == ("64MB",)
+        started = connection.execute("SELECT pg_postmaster_start_time()").fetchone()
+    server.preload("vector")  # it is there
+    with server.connect() as connection:
+        assert connection.execute("SELECT pg_postmaster_start_time()").fetchone() == started
+    server.stop()
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_SETTINGS", "shared_preload_libraries='$libdir/vector'")
+    server.start({})
+    server.preload("vector")
+    with server.connect() as connection:
+        (libraries,) = connection.execute("SHOW shared_preload_libraries").fetchone()
+    server.stop()
+    assert libraries == "$libdir/vector,vector"
+
+
+def test_a_library_that_somebody_elses_server_lacks_is_one_line(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+):
+    parameters = server.connection_parameters()
+    for name in ("host", "port", "user", "dbname"):
+        monkeypatch.setenv(f"ANN_BENCHMARKS_PG_{name.upper()}", parameters[name])
+    external = _make_server()
+    with pytest.raises(PostgresError, match="has to load 'vchord' when it starts: add it to shared_preload"):
+        external.preload("vchord")

@@ -85,7 +85,10 @@ class IndexBuild:
             connection.remove_notice_handler(keep)
         size = megabytes(relation_bytes(connection, self.name))
         estimate = f" (estimate: {megabytes(index.disk_bytes)})" if index.disk_bytes else ""
-        print(f"index built in {built.build_seconds:.1f} s, {size}{estimate}", flush=True)
+        clustering = (
+            f" ({facts['clustering_time']:.1f} s of them clustering)" if "clustering_time" in facts else ""
+        )
+        print(f"index built in {built.build_seconds:.1f} s{clustering}, {size}{estimate}", flush=True)
         return built
 
     def _create(self) -> None:

@@ -109,7 +109,7 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
         self._server = current_server()
         self._start_server()
         self._facts = {}
-        with self._server.connect() as connection:
+        with plainly(self._server, "preparing the index"), self._server.connect() as connection:
             create_extension(self._server, connection, self.extension)
             catalog.prepare(connection)
             apply_settings(connection, SESSION)
