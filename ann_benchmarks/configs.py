@@ -162,10 +162,21 @@ class _Checker:
         for key in ("arg_groups", "query_arg_groups"):
             if not isinstance(group.get(key, []), list):
                 self.fail((*where, key), f"'{key}' must be a list")
+        for key in ("args", "query_args", "arg_groups", "query_arg_groups"):
+            self.choices((*where, key), group.get(key, []))
         if "datasets" in group:
             self.dataset_names((*where, "datasets"), group["datasets"])
         if "rows" in group:
             self.row_range((*where, "rows"), group["rows"])
+
+    def choices(self, where: Where, arguments: Any) -> None:
+        """Refuse a choice of nothing, which would leave nothing to run."""
+        named = arguments.items() if isinstance(arguments, dict) else enumerate(arguments)
+        for key, value in named:
+            if value == []:
+                self.fail((*where, key), "an empty list is a choice of nothing; write [[]] for an empty list")
+            if isinstance(value, dict):
+                self.choices((*where, key), value)
 
     def dataset_names(self, where: Where, names: Any) -> None:
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):

@@ -2,6 +2,8 @@
 
 import json
 import math
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,7 +16,9 @@ from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.pgvector_ivfflat.module import PGVectorIVFFlat
 from ann_benchmarks.algorithms.pgvector_ivfflat.size import automatic_lists
+from ann_benchmarks.algorithms.postgres import catalog
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.algorithms.postgres.fingerprint import fingerprint
 from ann_benchmarks.algorithms.postgres.module import PostgresANN
 from ann_benchmarks.algorithms.postgres.plan import index_of_plan
 from ann_benchmarks.algorithms.postgres.servers import Server
@@ -216,10 +220,18 @@ def test_vectors_of_more_than_2000_dimensions_as_halfvec(plugin_server: Server):
     [
         (lambda: hnsw("fp16").fit(TRAIN), "form 'fp16' is not known: use one of vector, halfvec"),
         (lambda: ivfflat("bit_jaccard").fit(TRAIN), "form 'bit_jaccard' is not known: use one of"),
-        (lambda: ivfflat(lists=40_000).fit(TRAIN), "from 1 to 32,768 lists, not 40,000"),
+        (lambda: ivfflat(lists=40_000).fit(TRAIN), "lists is 40000: give a whole number from 1 to 32,768"),
         (lambda: ivfflat("bit_hamming").set_query_arguments(3), "a second query argument"),
         (lambda: hnsw("bit_hamming").set_query_arguments(40, 50), "up to ef_search = 40 candidates.*make 50"),
         (lambda: PGVectorIVFFlat("euclidean", {"list": 3}), "no build argument list: it has lists, form"),
+        (lambda: ivfflat(lists="many").fit(TRAIN), "lists is 'many': give a whole number from 1 to 32,768"),
+        (
+            lambda: PGVectorHNSW("ip", {"M": 1, "efConstruction": 9}),
+            "M is 1: give a whole number from 2 to 100",
+        ),
+        (lambda: PGVectorHNSW("ip", {"M": None, "efConstruction": 9}), "M is None: give a whole number"),
+        (lambda: PGVectorHNSW("ip", 16), "takes its build arguments by name"),
+        (lambda: hnsw("bit_hamming").set_query_arguments(40, "all"), "rerank is 'all': give a whole number"),
     ],
 )
 def test_bad_arguments_are_one_line(plugin_server: Server, make, message: str):
@@ -235,7 +247,13 @@ def test_re_ranking_fewer_than_asked_for_is_an_error(plugin_server: Server):
 
 
 def test_lists_follow_pgvectors_advice():
-    assert [automatic_lists(rows) for rows in (10, 50_000, 1_000_000, 4_000_000)] == [1, 50, 1000, 2000]
+    assert [automatic_lists(rows) for rows in (10, 50_000, 10**6, 4 * 10**6, 10**10)] == [
+        1,
+        50,
+        1000,
+        2000,
+        32_768,
+    ]
 
 
 def test_memory_suffices_for_many_lists(plugin_server: Server):
@@ -269,3 +287,25 @@ def test_rebuild_builds_anew_and_keeps_the_old_one_until_then(
     with fitted(hnsw()) as facts:
         assert facts["index_reused"]
         assert facts["index_build_time"] == anew != took
+
+
+def test_waiting_for_somebody_elses_build_is_no_time_of_ours(plugin_server: Server, server: Server):
+    """The build of a client that was killed goes on in its backend, and holds the table."""
+    with fitted(ivfflat()):
+        table = catalog.table_name(fingerprint(TRAIN), "vector")
+    build = threading.Thread(target=lambda: rebuilt.append(rebuild(ivfflat(lists=20))))
+    rebuilt: list[dict[str, Any]] = []
+    with server.connect() as connection, connection.transaction():
+        connection.execute(f"LOCK TABLE {table} IN SHARE MODE")
+        build.start()
+        while not connection.execute("SELECT FROM pg_locks WHERE NOT granted").rowcount:
+            time.sleep(0.01)
+        time.sleep(1)
+    build.join()
+    assert rebuilt[0]["index_build_time"] < 1
+
+
+def rebuild(algorithm: PostgresANN) -> dict[str, Any]:
+    algorithm.set_build_options(True)
+    with fitted(algorithm) as facts:
+        return facts

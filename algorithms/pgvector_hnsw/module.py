@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from ..postgres.arguments import take_arguments
+from ..postgres.arguments import take_arguments, whole_number
 from ..postgres.errors import PostgresError
 from ..postgres.forms import pgvector_form
 from ..postgres.module import Index, PostgresANN
@@ -18,7 +18,8 @@ class PGVectorHNSW(PostgresANN):
         """Take the metric and {"M": ..., "efConstruction": ..., "form": "vector"}."""
         super().__init__(metric)
         arguments = take_arguments("pgvector_hnsw", method_param, ("M", "efConstruction"), {"form": "vector"})
-        self._m, self._ef_construction = arguments["M"], arguments["efConstruction"]
+        self._m = whole_number("M", arguments["M"], 2, 100)
+        self._ef_construction = whole_number("efConstruction", arguments["efConstruction"], 4, 1000)
         self._form_name = arguments["form"]
         self._query = "ef_search=None"
 
@@ -49,7 +50,7 @@ class PGVectorHNSW(PostgresANN):
         """
         if rerank is None and self._form_name.startswith("bit"):
             rerank = ef_search
-        if rerank is not None and rerank > ef_search:
+        if rerank is not None and whole_number("rerank", rerank) > whole_number("ef_search", ef_search):
             raise PostgresError(
                 f"HNSW finds up to ef_search = {ef_search} candidates, which leaves none to make {rerank}: "
                 "raise ef_search, or re-rank fewer"

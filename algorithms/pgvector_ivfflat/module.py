@@ -2,15 +2,14 @@
 
 from typing import Any
 
-from ..postgres.arguments import take_arguments
+from ..postgres.arguments import take_arguments, whole_number
 from ..postgres.errors import PostgresError
 from ..postgres.forms import pgvector_form
 from ..postgres.module import Index, PostgresANN
 from ..postgres.settings import MIB, megabytes
-from .size import automatic_lists, build_bytes, index_bytes
+from .size import MOST_LISTS, automatic_lists, build_bytes, index_bytes
 
 FORMS = ("vector", "halfvec", "bit_hamming")  # it has no operator class for Jaccard's distance
-MOST_LISTS = 32_768
 
 
 class PGVectorIVFFlat(PostgresANN):
@@ -26,9 +25,9 @@ class PGVectorIVFFlat(PostgresANN):
     def index(self, rows: int, dimension: int) -> Index:
         """Return the index, with as much memory as its k-means asks for."""
         form = pgvector_form(self._form_name, self.metric, dimension, FORMS)
-        lists = automatic_lists(rows) if self._lists == "auto" else int(self._lists)
-        if not 1 <= lists <= MOST_LISTS:
-            raise PostgresError(f"IVFFlat has from 1 to {MOST_LISTS:,} lists, not {lists:,}")
+        lists = automatic_lists(rows)
+        if self._lists != "auto":
+            lists = whole_number("lists", self._lists, 1, MOST_LISTS)
         memory, disk = (
             build_bytes(rows, dimension, form.value_bytes, lists),
             index_bytes(rows, form.value_bytes, lists),
@@ -47,6 +46,8 @@ class PGVectorIVFFlat(PostgresANN):
         """Set how many lists a query looks into, and how many rows are sorted by their exact distances."""
         if rerank is None and self._form_name.startswith("bit"):
             raise PostgresError("an index on bits needs a second query argument: how many rows are re-ranked")
+        if rerank is not None:
+            whole_number("rerank", rerank)
         self._query = f"probes={probes}" + (f", rerank={rerank}" if rerank else "")
         self.set_query_settings({"ivfflat.probes": probes}, rerank)
 

@@ -2,10 +2,12 @@
 
 import math
 
+MOST_LISTS = 32_768
+
 
 def automatic_lists(rows: int) -> int:
     """pgvector's own advice: a thousandth of the rows up to a million of them, their square root beyond."""
-    return max(rows // 1000 if rows <= 1_000_000 else round(math.sqrt(rows)), 1)
+    return min(max(rows // 1000 if rows <= 1_000_000 else round(math.sqrt(rows)), 1), MOST_LISTS)
 
 
 def build_bytes(rows: int, dimension: int, value_bytes: int, lists: int) -> int:

@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import psycopg
 
 from . import catalog, machine
 from .catalog import BuiltIndex
-from .disk import check_disk, relation_bytes
+from .disk import check_disk
 from .environment import given_settings
 from .errors import refusal
 from .failures import plainly
@@ -46,50 +47,54 @@ class IndexBuild:
         self.name = catalog.index_name(table, self._built_from)
         self._extension = " ".join(f"{name} {version}" for name, version in versions.items())
 
-    def find(self) -> BuiltIndex | None:
-        """Return the index of an earlier run, if it was built to its end."""
-        return catalog.find_index(self._connection, self.name)
+    def run(self, rows: int, note: NoteOfBuild, rebuild: bool = False) -> tuple[BuiltIndex, bool]:
+        """Return the index, and whether it was found as an earlier run had built it.
 
-    def run(self, rows: int, note: NoteOfBuild) -> BuiltIndex:
-        """Build it, in place of the one that is there, in one transaction.
-
-        `note` is given what the server says and the seconds since the build began, and returns facts to keep.
+        Otherwise it is built, in one transaction, in place of the one that is there. `note` is given what the
+        server says and the seconds since the build began, and returns facts to keep.
         """
-        connection, index = self._connection, self._index
-        if index.estimate:
-            print(index.estimate, flush=True)
-        check_disk(self._server, index.disk_bytes, "the index")
+        if not rebuild and (found := catalog.find_index(self._connection, self.name)):
+            return found, True
+        if self._index.estimate:
+            print(self._index.estimate, flush=True)
+        check_disk(self._server, self._index.disk_bytes, "the index")
+        apply_settings(self._connection, self._settings)
+        with plainly(self._server, "building the index"):
+            with self._connection.transaction():
+                # A build whose client was killed goes on: it would be waited for while the clock runs.
+                self._connection.execute(f"LOCK TABLE {self._table} IN SHARE ROW EXCLUSIVE MODE")
+                if not rebuild and (found := catalog.find_index(self._connection, self.name)):
+                    return found, True
+                self._connection.execute(f"DROP INDEX IF EXISTS {self.name}")
+                started = time.perf_counter()
+                facts = self._build(rows, note, started)
+                built = BuiltIndex(self.name, time.perf_counter() - started, facts)
+                catalog.remember_index(self._connection, built, self._table, self._built_from)
+            # The commit had to wait for the disk, which is a part of building.
+            built = replace(built, build_seconds=time.perf_counter() - started)
+            catalog.remember_index(self._connection, built, self._table, self._built_from)
+        return built, False
+
+    def _build(self, rows: int, note: NoteOfBuild, started: float) -> dict[str, Any]:
         facts: dict[str, Any] = dict(self._settings)
-        if index.disk_bytes:
-            facts["estimated_index_size"] = index.disk_bytes / 1024
-        apply_settings(connection, self._settings)
-        started = time.perf_counter()
+        if self._index.disk_bytes:
+            facts["estimated_index_size"] = self._index.disk_bytes / 1024
+        notices = []
 
         def keep(diagnostic: psycopg.errors.Diagnostic) -> None:
             said = diagnostic.message_primary or ""
-            noted = note(said, time.perf_counter() - started)
-            if noted and diagnostic.severity_nonlocalized != "INFO":
+            facts.update(note(said, time.perf_counter() - started))
+            if diagnostic.severity_nonlocalized in ("NOTICE", "WARNING"):
+                notices.append(said)
                 print(f"note: {said}", flush=True)
-            facts.update(noted)
 
-        connection.add_notice_handler(keep)
+        self._connection.add_notice_handler(keep)
         try:
-            with plainly(self._server, "building the index"), connection.transaction():
-                connection.execute(f"DROP INDEX IF EXISTS {self.name}")
-                started = time.perf_counter()
-                with index_progress(self._server, connection.info.backend_pid, rows):
-                    self._create()
-                built = BuiltIndex(self.name, time.perf_counter() - started, facts)
-                catalog.remember_index(connection, built, self._table, self._built_from)
+            with index_progress(self._server, self._connection.info.backend_pid, rows):
+                self._create()
         finally:
-            connection.remove_notice_handler(keep)
-        size = megabytes(relation_bytes(connection, self.name))
-        estimate = f" (estimate: {megabytes(index.disk_bytes)})" if index.disk_bytes else ""
-        clustering = (
-            f" ({facts['clustering_time']:.1f} s of them clustering)" if "clustering_time" in facts else ""
-        )
-        print(f"index built in {built.build_seconds:.1f} s{clustering}, {size}{estimate}", flush=True)
-        return built
+            self._connection.remove_notice_handler(keep)
+        return facts | ({"build_notices": notices} if notices else {})
 
     def _create(self) -> None:
         try:

@@ -190,6 +190,7 @@ def use_only(connection: psycopg.Connection[Any], table: str, index: str | None)
         ).fetchall()
         with connection.transaction():
             for (name,) in names:
+                print(f"this user may not park an index: {name} is dropped", flush=True)
                 connection.execute(f"DROP INDEX {name}")
                 connection.execute(f"DELETE FROM {SCHEMA}.indexes WHERE name = %s", [name])
 

@@ -4,7 +4,8 @@ from typing import Any
 
 import psycopg
 
-from .environment import server_kind
+from .catalog import SCHEMA
+from .environment import PREFIX, server_kind
 from .errors import PostgresError, refusal
 from .servers import Server
 
@@ -50,3 +51,31 @@ def create_extension(server: Server, connection: psycopg.Connection[Any], name: 
         ) from None
     except (psycopg.errors.UndefinedFile, psycopg.errors.FeatureNotSupported, psycopg.InternalError) as error:
         raise refusal(f"the server cannot create the extension '{name}'", error) from None
+
+
+def libraries_to_preload(connection: psycopg.Connection[Any]) -> list[str]:
+    """Libraries of the indexes that earlier runs have left, which only load when the server starts.
+
+    PostgreSQL opens every index of a table before it plans a query, also one that is parked. Raises
+    PostgresError where the server has lost the library of an index.
+    """
+    found = connection.execute(
+        "SELECT DISTINCT probin, indrelid::regclass::text FROM pg_index"
+        " JOIN pg_class ON pg_class.oid = indexrelid JOIN pg_am ON pg_am.oid = relam"
+        " JOIN pg_proc ON pg_proc.oid = amhandler"
+        " WHERE probin IS NOT NULL AND relnamespace = to_regnamespace(%s)",
+        [SCHEMA],
+    ).fetchall()
+    needed = []
+    for library, table in found:
+        name = library.rpartition("/")[2]
+        try:
+            connection.execute(f"LOAD '{library}'")
+        except psycopg.errors.UndefinedFile:
+            raise PostgresError(
+                f"{table} has an index that needs the library '{name}', which the server no longer has: "
+                f"install it again, or name another folder in {PREFIX}DATA"
+            ) from None
+        except psycopg.Error:
+            needed.append(name)
+    return needed

@@ -19,7 +19,6 @@ _BIT_DISTANCES = {"hamming": "<~>", "jaccard": "<%>"}
 class Form:
     """One form, for vectors of one dimension; `column` and `query` are the sides of the comparison in SQL."""
 
-    name: str
     column: str
     query: str
     operator: str
@@ -35,7 +34,6 @@ class Form:
 def vector_form(metric: str, dimension: int, column_type: str = "vector") -> Form:
     """The vectors as they are in the table."""
     return Form(
-        column_type,
         "embedding",
         "$1",
         DISTANCE_OPERATORS[metric],
@@ -48,7 +46,6 @@ def cast_form(metric: str, dimension: int, type_name: str, value_bytes: int, con
     """The vectors as another type; `convert` is the function that makes it, where a cast does not."""
     column = f"({convert.format('embedding')}::{type_name}({dimension}))"
     return Form(
-        type_name,
         column,
         f"{convert.format('$1::vector')}::{type_name}({dimension})",
         DISTANCE_OPERATORS[metric],
@@ -65,7 +62,6 @@ def halfvec_form(metric: str, dimension: int) -> Form:
 def bit_form(distance: str, dimension: int) -> Form:
     """One bit a value, its sign, compared by `distance`: "hamming" or "jaccard"."""
     return Form(
-        f"bit_{distance}",
         f"(binary_quantize(embedding)::bit({dimension}))",
         "binary_quantize($1::vector)",
         _BIT_DISTANCES[distance],

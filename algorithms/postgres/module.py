@@ -21,7 +21,7 @@ from .disk import check_disk, relation_bytes
 from .encoding import row_layout
 from .environment import given_settings, load_option
 from .errors import PostgresError
-from .extension import check_available, create_extension
+from .extension import check_available, create_extension, libraries_to_preload
 from .failures import plainly
 from .fingerprint import fingerprint
 from .forms import DISTANCE_OPERATORS, query_sql, vector_form
@@ -29,7 +29,7 @@ from .index import Index
 from .installable import InstallableExtension
 from .servers import current_server
 from .session import QuerySession
-from .settings import QUERY_SESSION, SESSION, apply_settings
+from .settings import QUERY_SESSION, SESSION, apply_settings, megabytes
 from .tables import ChunkedLoad, load_whole, log_bytes, table_bytes
 
 __all__ = ["Index", "PostgresANN"]
@@ -108,7 +108,7 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
             )
         self._server = current_server()
         self._start_server()
-        self._facts = {}
+        self._facts, self._index_kib = {}, 0.0
         with plainly(self._server, "preparing the index"), self._server.connect() as connection:
             create_extension(self._server, connection, self.extension)
             catalog.prepare(connection)
@@ -236,8 +236,9 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
         with self._server.connect() as connection:
             # Before it is told to load the library: without it, the server would not start.
             check_available(connection, self.extension, type(self).__module__.split(".")[-2])
-        if self.library:
-            self._server.preload(self.library)
+            libraries = libraries_to_preload(connection) if self._server.is_ours else []
+        for library in dict.fromkeys([*filter(None, [self.library]), *libraries]):
+            self._server.preload(library)
 
     def _close_session(self) -> None:
         for session in [self._session, *self._batch_sessions]:
@@ -308,12 +309,18 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
 
     def _build(self, connection: psycopg.Connection[Any], index: Index, rows: int) -> BuiltIndex:
         build = IndexBuild(self._server, connection, self._table.name, index, self.versions)
-        found = None if self._rebuilds else build.find()
-        self._facts["index_reused"] = found is not None
-        if found:
-            print(f"index found as built before ({found.build_seconds:.1f} s)", flush=True)
-            return found
-        return build.run(rows, self.note_of_build)
+        built, is_found = build.run(rows, self.note_of_build, self._rebuilds)
+        self._facts["index_reused"] = is_found
+        if is_found:
+            print(f"index found as built before ({built.build_seconds:.1f} s)", flush=True)
+            return built
+        parts = (
+            f" ({clustering:.1f} s clustering)" if (clustering := built.facts.get("clustering_time")) else ""
+        )
+        size = megabytes(relation_bytes(connection, built.name))
+        estimate = f" (estimate: {megabytes(index.disk_bytes)})" if index.disk_bytes else ""
+        print(f"index built in {built.build_seconds:.1f} s{parts}, {size}{estimate}", flush=True)
+        return built
 
 
 def given_settings_of_sessions(session: QuerySession) -> dict[str, str]:

@@ -37,19 +37,24 @@ def centroids_of_file(
     of which belongs to the nearest coarse one by Euclidean distance.
     """
     vectors = _read(path, dimension)
+    if lists and len(lists) > 2:
+        raise PostgresError(f"a file of centroids has one level or two, lists: {lists} asks for {len(lists)}")
     coarse = lists[0] if lists and len(lists) == 2 else 0
     if lists and sum(lists) != len(vectors):
         raise PostgresError(
             f"{path} has {len(vectors):,} centroids, lists: {lists} asks for {sum(lists):,}: "
             "leave lists out for one level, or give [coarse, fine] that add up"
         )
-    mark = hashlib.blake2b(vectors.tobytes() + bytes(str(coarse), "ascii"), digest_size=8).hexdigest()
+    mark = hashlib.blake2b(
+        vectors.tobytes() + f"{vectors.shape} {coarse}".encode(), digest_size=8
+    ).hexdigest()
     table = f"{SCHEMA}.centroids_{mark}"
     parents = _nearest(vectors[coarse:], vectors[:coarse]) + 1 if coarse else None
     used = np.unique(parents) if parents is not None else np.arange(0)
-    there = connection.execute("SELECT FROM pg_class WHERE oid = to_regclass(%s)", [table])
-    if there.rowcount == 0:
-        with connection.transaction():
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [table])
+        there = connection.execute("SELECT FROM pg_class WHERE oid = to_regclass(%s)", [table])
+        if there.rowcount == 0:
             connection.execute(f"CREATE TABLE {table} (id int4, parent int4, vector vector({dimension}))")
             with connection.cursor().copy(f"COPY {table} (id, parent, vector) FROM STDIN") as copy:
                 if parents is not None:
@@ -91,6 +96,8 @@ def centroids_of_table(connection: psycopg.Connection[Any], table: str) -> Centr
 def _read(path: Path, dimension: int) -> np.ndarray[Any, Any]:
     try:
         vectors = np.load(path)
+        if not isinstance(vectors, np.ndarray) or vectors.dtype.kind not in "fiu":
+            raise ValueError("it holds no array of numbers")
     except (OSError, ValueError, EOFError) as error:
         raise PostgresError(f"centroids: {path} cannot be read as an NPY file: {error}") from None
     if vectors.ndim != 2 or vectors.shape[1] != dimension or not len(vectors):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..postgres import machine
-from ..postgres.arguments import take_arguments
+from ..postgres.arguments import take_arguments, whole_number
 from ..postgres.errors import PostgresError
 from ..postgres.forms import Form, cast_form, halfvec_form, vector_form
 from ..postgres.module import Index, PostgresANN
@@ -30,6 +30,7 @@ OTHER_ARGUMENTS = {"form": "vector", "centroids": None}
 ALGORITHMS = ("lloyd", "hierarchical")
 FORMS = ("vector", "halfvec", "rabitq8", "rabitq4")
 SINCE_1_1 = ("rabitq8", "rabitq4")
+MOST_THREADS = 255
 
 
 class VectorChord(PostgresANN):
@@ -42,7 +43,7 @@ class VectorChord(PostgresANN):
         """Take the metric and the build arguments by VectorChord's names, all of them optional."""
         super().__init__(metric)
         known = INDEX_OPTIONS | BUILD_OPTIONS | CLUSTERING_OPTIONS | OTHER_ARGUMENTS
-        self._given = dict(method_param or {})
+        self._given = {} if method_param is None else method_param
         self._arguments = take_arguments("vchord", self._given, (), known)
         if self._arguments["kmeans_algorithm"] not in (None, *ALGORITHMS):
             raise PostgresError(
@@ -93,7 +94,11 @@ class VectorChord(PostgresANN):
         The larger `epsilon`, the more vectors are compared whole that their codes had ruled out. `rerank`
         sorts so many of the index's answers by the exact distances in the table.
         """
-        numbers = re.findall(r"\d+", str(probes))
+        numbers = [text.strip() for text in str(probes).strip("[]").split(",") if text.strip()]
+        if not all(re.fullmatch("[1-9][0-9]*", number) for number in numbers):
+            raise PostgresError(
+                f"probes is '{probes}': give a number from 1 on for each level, as \"40,250\""
+            )
         if self._lists == [] and self._arguments["lists"] == "auto":
             numbers = []  # for so few rows, VectorChord's advice is no lists
         if self._lists is not None and len(numbers) != len(self._lists):
@@ -101,6 +106,8 @@ class VectorChord(PostgresANN):
                 f"probes '{probes}' has {len(numbers)} numbers, the index has {len(self._lists)} levels of "
                 f"lists {self._lists}: give one for each, the coarsest first"
             )
+        if rerank is not None:
+            whole_number("rerank", rerank)
         text = ",".join(numbers)
         self._query = f"probes={text}, epsilon={epsilon}" + (f", rerank={rerank}" if rerank else "")
         self.set_query_settings({"vchordrq.probes": text, "vchordrq.epsilon": epsilon}, rerank)
@@ -126,8 +133,8 @@ class VectorChord(PostgresANN):
         given = self._arguments["lists"]
         if given == "auto":
             return automatic_lists(rows)
-        lists = [given] if isinstance(given, int) else list(given)
-        if not all(isinstance(number, int) and number > 0 for number in lists) or lists != sorted(lists):
+        lists = given if isinstance(given, list) else [given]
+        if not all(type(number) is int and number > 0 for number in lists) or lists != sorted(lists):
             raise PostgresError(
                 f"lists is {given}: give auto, a number, or one for each level, ascending, as [50, 8000]"
             )
@@ -142,10 +149,10 @@ class VectorChord(PostgresANN):
             raise PostgresError(
                 f"{', '.join(useless)} cannot be had with centroids from outside: leave it out"
             )
-        if Path(source).suffix == ".npy" or Path(source).exists():
+        if Path(str(source)).suffix == ".npy" or Path(str(source)).is_file():
             lists = self._lists_for(0) if self._given.get("lists", "auto") != "auto" else None
-            return centroids_of_file(self.connection, Path(source), lists, dimension)
-        return centroids_of_table(self.connection, source)
+            return centroids_of_file(self.connection, Path(str(source)), lists, dimension)
+        return centroids_of_table(self.connection, str(source))
 
     def _options(self, centroids: Centroids | None) -> str:
         """Write the options as TOML, in a fixed order: the same index is found again by its text."""
@@ -159,7 +166,9 @@ class VectorChord(PostgresANN):
             if clustering["spherical_centroids"] is None:
                 clustering["spherical_centroids"] = self.metric in ("angular", "ip")
             if clustering["build_threads"] is None:
-                clustering["build_threads"] = machine.cores() if self._server.is_ours else None
+                clustering["build_threads"] = (
+                    min(machine.cores(), MOST_THREADS) if self._server.is_ours else None
+                )
             algorithm = clustering.pop("kmeans_algorithm")
             options |= {f"build.internal.{name}": value for name, value in clustering.items()}
             if algorithm:

@@ -93,4 +93,4 @@ def _download(plugin: Any, config: Config, algorithm: str, version: str | None) 
     hint = (
         f"give a release archive or .deb that you have with --archive FILE, or {plugin.instead_of_installing}"
     )
-    return get_release(read_release(path, version, target), target, CACHE / algorithm, hint)
+    return get_release(read_release(path, version, target), target, CACHE / path.parent.name, hint)

@@ -81,5 +81,5 @@ class Server(ABC):
 
 
 def library_list(text: str) -> list[str]:
-    """Split a value of shared_preload_libraries."""
-    return [name for name in re.split(r"[\s,'\"]+", text) if name]
+    """Split a value of shared_preload_libraries into names without their folders."""
+    return [name.rpartition("/")[2] for name in re.split(r"[\s,'\"]+", text) if name]
