@@ -24,8 +24,11 @@ class Console:
                 what = "found, built earlier in" if event.is_reused else "built in"
             say(f"{job.definition}: index {what} {event.build_time:.1f} s{size}")
         elif isinstance(event, PointDone):
+            low, high = event.recall_interval
+            slowest = f" (slowest run: {event.slowest_run:,.1f})" if event.slowest_run else ""
             say(
-                f"{event.label}: recall {event.recall:.4f}, {event.queries_per_second:,.1f} QPS,"
+                f"{event.label}: recall {event.recall:.4f} ({low:.4f} to {high:.4f}),"
+                f" {event.queries_per_second:,.1f} QPS{slowest},"
                 f" p50 {event.p50 * 1e3:.3f} ms, p99 {event.p99 * 1e3:.3f} ms"
             )
         elif isinstance(event, Note):

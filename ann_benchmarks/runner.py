@@ -16,8 +16,9 @@ from .definitions import Definition, instantiate_algorithm, label
 from .distance import candidate_distances
 from .errors import UserError
 from .host import host_facts
+from .intervals import Interval, mean_interval, runs_disagree, share_interval
 from .measuring import Measured, measure
-from .plotting.metrics import RECALL_SLACK, recall
+from .plotting.metrics import RECALL_SLACK, recall_of_each
 from .results import TRUTH_ATTRIBUTE, result_path, truth_mark, write_result
 
 
@@ -55,7 +56,9 @@ class PointDone:
     label: str
     path: Path
     recall: float
+    recall_interval: Interval
     queries_per_second: float
+    slowest_run: float | None  # queries per second, where the runs differ by more than noise
     p50: float
     p99: float
     build_time: float
@@ -158,6 +161,9 @@ class _Points:
             most = best.neighbors.shape[1]
             self.report(Note(f"{name} answered with up to {most} neighbours; the first {job.count} are kept"))
         distances = candidate_distances(self.metric, self.test, self.train, neighbors)
+        found = recall_of_each(distances, self.true_distances[:, -1] + RECALL_SLACK, job.count)
+        recall, rates = share_interval(found), [1 / run.seconds_per_query for run in runs]
+        qps, disagree = mean_interval(rates), runs_disagree([run.times for run in runs])
         path = result_path(job.dataset, job.count, job.definition, query_arguments, job.batch)
         attrs = {
             **host_facts(),
@@ -165,6 +171,11 @@ class _Points:
             "started_at": started_at,
             TRUTH_ATTRIBUTE: truth_mark(self.true_distances),
             "run_seconds": [run.seconds_per_query for run in runs],
+            "recall_low": recall.low,
+            "recall_high": recall.high,
+            "qps_low": qps.low,
+            "qps_high": qps.high,
+            "runs_disagree": disagree,
             "batch_mode": job.batch,
             "best_search_time": best.seconds_per_query,
             "candidates": np.count_nonzero(best.neighbors >= 0) / len(best.neighbors),
@@ -183,8 +194,10 @@ class _Points:
             PointDone(
                 label=name,
                 path=path,
-                recall=recall(distances, self.true_distances[:, -1] + RECALL_SLACK, job.count),
+                recall=float(found.mean()),
+                recall_interval=recall,
                 queries_per_second=1 / attrs["best_search_time"],
+                slowest_run=min(rates) if disagree else None,
                 p50=float(np.percentile(best.times, 50)),
                 p99=float(np.percentile(best.times, 99)),
                 build_time=float(attrs["build_time"]),

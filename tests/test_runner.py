@@ -81,6 +81,8 @@ def test_the_stored_latencies_and_answers_are_those_of_the_best_run(run_plugin):
     means = result.attrs["run_seconds"]
     assert len(means) == 3 and means.argmin() == 1
     assert result.attrs["best_search_time"] == means[1]
+    assert result.attrs["recall_low"] < result.attrs["recall_high"]
+    assert result.attrs["qps_low"] < (1 / means).mean() < result.attrs["qps_high"]
     assert result.times.mean() == pytest.approx(means[1], rel=1e-4)
     assert result.attrs["candidates"] == 1
     assert (result.neighbors[:, 1:] == -1).all() and np.isinf(result.distances[:, 1:]).all()

@@ -88,6 +88,11 @@ def recall(found: np.ndarray, threshold: np.ndarray, count: int) -> float:
     return hits / len(found) / count if len(found) else math.nan
 
 
+def recall_of_each(found: np.ndarray, threshold: np.ndarray, count: int) -> np.ndarray:
+    """Return each query's share, of which `recall` is the mean."""
+    return np.count_nonzero(found[:, :count] <= threshold[:, np.newaxis], axis=1) / count
+
+
 def knn_recall(m: Measurement) -> float:
     """Recall with an absolute slack: a distance counts up to the k-th true one + 1e-3."""
     return recall(m.found, m.kth + RECALL_SLACK, m.count)
