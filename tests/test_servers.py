@@ -303,10 +303,11 @@ def test_a_library_is_loaded_beside_the_users(server_folder: Path, monkeypatch: 
     monkeypatch.setenv("ANN_BENCHMARKS_PG_SETTINGS", "shared_preload_libraries='$libdir/vector'")
     server.start({})
     server.preload("vector")
+    server.preload("libpqwalreceiver")
     with server.connect() as connection:
         (libraries,) = connection.execute("SHOW shared_preload_libraries").fetchone()
     server.stop()
-    assert libraries == "$libdir/vector,vector"
+    assert libraries == "$libdir/vector,libpqwalreceiver"
 
 
 def test_a_library_that_somebody_elses_server_lacks_is_one_line(

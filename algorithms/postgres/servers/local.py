@@ -232,11 +232,12 @@ class LocalServer(Server):
             "cluster_name": "",
         }
         chosen = {**profile, **given_settings(), **settings}
-        libraries = library_list(chosen.get("shared_preload_libraries", ""))
-        libraries += [library for library in self._wanted_libraries if library not in libraries]
-        if libraries:
-            chosen["shared_preload_libraries"] = ",".join(libraries)
-        self._loaded_libraries = libraries
+        given = chosen.get("shared_preload_libraries", "")
+        self._loaded_libraries = library_list(given)
+        missing = [name for name in self._wanted_libraries if name not in self._loaded_libraries]
+        if missing:
+            chosen["shared_preload_libraries"] = ",".join(filter(None, [given, *missing]))
+            self._loaded_libraries += missing
         options = [f"--{name}={value}" for name, value in {**chosen, **fixed}.items()]
         patience = time.monotonic() + _ENDING_SECONDS
         while True:
