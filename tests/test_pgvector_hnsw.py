@@ -173,21 +173,21 @@ def test_a_user_who_owns_nothing_but_the_right_to_create(server: Server, monkeyp
 def test_the_users_settings_win(fitted, monkeypatch: pytest.MonkeyPatch):
     algorithm, train = fitted
     monkeypatch.setenv("ANN_BENCHMARKS_PG_SETTINGS", "jit=on random_page_cost=3 work_mem=7MB")
+    algorithm.fit(train)
     algorithm.set_query_arguments(20)
     algorithm.query(train[0], K)
     settings = json.loads(algorithm.get_additional()["settings"])
     assert (settings.get("random_page_cost"), settings["work_mem"]) == ("3", "7MB")
     assert "jit" not in settings  # on is the default
     monkeypatch.setenv("ANN_BENCHMARKS_PG_SETTINGS", "hnsw.ef_serach=3")
-    algorithm.set_query_arguments(20)
     with pytest.raises(PostgresError, match="no setting hnsw.ef_serach"):
-        algorithm.query(train[0], K)
+        algorithm.fit(train)
 
 
 def test_a_batch_keeps_its_settings_and_its_connections_out_of_the_time(fitted):
     algorithm, train = fitted
     algorithm.prepare_batch_query(train[:30], K)
-    assert len(algorithm._batch_sessions) >= 1
+    assert len(algorithm._clients) >= 1
     algorithm.run_batch_query()
     assert json.loads(algorithm.get_additional()["settings"])["hnsw.ef_search"] == "100"
     assert len(algorithm.get_batch_latencies()) == 30

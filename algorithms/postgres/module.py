@@ -6,7 +6,6 @@ building, reuse, measuring and bookkeeping are here. docs/postgres.md shows one 
 
 import json
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from . import catalog, machine
 from .building import IndexBuild
 from .catalog import BuiltIndex, LoadedTable
 from .chunks import load_plan
+from .clients import Answers, ClientPool
 from .disk import check_disk, relation_bytes
 from .encoding import row_layout
 from .environment import given_settings, load_option
@@ -28,8 +28,8 @@ from .forms import DISTANCE_OPERATORS, query_sql, vector_form
 from .index import Index
 from .installable import InstallableExtension
 from .servers import current_server
-from .session import QuerySession
-from .settings import QUERY_SESSION, SESSION, apply_settings, megabytes
+from .session import Asking, QuerySession
+from .settings import QUERY_SESSION, SESSION, apply_settings, megabytes, settable
 from .tables import ChunkedLoad, load_whole, log_bytes, table_bytes
 
 __all__ = ["Index", "PostgresANN"]
@@ -75,7 +75,9 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
         self._query_settings: dict[str, str] = {}
         self._rerank: int | None = None
         self._session: QuerySession | None = None
-        self._batch_sessions: list[QuerySession] = []
+        self._clients: ClientPool | None = None
+        self._answers: list[Answers] = []
+        self._settings: dict[str, str] = {}
         self._guard: psycopg.Connection[Any] | None = None
         self._count = 0
         self._index_kib = 0.0
@@ -113,6 +115,9 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
             create_extension(self._server, connection, self.extension)
             catalog.prepare(connection)
             apply_settings(connection, SESSION)
+            connection.execute("SELECT '[1]'::vector")  # loads pgvector's library, and so its settings
+            given = settable(connection, given_settings(), self._server.is_ours)
+            self._session_settings = QUERY_SESSION | given
             self.connection = connection
             self.versions = self._versions()
             index = self.index(rows, dimension)
@@ -158,26 +163,18 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
         return self.get_prepared_query_results()
 
     def prepare_batch_query(self, X: np.ndarray[Any, Any], n: int) -> None:
-        """Open a connection for each core."""
+        """Start a client for each core, each a process with a connection."""
         self._close_session()
         clients = min(machine.cores(), len(X))
-        self._batch_sessions = [self._open_session(X[0], n) for _ in range(clients)]
-        self._queries = X
+        self._clients = ClientPool(self._asking(X.shape[1], n), X, clients)
+        self._settings = self._clients.members[0].settings
+        self._clients.prepare([np.arange(i, len(X), clients) for i in range(clients)])
 
     def run_batch_query(self) -> None:
         """Run all queries, each client every so-manieth one, one after the other: what is timed."""
-        queries, sessions = self._queries, self._batch_sessions
-        with ThreadPoolExecutor(len(sessions)) as pool:
-            shares = list(
-                pool.map(
-                    lambda i: sessions[i].time_queries(queries[i :: len(sessions)]), range(len(sessions))
-                )
-            )
-        self._batch: list[list[int]] = [[]] * len(queries)
-        self._latencies = np.zeros(len(queries))
-        for i, (seconds, ids) in enumerate(shares):
-            self._latencies[i :: len(sessions)] = seconds
-            self._batch[i :: len(sessions)] = ids
+        assert self._clients is not None
+        self._answers = []
+        self._clients.run()
 
     def batch_query(self, X: np.ndarray[Any, Any], n: int) -> None:
         """Prepare and run in one."""
@@ -186,11 +183,15 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
 
     def get_batch_results(self) -> list[list[int]]:
         """Return the ids of each query of the last batch."""
-        return self._batch
+        ids = {number: found for answers in self._batch() for number, found in answers.ids.items()}
+        return [ids[number] for number in range(len(ids))]
 
     def get_batch_latencies(self) -> np.ndarray[Any, Any]:
         """Return the seconds of each query of the last batch."""
-        return self._latencies
+        latencies = np.empty(sum(len(answers.numbers) for answers in self._batch()))
+        for answers in self._batch():
+            latencies[answers.numbers] = answers.answered - answers.sent
+        return latencies
 
     def get_memory_usage(self) -> float:
         """Size of the index in KiB, 0 before it is built."""
@@ -206,9 +207,10 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
             "index_build_time": build_seconds,
             "index_size": self._index_kib,
         }
-        for session in [self._session, *self._batch_sessions][:2]:
-            if session is not None:
-                facts["settings"] = json.dumps(session.changed_settings())
+        if self._session is not None:
+            self._settings = self._session.changed_settings()
+        if self._settings:
+            facts["settings"] = json.dumps(self._settings)
         return facts
 
     def done(self) -> None:
@@ -231,6 +233,12 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
 
     # The rest
 
+    def _batch(self) -> list[Answers]:
+        if not self._answers:
+            assert self._clients is not None
+            self._answers = self._clients.answers()
+        return self._answers
+
     def _start_server(self) -> None:
         self._server.start({})
         with self._server.connect() as connection:
@@ -241,10 +249,11 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
             self._server.preload(library)
 
     def _close_session(self) -> None:
-        for session in [self._session, *self._batch_sessions]:
-            if session is not None:
-                session.close()
-        self._session, self._batch_sessions = None, []
+        if self._session is not None:
+            self._session.close()
+        if self._clients is not None:
+            self._clients.close()
+        self._session, self._clients = None, None
 
     def _versions(self) -> dict[str, str]:
         """The versions that the index depends on."""
@@ -265,20 +274,22 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
     def _session_for(self, q: np.ndarray[Any, Any], n: int) -> QuerySession:
         if self._session is None or n != self._count:
             self._close_session()
-            self._session = self._open_session(q, n)
+            self._session = QuerySession(self._asking(len(q), n), q)
             self._count = n
         return self._session
 
-    def _open_session(self, q: np.ndarray[Any, Any], n: int) -> QuerySession:
+    def _asking(self, dimension: int, n: int) -> Asking:
         if self._rerank is not None and self._rerank < n:
             raise PostgresError(
                 f"re-ranking {self._rerank} candidates cannot give {n} neighbours: re-rank {n} or more"
             )
-        sql = query_sql(self._table.name, self._form, int(n), self.metric, self._rerank)
-        session = QuerySession(self._server, sql, dimension=len(q))
-        session.set(QUERY_SESSION | given_settings_of_sessions(session) | self._query_settings)
-        session.check_index(q, self._built.name if self._built else None)
-        return session
+        return Asking(
+            self._server.connection_parameters(),
+            query_sql(self._table.name, self._form, int(n), self.metric, self._rerank),
+            dimension,
+            self._session_settings | self._query_settings,
+            self._built.name if self._built else None,
+        )
 
     def _load(self, connection: psycopg.Connection[Any], X: Any, mark: str) -> LoadedTable:
         name = catalog.table_name(mark, self.column_type)
@@ -321,9 +332,3 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
         estimate = f" (estimate: {megabytes(index.disk_bytes)})" if index.disk_bytes else ""
         print(f"index built in {built.build_seconds:.1f} s{parts}, {size}{estimate}", flush=True)
         return built
-
-
-def given_settings_of_sessions(session: QuerySession) -> dict[str, str]:
-    """Return those of the user's settings that hold in a session; they win over the profile's there, too."""
-    given = given_settings()
-    return {name: given[name] for name in session.settable(given)}

@@ -3,6 +3,7 @@
 import gc
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,24 +13,37 @@ from psycopg import pq
 from .encoding import VectorEncoder, text_vector
 from .errors import PostgresError, refusal
 from .plan import index_of_plan
-from .servers import Server
+from .servers.base import connect
 
-_STATEMENT = b"ann_query"
+STATEMENT = b"ann_query"
 _BINARY = (1,)
+
+
+@dataclass(frozen=True)
+class Asking:
+    """All that it takes to ask a server, also from another process."""
+
+    parameters: Mapping[str, Any]  # of libpq
+    sql: str  # in which $1 is a vector
+    dimension: int
+    settings: Mapping[str, str]  # of the session
+    index: str | None  # that the plan has to use; None: it has to use none
 
 
 class QuerySession:
     """One connection with one prepared statement that takes a vector and returns ids."""
 
-    def __init__(self, server: Server, sql: str, dimension: int) -> None:
-        """Connect and prepare `sql`, in which $1 is a vector of so many dimensions."""
-        self.encode = VectorEncoder(dimension).encode
-        self._server = server
-        self._connection = server.connect()
+    def __init__(self, asking: Asking, vector: np.ndarray[Any, Any]) -> None:
+        """Connect, prepare the statement, and check its plan for a vector."""
+        self.encode = VectorEncoder(asking.dimension).encode
+        self._connection = connect(asking.parameters)
+        self.backend = self._connection.info.backend_pid
         self._libpq = self._connection.pgconn
-        self._execute = self._libpq.exec_prepared
+        self.execute = self._libpq.exec_prepared
         self._connection.execute("SELECT '[1]'::vector")  # loads pgvector's library, and so its settings
-        self._check(self._libpq.prepare(_STATEMENT, sql.encode()))
+        self._check(self._libpq.prepare(STATEMENT, asking.sql.encode()))
+        self.set(asking.settings)
+        self.check_index(vector, asking.index)
 
     def set(self, settings: Mapping[str, str]) -> None:
         """Apply settings; one that the server does not know, or a value that it refuses, is an error."""
@@ -44,31 +58,9 @@ class QuerySession:
             if known.rowcount == 0:
                 raise PostgresError(f"the server has no setting {name}: is the extension's library loaded?")
 
-    def settable(self, settings: Mapping[str, str]) -> list[str]:
-        """Return the names of the settings that a session can change; one that the server lacks is an error.
-
-        Those of the whole server were given to ours when it started; somebody else's cannot take them.
-        """
-        names = []
-        for name, value in settings.items():
-            row = self._connection.execute(
-                "SELECT context IN ('user', 'superuser') FROM pg_settings WHERE name = %s", [name]
-            ).fetchone()
-            if row is None:
-                raise PostgresError(
-                    f"the server has no setting {name}, which ANN_BENCHMARKS_PG_SETTINGS names"
-                )
-            if row[0]:
-                names.append(name)
-            elif not self._server.is_ours:
-                raise PostgresError(
-                    f"{name} = {value} cannot be set in a session: set it on the server itself"
-                )
-        return names
-
     def run(self, parameter: bytes | bytearray) -> pq.abc.PGresult:
         """Run the statement with an encoded vector and wait for the answer."""
-        return self._execute(_STATEMENT, (parameter,), _BINARY, 1)
+        return self.execute(STATEMENT, (parameter,), _BINARY, 1)
 
     def time_queries(self, vectors: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], list[list[int]]]:
         """Run one query after the other; return the seconds of each and its ids.
@@ -76,7 +68,7 @@ class QuerySession:
         Nothing but sending, waiting and two readings of the clock happens between two queries: vectors are
         encoded before, answers decoded after, and the garbage collector waits.
         """
-        execute, clock = self._execute, time.perf_counter
+        execute, clock = self.execute, time.perf_counter
         parameters = [(bytes(self.encode(vector)),) for vector in vectors]
         results: list[pq.abc.PGresult] = []
         stamps: list[float] = []
@@ -86,7 +78,7 @@ class QuerySession:
         try:
             for parameter in parameters:
                 note(clock())
-                keep(execute(_STATEMENT, parameter, _BINARY, 1))
+                keep(execute(STATEMENT, parameter, _BINARY, 1))
                 note(clock())
         finally:
             if collects:

@@ -9,6 +9,8 @@ from typing import Any
 
 import psycopg
 
+from .errors import PostgresError
+
 GIB = 1 << 30
 MIB = 1 << 20
 SHARED_MEMORY_SHARE = 45  # percent of the memory that a build may take; /dev/shm commonly offers 50
@@ -78,3 +80,24 @@ def current_setting(connection: psycopg.Connection[Any], name: str) -> str:
     row = connection.execute("SELECT current_setting(%s)", [name]).fetchone()
     assert row is not None
     return str(row[0])
+
+
+def settable(
+    connection: psycopg.Connection[Any], settings: Mapping[str, str], is_ours: bool
+) -> dict[str, str]:
+    """Return those of the user's settings that a session can change; one that the server lacks is an error.
+
+    Those of the whole server were given to ours when it started; somebody else's cannot take them.
+    """
+    chosen = {}
+    for name, value in settings.items():
+        row = connection.execute(
+            "SELECT context IN ('user', 'superuser') FROM pg_settings WHERE name = %s", [name]
+        ).fetchone()
+        if row is None:
+            raise PostgresError(f"the server has no setting {name}, which ANN_BENCHMARKS_PG_SETTINGS names")
+        if row[0]:
+            chosen[name] = value
+        elif not is_ours:
+            raise PostgresError(f"{name} = {value} cannot be set in a session: set it on the server itself")
+    return chosen

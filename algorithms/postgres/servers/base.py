@@ -62,13 +62,7 @@ class Server(ABC):
 
     def connect(self) -> psycopg.Connection[Any]:
         """Open a connection in autocommit mode."""
-        parameters = self.connection_parameters()
-        try:
-            return psycopg.connect(**parameters, autocommit=True, connect_timeout=10)
-        except psycopg.OperationalError as error:
-            place = f"{parameters.get('host', 'the default host')}, port {parameters.get('port', 'default')}"
-            reason = " ".join(str(error).split())
-            raise PostgresError(f"cannot connect to PostgreSQL at {place}: {reason}") from None
+        return connect(self.connection_parameters())
 
     def versions(self) -> dict[str, str]:
         """Server and installed extensions, name to version."""
@@ -78,6 +72,16 @@ class Server(ABC):
                 " UNION ALL SELECT extname, extversion FROM pg_extension WHERE extname <> 'plpgsql'"
             ).fetchall()
         return dict(rows)
+
+
+def connect(parameters: Mapping[str, Any]) -> psycopg.Connection[Any]:
+    """Open a connection in autocommit mode; `parameters` are libpq's, PostgresError says where it failed."""
+    try:
+        return psycopg.connect(**parameters, autocommit=True, connect_timeout=10)
+    except psycopg.OperationalError as error:
+        place = f"{parameters.get('host', 'the default host')}, port {parameters.get('port', 'default')}"
+        reason = " ".join(str(error).split())
+        raise PostgresError(f"cannot connect to PostgreSQL at {place}: {reason}") from None
 
 
 def library_list(text: str) -> list[str]:

@@ -1,0 +1,158 @@
+"""Clients in processes of their own: what they measure, and what is left when something dies."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
+from ann_benchmarks.algorithms.postgres.clients import Answers, ClientPool
+from ann_benchmarks.algorithms.postgres.clients.pool import active_span, throughput
+from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.algorithms.postgres.servers import Server
+
+from .postgres_fixtures import clustered
+
+K = 10
+TRAIN = clustered(2000, 16, seed=11)
+QUERIES = TRAIN[:40]
+
+
+@pytest.fixture
+def algorithm(plugin_server: Server):
+    algorithm = PGVectorHNSW("euclidean", {"M": 8, "efConstruction": 32})
+    algorithm.fit(TRAIN)
+    algorithm.set_query_arguments(40)
+    yield algorithm
+    algorithm.done()
+
+
+@pytest.fixture
+def pool(algorithm):
+    pool = ClientPool(algorithm._asking(16, K), QUERIES, 3)
+    yield pool
+    pool.close()
+
+
+def ask(pool: ClientPool, orders: list[np.ndarray], seconds: float | None = None) -> None:
+    pool.prepare(orders, seconds)
+    pool.run()
+
+
+def test_each_client_asks_what_it_is_told_in_its_order(pool: ClientPool, algorithm):
+    orders = [np.arange(40), np.arange(40)[::-1], np.array([5, 5, 7])]
+    for _ in range(2):
+        ask(pool, orders)
+        answers = pool.answers()
+        for order, given in zip(orders, answers, strict=True):
+            assert (given.numbers == order).all()
+            assert set(given.ids) == set(order)
+            assert (given.answered > given.sent).all()
+            assert (given.sent[1:] >= given.answered[:-1]).all()
+            assert 0 <= given.cpu_seconds < given.answered[-1] - given.sent[0] + 0.1
+    assert [answers[0].ids[number] for number in range(40)] == [algorithm.query(q, K) for q in QUERIES]
+    assert answers[1].ids == answers[0].ids
+    starts = [given.sent[0] for given in answers]
+    assert max(starts) - min(starts) < 0.2
+
+
+def test_for_a_time_instead_of_a_number(pool: ClientPool):
+    ask(pool, [np.array([1, 2, 3])] * 3, 0.3)
+    for given in pool.answers():
+        assert 0.25 < given.answered[-1] - given.sent[0] < 0.6
+        assert (given.numbers == np.resize([1, 2, 3], len(given.numbers))).all()
+        assert len(given.numbers) > 20
+        assert set(given.ids) == {1, 2, 3}
+
+
+def test_every_client_is_a_connection_and_a_process_of_its_own(pool: ClientPool, server: Server):
+    backends = list({member.backend for member in pool.members})
+    with server.connect() as connection:
+        found = connection.execute("SELECT pid FROM pg_stat_activity WHERE pid = ANY(%s)", [backends])
+        assert found.rowcount == 3
+    assert len({member.process for member in pool.members} - {os.getpid()}) == 3
+
+
+def test_throughput_is_that_of_the_time_in_which_all_are_active():
+    def client(sent, answered):
+        return Answers(np.arange(len(sent)), np.array(sent), np.array(answered), {}, 0.0)
+
+    answers = [client([0.0, 1.0, 2.0], [1.0, 2.0, 3.0]), client([0.5, 1.5], [1.5, 2.5])]
+    assert active_span(answers) == (0.5, 2.5)
+    assert throughput(answers) == 4 / 2.0  # answered at 1, 1.5, 2 and 2.5
+    assert np.isnan(throughput([client([0.0], [1.0]), client([2.0], [3.0])]))
+
+
+def test_a_killed_client_ends_all_and_is_named(pool: ClientPool):
+    children = [psutil.Process(member.process) for member in pool.members]
+    children[1].send_signal(signal.SIGKILL)
+    with pytest.raises(PostgresError, match="client 2 of 3 ended before it answered"):
+        ask(pool, [np.arange(40)] * 3, 5)
+    _, alive = psutil.wait_procs(children, timeout=5)
+    assert not alive
+
+
+def test_a_lost_connection_ends_all_and_says_why(pool: ClientPool, server: Server):
+    with server.connect() as connection:
+        connection.execute("SELECT pg_terminate_backend(%s)", [pool.members[2].backend])
+    with pytest.raises(PostgresError, match="client 3 of 3: .*(terminating|no) connection") as caught:
+        ask(pool, [np.arange(40)] * 3)
+        pool.answers()
+    assert "\n" not in str(caught.value)
+    assert not len(pool)
+
+
+def test_a_wrong_plan_is_told_before_anything_is_measured(algorithm, server: Server):
+    asking = algorithm._asking(16, K)
+    with server.connect() as connection:
+        connection.execute(
+            f"UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{asking.index}'::regclass"
+        )
+    try:
+        with pytest.raises(PostgresError, match=r"client \d of 2: the query does not use the index"):
+            ClientPool(asking, QUERIES, 2)
+    finally:
+        with server.connect() as connection:
+            connection.execute(
+                f"UPDATE pg_index SET indisvalid = true WHERE indexrelid = '{asking.index}'::regclass"
+            )
+
+
+PARENT = """
+import sys, numpy as np
+from ann_benchmarks.algorithms.postgres.clients import ClientPool
+from ann_benchmarks.algorithms.postgres.session import Asking
+
+asking = Asking({parameters!r}, {sql!r}, 16, {{}}, {index!r})
+pool = ClientPool(asking, np.zeros((4, 16), np.float32), 4)
+print(pool._spawner.pid, *[member.process for member in pool.members], flush=True)
+pool.prepare([np.arange(4)] * 4, seconds=60)
+pool.run()
+"""
+
+
+def test_a_killed_parent_leaves_no_client(algorithm, tmp_path: Path):
+    asking = algorithm._asking(16, K)
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT.format(parameters=dict(asking.parameters), sql=asking.sql, index=asking.index))
+    root = Path(__file__).parents[1]
+    parent = subprocess.Popen(
+        [sys.executable, script],
+        env=os.environ | {"PYTHONPATH": str(root)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    children = [psutil.Process(int(pid)) for pid in parent.stdout.readline().split()]
+    assert len(children) == 5  # and the one that they came from
+    time.sleep(0.3)  # in the middle of asking
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert not alive
