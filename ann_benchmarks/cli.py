@@ -22,6 +22,22 @@ def positive_int(text: str) -> int:
     return number
 
 
+def positive_ints(text: str) -> list[int]:
+    """Read whole numbers of at least 1, separated by commas; each once, in their order."""
+    return list(dict.fromkeys(positive_int(part) for part in text.split(",")))
+
+
+def positive_float(text: str) -> float:
+    """Read a number above 0 from a command line."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0")
+    return number
+
+
 def run_command(main: Callable[[], int | None]) -> NoReturn:
     """Run an entry point and exit with its status: a user's mistake is one line on stderr and status 1."""
     try:

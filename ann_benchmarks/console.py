@@ -12,7 +12,8 @@ class Console:
 
     def started(self, job: Job) -> None:
         """Say that a definition is begun."""
-        say(f"{job.definition}: {'building' if job.build_only else counted(len(job.points), 'point')}")
+        what = "building" if job.build_only else counted(len(job.points), "point")
+        say(f"{job.definition}{job.by_clients}: {what}")
 
     def event(self, job: Job, event: Event) -> None:
         """Say what a worker tells."""
@@ -48,7 +49,7 @@ def summary(outcomes: Sequence[Outcome]) -> list[str]:
         job = outcome.job
         build = "-" if outcome.build_time is None else f"{outcome.build_time:.1f}"
         points = (outcome.done, job.finished, len(job.points) - outcome.done)
-        rows.append((str(job.definition), *map(str, points), build, f"{outcome.seconds:.1f}"))
+        rows.append((f"{job.definition}{job.by_clients}", *map(str, points), build, f"{outcome.seconds:.1f}"))
     return _table(rows)
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from .cli import positive_int
+from .cli import positive_float, positive_int, positive_ints
 from .configs import read_configs
 from .console import Console, counted, say, summary, warn
 from .constants import INDEX_DIR
@@ -68,6 +68,14 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     add("--timeout", type=int, default=2 * 3600, help="seconds for each definition, -1 for no limit")
     add("--local", action="store_true", help="run on this machine itself instead of in Docker")
     add("--batch", action="store_true", help="give algorithms all queries at once")
+    add(
+        "--clients",
+        metavar="N,M",
+        type=positive_ints,
+        help="ask by N clients at the same time, then by M, ...: each a process with a connection",
+    )
+    add("--max-queries", metavar="N", type=positive_int, help="queries of one run of all clients")
+    add("--duration", metavar="SECONDS", type=positive_float, help="seconds of one run of all clients")
     add("--max-n-algorithms", type=int, default=-1, help="run so many definitions at most, -1 for all")
     add(
         "--run-disabled",
@@ -124,7 +132,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         force = args.force or args.rebuild  # points of another build are not points of this one
         truth = truth_mark(true_distances)
-        plan = make_plan(definitions, args.dataset, args.count, args.runs, args.batch, force, truth)
+        plan = make_plan(definitions, args.dataset, args.count, args.runs, args.batch, force, truth,
+                         args.clients, args.max_queries, args.duration)  # fmt: skip
         header += f"; {len(true_distances):,} queries for {args.count} neighbours"
     print(header)
     for text in warnings + plan.warnings:
@@ -151,6 +160,12 @@ def check_options(args: argparse.Namespace) -> None:
         raise UserError("running in Docker needs images, which cannot be built yet; add --local to run here")
     if args.batch and args.parallelism > 1 and not args.build_only:
         raise UserError("--batch uses all cores for one definition; leave --parallelism at 1")
+    if args.clients and (args.batch or args.parallelism > 1):
+        raise UserError("--clients cannot be had with --batch or --parallelism: its clients need all cores")
+    if not args.clients and (args.max_queries or args.duration):
+        raise UserError("--max-queries and --duration say how much clients ask: add --clients")
+    if args.max_queries and args.duration:
+        raise UserError("--max-queries and --duration cannot both end a run: give one of them")
     if args.parallelism > usable_cores():
         raise UserError(
             f"--parallelism {args.parallelism} is more than this machine's {usable_cores()} cores"

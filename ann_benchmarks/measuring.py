@@ -2,9 +2,9 @@
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ class Measured:
     times: np.ndarray
     neighbors: np.ndarray
     seconds_per_query: float
+    facts: Mapping[str, Any] = field(default_factory=dict)  # what else is stored of it
 
 
 def measure(
@@ -43,7 +44,7 @@ def measure(
             f"{algo} gave {len(answers)} answers and {len(times)} latencies to {len(queries)} queries"
         )
     progress(len(queries))
-    return Measured(np.array(times), _neighbors(answers, count, rows), seconds / len(queries))
+    return Measured(np.array(times), checked_neighbors(answers, count, rows), seconds / len(queries))
 
 
 def _ask_each(
@@ -139,7 +140,8 @@ def _quiet_collector() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _neighbors(answers: Sequence[Any], count: int, rows: int) -> np.ndarray:
+def checked_neighbors(answers: Sequence[Any], count: int, rows: int) -> np.ndarray:
+    """Put answers into an array, (queries, at least count), -1 for none; UserError names a wrong one."""
     width = max(count, *map(len, answers))
     neighbors = np.full((len(answers), width), -1, dtype=np.int64)
     for row, answer in zip(neighbors, answers, strict=True):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 
 from .configs import ANY_METRIC, BrokenConfig, Config, closest
@@ -91,20 +92,25 @@ def make_plan(
     batch: bool,
     force: bool,
     truth: str,
+    clients: Sequence[int] | None = None,
+    max_queries: int | None = None,
+    duration: float | None = None,
 ) -> Plan:
     """Leave out the points that are finished, and definitions that have none left.
 
-    `truth` is the mark of the dataset: a point on other vectors of the same name is not finished.
+    `truth` is the mark of the dataset: a point on other vectors of the same name is not finished. Each number
+    of clients makes a job of its own.
     """
     jobs = []
     finished_in_all = 0
     warnings = []
     owners: dict[Path, str] = {}
-    for definition in _joined(definitions):
+    counts: Sequence[int | None] = clients or [None]
+    for definition, asking in product(_joined(definitions), counts):
         points = []
         finished = 0
         for query_arguments in definition.points():
-            path = result_path(dataset, count, definition, query_arguments, batch)
+            path = result_path(dataset, count, definition, query_arguments, batch, asking)
             name = label(definition.algorithm, definition.arguments + query_arguments)
             if path in owners:
                 if owners[path] != name:
@@ -119,7 +125,8 @@ def make_plan(
                 warnings.append(f"{problem}; it is measured again")
             points.append(query_arguments)
         if points:
-            jobs.append(Job(definition, points, dataset, count, runs, batch, finished))
+            load = (asking, max_queries, duration)
+            jobs.append(Job(definition, points, dataset, count, runs, batch, *load, finished))
         finished_in_all += finished
     return Plan(jobs, finished_in_all, warnings)
 

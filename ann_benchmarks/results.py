@@ -37,7 +37,12 @@ class Result:
 
 
 def result_path(
-    dataset: str, count: int, definition: Definition, query_arguments: list[Any], batch: bool
+    dataset: str,
+    count: int,
+    definition: Definition,
+    query_arguments: list[Any],
+    batch: bool,
+    clients: int | None = None,
 ) -> Path:
     """Where the result of a point lies; the same place as in ann-benchmarks, except for very long names."""
     for kind, name in (("dataset", dataset), ("algorithm", definition.algorithm)):
@@ -48,8 +53,13 @@ def result_path(
     if len(name) > LONGEST_NAME:
         digest = hashlib.sha256(arguments.encode()).hexdigest()[:16]
         name = f"{name[: LONGEST_NAME - len(digest) - 1]}_{digest}"
-    folder = definition.algorithm + ("-batch" if batch else "")
+    folder = series_name(definition.algorithm, clients) + ("-batch" if batch else "")
     return Path(RESULTS_FOLDER, dataset, str(count), folder, f"{name}.hdf5")
+
+
+def series_name(algorithm: str, clients: int | None) -> str:
+    """Name of the curve that an algorithm's points make, asked by so many clients at a time."""
+    return algorithm if clients is None else f"{algorithm}-c{clients}"
 
 
 def iter_result_paths(dataset: str | None = None, count: int | None = None) -> Iterator[Path]:
@@ -156,7 +166,9 @@ def _problem(file: h5py.File, arrays: list[Any]) -> str | None:
         return f"it has no {', '.join(missing)}"
     times, neighbors, distances = arrays
     n = len(times) if times.ndim == 1 else 0
-    if n == 0 or neighbors.ndim != 2 or neighbors.shape != distances.shape or len(neighbors) != n:
+    # Clients ask each query as often as they come to it.
+    is_one_each = "clients" in file.attrs or len(neighbors) == n
+    if n == 0 or neighbors.ndim != 2 or neighbors.shape != distances.shape or not is_one_each:
         return "its arrays do not fit together"
     # ann-benchmarks fills a file query by query: one that was ended on the way has zeros in the last row.
     if times[-1] == 0 and not neighbors[-1].any() and not distances[-1].any():

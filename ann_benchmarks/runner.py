@@ -11,6 +11,7 @@ import numpy as np
 from tqdm import tqdm
 
 from .algorithms.base.module import BaseANN
+from .clients import Load, measure_clients
 from .datasets import Dataset, get_dataset
 from .definitions import Definition, instantiate_algorithm, label
 from .distance import candidate_distances
@@ -19,7 +20,7 @@ from .host import host_facts
 from .intervals import Interval, mean_interval, runs_disagree, share_interval
 from .measuring import Measured, measure
 from .plotting.metrics import RECALL_SLACK, recall_of_each
-from .results import TRUTH_ATTRIBUTE, result_path, truth_mark, write_result
+from .results import TRUTH_ATTRIBUTE, result_path, series_name, truth_mark, write_result
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,20 @@ class Job:
     count: int
     runs: int
     batch: bool
+    clients: int | None = None  # that ask at the same time; None: one, in the algorithm's own process
+    max_queries: int | None = None  # of one run of all clients
+    duration: float | None = None  # seconds of one run of all clients
     finished: int = 0  # points that were measured before
     show_progress: bool = True
     load_threads: int | None = None  # of a database plug-in; None leaves it the choice
     chunk_size: int | None = None  # rows
     rebuild: bool = False  # although an index is there from an earlier run
     build_only: bool = False
+
+    @property
+    def by_clients(self) -> str:
+        """The end of a line that says how many clients ask, empty where that was not asked for."""
+        return "" if self.clients is None else f" by {self.clients} client{'s' * (self.clients > 1)}"
 
 
 @dataclass(frozen=True)
@@ -83,6 +92,8 @@ def run(job: Job, report: Callable[[Event], None]) -> None:
                 f"the config.yml of '{job.definition.algorithm}' has query arguments, but"
                 f" {job.definition.constructor} has no method set_query_arguments"
             )
+        if job.clients is not None and not hasattr(algo, "open_clients"):
+            raise UserError(f"{job.definition.constructor} cannot be asked by clients: leave --clients out")
         dataset, _ = get_dataset(job.dataset)
         with dataset:
             facts = _build(algo, dataset, job)
@@ -156,6 +167,7 @@ class _Points:
         runs = self.measure_runs(str(self.algo))
         best = min(runs, key=lambda run: run.seconds_per_query)
         name = label(job.definition.algorithm, job.definition.arguments + query_arguments)
+        name += job.by_clients
         neighbors = best.neighbors[:, : job.count]
         if best.neighbors.shape[1] > job.count:
             most = best.neighbors.shape[1]
@@ -164,7 +176,7 @@ class _Points:
         found = recall_of_each(distances, self.true_distances[:, -1] + RECALL_SLACK, job.count)
         recall, rates = share_interval(found), [1 / run.seconds_per_query for run in runs]
         qps, disagree = mean_interval(rates), runs_disagree([run.times for run in runs])
-        path = result_path(job.dataset, job.count, job.definition, query_arguments, job.batch)
+        path = result_path(job.dataset, job.count, job.definition, query_arguments, job.batch, job.clients)
         attrs = {
             **host_facts(),
             **self.facts,
@@ -186,7 +198,8 @@ class _Points:
             "count": job.count,
             # A plug-in that found its index built knows what the build had taken.
             **self.algo.get_additional(),
-            "algo": job.definition.algorithm,
+            **best.facts,
+            "algo": series_name(job.definition.algorithm, job.clients),
             "dataset": job.dataset,
         }
         write_result(path, attrs, best.times, neighbors, distances)
@@ -206,9 +219,14 @@ class _Points:
 
     def measure_runs(self, description: str) -> list[Measured]:
         job = self.job
+        if job.clients is not None:
+            load = Load(job.clients, job.max_queries, job.duration)
+            quiet = not job.show_progress
+            return measure_clients(
+                self.algo, self.all_queries, job.count, load, job.runs, len(self.train), quiet
+            )
         queries = self.all_queries if job.batch else self.queries
-        total = job.runs * len(queries)
-        quiet = None if job.show_progress else True
+        total, quiet = job.runs * len(queries), None if job.show_progress else True
         with tqdm(total=total, desc=description, unit="query", disable=quiet, leave=False) as bar:
             runs = []
             for number in range(job.runs):

@@ -25,6 +25,9 @@ class BaseANN:
       is timed.
     - ``get_batch_latencies()``: seconds of each query of the last batch.
     - ``supports_prepared_queries()``: called once before `fit`; its result is not used.
+    - ``open_clients(X, n, clients)``: start clients that ask at the same time, and return them as an object
+      with ``prepare(orders, seconds)``, ``run()``, ``answers()`` and ``close()``; used for --clients, which
+      ann-benchmarks does not know. algorithms/postgres/clients/ has one.
     - ``set_load_options(threads, chunk_rows)``: called before `fit` where the user gave --load-threads or
       --chunk-size; None is what was not given. ann-benchmarks does not know it.
     - ``set_build_options(rebuild)``: called before `fit` where the user gave --rebuild: an index that is

@@ -162,12 +162,20 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
         self.run_prepared_query()
         return self.get_prepared_query_results()
 
+    def open_clients(self, X: np.ndarray[Any, Any], n: int, clients: int) -> ClientPool:
+        """Start so many clients, each a process with a connection, that ask for the n nearest of rows of X.
+
+        An addition to the interface, for load by many clients at once.
+        """
+        pool = ClientPool(self._asking(X.shape[1], n), X, clients)
+        self._settings = pool.members[0].settings
+        return pool
+
     def prepare_batch_query(self, X: np.ndarray[Any, Any], n: int) -> None:
         """Start a client for each core, each a process with a connection."""
         self._close_session()
         clients = min(machine.cores(), len(X))
-        self._clients = ClientPool(self._asking(X.shape[1], n), X, clients)
-        self._settings = self._clients.members[0].settings
+        self._clients = self.open_clients(X, n, clients)
         self._clients.prepare([np.arange(i, len(X), clients) for i in range(clients)])
 
     def run_batch_query(self) -> None:

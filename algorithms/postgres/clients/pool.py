@@ -143,15 +143,3 @@ def encoded(queries: np.ndarray, dimension: int) -> np.ndarray:
     for row, query in zip(rows, queries, strict=True):
         row[:] = np.frombuffer(encoder.encode(query), dtype=np.uint8)
     return rows
-
-
-def active_span(answers: Sequence[Answers]) -> tuple[float, float]:
-    """When all clients were active: from the last one's first query to the first one's end."""
-    return max(a.sent[0] for a in answers), min(a.answered[-1] for a in answers)
-
-
-def throughput(answers: Sequence[Answers]) -> float:
-    """Queries per second that were answered while all clients were active."""
-    start, end = active_span(answers)
-    done = sum(int(np.count_nonzero((a.answered > start) & (a.answered <= end))) for a in answers)
-    return done / (end - start) if end > start else float("nan")
