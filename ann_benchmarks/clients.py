@@ -38,7 +38,7 @@ class Load:
 
 
 def measure_clients(
-    algo: Any, queries: Any, count: int, load: Load, runs: int, rows: int, quiet: bool
+    algo: Any, queries: Any, count: int, load: Load, runs: int, rows: int, quiet: bool | None
 ) -> list[Measured]:
     """Have all queries answered once, which warms clients and server and tells the recall; then measure.
 
@@ -55,7 +55,7 @@ def measure_clients(
                 answers[number] = ids
         neighbors = checked_neighbors(answers, count, rows)
         measured = []
-        for run in tqdm(range(runs), desc=f"{algo}", unit="run", leave=False, disable=quiet or None):
+        for run in tqdm(range(runs), desc=f"{algo}", unit="run", leave=False, disable=quiet):
             pool.prepare(load.orders(len(queries), run), load.seconds)
             pool.run()
             measured.append(_measured(pool.answers(), neighbors, load))

@@ -219,14 +219,14 @@ class _Points:
 
     def measure_runs(self, description: str) -> list[Measured]:
         job = self.job
+        quiet = None if job.show_progress else True  # None: unless it is a terminal
         if job.clients is not None:
             load = Load(job.clients, job.max_queries, job.duration)
-            quiet = not job.show_progress
             return measure_clients(
                 self.algo, self.all_queries, job.count, load, job.runs, len(self.train), quiet
             )
         queries = self.all_queries if job.batch else self.queries
-        total, quiet = job.runs * len(queries), None if job.show_progress else True
+        total = job.runs * len(queries)
         with tqdm(total=total, desc=description, unit="query", disable=quiet, leave=False) as bar:
             runs = []
             for number in range(job.runs):
