@@ -3,12 +3,15 @@
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ann_benchmarks.algorithms.postgres import servers
+from ann_benchmarks.algorithms.postgres.module import PostgresANN
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
@@ -49,3 +52,27 @@ def clustered(rows: int, dimension: int, seed: int = 0) -> np.ndarray:
     return (centres[rng.integers(20, size=rows)] + 0.3 * rng.normal(size=(rows, dimension))).astype(
         np.float32
     )
+
+
+@contextmanager
+def fitted(algorithm: PostgresANN, train: np.ndarray, *query_arguments: Any) -> Iterator[dict[str, Any]]:
+    """Give what the plug-in says of its index, which is released in the end, also after a failure."""
+    try:
+        algorithm.fit(train)
+        if query_arguments:
+            algorithm.set_query_arguments(*query_arguments)
+        yield algorithm.get_additional()
+    finally:
+        algorithm.done()
+
+
+def measured_recall(
+    algorithm: PostgresANN, train: np.ndarray, queries: np.ndarray, metric: str = "euclidean"
+) -> float:
+    """Share of the 10 nearest rows, by float64 distances, that queries find."""
+    products = queries.astype(float) @ train.T.astype(float)
+    lengths = np.linalg.norm(train.astype(float), axis=1)
+    distances = {"euclidean": lengths**2 / 2 - products, "angular": -products / lengths, "ip": -products}
+    true = np.argsort(distances[metric], axis=1)[:, :10].tolist()
+    found = algorithm.time_queries(queries, 10)[1]
+    return float(np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found, true, strict=True)]))

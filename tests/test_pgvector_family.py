@@ -4,8 +4,6 @@ import json
 import math
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -23,7 +21,7 @@ from ann_benchmarks.algorithms.postgres.module import PostgresANN
 from ann_benchmarks.algorithms.postgres.plan import index_of_plan
 from ann_benchmarks.algorithms.postgres.servers import Server
 
-from .postgres_fixtures import clustered
+from .postgres_fixtures import clustered, fitted, measured_recall
 
 K = 10
 ROWS, DIMENSION = 3000, 32
@@ -39,29 +37,8 @@ def ivfflat(form: str = "vector", lists: int | str = 30, metric: str = "euclidea
     return PGVectorIVFFlat(metric, {"lists": lists, "form": form})
 
 
-@contextmanager
-def fitted(algorithm: PostgresANN, *query_arguments: int) -> Iterator[dict[str, Any]]:
-    """Give what the plug-in says of its index, which is released in the end, also after a failure."""
-    try:
-        algorithm.fit(TRAIN)
-        if query_arguments:
-            algorithm.set_query_arguments(*query_arguments)
-        yield algorithm.get_additional()
-    finally:
-        algorithm.done()
-
-
 def recall(algorithm: PostgresANN, metric: str = "euclidean") -> float:
-    products = QUERIES @ TRAIN.T
-    lengths = np.linalg.norm(TRAIN, axis=1)
-    distances = {
-        "euclidean": lengths**2 / 2 - products,
-        "angular": -products / lengths,
-        "ip": -products,
-    }[metric]
-    true = np.argsort(distances, axis=1)[:, :K]
-    found = algorithm.time_queries(QUERIES, K)[1]
-    return float(np.mean([len(set(a) & set(b)) / K for a, b in zip(found, true.tolist(), strict=True)]))
+    return measured_recall(algorithm, TRAIN, QUERIES, metric)
 
 
 def plan_with_rows(algorithm: PostgresANN) -> dict:
@@ -100,7 +77,7 @@ def test_every_form_finds_the_neighbours_of_its_metric(
     plugin_server: Server, metric: str, make, query_arguments, least: float
 ):
     algorithm = make(metric)
-    with fitted(algorithm, *query_arguments):
+    with fitted(algorithm, TRAIN, *query_arguments):
         # Long vectors are everybody's neighbours by inner product, which costs the graph some.
         assert recall(algorithm, metric) >= least - 0.05 * (metric == "ip")
 
@@ -109,7 +86,7 @@ def test_smaller_forms_make_smaller_indexes_as_estimated(plugin_server: Server):
     sizes = []
     for algorithm in (hnsw(), hnsw("halfvec"), hnsw("bit_hamming"), ivfflat(), ivfflat("halfvec"),
                       ivfflat("bit_hamming")):  # fmt: skip
-        with fitted(algorithm) as facts:
+        with fitted(algorithm, TRAIN) as facts:
             assert facts["index_size"] < 1.08 * facts["estimated_index_size"]
             if "bit" not in str(algorithm):  # equal ones, of which 32 bits make many, share a node
                 assert facts["index_size"] > 0.92 * facts["estimated_index_size"]
@@ -122,7 +99,7 @@ def test_all_share_one_table_and_only_the_one_under_test_is_planned(plugin_serve
     forms = [hnsw(), hnsw("halfvec"), hnsw("bit_hamming"), ivfflat(), PGVectorExact("euclidean"), hnsw()]
     tables = set()
     for algorithm in forms:
-        with fitted(algorithm, 20) as facts, server.connect() as connection:
+        with fitted(algorithm, TRAIN, 20) as facts, server.connect() as connection:
             table = algorithm._table.name
             tables.add((table, facts["load_time"]))
             used = index_of_plan(plan_with_rows(algorithm))
@@ -138,7 +115,7 @@ def test_all_share_one_table_and_only_the_one_under_test_is_planned(plugin_serve
 
 def test_an_index_that_is_not_parked_is_noticed(plugin_server: Server, server: Server):
     algorithm = PGVectorExact("euclidean")
-    with fitted(algorithm, 0), server.connect() as connection:
+    with fitted(algorithm, TRAIN, 0), server.connect() as connection:
         table = algorithm._table.name
         connection.execute(f"CREATE INDEX meddler ON {table} USING hnsw (embedding vector_l2_ops)")
         try:
@@ -163,7 +140,7 @@ def test_an_index_that_is_not_parked_is_noticed(plugin_server: Server, server: S
 def test_query_arguments_reach_the_server(
     plugin_server: Server, algorithm: PostgresANN, query_arguments, setting: dict[str, str], candidates: int
 ):
-    with fitted(algorithm, *query_arguments):
+    with fitted(algorithm, TRAIN, *query_arguments):
         assert scanned_rows(plan_with_rows(algorithm)) == candidates
         assert json.loads(algorithm.get_additional()["settings"]).items() >= setting.items()
         for number in query_arguments:
@@ -172,7 +149,7 @@ def test_query_arguments_reach_the_server(
 
 def test_more_probes_and_candidates_find_more(plugin_server: Server):
     for algorithm, little, much in ((ivfflat(), (1,), (30,)), (hnsw("bit_hamming"), (400, 10), (400, 400))):
-        with fitted(algorithm, *little):
+        with fitted(algorithm, TRAIN, *little):
             few = recall(algorithm)
             algorithm.set_query_arguments(*much)
             assert recall(algorithm) > few
@@ -180,7 +157,7 @@ def test_more_probes_and_candidates_find_more(plugin_server: Server):
 
 def test_without_an_index_a_run_says_so(plugin_server: Server):
     algorithm = PGVectorExact("euclidean")
-    with fitted(algorithm) as facts:
+    with fitted(algorithm, TRAIN) as facts:
         assert facts["index_size"] == facts["index_build_time"] == algorithm.get_memory_usage() == 0
         assert facts["build_time"] == facts["load_time"] > 0
 
@@ -242,7 +219,10 @@ def test_bad_arguments_are_one_line(plugin_server: Server, make, message: str):
 
 def test_re_ranking_fewer_than_asked_for_is_an_error(plugin_server: Server):
     algorithm = hnsw("bit_hamming")
-    with fitted(algorithm, 40, 5), pytest.raises(PostgresError, match="5 candidates cannot give 10 neighb"):
+    with (
+        fitted(algorithm, TRAIN, 40, 5),
+        pytest.raises(PostgresError, match="5 candidates cannot give 10 neighb"),
+    ):
         algorithm.query(TRAIN[0], K)
 
 
@@ -270,28 +250,28 @@ def test_rebuild_builds_anew_and_keeps_the_old_one_until_then(
     def fail(*_: object) -> None:
         raise psycopg.errors.QueryCanceled("stopped by hand")
 
-    with fitted(hnsw()) as facts:
+    with fitted(hnsw(), TRAIN) as facts:
         took = facts["index_build_time"]
     rebuilding = hnsw()
     rebuilding.set_build_options(True)
     with monkeypatch.context() as broken:
         broken.setattr("ann_benchmarks.algorithms.postgres.catalog.remember_index", fail)
-        with pytest.raises(PostgresError, match="broke off while building"), fitted(rebuilding):
+        with pytest.raises(PostgresError, match="broke off while building"), fitted(rebuilding, TRAIN):
             pass
-    with fitted(hnsw()) as facts:
+    with fitted(hnsw(), TRAIN) as facts:
         assert facts["index_reused"]
         assert facts["index_build_time"] == took
-    with fitted(rebuilding) as facts:
+    with fitted(rebuilding, TRAIN) as facts:
         assert not facts["index_reused"]
         anew = facts["index_build_time"]
-    with fitted(hnsw()) as facts:
+    with fitted(hnsw(), TRAIN) as facts:
         assert facts["index_reused"]
         assert facts["index_build_time"] == anew != took
 
 
 def test_waiting_for_somebody_elses_build_is_no_time_of_ours(plugin_server: Server, server: Server):
     """The build of a client that was killed goes on in its backend, and holds the table."""
-    with fitted(ivfflat()):
+    with fitted(ivfflat(), TRAIN):
         table = catalog.table_name(fingerprint(TRAIN), "vector")
     build = threading.Thread(target=lambda: rebuilt.append(rebuild(ivfflat(lists=20))))
     rebuilt: list[dict[str, Any]] = []
@@ -307,5 +287,5 @@ def test_waiting_for_somebody_elses_build_is_no_time_of_ours(plugin_server: Serv
 
 def rebuild(algorithm: PostgresANN) -> dict[str, Any]:
     algorithm.set_build_options(True)
-    with fitted(algorithm) as facts:
+    with fitted(algorithm, TRAIN) as facts:
         return facts

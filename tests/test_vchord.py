@@ -4,7 +4,6 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.vchord.module import VectorChord
 from ann_benchmarks.algorithms.vchord.size import automatic_lists, index_bytes
 
-from .postgres_fixtures import clustered
+from .postgres_fixtures import clustered, fitted, measured_recall
 from .vchord_archives import installation_with_vchord
 
 K = 10
@@ -61,26 +60,8 @@ def vchord(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> S
     return server
 
 
-@contextmanager
-def fitted(
-    algorithm: PostgresANN, *query_arguments: Any, train: np.ndarray = TRAIN
-) -> Iterator[dict[str, Any]]:
-    try:
-        algorithm.fit(train)
-        if query_arguments:
-            algorithm.set_query_arguments(*query_arguments)
-        yield algorithm.get_additional()
-    finally:
-        algorithm.done()
-
-
 def recall(algorithm: PostgresANN, metric: str = "euclidean") -> float:
-    products = QUERIES @ TRAIN.T
-    lengths = np.linalg.norm(TRAIN, axis=1)
-    distances = {"euclidean": lengths**2 / 2 - products, "angular": -products / lengths, "ip": -products}
-    true = np.argsort(distances[metric], axis=1)[:, :K]
-    found = algorithm.time_queries(QUERIES, K)[1]
-    return float(np.mean([len(set(a) & set(b)) / K for a, b in zip(found, true.tolist(), strict=True)]))
+    return measured_recall(algorithm, TRAIN, QUERIES, metric)
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "angular", "ip"])
@@ -97,13 +78,13 @@ def recall(algorithm: PostgresANN, metric: str = "euclidean") -> float:
 )
 def test_finds_the_neighbours_of_its_metric(vchord: Server, metric: str, arguments: dict, query: tuple):
     algorithm = VectorChord(metric, arguments)
-    with fitted(algorithm, *query):
+    with fitted(algorithm, TRAIN, *query):
         assert recall(algorithm, metric) > 0.94  # the bound of 1.9 is one that a few codes exceed
 
 
 def test_probes_and_epsilon_reach_the_server(vchord: Server):
     algorithm = VectorChord("euclidean", {"lists": [5, 60]})
-    with fitted(algorithm, "1,2", 1.5):
+    with fitted(algorithm, TRAIN, "1,2", 1.5):
         settings = json.loads(
             algorithm.get_additional()["settings"] if algorithm.query(QUERIES[0], K) else ""
         )
@@ -129,26 +110,26 @@ def test_probes_are_whole_numbers(probes: Any):
 @pytest.mark.parametrize(("probes", "numbers"), [("", 0), (10, 1), ("1,2,3", 3)])
 def test_probes_are_one_number_a_level(vchord: Server, probes: Any, numbers: int):
     algorithm = VectorChord("euclidean", {"lists": [5, 60]})
-    with fitted(algorithm), pytest.raises(PostgresError, match=rf"has {numbers} numbers, .* 2 levels"):
+    with fitted(algorithm, TRAIN), pytest.raises(PostgresError, match=rf"has {numbers} numbers, .* 2 levels"):
         algorithm.set_query_arguments(probes)
 
 
 def test_the_clustering_is_told_apart_and_stays_with_the_index(vchord: Server):
     arguments = {"lists": 50, "build_threads": 2}
-    with fitted(VectorChord("euclidean", arguments | {"sampling_factor": 100})) as facts:
+    with fitted(VectorChord("euclidean", arguments | {"sampling_factor": 100}), TRAIN) as facts:
         assert 0 < facts["clustering_time"] < facts["index_build_time"]
         assert facts["clustering_memory"].endswith("iB")
         assert not facts["index_reused"]
-    with fitted(VectorChord("euclidean", arguments | {"sampling_factor": 100})) as again:
+    with fitted(VectorChord("euclidean", arguments | {"sampling_factor": 100}), TRAIN) as again:
         assert again["index_reused"]
         assert again["clustering_time"] == facts["clustering_time"]
         assert again["index_build_time"] == facts["index_build_time"]
-    with fitted(VectorChord("euclidean", arguments | {"sampling_factor": 101})) as other:
+    with fitted(VectorChord("euclidean", arguments | {"sampling_factor": 101}), TRAIN) as other:
         assert not other["index_reused"]
 
 
 def test_the_library_is_loaded_without_the_user(vchord: Server):
-    with fitted(VectorChord("euclidean", {"lists": 30})), vchord.connect() as connection:
+    with fitted(VectorChord("euclidean", {"lists": 30}), TRAIN), vchord.connect() as connection:
         assert connection.execute("SHOW shared_preload_libraries").fetchone() == ("vchord",)
 
 
@@ -162,7 +143,7 @@ def test_parked_indexes_do_not_disturb_each_other(vchord: Server):
         (PGVectorHNSW("euclidean", hnsw), (40,)),
         (VectorChord("euclidean", {"lists": [5, 60]}), ("2,10",)),
     ):
-        with fitted(algorithm, *query):
+        with fitted(algorithm, TRAIN, *query):
             plan = algorithm._session_for(QUERIES[0], K).plan(QUERIES[0])
             assert index_of_plan(plan) == algorithm._built.name
             assert recall(algorithm) > 0.4
@@ -183,7 +164,7 @@ def test_another_run_of_another_plugin_on_the_same_table(monkeypatch: pytest.Mon
             monkeypatch.setattr(servers, "_current", server)
             try:
                 if query:
-                    with fitted(algorithm, *query):
+                    with fitted(algorithm, TRAIN, *query):
                         assert len(algorithm.query(QUERIES[0], K)) == K
                 else:
                     with pytest.raises(PostgresError, match="needs the library 'vchord'.*no longer has"):
@@ -196,19 +177,19 @@ def test_another_run_of_another_plugin_on_the_same_table(monkeypatch: pytest.Mon
 
 
 def test_what_the_server_warns_of_is_shown_and_kept(vchord: Server, capsys: pytest.CaptureFixture[str]):
-    with fitted(VectorChord("euclidean", {"lists": 30, "kmeans_dimension": 64})) as facts:
+    with fitted(VectorChord("euclidean", {"lists": 30, "kmeans_dimension": 64}), TRAIN) as facts:
         assert "kmeans_dimension" in facts["build_notices"][0]
     assert "note: ignoring" in capsys.readouterr().out
 
 
 def test_the_index_is_read_before_the_first_query(vchord: Server):
     algorithm = VectorChord("euclidean", {"lists": 30, "residual_quantization": True})
-    with fitted(algorithm):
+    with fitted(algorithm, TRAIN):
         pass
     vchord.restart({"shared_buffers": "64MB"})  # which forgets what was in memory
     with vchord.connect() as connection:
         connection.execute("SELECT pg_stat_reset()")
-    with fitted(algorithm), vchord.connect() as connection:
+    with fitted(algorithm, TRAIN), vchord.connect() as connection:
         blocks, pages = connection.execute(
             "SELECT idx_blks_read + idx_blks_hit, pg_relation_size(indexrelid) / 8192"
             " FROM pg_statio_user_indexes WHERE indexrelid = %s::regclass",
@@ -227,13 +208,13 @@ def some_centroids(count: int) -> np.ndarray:
 def test_centroids_from_a_file(vchord: Server, tmp_path: Path):
     np.save(tmp_path / "centroids.npy", some_centroids(50))
     algorithm = VectorChord("euclidean", {"centroids": str(tmp_path / "centroids.npy")})
-    with fitted(algorithm, 50) as facts:
+    with fitted(algorithm, TRAIN, 50) as facts:
         assert recall(algorithm) > 0.97
         assert "clustering_time" not in facts
         algorithm.set_query_arguments(1)
         assert recall(algorithm) < 0.9
     np.save(tmp_path / "centroids.npy", some_centroids(51))
-    with fitted(algorithm, 51) as facts:
+    with fitted(algorithm, TRAIN, 51) as facts:
         assert not facts["index_reused"]
 
 
@@ -242,7 +223,7 @@ def test_centroids_of_two_levels_from_a_file(vchord: Server, tmp_path: Path):
     coarse = np.concatenate([fine[:4], np.full((1, 48), 1e3, np.float32)])  # nobody's nearest
     np.save(tmp_path / "two.npy", np.concatenate([coarse, fine]))
     algorithm = VectorChord("euclidean", {"centroids": str(tmp_path / "two.npy"), "lists": [5, 60]})
-    with fitted(algorithm, "4,60"):
+    with fitted(algorithm, TRAIN, "4,60"):
         assert algorithm._lists == [4, 60]
         assert recall(algorithm) > 0.97
 
@@ -255,13 +236,13 @@ def test_centroids_from_a_table(vchord: Server):
         for number, vector in enumerate(some_centroids(20)):
             connection.execute("INSERT INTO mine VALUES (%s, NULL, %s)", [number, str(vector.tolist())])
     algorithm = VectorChord("euclidean", {"centroids": "public.mine"})
-    with fitted(algorithm, 20):
+    with fitted(algorithm, TRAIN, 20):
         assert recall(algorithm) > 0.97
-    with fitted(algorithm) as facts:
+    with fitted(algorithm, TRAIN) as facts:
         assert facts["index_reused"]
     with vchord.connect() as connection:
         connection.execute("DELETE FROM mine WHERE id = 3")
-    with fitted(algorithm) as facts:
+    with fitted(algorithm, TRAIN) as facts:
         assert not facts["index_reused"]  # the table has changed
         assert algorithm._lists == [19]
 
@@ -302,7 +283,10 @@ def test_bad_arguments_are_one_line(vchord: Server, tmp_path: Path, arguments: d
     if isinstance(arguments, dict) and isinstance(arguments.get("centroids"), str):
         paths = {name: str(tmp_path / f"{name}.npy") for name in (*files, "texts")}
         arguments = arguments | {"centroids": arguments["centroids"].format(**paths)}
-    with pytest.raises(PostgresError, match=message) as caught, fitted(VectorChord("euclidean", arguments)):
+    with (
+        pytest.raises(PostgresError, match=message) as caught,
+        fitted(VectorChord("euclidean", arguments), TRAIN),
+    ):
         pass
     assert "\n" not in str(caught.value)
 
@@ -324,7 +308,7 @@ def test_what_1_1_has(
 ):
     monkeypatch.setattr(servers, "_current", server_1_1)
     algorithm = VectorChord(metric, {"form": form, "lists": 30})
-    with fitted(algorithm, 30):
+    with fitted(algorithm, TRAIN, 30):
         plain = recall(algorithm, metric)
         assert plain > least
         algorithm.set_query_arguments(30, 1.9, 60)
@@ -347,7 +331,9 @@ def test_a_folder_of_another_version(
                     with pytest.raises(PostgresError, match=message):
                         algorithm.fit(TRAIN)
                     continue
-                with fitted(algorithm, 30) as facts:  # 1.1 finds the index of 1.0, which is not its own
+                with fitted(
+                    algorithm, TRAIN, 30
+                ) as facts:  # 1.1 finds the index of 1.0, which is not its own
                     assert not facts["index_reused"]
                     assert facts["vchord_version"].startswith(version)
                     assert recall(algorithm) > 0.97
@@ -374,7 +360,7 @@ def test_without_the_extension_both_ways_to_get_it_are_named(plugin_server: Serv
 @pytest.mark.parametrize("arguments", [{"lists": 20}, {}, {"lists": 20, "rerank_in_table": True}])
 def test_the_estimate_is_what_is_built(vchord: Server, rows: int, dimension: int, arguments: dict):
     train = clustered(rows, dimension, seed=10)
-    with fitted(VectorChord("euclidean", arguments), train=train) as facts:
+    with fitted(VectorChord("euclidean", arguments), train) as facts:
         page_a_list = 20 * 8
         assert facts["index_size"] == pytest.approx(facts["estimated_index_size"], rel=0.03, abs=page_a_list)
 
