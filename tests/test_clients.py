@@ -12,8 +12,7 @@ import psutil
 import pytest
 
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
-from ann_benchmarks.algorithms.postgres.clients import Answers, ClientPool
-from ann_benchmarks.algorithms.postgres.clients.pool import active_span, throughput
+from ann_benchmarks.algorithms.postgres.clients import ClientPool
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server
 
@@ -77,16 +76,6 @@ def test_every_client_is_a_connection_and_a_process_of_its_own(pool: ClientPool,
         found = connection.execute("SELECT pid FROM pg_stat_activity WHERE pid = ANY(%s)", [backends])
         assert found.rowcount == 3
     assert len({member.process for member in pool.members} - {os.getpid()}) == 3
-
-
-def test_throughput_is_that_of_the_time_in_which_all_are_active():
-    def client(sent, answered):
-        return Answers(np.arange(len(sent)), np.array(sent), np.array(answered), {}, 0.0)
-
-    answers = [client([0.0, 1.0, 2.0], [1.0, 2.0, 3.0]), client([0.5, 1.5], [1.5, 2.5])]
-    assert active_span(answers) == (0.5, 2.5)
-    assert throughput(answers) == 4 / 2.0  # answered at 1, 1.5, 2 and 2.5
-    assert np.isnan(throughput([client([0.0], [1.0]), client([2.0], [3.0])]))
 
 
 def test_a_killed_client_ends_all_and_is_named(pool: ClientPool):

@@ -20,7 +20,7 @@ from ann_benchmarks.algorithms.postgres import installable
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.installable import InstallableExtension
 from ann_benchmarks.algorithms.postgres.servers import archive as archives
-from ann_benchmarks.algorithms.postgres.servers import extension
+from ann_benchmarks.algorithms.postgres.servers import installation as installations
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation, install, read_release
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
@@ -119,7 +119,7 @@ def ar_entry(name: str, body: bytes) -> bytes:
 def installation(tmp_path: Path) -> Installation:
     """As much of a PostgreSQL as an extension's files need."""
     original, folder = embedded_installation(), tmp_path / "programs"
-    for name in ("bin/postgres", "lib/postgresql/vector.so", f"{extension._EXTENSIONS}/vector.control"):
+    for name in ("bin/postgres", "lib/postgresql/vector.so", f"{installations._EXTENSIONS}/vector.control"):
         (folder / name).parent.mkdir(parents=True)
         (folder / name).symlink_to(original / name)
     return Installation(folder)
@@ -129,7 +129,7 @@ def contents(installation: Installation) -> dict[str, bytes]:
     """What is there by the name of the extension, and nothing of it anywhere else."""
     libraries, extensions = (
         installation.folder / "lib/postgresql",
-        installation.folder / extension._EXTENSIONS,
+        installation.folder / installations._EXTENSIONS,
     )
     found = [path for path in installation.folder.rglob("*thing*") if path.is_file()]
     assert {path.parent for path in found} <= {libraries, extensions}
@@ -157,7 +157,7 @@ def test_archives_of_all_kinds_are_installed(tmp_path: Path, installation: Insta
     assert contents(installation) == names(files)
     assert installation.version_of("thing") == "1.2.0"
     library = installation.folder / "lib/postgresql/thing.so"
-    script = installation.folder / extension._EXTENSIONS / "thing.control"
+    script = installation.folder / installations._EXTENSIONS / "thing.control"
     assert stat.S_IMODE(library.stat().st_mode) == 0o755  # for the account that runs the server
     assert stat.S_IMODE(script.stat().st_mode) == 0o644
 
@@ -232,7 +232,7 @@ def test_a_full_disk_leaves_the_old_release(
 
 def test_an_installation_of_somebody_else(tmp_path: Path, installation: Installation) -> None:
     release = read_release(packed(tmp_path / "x.zip", thing()), "thing")
-    extensions = installation.folder / extension._EXTENSIONS
+    extensions = installation.folder / installations._EXTENSIONS
     if os.geteuid() == 0:  # whom no mode stops
         extensions.rename(extensions.with_name("away"))
         extensions.write_bytes(b"")
