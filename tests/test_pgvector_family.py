@@ -87,9 +87,12 @@ def test_smaller_forms_make_smaller_indexes_as_estimated(plugin_server: Server):
     for algorithm in (hnsw(), hnsw("halfvec"), hnsw("bit_hamming"), ivfflat(), ivfflat("halfvec"),
                       ivfflat("bit_hamming")):  # fmt: skip
         with fitted(algorithm, TRAIN) as facts:
-            assert facts["index_size"] < 1.08 * facts["estimated_index_size"]
-            if "bit" not in str(algorithm):  # equal ones, of which 32 bits make many, share a node
-                assert facts["index_size"] > 0.92 * facts["estimated_index_size"]
+            size, estimate = facts["index_size"], facts["estimated_index_size"]
+            # IVFFlat's 30 lists end in a page each that is half full, or less, or more; HNSW lets equal
+            # vectors, of which 32 bits make many, share a node.
+            slack = 30 / 2 * 8 if isinstance(algorithm, PGVectorIVFFlat) else 0.08 * estimate
+            assert size < estimate + slack
+            assert size > estimate - slack or "bit" in str(algorithm)
             sizes.append(facts["index_size"])
     assert sizes[0] > sizes[1] > sizes[2]
     assert sizes[3] > sizes[4] > sizes[5]
