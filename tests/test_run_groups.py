@@ -101,9 +101,9 @@ print(json.dumps([[d.arguments, d.query_argument_groups] for d in found]))
 
 
 @needs_checkout
-def test_ann_benchmarks_reads_such_a_file_and_uses_all_groups(config):
+def test_ann_benchmarks_reads_such_a_file_and_uses_all_groups_but_more(config):
     said = run(CHECKOUT, THEIR_PYTHON, "-c", THEIRS, str(config.path.parent.parent))
-    names = ["small", "medium", "large", "a", "b", "part"]
+    names = ["small", "medium", "large", "part"]
     assert json.loads(said.splitlines()[-1]) == [
         [["angular", name], [[1], [2]] if name == "medium" else []] for name in names
     ]
