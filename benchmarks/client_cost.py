@@ -101,8 +101,10 @@ def plain_psycopg(server: Server, table: str, queries: list[np.ndarray]) -> floa
         return cpu_seconds() - before
 
 
-def pgbench(server: Server, table: str, queries: list[np.ndarray]) -> Callable[[], float]:
-    """Return a run of pgbench -M prepared with the same queries, which gives its CPU seconds."""
+def pgbench_command(
+    server: Server, table: str, queries: list[np.ndarray]
+) -> tuple[list[str], dict[str, str]]:
+    """Give pgbench -M prepared the same queries and settings; return its command line and environment."""
     with server.connect() as connection:
         connection.execute(f"CREATE TABLE queries (id int4 PRIMARY KEY, v vector({len(queries[0])}))")
         with connection.cursor() as cursor:
@@ -119,16 +121,20 @@ def pgbench(server: Server, table: str, queries: list[np.ndarray]) -> Callable[[
     parameters: dict[str, Any] = server.connection_parameters()
     command = [
         str(embedded_installation() / "bin" / "pgbench"),
-        *("-n", "-M", "prepared", "-c", "1", "-f", str(script)),
+        *("-n", "-M", "prepared", "-f", str(script)),
         *("-h", parameters["host"], "-U", parameters["user"], parameters["dbname"]),
     ]
-    environment = os.environ | {
-        "PGOPTIONS": " ".join(f"-c {name}={value}" for name, value in settings.items())
-    }
+    options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+    return command, os.environ | {"PGOPTIONS": options}
+
+
+def pgbench(server: Server, table: str, queries: list[np.ndarray]) -> Callable[[], float]:
+    """Return a run of pgbench with the same queries, which gives its CPU seconds."""
+    command, environment = pgbench_command(server, table, queries)
 
     def run(transactions: int) -> float:
         before = cpu_seconds(resource.RUSAGE_CHILDREN)
-        transact = [command[0], "-t", str(transactions), *command[1:]]
+        transact = [command[0], "-c", "1", "-t", str(transactions), *command[1:]]
         subprocess.run(transact, env=environment, check=True, capture_output=True)
         return cpu_seconds(resource.RUSAGE_CHILDREN) - before
 
