@@ -16,6 +16,7 @@ from ann_benchmarks.algorithms.pgvector_ivfflat.module import PGVectorIVFFlat
 from ann_benchmarks.algorithms.pgvector_ivfflat.size import automatic_lists
 from ann_benchmarks.algorithms.postgres import catalog
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.algorithms.postgres.extension import check_available
 from ann_benchmarks.algorithms.postgres.fingerprint import fingerprint
 from ann_benchmarks.algorithms.postgres.module import PostgresANN
 from ann_benchmarks.algorithms.postgres.plan import index_of_plan
@@ -227,6 +228,13 @@ def test_re_ranking_fewer_than_asked_for_is_an_error(plugin_server: Server):
         pytest.raises(PostgresError, match="5 candidates cannot give 10 neighb"),
     ):
         algorithm.query(TRAIN[0], K)
+
+
+def test_no_download_is_promised_where_none_is_known(server: Server):
+    with server.connect() as connection, pytest.raises(PostgresError) as caught:
+        check_available(connection, "no_such", "pgvector_hnsw")
+    assert "--algorithm pgvector_hnsw --archive FILE" in str(caught.value)
+    assert "download" not in str(caught.value)
 
 
 def test_lists_follow_pgvectors_advice():

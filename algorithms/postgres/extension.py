@@ -1,5 +1,6 @@
 """The extension that a plug-in measures: present, created, and as new as its library."""
 
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -12,6 +13,8 @@ from .servers import Server
 _REMEDIES = {
     "embedded": "`python install.py --local --algorithm {algorithm}` downloads it, "
     "or takes it from a release archive or .deb that you have (--archive FILE)",
+    "embedded, no release known": "`python install.py --local --algorithm {algorithm} --archive FILE` "
+    "takes it from a release archive or .deb that you have",
     "installed": "install its package for that PostgreSQL",
     "external": "install it there",
 }
@@ -21,7 +24,10 @@ def check_available(connection: psycopg.Connection[Any], name: str, algorithm: s
     """Raise PostgresError where the server lacks the extension; `algorithm` is the plug-in's folder."""
     offered = connection.execute("SELECT FROM pg_available_extensions WHERE name = %s", [name])
     if offered.rowcount == 0:
-        remedy = _REMEDIES[server_kind()].format(algorithm=algorithm)
+        kind = server_kind()
+        if kind == "embedded" and not (Path(__file__).parents[1] / algorithm / "release.yml").exists():
+            kind += ", no release known"
+        remedy = _REMEDIES[kind].format(algorithm=algorithm)
         raise PostgresError(
             f"the server does not have the extension '{name}': {remedy}; "
             "or name a server that has it in ANN_BENCHMARKS_PG_HOST"
