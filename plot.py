@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ann_benchmarks.cli import positive_int, run_command
 from ann_benchmarks.plotting.draw import draw_dataset
-from ann_benchmarks.plotting.metrics import all_metrics
+from ann_benchmarks.plotting.metrics import QPS_AT_RECALL, TARGET_RECALL, all_metrics
 
 
 def main() -> None:
@@ -36,6 +36,13 @@ def main() -> None:
     parser.add_argument("--raw", action="store_true", help="also show, faded, the points behind the frontier")
     parser.add_argument("--batch", action="store_true", help="plot the results of batch mode")
     parser.add_argument(
+        "--target-recall",
+        type=float,
+        metavar="RECALL",
+        help=f"what a point must reach for the metric {QPS_AT_RECALL} (default {TARGET_RECALL})",
+    )
+    parser.add_argument("--no-intervals", action="store_true", help="leave out the bars of 95%% intervals")
+    parser.add_argument(
         "--recompute", action="store_true", help="compute the metrics anew, whatever is cached"
     )
     args = parser.parse_args()
@@ -50,6 +57,8 @@ def main() -> None:
         raw=args.raw,
         batch=args.batch,
         recompute=args.recompute,
+        intervals=not args.no_intervals,
+        target_recall=args.target_recall,
     )
 
 

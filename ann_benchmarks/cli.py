@@ -11,6 +11,14 @@ from .errors import UserError
 INTERRUPTED = 130  # what a shell reports for a command ended by Ctrl-C
 
 
+class HelpWithDefaults(argparse.HelpFormatter):
+    """Help that ends with the default of an option that has one and does not say it itself."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        is_silent = action.default in (None, False, argparse.SUPPRESS) or "default" in (action.help or "")
+        return action.help if is_silent else f"{action.help} (default: %(default)s)"
+
+
 def positive_int(text: str) -> int:
     """Read a whole number of at least 1 from a command line."""
     try:
@@ -36,6 +44,11 @@ def positive_float(text: str) -> float:
     if not 0 < number < float("inf"):
         raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0")
     return number
+
+
+def positive_floats(text: str) -> list[float]:
+    """Read numbers above 0, separated by commas; each once, in their order."""
+    return list(dict.fromkeys(positive_float(part) for part in text.split(",")))
 
 
 def run_command(main: Callable[[], int | None]) -> NoReturn:

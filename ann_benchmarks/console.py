@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from .runner import Built, Event, Job, Note, PointDone
+from .jobs import Built, Event, Job, Note, PointDone, PointFailed
 from .workers import Outcome
 
 
@@ -31,7 +31,10 @@ class Console:
                 f"{event.label}: recall {event.recall:.4f} ({low:.4f} to {high:.4f}),"
                 f" {event.queries_per_second:,.1f} QPS{slowest},"
                 f" p50 {event.p50 * 1e3:.3f} ms, p99 {event.p99 * 1e3:.3f} ms"
+                + (f", waiting for {event.main_wait}" if event.main_wait else "")
             )
+        elif isinstance(event, PointFailed):
+            print(f"failed: {event.label}: {event.reason}", file=sys.stderr, flush=True)
         elif isinstance(event, Note):
             warn(event.text)
 

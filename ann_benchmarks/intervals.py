@@ -41,13 +41,13 @@ def share_interval(shares: np.ndarray) -> Interval:
 
 
 def mean_interval(values: Sequence[float]) -> Interval:
-    """Student's interval of the mean of independent values, such as the throughput of each run."""
+    """Student's interval of the mean of independent values, none negative, as the throughput of each run."""
     n = len(values)
     if n < 2:
         return Interval(math.nan, math.nan)
     quantile = _STUDENT[n - 2] if n - 2 < len(_STUDENT) else _NORMAL
     mean, half = float(np.mean(values)), quantile * float(np.std(values, ddof=1)) / math.sqrt(n)
-    return Interval(mean - half, mean + half)
+    return Interval(max(mean - half, 0.0), mean + half)
 
 
 def runs_disagree(runs: Sequence[np.ndarray]) -> bool:

@@ -11,17 +11,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from .cli import positive_float, positive_int, positive_ints
+from .cli import HelpWithDefaults, positive_int
 from .configs import read_configs
 from .console import Console, counted, say, summary, warn
 from .constants import INDEX_DIR
+from .dask_cluster import knock
 from .datasets import canonical_name, get_dataset
 from .definitions import DEFINITIONS_FOLDER, Definition, get_definitions, supported_data
 from .errors import UserError
 from .host import usable_cores
+from .jobs import Job
+from .load.options import add_load_options, check_load_options, loads_asked_for
 from .plan import Plan, make_build_plan, make_plan, select, usable_configs
 from .results import RESULTS_FOLDER, truth_mark
-from .runner import Job
 from .workers import Outcome, Workers
 
 TERMINATED = 128 + signal.SIGTERM
@@ -36,7 +38,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser = argparse.ArgumentParser(
         prog="run.py",
         description="Measure algorithms on a dataset; finished points are kept and not measured again.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=HelpWithDefaults,
     )
     add = parser.add_argument
     add("--dataset", metavar="NAME", default="glove-100-angular", help="dataset to search in")
@@ -68,14 +70,6 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     add("--timeout", type=int, default=2 * 3600, help="seconds for each definition, -1 for no limit")
     add("--local", action="store_true", help="run on this machine itself instead of in Docker")
     add("--batch", action="store_true", help="give algorithms all queries at once")
-    add(
-        "--clients",
-        metavar="N,M",
-        type=positive_ints,
-        help="ask by N clients at the same time, then by M, ...: each a process with a connection",
-    )
-    add("--max-queries", metavar="N", type=positive_int, help="queries of one run of all clients")
-    add("--duration", metavar="SECONDS", type=positive_float, help="seconds of one run of all clients")
     add("--max-n-algorithms", type=int, default=-1, help="run so many definitions at most, -1 for all")
     add(
         "--run-disabled",
@@ -95,6 +89,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         type=positive_int,
         help="rows that are loaded in one transaction (default: the plug-in's choice)",
     )
+    add_load_options(parser)
     return parser.parse_args(arguments)
 
 
@@ -133,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         force = args.force or args.rebuild  # points of another build are not points of this one
         truth = truth_mark(true_distances)
         plan = make_plan(definitions, args.dataset, args.count, args.runs, args.batch, force, truth,
-                         args.clients, args.max_queries, args.duration)  # fmt: skip
+                         loads_asked_for(args), args.warmup, args.target_recall)  # fmt: skip
         header += f"; {len(true_distances):,} queries for {args.count} neighbours"
     print(header)
     for text in warnings + plan.warnings:
@@ -160,12 +155,9 @@ def check_options(args: argparse.Namespace) -> None:
         raise UserError("running in Docker needs images, which cannot be built yet; add --local to run here")
     if args.batch and args.parallelism > 1 and not args.build_only:
         raise UserError("--batch uses all cores for one definition; leave --parallelism at 1")
-    if args.clients and (args.batch or args.parallelism > 1):
-        raise UserError("--clients cannot be had with --batch or --parallelism: its clients need all cores")
-    if not args.clients and (args.max_queries or args.duration):
-        raise UserError("--max-queries and --duration say how much clients ask: add --clients")
-    if args.max_queries and args.duration:
-        raise UserError("--max-queries and --duration cannot both end a run: give one of them")
+    check_load_options(args)
+    if args.scheduler:
+        knock(args.scheduler)  # before anything is built
     if args.parallelism > usable_cores():
         raise UserError(
             f"--parallelism {args.parallelism} is more than this machine's {usable_cores()} cores"
@@ -213,7 +205,7 @@ def run_plan(plan: Plan, args: argparse.Namespace) -> int:
         outcomes = failed + workers.run(jobs, Console())
     for line in summary(outcomes):
         print(line)
-    return 1 if any(outcome.failure for outcome in outcomes) else 0
+    return 1 if any(outcome.failure or outcome.failed_points for outcome in outcomes) else 0
 
 
 def available_jobs(

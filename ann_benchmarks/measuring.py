@@ -2,15 +2,17 @@
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from tqdm import tqdm
 
 from .algorithms.base.module import BaseANN
 from .errors import UserError
+from .load.warmup import Warmup, warm_up
 
 PROGRESS_SECONDS = 0.3
 FIRST_PIECE = 50  # queries
@@ -23,7 +25,100 @@ class Measured:
     times: np.ndarray
     neighbors: np.ndarray
     seconds_per_query: float
-    facts: Mapping[str, Any] = field(default_factory=dict)  # what else is stored of it
+    facts: dict[str, Any] = field(default_factory=dict)  # what else is stored of it
+
+
+def measure_each(
+    algo: Any,
+    queries: Any,
+    count: int,
+    batch: bool,
+    rows: int,
+    runs: int,
+    warmup: Warmup | None,
+    quiet: bool | None,
+) -> list[Measured]:
+    """Ask all queries `runs` times, warmed up before, or with cold caches each time.
+
+    Where nothing is said of it, plug-ins of ann-benchmarks, which may count what they do, are not warmed up.
+    """
+    if warmup is None:
+        warmup = Warmup("auto" if hasattr(algo, "time_queries") and not batch else "off")
+        is_cold = False
+    else:
+        is_cold = warmup.is_off
+    measured = []
+    with tqdm(total=runs * len(queries), desc=f"{algo}", unit="query", disable=quiet, leave=False) as bar:
+        facts = warm_up(warmup, *_ways_to_ask(algo, queries, count), lambda rate: len(queries) / rate)
+        for number in range(runs):
+            before = number * len(queries)
+
+            def progress(done: int, before: int = before) -> None:
+                bar.update(before + done - bar.n)
+
+            if is_cold and hasattr(algo, "cool"):
+                algo.cool()
+            with watched(algo) as watch:
+                with watch.running():
+                    run = measure(algo, queries, count, batch, rows, progress)
+                told = watch.facts(len(queries))
+            measured.append(replace(run, facts=facts | told))
+    return measured
+
+
+def _ways_to_ask(algo: Any, queries: Any, count: int) -> tuple[Callable[[float], int], Callable[[int], None]]:
+    """Return how to ask for so many seconds, which returns how many were asked, and how to ask so many."""
+    place = 0
+
+    def ask(number: int) -> None:
+        nonlocal place
+        asked = [queries[(place + i) % len(queries)] for i in range(number)]
+        place += number
+        if hasattr(algo, "time_queries"):
+            algo.time_queries(asked, count)
+        elif hasattr(algo, "prepare_query"):
+            for query in asked:
+                algo.prepare_query(query, count)
+                algo.run_prepared_query()
+        else:
+            for query in asked:
+                algo.query(query, count)
+
+    def ask_for(seconds: float) -> int:
+        asked, piece, end = 0, 1, time.perf_counter() + seconds
+        while (now := time.perf_counter()) < end:
+            ask(piece)
+            asked += piece
+            if time.perf_counter() - now < seconds / 20:
+                piece = min(2 * piece, len(queries))
+        return asked
+
+    return ask_for, ask
+
+
+class NoWatch:
+    """Nobody watches what a plug-in does in a run."""
+
+    def running(self) -> AbstractContextManager[None]:
+        """Go around the timed part."""
+        return nullcontext()
+
+    def facts(self, queries: int) -> dict[str, Any]:
+        """Return what was seen, for each of so many queries."""
+        return {}
+
+    def close(self) -> None:
+        """End it."""
+
+
+@contextmanager
+def watched(algo: Any) -> Iterator[Any]:
+    """Have a plug-in watch its server for a run, if it has one."""
+    watch = algo.watch_server() if hasattr(algo, "watch_server") else NoWatch()
+    try:
+        yield watch
+    finally:
+        watch.close()
 
 
 def measure(

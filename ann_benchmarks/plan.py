@@ -8,8 +8,10 @@ from pathlib import Path
 from .configs import ANY_METRIC, BrokenConfig, Config, closest
 from .definitions import Definition, label, supported_data
 from .errors import UserError
-from .results import damage, result_path
-from .runner import Job
+from .jobs import Job
+from .load.request import Load
+from .load.warmup import Warmup
+from .results import damage, read_attributes, result_path
 
 
 @dataclass(frozen=True)
@@ -92,25 +94,26 @@ def make_plan(
     batch: bool,
     force: bool,
     truth: str,
-    clients: Sequence[int] | None = None,
-    max_queries: int | None = None,
-    duration: float | None = None,
+    loads: Sequence[Load | None] = (),
+    warmup: Warmup | None = None,
+    target_recall: float | None = None,
 ) -> Plan:
     """Leave out the points that are finished, and definitions that have none left.
 
-    `truth` is the mark of the dataset: a point on other vectors of the same name is not finished. Each number
-    of clients makes a job of its own.
+    `truth` is the mark of the dataset: a point on other vectors of the same name is not finished. Each load
+    makes a job of its own. With `target_recall`, a definition has one point.
     """
     jobs = []
     finished_in_all = 0
     warnings = []
     owners: dict[Path, str] = {}
-    counts: Sequence[int | None] = clients or [None]
-    for definition, asking in product(_joined(definitions), counts):
+    for definition, load in product(_joined(definitions), loads or [None]):
+        job = Job(definition, [], dataset, count, runs, batch, load, warmup, target_recall)
         points = []
         finished = 0
-        for query_arguments in definition.points():
-            path = result_path(dataset, count, definition, query_arguments, batch, asking)
+        wanted = definition.points() if target_recall is None else [[f"target_recall={target_recall:g}"]]
+        for query_arguments in wanted:
+            path = result_path(dataset, count, definition, query_arguments, batch, job.series)
             name = label(definition.algorithm, definition.arguments + query_arguments)
             if path in owners:
                 if owners[path] != name:
@@ -118,17 +121,31 @@ def make_plan(
                 continue
             owners[path] = name
             if not force and path.exists():
-                problem = damage(path, truth)
+                problem = damage(path, truth) or other_load(path, load)
                 if problem is None:
                     finished += 1
                     continue
                 warnings.append(f"{problem}; it is measured again")
             points.append(query_arguments)
         if points:
-            load = (asking, max_queries, duration)
-            jobs.append(Job(definition, points, dataset, count, runs, batch, *load, finished))
+            jobs.append(replace(job, points=points, finished=finished))
         finished_in_all += finished
     return Plan(jobs, finished_in_all, warnings)
+
+
+def other_load(path: Path, load: Load | None) -> str | None:
+    """Say with what a finished point was measured, if that is not what is asked for now.
+
+    How long, and with how many queries, is not part of a curve's name.
+    """
+    if load is None:
+        return None
+    attrs = read_attributes(path)
+    for option, name in (("--duration", "asked_duration"), ("--max-queries", "asked_queries")):
+        before, now = attrs.get(name, 0), load.facts[name] or 0
+        if "driver" in attrs and before != now:
+            return f"{path} was measured {f'with {option} {before:.12g}' if before else f'without {option}'}"
+    return None
 
 
 def _joined(definitions: Sequence[Definition]) -> list[Definition]:

@@ -42,9 +42,12 @@ def result_path(
     definition: Definition,
     query_arguments: list[Any],
     batch: bool,
-    clients: int | None = None,
+    series: str = "",
 ) -> Path:
-    """Where the result of a point lies; the same place as in ann-benchmarks, except for very long names."""
+    """Where the result of a point lies; the same place as in ann-benchmarks, except for very long names.
+
+    `series` is what is added to the algorithm's name for a curve of its own.
+    """
     for kind, name in (("dataset", dataset), ("algorithm", definition.algorithm)):
         if name in ("", ".", "..") or re.search(r"[/\\\0]", name):
             raise UserError(f"'{name}' cannot be the name of a folder; give the {kind} another name")
@@ -53,13 +56,8 @@ def result_path(
     if len(name) > LONGEST_NAME:
         digest = hashlib.sha256(arguments.encode()).hexdigest()[:16]
         name = f"{name[: LONGEST_NAME - len(digest) - 1]}_{digest}"
-    folder = series_name(definition.algorithm, clients) + ("-batch" if batch else "")
+    folder = definition.algorithm + series + ("-batch" if batch else "")
     return Path(RESULTS_FOLDER, dataset, str(count), folder, f"{name}.hdf5")
-
-
-def series_name(algorithm: str, clients: int | None) -> str:
-    """Name of the curve that an algorithm's points make, asked by so many clients at a time."""
-    return algorithm if clients is None else f"{algorithm}-c{clients}"
 
 
 def iter_result_paths(dataset: str | None = None, count: int | None = None) -> Iterator[Path]:
@@ -71,9 +69,14 @@ def iter_result_paths(dataset: str | None = None, count: int | None = None) -> I
 
 
 def write_result(
-    path: Path, attrs: Mapping[str, Any], times: np.ndarray, neighbors: np.ndarray, distances: np.ndarray
+    path: Path,
+    attrs: Mapping[str, Any],
+    times: np.ndarray,
+    neighbors: np.ndarray,
+    distances: np.ndarray,
+    more: Mapping[str, np.ndarray] | None = None,
 ) -> None:
-    """Write one point, whole or not at all.
+    """Write one point, whole or not at all; `more` are datasets that ann-benchmarks does not know.
 
     The file is made in memory: HDF5 reports a full disk in ways that cannot be told from other errors.
     """
@@ -87,6 +90,8 @@ def write_result(
         file["times"] = times.astype(np.float32)
         file["neighbors"] = neighbors.astype(id_type)
         file["distances"] = distances.astype(np.float32)
+        for name, values in (more or {}).items():
+            file[name] = values
     with atomic_path(path) as temporary:
         temporary.write_bytes(content.getbuffer())
 
@@ -115,6 +120,12 @@ def read_result(path: Path) -> Result:
     with _opened(path) as (file, arrays):
         times, neighbors, distances = (array[()] for array in arrays)
         return Result(path, dict(file.attrs), times, neighbors, distances)
+
+
+def read_attributes(path: Path) -> dict[str, Any]:
+    """Read what is said of one point; UserError when the file is damaged or not complete."""
+    with _opened(path) as (file, _):
+        return dict(file.attrs)
 
 
 def truth_mark(distances: np.ndarray) -> str:

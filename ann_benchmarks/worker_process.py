@@ -18,7 +18,8 @@ from tqdm import tqdm
 
 from .definitions import Definition, constructor_of
 from .errors import UserError
-from .runner import Job, run
+from .jobs import Job
+from .runner import run
 
 GRACE_SECONDS = 15  # between being asked to stop and being killed
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)

@@ -8,15 +8,15 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import resource_tracker
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
 from .definitions import Definition
+from .jobs import Built, Event, Job, PointDone, PointFailed
 from .results import result_path
-from .runner import Built, Event, Job, PointDone
 from .worker_process import GRACE_SECONDS, STOP_SIGNALS, Failure, Finished, PluginCheck, serve
 
 LOG_FOLDER = "logs"
@@ -41,6 +41,7 @@ class Outcome:
     built: Built | None = None
     seconds: float = 0.0
     failure: str | None = None
+    failed_points: int = 0
     started: float = field(default_factory=time.perf_counter)
 
 
@@ -187,6 +188,11 @@ class Workers:
                 if isinstance(message, Built):
                     outcome.built = message
                 outcome.done += isinstance(message, PointDone)
+                if isinstance(message, PointFailed):
+                    outcome.failed_points += 1
+                    failure = Failure(message.reason, message.details)
+                    log = _write_log(outcome.job, failure, "w" if outcome.failed_points == 1 else "a")
+                    message = replace(message, reason=message.reason + log)
                 observer.event(outcome.job, message)
         except EOFError:
             answer = worker.death()
@@ -209,15 +215,16 @@ class Workers:
             worker.end()
 
 
-def _write_log(job: Job, failure: Failure) -> str:
+def _write_log(job: Job, failure: Failure, mode: str = "w") -> str:
     """Keep a traceback where the user can find it; the end of the line that says where."""
     if not failure.details:
         return ""
-    place = result_path(job.dataset, job.count, job.definition, [], job.batch)
+    place = result_path(job.dataset, job.count, job.definition, [], job.batch, job.series)
     path = Path(LOG_FOLDER, *place.parts[1:]).with_suffix(".log")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{job.definition}: {failure.text}\n\n{failure.details}", errors="replace")
+        with path.open(mode, errors="replace") as file:
+            file.write(f"{job.definition}: {failure.text}\n\n{failure.details}\n")
     except OSError:
         return ""
     return f" (see {path})"

@@ -17,8 +17,9 @@ LASTING = """\
 def __init__(self, name):
     self.path = Path(f"index-{name}")
     self.rebuild = False
-def set_build_options(self, rebuild):
+def set_build_options(self, rebuild, prewarm):
     self.rebuild = rebuild
+    Path("prewarm").write_text(str(prewarm))
 def fit(self, X):
     self.found = self.path.exists() and not self.rebuild
     if not self.found:
@@ -86,6 +87,16 @@ def test_rebuild_builds_anew_and_measures_its_points_anew(workspace):
     run = workspace.run("--rebuild", "--build-only", "--algorithm", "lasting")
     assert run.stdout.endswith("2 definitions built\n")
     assert builds("a") == builds("b") == 3
+
+
+def test_an_index_whose_cold_start_is_measured_is_not_prewarmed(workspace):
+    workspace.add_plugin("lasting", LASTING, {"args": ["a"], "query_args": [[1]]})
+    workspace.run("--rebuild")
+    assert Path("prewarm").read_text() == "True"
+    assert "), cold" in workspace.run("--warmup", "off").stdout
+    assert Path("prewarm").read_text() == "False"
+    assert builds("a") == 1  # it is found as it was built
+    assert workspace.results() == ["tiny/10/lasting-cold/a_1.hdf5", "tiny/10/lasting/a_1.hdf5"]
 
 
 def test_a_build_that_fails_is_counted(workspace):

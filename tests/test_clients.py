@@ -90,7 +90,7 @@ def test_a_killed_client_ends_all_and_is_named(pool: ClientPool):
 def test_a_lost_connection_ends_all_and_says_why(pool: ClientPool, server: Server):
     with server.connect() as connection:
         connection.execute("SELECT pg_terminate_backend(%s)", [pool.members[2].backend])
-    with pytest.raises(PostgresError, match="client 3 of 3: .*(terminating|no) connection") as caught:
+    with pytest.raises(PostgresError, match="client 3 of 3: .*connection") as caught:
         ask(pool, [np.arange(40)] * 3)
         pool.answers()
     assert "\n" not in str(caught.value)

@@ -44,7 +44,7 @@ def test_columns_of_ann_benchmarks_come_first(folder):
             "queriessize",
             "dataset",
         ),
-        *("batch_mode", "distance", "run_count", "best_search_time", "clients", "tier"),
+        *("qpsatrecall", "batch_mode", "distance", "run_count", "best_search_time", "clients", "tier"),
     ]
     (row,) = rows()
     assert (row["algorithm"], row["parameters"], row["dataset"]) == ("algo", "algo(x)", "mine")

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 
+from ann_benchmarks import dask_cluster
 from ann_benchmarks.datasets import get_dataset
 from ann_benchmarks.datasets.exact import find_truth
 from ann_benchmarks.datasets.in_place import create_in_place
 from ann_benchmarks.datasets.own import create_own
 from ann_benchmarks.errors import UserError
-from ann_benchmarks.ground_truth import answers, cluster, exact_neighbors, ground_truth, truth
+from ann_benchmarks.ground_truth import answers, exact_neighbors, ground_truth, truth
 from ann_benchmarks.vectors.rows import ArrayRows
 
 WORKERS = 2
@@ -144,7 +145,7 @@ def test_a_damaged_row_is_named_by_a_worker(scheduler: str, file: Path) -> None:
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "127.0.0.1:1", "nonsense", "tcp://", "x://y:1"])
 def test_a_scheduler_that_is_not_there(file: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "PATIENCE", 1)
+    monkeypatch.setattr(dask_cluster, "PATIENCE", 1)
     train = np.load(file)
     with pytest.raises(UserError, match="the Dask scheduler .* cannot be reached") as error:
         ground_truth(

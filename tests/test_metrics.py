@@ -5,7 +5,15 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.plotting.frontier import pareto_frontier
-from ann_benchmarks.plotting.metrics import Measurement, Truth, all_metrics, compute_all, plot_label
+from ann_benchmarks.plotting.metrics import (
+    Measurement,
+    Truth,
+    all_metrics,
+    compute_all,
+    plot_label,
+    qps_at_recall,
+    standard_metrics,
+)
 
 # Two queries with k = 2, of which the dataset stores three neighbours.
 TRUTH = np.array([[1.0, 2.0, 3.0], [10.0, 20.0, 30.0]], np.float32)
@@ -44,7 +52,13 @@ def test_every_metric_of_a_worked_example():
         "indexsize": 500.0,
         "queriessize": 2.0,
     }
-    assert list(values) == list(all_metrics)
+    assert list(values) == standard_metrics
+
+
+@pytest.mark.parametrize(("recall", "expected"), [(0.95, 100), (1, 100), (0.1 + 0.85, 100), (0.949, None)])
+def test_throughput_at_a_recall_is_that_of_results_that_reach_it(recall, expected):
+    value = qps_at_recall({"k-nn": recall, "qps": 100.0}, 0.95)
+    assert value == expected or (expected is None and math.isnan(value))
 
 
 def test_recall_counts_a_neighbour_at_the_same_distance_and_no_missing_one():

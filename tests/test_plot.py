@@ -14,6 +14,7 @@ from ann_benchmarks.errors import UserError
 from ann_benchmarks.plotting import cache, runs
 from ann_benchmarks.plotting.draw import draw_dataset
 from ann_benchmarks.plotting.figure import create_plot
+from ann_benchmarks.plotting.points import Point, points_by_algorithm
 from ann_benchmarks.plotting.runs import Run, load_runs
 from ann_benchmarks.plotting.styles import LIGHT_COLORS, assign_styles
 from ann_benchmarks.results import iter_result_paths
@@ -236,7 +237,11 @@ def test_batch_results_have_a_picture_of_their_own(results, capsys):
     assert "points: 1" in capsys.readouterr().out
 
 
-SERIES = {"curve": [(0.5, 3.0), (0.99, 2.0), (1.0, 1.0)], "one": [(0.9, 5.0)], "perfect": [(1.0, 1.5)]}
+SERIES = {
+    "curve": [Point(0.5, 3.0), Point(0.99, 2.0), Point(1.0, 1.0)],
+    "one": [Point(0.9, 5.0)],
+    "perfect": [Point(1.0, 1.5)],
+}
 SCALES = [(x, "log") for x in ("linear", "log", "symlog", "logit", "a2", "a3", "a5.5")]
 
 
@@ -256,7 +261,7 @@ def test_every_scale_shows_every_series(x_scale, y_scale, tmp_path):
 
 def test_names_are_drawn_as_they_are(tmp_path):
     names = ["$\\frac{1$", "_hidden", "a$b$c", "<b>&amp;", "%s {} \\n", "line\nbreak", "日本", "", "x" * 300]
-    series = {name: [(0.9, i + 1.0), (0.8, i + 2.0)] for i, name in enumerate(names)}
+    series = {name: [Point(0.9, i + 1.0), Point(0.8, i + 2.0)] for i, name in enumerate(names)}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         create_plot(series, "k-nn", "qps", tmp_path / "x.svg", title="$\\frac{$ _")
@@ -265,7 +270,7 @@ def test_names_are_drawn_as_they_are(tmp_path):
 
 
 def test_many_series_and_every_format(tmp_path):
-    series = {f"algorithm-{i}": [(0.5 + i / 100, i + 1.0)] for i in range(40)}
+    series = {f"algorithm-{i}": [Point(0.5 + i / 100, i + 1.0)] for i in range(40)}
     for ending in ("png", "pdf", "svg"):
         assert create_plot(series, "k-nn", "qps", tmp_path / f"x.{ending}") == 40
         assert (tmp_path / f"x.{ending}").stat().st_size > 5000
@@ -343,4 +348,5 @@ def test_styles_stay_with_names_and_tell_series_apart():
 
 def test_create_plot_needs_no_dataset(tmp_path):
     run = Run("d", 10, "angular", False, "a", "p", {"k-nn": 0.9, "qps": 100.0})
-    assert create_plot({run.algorithm: [(0.9, 100.0)]}, "k-nn", "qps", tmp_path / "a.png") == 1
+    series = points_by_algorithm([run], "k-nn", "qps")
+    assert create_plot(series, "k-nn", "qps", tmp_path / "a.png") == 1

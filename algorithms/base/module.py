@@ -26,18 +26,33 @@ class BaseANN:
     - ``get_batch_latencies()``: seconds of each query of the last batch.
     - ``supports_prepared_queries()``: called once before `fit`; its result is not used.
     - ``open_clients(X, n, clients)``: start clients that ask at the same time, and return them as an object
-      with ``prepare(orders, seconds)``, ``run()``, ``answers()`` and ``close()``; used for --clients, which
-      ann-benchmarks does not know. algorithms/postgres/clients/ has one.
+      with ``prepare(orders, seconds, keeps_ids)``, ``prepare_arrivals(due, numbers, patience, keeps_ids)``,
+      ``run()``, ``answers()`` and ``close()``; used for --clients, which ann-benchmarks does not know.
+      ann_benchmarks/load/interface.py says what each does, algorithms/postgres/clients/ has one. Without it,
+      `query` is called from threads or processes, as `clients_by` says.
+    - ``clients_opener(X, n)``: return a function, which can be pickled, that starts as many clients as it is
+      told on whatever machine it is called; their ``run(start)`` starts them at that time of perf_counter.
+    - ``search_range(n)``: say which query argument --target-recall searches, as an object with ``parameter``
+      (its name), ``values`` (ascending in effort) and ``arguments(value)`` (what set_query_arguments takes).
+    - ``watch_server()``: return an object that sees what a server does: ``running()`` goes around a run,
+      ``facts(queries)`` is what is stored of it, ``close()`` ends it.
+    - ``cool()``: empty all caches, before each run with --warmup off.
+    - ``recover()``: be ready for the next point after one has failed. Without it, a failure ends the
+      definition.
     - ``set_load_options(threads, chunk_rows)``: called before `fit` where the user gave --load-threads or
       --chunk-size; None is what was not given. ann-benchmarks does not know it.
-    - ``set_build_options(rebuild)``: called before `fit` where the user gave --rebuild: an index that is
-      there from an earlier run is not to be used. ann-benchmarks does not know it.
+    - ``set_build_options(rebuild, prewarm)``: called before `fit` where the user gave --rebuild (an index
+      that is there from an earlier run is not to be used) or --warmup off (no index is to be warmed).
+      ann-benchmarks does not know it.
     """
 
     name: str
     # True: fit() is given the dataset as it lies on disk (sliceable, with .shape and .dtype), which may be
     # larger than memory. False: an array, possibly memory-mapped; changing it does not change the file.
     streams_training_set = False
+    # What --clients makes of a plug-in without open_clients: "threads" of its process, which call `query` at
+    # the same time, or "processes", forked from it when the index is built. ann-benchmarks does not know it.
+    clients_by = "threads"
 
     def fit(self, X: Any) -> None:
         """Build the index over the rows of `X`, whose numbers are the ids that queries return."""

@@ -8,6 +8,8 @@ from ..base.module import BaseANN
 class ExactScan(BaseANN):
     """Exact scan with numpy; the slowest and the most right, to compare others with."""
 
+    clients_by = "processes"
+
     def __init__(self, metric: str) -> None:
         """Take one of euclidean, angular and ip."""
         if metric not in ("euclidean", "angular", "ip"):

@@ -6,9 +6,11 @@ from typing import Any
 from ..postgres.arguments import take_arguments, whole_number
 from ..postgres.errors import PostgresError
 from ..postgres.forms import pgvector_form
-from ..postgres.module import Index, PostgresANN
+from ..postgres.module import Index, PostgresANN, SearchRange
 from ..postgres.settings import MIB, megabytes
 from .size import graph_bytes, index_bytes
+
+MOST_CANDIDATES = 1000  # of a query
 
 
 class PGVectorHNSW(PostgresANN):
@@ -57,6 +59,10 @@ class PGVectorHNSW(PostgresANN):
             )
         self._query = f"ef_search={ef_search}" + (f", rerank={rerank}" if rerank else "")
         self.set_query_settings({"hnsw.ef_search": ef_search}, rerank)
+
+    def search_range(self, count: int) -> SearchRange:
+        """Search ef_search, from as many candidates as neighbours to the most that pgvector takes."""
+        return SearchRange("ef_search", range(min(count, MOST_CANDIDATES), MOST_CANDIDATES + 1))
 
     def __str__(self) -> str:
         form = "" if self._form_name == "vector" else f"form={self._form_name}, "

@@ -5,11 +5,13 @@ from typing import Any
 from ..postgres.arguments import take_arguments, whole_number
 from ..postgres.errors import PostgresError
 from ..postgres.forms import pgvector_form
-from ..postgres.module import Index, PostgresANN
+from ..postgres.module import Index, PostgresANN, SearchRange
 from ..postgres.settings import MIB, megabytes
 from .size import MOST_LISTS, automatic_lists, build_bytes, index_bytes
 
 FORMS = ("vector", "halfvec", "bit_hamming")  # it has no operator class for Jaccard's distance
+
+RERANKED = 40  # candidates for each neighbour, where recall is searched for
 
 
 class PGVectorIVFFlat(PostgresANN):
@@ -20,6 +22,7 @@ class PGVectorIVFFlat(PostgresANN):
         super().__init__(metric)
         arguments = take_arguments("pgvector_ivfflat", method_param, ("lists",), {"form": "vector"})
         self._lists, self._form_name = arguments["lists"], arguments["form"]
+        self._list_count = 1  # known in fit
         self._query = "probes=None"
 
     def index(self, rows: int, dimension: int) -> Index:
@@ -28,6 +31,7 @@ class PGVectorIVFFlat(PostgresANN):
         lists = automatic_lists(rows)
         if self._lists != "auto":
             lists = whole_number("lists", self._lists, 1, MOST_LISTS)
+        self._list_count = lists
         memory, disk = (
             build_bytes(rows, dimension, form.value_bytes, lists),
             index_bytes(rows, form.value_bytes, lists),
@@ -50,6 +54,11 @@ class PGVectorIVFFlat(PostgresANN):
             whole_number("rerank", rerank)
         self._query = f"probes={probes}" + (f", rerank={rerank}" if rerank else "")
         self.set_query_settings({"ivfflat.probes": probes}, rerank)
+
+    def search_range(self, count: int) -> SearchRange:
+        """Search probes; an index on bits re-ranks 40 candidates for each neighbour."""
+        rerank = [RERANKED * count] if self._form_name.startswith("bit") else []
+        return SearchRange("probes", range(1, self._list_count + 1), lambda probes: [probes, *rerank])
 
     def __str__(self) -> str:
         form = "" if self._form_name == "vector" else f"form={self._form_name}, "

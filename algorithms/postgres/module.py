@@ -5,7 +5,9 @@ building, reuse, measuring and bookkeeping are here. docs/postgres.md shows one 
 """
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,8 @@ from . import catalog, machine
 from .building import IndexBuild
 from .catalog import BuiltIndex, LoadedTable
 from .chunks import load_plan
-from .clients import Answers, ClientPool
+from .clients import Answers, ClientPool, open_clients
+from .cooling import drop_from_cache
 from .disk import check_disk, relation_bytes
 from .encoding import row_layout
 from .environment import given_settings, load_option
@@ -27,14 +30,18 @@ from .fingerprint import fingerprint
 from .forms import DISTANCE_OPERATORS, query_sql, vector_form
 from .index import Index
 from .installable import InstallableExtension
+from .prewarming import warm_index
+from .search import SearchRange
 from .servers import current_server
 from .session import Asking, QuerySession
 from .settings import QUERY_SESSION, SESSION, apply_settings, megabytes, settable
 from .tables import ChunkedLoad, load_whole, log_bytes, table_bytes
+from .watching import ServerWatch
 
-__all__ = ["Index", "PostgresANN"]
+__all__ = ["Index", "PostgresANN", "SearchRange"]
 
 MOST_ROWS = 1 << 31
+RESERVE_SECONDS = 3.0
 MOST_DIMENSIONS = 16_000  # of pgvector's types
 
 
@@ -45,6 +52,7 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
     extension = "vector"
     library = ""  # of the extension, where the server has to load it when it starts
     column_type = "vector"
+    drivers = ("pgbench",)  # other programs that can make the load
 
     # What a subclass says
 
@@ -60,8 +68,16 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
         """Return facts worth keeping in what the server said so many seconds after the build began."""
         return {}
 
-    def prewarm(self, index: str) -> None:
-        """Bring the index into the server's memory, before the first query."""
+    def prewarm(self, index: str) -> str | None:
+        """Bring the index into the server's memory, before the first query; return how, None: not at all."""
+        return warm_index(self.connection, index)
+
+    def search_range(self, count: int) -> SearchRange | None:
+        """Say which query argument to search for a recall of `count` neighbours, and between which values.
+
+        An addition to the interface. None: there is none, every query is exact.
+        """
+        return None
 
     # ann-benchmarks' interface
 
@@ -78,11 +94,13 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
         self._clients: ClientPool | None = None
         self._answers: list[Answers] = []
         self._settings: dict[str, str] = {}
+        self._plan = ""
+        self._start_mark: Any = None
         self._guard: psycopg.Connection[Any] | None = None
         self._count = 0
         self._index_kib = 0.0
         self._facts: dict[str, Any] = {}
-        self._rebuilds = False
+        self.set_build_options(False)
         self.set_load_options()
 
     def set_load_options(self, threads: int | None = None, chunk_rows: int | None = None) -> None:
@@ -95,9 +113,12 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
                 raise PostgresError(f"{option} is {value}: give a whole number from 1 on")
         self._load_threads, self._chunk_rows = threads, chunk_rows
 
-    def set_build_options(self, rebuild: bool) -> None:
-        """Build the index anew although one is there; an addition to the interface, called before fit."""
-        self._rebuilds = rebuild
+    def set_build_options(self, rebuild: bool, prewarm: bool = True) -> None:
+        """Build the index anew although one is there, and leave it cold if its start is to be measured so.
+
+        An addition to the interface, called before fit.
+        """
+        self._rebuilds, self._prewarms = rebuild, prewarm
 
     def fit(self, X: Any) -> None:
         """Load the vectors and build the index, unless both are there from an earlier run."""
@@ -130,7 +151,7 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
             if self._built:
                 self._index_kib = relation_bytes(connection, self._built.name) / 1024
                 self._facts |= self._built.facts
-                self.prewarm(self._built.name)
+                self._prewarm()
             self._facts["table_size"] = relation_bytes(connection, self._table.name) / 1024
         self._facts |= {f"{name}_version": version for name, version in self.versions.items()}
 
@@ -162,14 +183,50 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
         self.run_prepared_query()
         return self.get_prepared_query_results()
 
-    def open_clients(self, X: np.ndarray[Any, Any], n: int, clients: int) -> ClientPool:
+    def open_clients(self, X: np.ndarray[Any, Any], n: int, clients: int, **how: Any) -> Any:
         """Start so many clients, each a process with a connection, that ask for the n nearest of rows of X.
 
-        An addition to the interface, for load by many clients at once.
+        An addition to the interface, for load by many clients at once. `how` names another driver:
+        clients/__init__.py.
         """
-        pool = ClientPool(self._asking(X.shape[1], n), X, clients)
-        self._settings = pool.members[0].settings
-        return pool
+        self._close_session()
+        opened = open_clients(self._server, self._asking(X.shape[1], n), X, clients, **how)
+        if opened.members:
+            self._settings, self._plan = opened.members[0].settings, opened.members[0].plan
+        return opened
+
+    def clients_opener(self, X: np.ndarray[Any, Any], n: int) -> Callable[[int], ClientPool]:
+        """Return what starts so many clients on another machine; an addition to the interface."""
+        self._close_session()
+        return partial(ClientPool, self._asking(X.shape[1], n), X)
+
+    def watch_server(self) -> ServerWatch:
+        """Watch what the server does in a run; an addition to the interface."""
+        index = self._built.name if self._built else None
+        return ServerWatch(self._server, self._table.name, index, self._flush_statistics)
+
+    def cool(self) -> None:
+        """Have the next query find nothing in memory: a server of ours is restarted, and its files forgotten.
+
+        An addition to the interface, for measuring cold starts.
+        """
+        self.done()
+        if self._server.is_ours:
+            self._server.stop()
+            assert self._server.data_folder is not None
+            dropped = drop_from_cache(self._server.data_folder)
+            self._facts["caches_dropped"] = dropped
+        else:
+            self._facts["caches_dropped"] = False
+        self.recover()
+
+    def recover(self) -> None:
+        """Be ready for the next point after one has failed, whatever it was; an addition to the interface."""
+        self.done()
+        self._server.revive()
+        self._guard = self._reserve(self._table.name)
+        if self._server.start_mark() != self._start_mark:
+            self._prewarm()  # what it had in memory is gone
 
     def prepare_batch_query(self, X: np.ndarray[Any, Any], n: int) -> None:
         """Start a client for each core, each a process with a connection."""
@@ -216,9 +273,9 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
             "index_size": self._index_kib,
         }
         if self._session is not None:
-            self._settings = self._session.changed_settings()
+            self._settings, self._plan = self._session.changed_settings(), self._session.plan_text
         if self._settings:
-            facts["settings"] = json.dumps(self._settings)
+            facts |= {"settings": json.dumps(self._settings), "plan": self._plan}
         return facts
 
     def done(self) -> None:
@@ -256,6 +313,10 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
         for library in dict.fromkeys([*filter(None, [self.library]), *libraries]):
             self._server.preload(library)
 
+    def _flush_statistics(self) -> None:
+        if self._session is not None:
+            self._session.flush_statistics()
+
     def _close_session(self) -> None:
         if self._session is not None:
             self._session.close()
@@ -268,10 +329,19 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
         wanted = ("postgres", "vector", self.extension)
         return {name: version for name, version in self._server.versions().items() if name in wanted}
 
+    def _prewarm(self) -> None:
+        self._start_mark = self._server.start_mark()
+        if self._built and self._prewarms:
+            with self._server.connect() as self.connection:
+                self._facts["prewarmed_by"] = self.prewarm(self._built.name)
+
     def _reserve(self, table: str) -> psycopg.Connection[Any]:
         """Hold the table for this run, until the connection closes: two would park each other's index."""
         guard = self._server.connect()
-        row = guard.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", [table]).fetchone()
+        deadline = time.monotonic() + RESERVE_SECONDS
+        lock = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
+        while (row := guard.execute(lock, [table]).fetchone()) != (True,) and time.monotonic() < deadline:
+            time.sleep(0.1)  # it may be our own of a moment ago, of which the server has not seen the end
         if row != (True,):
             guard.close()
             raise PostgresError(

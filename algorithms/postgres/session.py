@@ -1,6 +1,7 @@
 """The connection that queries are measured on: libpq itself, binary both ways, nothing in between."""
 
 import gc
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from .encoding import VectorEncoder, text_vector
 from .errors import PostgresError, refusal
 from .plan import index_of_plan
 from .servers.base import connect
+from .watching import CLIENT_APPLICATION, flush_statement
 
 STATEMENT = b"ann_query"
 _BINARY = (1,)
@@ -36,7 +38,8 @@ class QuerySession:
     def __init__(self, asking: Asking, vector: np.ndarray[Any, Any]) -> None:
         """Connect, prepare the statement, and check its plan for a vector."""
         self.encode = VectorEncoder(asking.dimension).encode
-        self._connection = connect(asking.parameters)
+        self.plan_text = ""
+        self._connection = connect({**asking.parameters, "application_name": CLIENT_APPLICATION})
         self.backend = self._connection.info.backend_pid
         self._libpq = self._connection.pgconn
         self.execute = self._libpq.exec_prepared
@@ -106,7 +109,9 @@ class QuerySession:
 
     def check_index(self, vector: np.ndarray[Any, Any], index: str | None) -> None:
         """Make sure that the statement uses this index, or none: the figures are said to be its own."""
-        used = index_of_plan(self.plan(vector))
+        plan = self.plan(vector)
+        self.plan_text = json.dumps(plan)
+        used = index_of_plan(plan)
         if used != index:
             expected = f"use the index {index}" if index else "scan the whole table"
             raise PostgresError(
@@ -122,10 +127,17 @@ class QuerySession:
         ).fetchall()
         return dict(rows)
 
+    def flush_statistics(self) -> None:
+        """Have the server count what this session has read, which it would do some seconds later."""
+        self._connection.execute(flush_statement(self._connection.info.server_version))
+
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
 
     def _check(self, result: pq.abc.PGresult) -> None:
         if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
-            raise refusal("the server refuses the query", psycopg.errors.error_from_result(result))
+            error = psycopg.errors.error_from_result(result)
+            if error.sqlstate is None:
+                raise PostgresError(f"the connection was lost: {' '.join(str(error).split())}")
+            raise refusal("the server refuses the query", error)

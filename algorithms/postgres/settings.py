@@ -42,6 +42,7 @@ def server_profile(memory: int, cores: int, free_disk: int, shared_memory: int |
     profile = SESSION | {
         "shared_buffers": megabytes(max(memory // 4, 128 * MIB)),
         "autovacuum": "off",
+        "max_connections": "500",  # of clients that ask at the same time
         "max_parallel_maintenance_workers": str(max(cores - 1, 0)),  # the leader builds, too
         "max_parallel_workers": str(cores),
         "max_worker_processes": str(cores + 8),

@@ -9,7 +9,7 @@ from ..postgres import machine
 from ..postgres.arguments import take_arguments, whole_number
 from ..postgres.errors import PostgresError
 from ..postgres.forms import Form, cast_form, halfvec_form, vector_form
-from ..postgres.module import Index, PostgresANN
+from ..postgres.module import Index, PostgresANN, SearchRange
 from ..postgres.settings import megabytes
 from .centroids import Centroids, centroids_of_file, centroids_of_table
 from .size import automatic_lists, index_bytes
@@ -31,6 +31,8 @@ ALGORITHMS = ("lloyd", "hierarchical")
 FORMS = ("vector", "halfvec", "rabitq8", "rabitq4")
 SINCE_1_1 = ("rabitq8", "rabitq4")
 MOST_THREADS = 255
+COARSER = 3  # where recall is searched for: on a coarser level, so many times fewer lists are looked into
+EPSILONS = [tenth / 10 for tenth in range(41)]  # VectorChord takes 0 to 4
 
 
 class VectorChord(PostgresANN):
@@ -84,9 +86,25 @@ class VectorChord(PostgresANN):
             return {"clustering_memory": notice.rpartition(" is ")[2]}
         return {"clustering_time": seconds - self._clustering_began} if "finished" in notice else {}
 
-    def prewarm(self, index: str) -> None:
+    def prewarm(self, index: str) -> str:
         """Read the index into shared_buffers, by VectorChord's own function."""
         self.connection.execute("SELECT vchordrq_prewarm(%s::regclass)", [index])
+        return "vchordrq_prewarm"
+
+    def search_range(self, count: int) -> SearchRange:
+        """Search the probes of the last level, with a third of them on the next coarser one.
+
+        Without lists, every code is looked at, and epsilon alone says how many vectors are compared whole.
+        """
+        lists = self._lists or []
+        if not lists:
+            return SearchRange("epsilon", EPSILONS, lambda epsilon: ["", epsilon])
+
+        def arguments(probes: int) -> list[Any]:
+            on_each = [-(-probes // COARSER**above) for above in reversed(range(len(lists)))]
+            return [",".join(str(min(most, number)) for most, number in zip(lists, on_each, strict=True))]
+
+        return SearchRange("probes", range(1, lists[-1] + 1), arguments)
 
     def set_query_arguments(self, probes: Any, epsilon: float = 1.9, rerank: int | None = None) -> None:
         """Set how many lists are looked into, one number a level ("40,250"), and the bound `epsilon`.

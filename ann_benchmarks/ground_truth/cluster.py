@@ -1,26 +1,21 @@
 """Spans searched by the workers of a Dask cluster."""
 
 import hashlib
-import logging
 import pickle
-import socket
 import threading
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from queue import SimpleQueue
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 
+from ..dask_cluster import connected, task_error
 from ..errors import UserError
 from ..vectors.rows import Rows
 from .span import Found, Question, search_span
 
-PATIENCE = 30  # seconds to reach the scheduler, and for its first worker
 SPANS_PER_WORKER = 2  # one searched, one on its way
 RUN_AGAIN = "what is done is kept: run the same command again"
 
@@ -44,7 +39,7 @@ class Cluster:
         cluster cannot be used.
         """
         waiting = list(reversed(spans.items()))
-        with self._connected() as client:
+        with connected(self._scheduler) as client:
             running: dict[Any, int] = {}
             completed: SimpleQueue[Any] = SimpleQueue()
 
@@ -66,55 +61,14 @@ class Cluster:
                 yield number, found
                 send()
 
-    @contextmanager
-    def _connected(self) -> Iterator[Any]:
-        try:
-            import dask
-            from distributed import Client
-        except ImportError:
-            raise UserError(
-                "a cluster needs a package that is not installed; run: pip install distributed"
-            ) from None
-        # What matters arrives as an error of a span; the rest, such as versions that differ, is noise here.
-        for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
-            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-        quiet = {"distributed.admin.large-graph-warning-threshold": "1TB"}
-        with warnings.catch_warnings(), dask.config.set(quiet):
-            warnings.simplefilter("ignore")
-            try:
-                _knock(self._scheduler)
-                client = Client(self._scheduler, timeout=PATIENCE, set_as_default=False)
-            except (OSError, ValueError, TypeError) as error:
-                raise UserError(
-                    f"the Dask scheduler {self._scheduler} cannot be reached ({_line(error)}); "
-                    "expected is the address that `dask scheduler` prints, such as tcp://host:8786"
-                ) from None
-            with client:
-                try:
-                    client.wait_for_workers(1, timeout=PATIENCE)
-                except TimeoutError:
-                    raise UserError(
-                        f"the Dask scheduler {self._scheduler} has no workers; start some with: "
-                        f"dask worker {self._scheduler}"
-                    ) from None
-                yield client
-
     def _result(self, future: Any, span: range) -> Found:
         try:
             result: Found = future.result()
         except UserError:
             raise
         except Exception as error:  # whatever happened there: here it is one line
-            lacking = _lacking(error)
-            if lacking:
-                raise UserError(
-                    f"the cluster {self._scheduler} lacks a module ({lacking}); start its scheduler and "
-                    "workers with this folder in PYTHONPATH and with the same packages installed"
-                ) from None
-            raise UserError(
-                f"rows {span.start} to {span.stop} failed on the cluster {self._scheduler}: "
-                f"{type(error).__name__}: {_line(error)}; {RUN_AGAIN}"
-            ) from None
+            rows = f"rows {span.start} to {span.stop} failed"
+            raise task_error(self._scheduler, rows, error, RUN_AGAIN) from None
         return result
 
 
@@ -182,22 +136,3 @@ _ONE_AT_A_TIME = threading.Lock()
 def _opened(opener: bytes) -> Rows:
     rows: Rows = pickle.loads(opener)()
     return rows
-
-
-def _knock(address: str) -> None:
-    """Raise OSError or ValueError where nobody listens: a client would try for long, and leave a trace."""
-    place = urlsplit(address if "://" in address else f"tcp://{address}")
-    if not place.hostname or not place.port:
-        raise ValueError("no host and port")
-    socket.create_connection((place.hostname, place.port), timeout=PATIENCE).close()
-
-
-def _lacking(error: BaseException | None) -> str:
-    """Say which module could not be imported, where that is the cause."""
-    while error and not isinstance(error, ModuleNotFoundError):
-        error = error.__cause__
-    return _line(error) if error else ""
-
-
-def _line(error: BaseException) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]

@@ -1,13 +1,16 @@
 """What plot.py does: choose the results of one dataset, draw them, say where the picture is."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..datasets import canonical_name, dataset_names, make_truth_file
 from ..errors import UserError
 from ..results import iter_result_paths
-from .figure import create_plot, points_by_algorithm
-from .runs import load_runs, result_styles
+from .figure import create_plot
+from .metrics import QPS_AT_RECALL, ROUNDING, TARGET_RECALL
+from .points import points_by_algorithm
+from .runs import Run, load_runs, result_styles
 from .scales import parse_scale
 
 
@@ -22,8 +25,19 @@ def draw_dataset(
     raw: bool,
     batch: bool,
     recompute: bool,
+    intervals: bool = True,
+    target_recall: float | None = None,
 ) -> None:
-    """Draw the results of one dataset and count; without `output`, into results/ or, read-only, here."""
+    """Draw the results of one dataset and count; without `output`, into results/ or, read-only, here.
+
+    `target_recall` is what a result must reach for the metric qpsatrecall.
+    """
+    at_target = QPS_AT_RECALL in (x, y)
+    if target_recall is not None and not at_target:
+        raise UserError(f"--target-recall is for the metric {QPS_AT_RECALL}: choose it with -x or -y")
+    target = TARGET_RECALL if target_recall is None else target_recall
+    if not 0 < target <= 1:
+        raise UserError(f"--target-recall {target:g} is no share of the neighbours: give a number up to 1")
     for axis, scale in (("x", x_scale), ("y", y_scale)):
         parse_scale(scale, axis)  # before any work is done
     dataset = canonical_name(dataset)
@@ -40,13 +54,20 @@ def draw_dataset(
         )
 
     name = f"{dataset}-batch.png" if batch else f"{dataset}.png"
-    title = f"{dataset} (k = {count}{', batch' if batch else ''})"
-    series = points_by_algorithm(runs, x, y)
+    about = [
+        f"k = {count}",
+        *(["batch"] if batch else []),
+        *([f"target recall {target:g}"] if at_target else []),
+    ]
+    title = f"{dataset} ({', '.join(about)})"
+    if at_target:
+        check_reached(runs, target)
+    series = points_by_algorithm(runs, x, y, target, intervals)
     styles = result_styles(runs)
 
-    def draw(target: Path) -> None:
-        points = create_plot(series, x, y, target, x_scale, y_scale, raw, title, styles)
-        print(f"wrote {target} (points: {points}, algorithms: {len(series)})")
+    def draw(picture: Path) -> None:
+        points = create_plot(series, x, y, picture, x_scale, y_scale, raw, title, styles)
+        print(f"wrote {picture} (points: {points}, algorithms: {len(series)})")
 
     if output:
         draw(output if output.suffix else output.with_name(f"{output.name}.png"))
@@ -58,6 +79,15 @@ def draw_dataset(
             raise
         print(f"{error}; writing to the current folder instead", file=sys.stderr)
         draw(Path(name))
+
+
+def check_reached(runs: Sequence[Run], target: float) -> None:
+    """Raise UserError, which names the highest recall, if no result reaches the target."""
+    highest = max(run.metrics["k-nn"] for run in runs)
+    if highest < target - ROUNDING:
+        raise UserError(
+            f"nothing to plot: no result reaches a recall of {target:g}; the highest is {highest:.4f}"
+        )
 
 
 def without_results(dataset: str, count: int) -> str:

@@ -2,35 +2,31 @@
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..atomic import atomic_path
 from ..errors import UserError
+from .bars import bars_note, draw_bars
 from .frontier import pareto_frontier
+from .labels import add_labels
 from .metrics import RECALLS, all_metrics, plot_label
-from .runs import Run
-from .scales import Scale, apply_scale, parse_scale
+from .points import Point
+from .scales import Scale, apply_scale, parse_scale, with_room
 from .styles import DASHES, LIGHT_COLORS, MARKERS, Style, assign_styles
 
-Points = Sequence[tuple[float, float]]
+Drawn = list[tuple[Point, str]]  # each with its colour
 LONGEST_LEGEND = 30  # entries in one column
 GREY = "0.35"
-
-
-def points_by_algorithm(runs: Iterable[Run], x: str, y: str) -> dict[str, list[tuple[float, float]]]:
-    """Return for each algorithm the values of two metrics, one pair per run."""
-    series: dict[str, list[tuple[float, float]]] = {}
-    for run in runs:
-        series.setdefault(run.algorithm, []).append((run.metrics[x], run.metrics[y]))
-    return series
+RING: dict[str, Any] = {"marker": "o", "ms": 13, "mfc": "none", "mec": "0.2", "mew": 1.2, "ls": ""}
 
 
 def create_plot(
-    series: Mapping[str, Points],
+    series: Mapping[str, Sequence[Point]],
     x: str,
     y: str,
     output: Path,
@@ -40,7 +36,7 @@ def create_plot(
     title: str = "",
     styles: Mapping[str, Style] | None = None,
 ) -> int:
-    """Draw the Pareto frontier of each series of (x, y) values into a picture; return the points drawn.
+    """Draw the Pareto frontier of each series into a picture; return the number of points drawn.
 
     `x` and `y` name the metrics; `raw` adds the points behind the frontier in faded colours. The format
     follows the name's ending. UserError if nothing can be drawn or the file not written.
@@ -49,62 +45,75 @@ def create_plot(
     styles = styles or assign_styles(series)
     figure = Figure(figsize=(10, 6.5))
     axes = figure.subplots()
-    drawn = draw_series(axes, series, x, y, raw, styles)
+    drawn, faded = draw_series(axes, series, x, y, raw, styles)
     if not drawn:
         raise UserError(f"nothing to plot: no result has both {x} and {y}")
-    decorate(axes, drawn, x, y, scales, title)
+    points = [point for point, _ in drawn]
+    fit_scales(axes, points, faded, (x, y), scales)
+    draw_bars(axes, drawn)
+    add_note(axes, bars_note(points, x, y))
+    add_labels(axes, points, GREY)
+    decorate(axes, x, y, title)
     save(figure, output)
-    return len(drawn)
+    return len(drawn) + len(faded)
 
 
 def draw_series(
-    axes: Axes, series: Mapping[str, Points], x: str, y: str, raw: bool, styles: Mapping[str, Style]
-) -> list[tuple[float, float]]:
-    """Draw every series and the legend beside them, in the order of their heights; return what was drawn."""
-    frontiers = {name: pareto_frontier(points, x, y) for name, points in series.items()}
+    axes: Axes,
+    series: Mapping[str, Sequence[Point]],
+    x: str,
+    y: str,
+    raw: bool,
+    styles: Mapping[str, Style],
+) -> tuple[Drawn, list[Point]]:
+    """Draw every series and the legend beside them, in the order of their heights.
+
+    Return the points drawn in full, with their colours, and the faded ones.
+    """
+    frontiers = {
+        name: pareto_frontier([(point.x, point.y) for point in points], x, y)
+        for name, points in series.items()
+    }
 
     def mean_height(name: str) -> float:
-        heights = [abs(series[name][i][1]) for i in frontiers[name][0]]
+        heights = [abs(series[name][i].y) for i in frontiers[name][0]]
         return sum(map(math.log, heights)) / len(heights)
 
-    drawn: list[tuple[float, float]] = []
+    drawn: Drawn = []
+    faded: list[Point] = []
     handles, names = [], []
     for name in sorted((n for n in series if frontiers[n][0]), key=mean_height, reverse=True):
         frontier, every = frontiers[name]
         style = styles[name]
-        color, marker = LIGHT_COLORS[style.color], MARKERS[style.marker]
-        dash = DASHES[style.dash].split()
+        color, dash = LIGHT_COLORS[style.color], DASHES[style.dash].split()
         line_style = (0, tuple(map(float, dash))) if dash else "-"
-        shown = [series[name][i] for i in frontier]
-        (line,) = axes.plot(
-            *zip(*shown, strict=True),
-            color=color,
-            marker=marker,
-            ms=7,
-            lw=2,
-            ls=line_style,
-            mec="white",
-            mew=0.6,
-            clip_on=False,
-        )
-        behind = [series[name][i] for i in every if i not in set(frontier)] if raw else []
-        if behind:
-            axes.plot(
-                *zip(*behind, strict=True),
-                color=color,
-                marker=marker,
-                ms=4,
-                ls="",
-                alpha=0.3,
-                zorder=1,
-                clip_on=False,
-            )
-        drawn += shown + behind
+        look: dict[str, Any] = {"color": color, "marker": MARKERS[style.marker], "clip_on": False}
+        edged = {**look, "ms": 7, "mec": "white", "mew": 0.6}
+        curve = [series[name][i] for i in frontier]
+        behind = [series[name][i] for i in every if i not in set(frontier)]
+        staying = [point for point in behind if point.stays]
+        others = [point for point in behind if not point.stays] if raw else []
+        (line,) = axes.plot(*coordinates(curve), lw=2, ls=line_style, **edged)
+        axes.plot(*coordinates(staying), ls="", **edged)
+        axes.plot(*coordinates(others), ls="", ms=4, alpha=0.3, zorder=1, **look)
+        drawn += [(point, color) for point in curve + staying]
+        faded += others
         handles.append(line)
         names.append(name)
+    found = [point for point, _ in drawn if point.found_for is not None]
+    if found:
+        (ring,) = axes.plot(*coordinates(found), clip_on=False, **RING)
+        handles.append(ring)
+        recalls = sorted({point.found_for for point in found if point.found_for is not None})
+        names.append(f"found for recall {', '.join(f'{recall:g}' for recall in recalls)}")
     if handles:
         add_legend(axes, handles, names)
-    return drawn
+    return drawn, faded
+
+
+def coordinates(points: Sequence[Point]) -> tuple[list[float], list[float]]:
+    """Return the x and the y of points."""
+    return [point.x for point in points], [point.y for point in points]
 
 
 def add_legend(axes: Axes, handles: list, names: list[str]) -> None:
@@ -124,10 +133,40 @@ def add_legend(axes: Axes, handles: list, names: list[str]) -> None:
         text.set_text(name)
 
 
-def decorate(axes: Axes, drawn: Points, x: str, y: str, scales: tuple[Scale, Scale], title: str) -> None:
-    """Add scales, labels, grid and the title that says which way is better."""
-    for i, (name, metric) in enumerate((("x", x), ("y", y))):
-        apply_scale(axes, name, scales[i], [point[i] for point in drawn], metric in RECALLS)
+def add_note(axes: Axes, text: str) -> None:
+    """Write below the axes how the picture is to be read."""
+    axes.annotate(
+        text,
+        (1, 0),
+        xytext=(0, -46),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        ha="right",
+        fontsize=8,
+        color="0.5",
+    )
+
+
+def fit_scales(
+    axes: Axes,
+    drawn: Sequence[Point],
+    faded: Sequence[Point],
+    metrics: Sequence[str],
+    scales: Sequence[Scale],
+) -> None:
+    """Give both axes their scales, with limits around the points and the bars near them."""
+    ends = (
+        [end for point in drawn for end in point.x_interval or ()],
+        [end for point in drawn for end in point.y_interval or ()],
+    )
+    xs, ys = map(with_room, coordinates([*drawn, *faded]), ends, scales)
+    axes.update_datalim([(min(xs), min(ys)), (max(xs), max(ys))])
+    for name, values, metric, scale in zip("xy", (xs, ys), metrics, scales, strict=True):
+        apply_scale(axes, name, scale, values, metric in RECALLS)
+
+
+def decorate(axes: Axes, x: str, y: str, title: str) -> None:
+    """Add labels, grid and the title that says which way is better."""
     axes.set_xlabel(all_metrics[x].description)
     axes.set_ylabel(all_metrics[y].description)
     axes.set_title(plot_label(x, y), loc="left", fontsize=10, color=GREY, pad=8)

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+ROUNDING = 1e-9  # by which the mean of shares may miss what it is
 RECALL_SLACK = 1e-3  # absolute: absorbs the rounding of an algorithm that computes distances its own way
 HIGHER_IS_BETTER = float("-inf")  # the worst value that such a metric can have
 LOWER_IS_BETTER = float("inf")
-
+QPS_AT_RECALL = "qpsatrecall"
+TARGET_RECALL = 0.95  # of which people quote the throughput
 
 PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 
@@ -69,10 +71,13 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric: what it is called, how it is computed, and the worst value it can have (its direction)."""
+    """A metric: what it is called, how it is computed, and the worst value it can have (its direction).
+
+    Without a function it is none of ann-benchmarks': it follows from other metrics and what is asked.
+    """
 
     description: str
-    function: Callable[[Measurement], float]
+    function: Callable[[Measurement], float] | None
     worst: float
     lim: tuple[float, float] | None = None
 
@@ -155,13 +160,20 @@ all_metrics: dict[str, Metric] = {
         lambda m: index_size(m) / queries_per_second(m),
         LOWER_IS_BETTER,
     ),
+    QPS_AT_RECALL: Metric("Queries per second at the target recall (1/s)", None, HIGHER_IS_BETTER),
 }
+standard_metrics = [name for name, metric in all_metrics.items() if metric.function]
 RECALLS = ("k-nn", "epsilon", "largeepsilon")  # shares, which cannot exceed 1
 
 
 def compute_all(measurement: Measurement) -> dict[str, float]:
-    """Return every metric by name; nan where the result lacks what the metric needs."""
-    return {name: metric.function(measurement) for name, metric in all_metrics.items()}
+    """Return every standard metric by name; nan where the result lacks what the metric needs."""
+    return {name: metric.function(measurement) for name, metric in all_metrics.items() if metric.function}
+
+
+def qps_at_recall(values: Mapping[str, float], target: float) -> float:
+    """Return the throughput among a result's metrics if its recall reaches the target, otherwise nan."""
+    return values["qps"] if values["k-nn"] >= target - ROUNDING else math.nan
 
 
 def plot_label(x: str, y: str) -> str:

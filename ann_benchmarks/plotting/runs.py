@@ -15,7 +15,7 @@ from ..datasets import stored_distances, truth_file
 from ..errors import UserError
 from ..results import TRUTH_ATTRIBUTE, iter_result_paths, read_result, truth_mark
 from .cache import MetricsCache, Stamp, file_stamp
-from .metrics import Measurement, Truth, all_metrics, compute_all
+from .metrics import Measurement, Truth, compute_all, standard_metrics
 from .styles import Style, assign_styles
 
 LONGEST_ATTRIBUTE = 64  # elements; an attribute that is a longer array is data, not a property
@@ -139,7 +139,7 @@ def from_cache(value: Any) -> Run | None:
     """Rebuild a run from a cache entry, or return None if it is not one."""
     try:
         run = Run(**value)
-        numbers = [run.metrics[name] for name in all_metrics]
+        numbers = [run.metrics[name] for name in standard_metrics]
     except (TypeError, KeyError):
         return None
     return run if all(isinstance(number, (int, float)) for number in numbers) else None

@@ -16,6 +16,7 @@ Transform = Callable[[np.ndarray], np.ndarray]
 PADDING = 0.03  # of the length of the axis, left free beyond the outermost points
 EDGE = 0.1  # of the length of a logit axis, from the largest share below 1 to 1
 SMALLEST_GAP = 0.045  # of the length of the axis, between two ticks
+ROOM = 0.1  # of the length of the axis, that bars may add to it at either end
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,36 @@ def logit(v: np.ndarray) -> np.ndarray:
 def expit(p: np.ndarray) -> np.ndarray:
     """Return the inverse of `logit`."""
     return 1 / (1 + np.exp(-p))
+
+
+def functions(scale: Scale) -> tuple[Transform, Transform]:
+    """Return the function from values to positions of a scale, and its inverse."""
+    if scale.name == "a":
+        return power_functions(scale.power)
+    by_name: dict[str, tuple[Transform, Transform]] = {
+        "linear": (np.positive, np.positive),
+        "log": (np.log, np.exp),
+        "symlog": (np.arcsinh, np.sinh),  # nearly
+        "logit": (logit, expit),
+    }
+    return by_name[scale.name]
+
+
+def with_room(values: Sequence[float], ends: Sequence[float], scale: Scale) -> list[float]:
+    """Return the values, and the ends of bars around them as far as the axis is to reach for these.
+
+    A few wide intervals must not press the points together: what is further away leaves the picture.
+    """
+    forward, inverse = functions(scale)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        positions = forward(np.array(values))
+        positions = positions[np.isfinite(positions)]
+        if not positions.size or not len(ends):
+            return list(values)
+        low, high = positions.min(), positions.max()
+        room = ROOM * ((high - low) or abs(high))
+        near = inverse(np.clip(forward(np.array(ends)), low - room, high + room))
+    return [*values, *near.tolist()]
 
 
 class UpToOne(MaxNLocator):

@@ -1,6 +1,31 @@
 """Clients that ask at the same time, each a process with a connection of its own."""
 
-from .pool import ClientPool
-from .work import Answers, Asked
+from typing import Any
 
-__all__ = ["Answers", "Asked", "ClientPool"]
+import numpy as np
+
+from ..servers import Server
+from ..session import Asking
+from .pool import ClientPool
+from .work import Answers
+
+__all__ = ["Answers", "ClientPool", "open_clients"]
+
+
+def open_clients(
+    server: Server,
+    asking: Asking,
+    queries: np.ndarray,
+    clients: int,
+    driver: str = "own",
+    skew: float | None = None,
+) -> Any:
+    """Start clients, or have pgbench make the load.
+
+    With `skew`, pgbench draws queries by Zipf's distribution. What is not used is not imported.
+    """
+    if driver == "pgbench":
+        from .pgbench import PgbenchClients, find_pgbench
+
+        return PgbenchClients(asking, queries, clients, find_pgbench(server.programs), skew)
+    return ClientPool(asking, queries, clients)

@@ -1,16 +1,17 @@
 """One client: connects, says that it is ready, and asks what it is told to, until there is nothing more."""
 
+import ctypes
 import gc
 import math
 import os
 import resource
 import select
 import signal
+import sys
 import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -20,46 +21,65 @@ from psycopg import pq
 
 from ..errors import PostgresError
 from ..session import STATEMENT, QuerySession
-from .work import Answers, Asked, Member
+from .book import Book
+from .work import ARRIVAL, Done, InOrder, Member, WhenDue
 
 _BINARY = (1,)
+_SET_TIMER_SLACK = 29  # of Linux' prctl
 
 
-def become_clients(sockets: list[int]) -> None:
-    """Become a client for each of these sockets, and wait until all have ended."""
+def become_clients(sockets: list[int], books: list[int], arrivals: int, parameters: int) -> None:
+    """Become a client for each socket, with its book, and wait until all have ended.
+
+    All read the arrivals of an open loop from one file at one offset, which the kernel moves on. The
+    statement's parameters, one a query, are an NPY file. All of these are given as file descriptors.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who asked for them decides what Ctrl-C ends
-    for number in sockets:
-        if os.fork() == 0:
-            for other in sockets:
-                if other != number:
+    rows = np.load(f"/dev/fd/{parameters}", mmap_mode="r")  # shared by all
+    gc.collect()
+    gc.freeze()  # what they share is not looked at again, and so not copied, in each of them
+    for number, book in zip(sockets, books, strict=True):
+        try:
+            is_client = os.fork() == 0
+        except OSError as error:  # there may be so many processes and no more
+            Connection(os.dup(number)).send(PostgresError(f"cannot be started: {error.strerror}"))
+            break
+        if is_client:
+            for other in [*sockets, *books]:
+                if other not in (number, book):
                     os.close(other)
             try:
-                serve(Connection(number))
+                serve(Connection(number), Book(book), arrivals, rows)
             finally:
                 os._exit(0)
-    for number in sockets:
+    for number in [*sockets, *books, arrivals, parameters]:
         os.close(number)
     with suppress(ChildProcessError):
         while True:
             os.wait()
 
 
-def serve(pipe: "Connection[Any, Any]") -> None:
+def serve(pipe: "Connection[Any, Any]", book: Book, arrivals: int, rows: np.ndarray) -> None:
     """Be a client until the pipe closes. An error is sent, and ends it."""
     threading.Thread(target=_end_with, args=(pipe.fileno(),), daemon=True).start()
+    _wake_on_time()
     try:
-        asking, queries = pipe.recv()
-        rows = np.load(queries, mmap_mode="r")  # shared by all clients
+        asking = pipe.recv()
         parameters = [(row.data,) for row in rows]
         session = QuerySession(asking, np.frombuffer(rows[0], dtype=">f4", offset=4))
-        pipe.send(Member(os.getpid(), session.backend, session.changed_settings()))
+        pipe.send(Member(os.getpid(), session.backend, session.changed_settings(), session.plan_text))
         while True:
             asked = pipe.recv()
+            client = _Client(session, parameters, book.writer(asked.most), asked)
             gc.collect()
             pipe.send(True)
-            raw = ask(session, parameters, asked, pipe.recv())
+            start = pipe.recv()
+            gc.disable()
+            client.ask(arrivals, start)
+            gc.enable()
             pipe.send(True)  # what follows is nobody's time
-            pipe.send(raw.decoded(session))
+            pipe.send(client.report())
+            client.close()
     except (EOFError, ConnectionError):
         return  # nobody wants to know any more
     except Exception as error:
@@ -69,61 +89,101 @@ def serve(pipe: "Connection[Any, Any]") -> None:
             pipe.send(PostgresError(" ".join(said.split())))
 
 
-@dataclass(frozen=True)
-class RawAnswers:
-    """What is kept while queries are asked."""
+class _Client:
+    """The loops. Between two queries nothing is encoded, decoded, printed or collected.
 
-    numbers: np.ndarray
-    stamps: list[float]  # two for each query
-    first: dict[int, Any]
-    cpu_seconds: float
-
-    def decoded(self, session: QuerySession) -> Answers:
-        """Return what others understand; the server's error, if it gave one to a query, is raised."""
-        times = np.array(self.stamps).reshape(-1, 2)
-        ids = {number: session.ids(result) for number, result in self.first.items()}
-        return Answers(self.numbers, times[:, 0], times[:, 1], ids, self.cpu_seconds)
-
-
-def ask(session: QuerySession, parameters: Sequence[tuple[Any]], asked: Asked, start: float) -> RawAnswers:
-    """Send one query after the other, from `start` on, and keep two readings of the clock for each.
-
-    Between two queries nothing is encoded, decoded, printed or collected. Of the raw answers the first to
-    each query is kept; of the others it is seen that they are no errors.
+    Two readings of the clock are written for each query. Of the raw answers the first to each query is kept,
+    if wanted; of the others it is seen that they are no errors.
     """
-    execute, clock, fine = session.execute, time.perf_counter, pq.ExecStatus.TUPLES_OK
-    order = asked.order.tolist()
-    end = math.inf if asked.seconds is None else start + asked.seconds
-    first: dict[int, Any] = {}
-    stamps: list[float] = []
-    note = stamps.append
-    gc.disable()
-    while (early := start - clock()) > 0:
-        time.sleep(early if early < 0.001 else early - 0.0005)
-    before = _cpu_seconds()
-    now = start
-    while now < end:
-        for number in order:
-            note(clock())
-            result = execute(STATEMENT, parameters[number], _BINARY, 1)
+
+    def __init__(
+        self,
+        session: QuerySession,
+        parameters: Sequence[tuple[Any]],
+        book: "memoryview[float]",
+        asked: InOrder | WhenDue,
+    ) -> None:
+        self.session, self.parameters, self.book, self.asked = session, parameters, book, asked
+        self.kept: dict[int, Any] = {}
+        self.queries = 0
+        self.cpu_seconds = 0.0
+
+    def ask(self, arrivals: int, start: float) -> None:
+        while (early := start - time.perf_counter()) > 0:
+            time.sleep(early)
+        before = _cpu_seconds()
+        if isinstance(self.asked, InOrder):
+            self.ask_in_order(self.asked, start)
+        else:
+            self.ask_when_due(self.asked, arrivals, start)
+        self.cpu_seconds = _cpu_seconds() - before
+
+    def ask_in_order(self, asked: InOrder, start: float) -> None:
+        execute, clock, fine = self.session.execute, time.perf_counter, pq.ExecStatus.TUPLES_OK
+        parameters, book, kept, keeps = self.parameters, self.book, self.kept, asked.keeps_ids
+        order = asked.order.tolist()
+        end = math.inf if asked.seconds is None else start + asked.seconds
+        at, last = 0, 2 * asked.most
+        now = start
+        while now < end and at < last:
+            for number in order:
+                book[at] = clock()
+                result = execute(STATEMENT, parameters[number], _BINARY, 1)
+                book[at + 1] = now = clock()
+                at += 2
+                if result.status != fine:
+                    self.session.ids(result)  # raises what the server says
+                if keeps and number not in kept:
+                    kept[number] = result
+                if now >= end or at >= last:
+                    break
+        self.queries = at // 2
+
+    def ask_when_due(self, asked: WhenDue, arrivals: int, start: float) -> None:
+        execute, clock, fine = self.session.execute, time.perf_counter, pq.ExecStatus.TUPLES_OK
+        parameters, book, kept, keeps = self.parameters, self.book, self.kept, asked.keeps_ids
+        sleep, read, unpack, size = time.sleep, os.read, ARRIVAL.unpack, ARRIVAL.size
+        at, last, behind = 0, 2 * asked.most, 2 * asked.most
+        end = start + asked.until
+        while at < last and (record := read(arrivals, size)):
+            due, number = unpack(record)
+            due += start
             now = clock()
-            note(now)
-            if number not in first:
-                first[number] = result
-            elif result.status != fine:
-                session.ids(result)  # raises what the server says
             if now >= end:
                 break
-        if asked.seconds is None:
-            break
-    cpu_seconds = _cpu_seconds() - before
-    gc.enable()
-    return RawAnswers(np.resize(asked.order, len(stamps) // 2), stamps, first, cpu_seconds)
+            if due > now:
+                sleep(due - now)
+            book[at] = clock()
+            result = execute(STATEMENT, parameters[number], _BINARY, 1)
+            book[at + 1] = clock()
+            book[behind + at] = due
+            book[behind + at + 1] = number
+            at += 2
+            if result.status != fine:
+                self.session.ids(result)  # raises what the server says
+            if keeps and number not in kept:
+                kept[number] = result
+        self.queries = at // 2
+
+    def report(self) -> Done:
+        self.session.flush_statistics()
+        ids = {number: self.session.ids(result) for number, result in self.kept.items()}
+        return Done(self.queries, ids, self.cpu_seconds)
+
+    def close(self) -> None:
+        self.book.release()
 
 
 def _cpu_seconds() -> float:
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
+
+
+def _wake_on_time() -> None:
+    """Have sleeps end when they should: Linux lets them be 50 us late by default."""
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_SET_TIMER_SLACK, 1, 0, 0, 0)
 
 
 def _end_with(pipe: int) -> None:

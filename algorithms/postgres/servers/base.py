@@ -1,6 +1,7 @@
 """What every kind of server offers."""
 
 import re
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +10,9 @@ from typing import Any
 import psycopg
 
 from ..errors import PostgresError
+
+NOTICE_SECONDS = 0.3  # in which a server sees that a backend has crashed, and ends all others, or itself
+REVIVE_SECONDS = 60  # that a server of somebody else's has for its recovery
 
 
 class Server(ABC):
@@ -30,6 +34,11 @@ class Server(ABC):
     @abstractmethod
     def data_folder(self) -> Path | None:
         """The folder that holds all it keeps, None where that is not ours to know."""
+
+    @property
+    def programs(self) -> Path | None:
+        """The folder of its programs, None where that is not ours to know."""
+        return None
 
     @property
     def is_ours(self) -> bool:
@@ -59,6 +68,26 @@ class Server(ABC):
         """Start it again with other settings."""
         self.stop()
         self.start(settings)
+
+    def revive(self) -> None:
+        """Make sure that it answers, after something went wrong: it may be recovering from a crash."""
+        time.sleep(NOTICE_SECONDS)
+        deadline = time.monotonic() + REVIVE_SECONDS
+        while True:
+            try:
+                self.connect().close()
+                return
+            except PostgresError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+
+    def start_mark(self) -> Any:
+        """Return what changes whenever the server has lost what it had in memory: a start, or a crash."""
+        with self.connect() as connection:
+            return connection.execute(
+                "SELECT pg_postmaster_start_time(), stats_reset FROM pg_stat_bgwriter"
+            ).fetchone()
 
     def connect(self) -> psycopg.Connection[Any]:
         """Open a connection in autocommit mode."""

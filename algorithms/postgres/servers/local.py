@@ -32,7 +32,7 @@ from ..environment import PREFIX, given_settings
 from ..errors import PostgresError
 from ..settings import server_profile
 from .account import Account, server_account
-from .base import Server, library_list
+from .base import NOTICE_SECONDS, Server, library_list
 
 DATABASE = "ann"
 SUPERUSER = "ann"
@@ -67,6 +67,11 @@ class LocalServer(Server):
         """The folder that holds all it keeps."""
         return self._root
 
+    @property
+    def programs(self) -> Path:
+        """The folder of its programs."""
+        return self._binaries
+
     def connection_parameters(self) -> dict[str, Any]:
         """Keyword arguments of libpq."""
         return {
@@ -97,6 +102,14 @@ class LocalServer(Server):
         except BaseException:
             self.stop()
             raise
+
+    def revive(self) -> None:
+        """Start it again if it has ended, and wait until it has recovered."""
+        time.sleep(NOTICE_SECONDS)
+        if self._process is not None and self._process.poll() is None:
+            self._wait_until_ready()
+        else:
+            self.restart(self._settings)
 
     def preload(self, library: str) -> None:
         """Start it again with the library, unless it has that already."""

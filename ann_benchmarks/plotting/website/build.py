@@ -15,7 +15,7 @@ from ...atomic import atomic_path
 from ...errors import UserError
 from ...results import iter_result_paths
 from ..frontier import drawable, pareto_frontier
-from ..metrics import RECALLS, all_metrics, plot_label
+from ..metrics import RECALLS, all_metrics, plot_label, standard_metrics
 from ..plot_variants import all_plot_variants
 from ..runs import Run, load_runs, result_styles
 from ..styles import DARK_COLORS, DASHES, LIGHT_COLORS, Style, assign_styles
@@ -130,7 +130,7 @@ def detail_page(
     """Return the HTML of a page of results, with the data that its script draws."""
     all_series = list(page.series.values())
     shown = [
-        name for name in all_metrics if any(drawable(v, 1.0) for s in all_series for v in s.values(name))
+        name for name in standard_metrics if any(drawable(v, 1.0) for s in all_series for v in s.values(name))
     ]
     charts, empty = [], []
     for variant in variants:

@@ -1,0 +1,184 @@
+"""pgbench as the clients: a second opinion, by PostgreSQL's own load generator, on the same queries.
+
+pgbench cannot send a vector: it sends the number of a query, which it draws itself, and the server looks the
+vector up in a table. Nothing else differs: index, settings, a prepared statement, a connection a client.
+"""
+
+import math
+import os
+import re
+import resource
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from psycopg.conninfo import make_conninfo
+
+from .. import machine
+from ..errors import PostgresError
+from ..session import Asking
+from ..watching import CLIENT_APPLICATION
+from .pgbench_log import answers_of, read_log
+from .pgbench_program import find_pgbench, run_to_its_end, version_of
+from .pgbench_queries import QueryTable
+from .work import Answers, Member
+
+__all__ = ["PgbenchClients", "find_pgbench"]
+
+LEAST_SKEW, MOST_SKEW = 1.001, 1000.0  # of pgbench's random_zipfian
+_TPS = re.compile(r"^tps = ([\d.]+) \((?:without|excluding)", re.MULTILINE)
+_FAILED = re.compile(r"^number of failed transactions: ([1-9]\d*)", re.MULTILINE)
+
+
+class PgbenchClients:
+    """So many clients of pgbench, which connects them anew for each run.
+
+    `queries_per_second` is what pgbench says of the last run, without the time to connect; `version` is what
+    it calls itself.
+    """
+
+    def __init__(
+        self,
+        asking: Asking,
+        queries: np.ndarray[Any, Any],
+        clients: int,
+        program: Path,
+        skew: float | None = None,
+    ) -> None:
+        """Put the queries, (count, dimension), into a table, and make sure that the index is used.
+
+        All queries are drawn alike, or, with `skew`, query i in proportion to 1 / (i + 1) ** skew: the first
+        one is the most popular.
+        """
+        if skew is not None and not LEAST_SKEW <= skew <= MOST_SKEW:
+            raise PostgresError(
+                f"pgbench has Zipf distributions of {LEAST_SKEW:g} to {MOST_SKEW:g}, not of {skew:g}: "
+                "give one of these, or leave --driver pgbench out"
+            )
+        self.members: list[Member] = []  # no client is there but in a run
+        self.queries_per_second = math.nan
+        self.version = version_of(program)
+        self._program, self._clients, self._parameters = program, clients, asking.parameters
+        self._draw = _drawn(len(queries), skew)
+        self._options = _options(asking.parameters.get("options", ""), asking.settings)
+        self._length: list[str] = []  # of a run, as pgbench is told it
+        self._runs = 0
+        self._answers: list[Answers] = []
+        self._queries = QueryTable(asking, queries, self._options)
+
+    def facts(self) -> dict[str, str]:
+        """Return what is stored of it beside the run."""
+        return {"pgbench_version": self.version}
+
+    def prepare(
+        self,
+        orders: Sequence[np.ndarray[Any, Any]],
+        seconds: float | None = None,
+        keeps_ids: bool = True,
+    ) -> None:
+        """Each client is to send as many queries as the first order has, or for so long, in whole seconds.
+
+        Which queries these are, pgbench draws; what they find, it does not keep.
+        """
+        self._length = ["-t", str(max(len(orders[0]), 1))] if seconds is None else ["-T", _whole(seconds)]
+
+    def prepare_arrivals(
+        self,
+        due: np.ndarray[Any, Any],
+        numbers: np.ndarray[Any, Any],
+        patience: float,
+        keeps_ids: bool = True,
+    ) -> None:
+        """Queries are to come as often as in `due`, at times that pgbench draws, in a Poisson process.
+
+        It ends after the span of `due`, in whole seconds, and has no patience: what no client has taken by
+        then is not asked.
+        """
+        span = float(np.max(due))
+        self._length = ["-T", _whole(span), "--rate", f"{len(due) / span:.6f}"]
+
+    def run(self) -> None:
+        """Run pgbench, and wait for its end; PostgresError says why it failed."""
+        try:
+            # For the log of all queries, which is large, and what pgbench prints.
+            with tempfile.TemporaryDirectory(prefix="ann-pgbench-") as folder:
+                self._run(Path(folder))
+        except BaseException:
+            self.close()
+            raise
+
+    def answers(self) -> list[Answers]:
+        """Return what each client measured in the last run, without numbers and ids.
+
+        Times are in s from when the first query was sent or due. The CPU is pgbench's, connecting included,
+        in equal parts: its clients share threads.
+        """
+        answers, self._answers = self._answers, []
+        return answers
+
+    def close(self) -> None:
+        """Drop the table of the queries."""
+        self._queries.drop()
+
+    def _run(self, folder: Path) -> None:
+        script, printed, log = folder / "query.sql", folder / "printed", folder / "log"
+        script.write_text(f"\\set number {self._draw}\n{self._queries.sql(':number')};\n")
+        self._runs += 1
+        threads = min(self._clients, machine.cores())
+        command = [
+            *(str(self._program), "--no-vacuum", "--protocol", "prepared", "--file", f"{script}@1"),
+            *("--client", str(self._clients), "--jobs", str(threads), *self._length),
+            *("--random-seed", str(self._runs), "--log", "--log-prefix", str(log)),
+            _conninfo(self._parameters),
+        ]
+        before = _cpu_seconds_of_children()
+        with printed.open("w") as output:
+            run_to_its_end(command, self._environment(), output)
+        cpu_seconds = _cpu_seconds_of_children() - before
+        self.queries_per_second = _queries_per_second(printed.read_text())
+        rows = read_log(log, "--rate" in self._length)
+        self._answers = answers_of(rows, self._clients, cpu_seconds)
+
+    def _environment(self) -> dict[str, str]:
+        given = {"PGOPTIONS": self._options, "PGAPPNAME": CLIENT_APPLICATION, "LC_ALL": "C"}
+        if "password" in self._parameters:  # everybody may read the arguments of a process
+            given["PGPASSWORD"] = str(self._parameters["password"])
+        return os.environ | given
+
+
+def _drawn(queries: int, skew: float | None) -> str:
+    """How pgbench draws the number of a query."""
+    return f"random(0, {queries - 1})" if skew is None else f"random_zipfian(1, {queries}, {skew!r}) - 1"
+
+
+def _options(given: str, settings: Mapping[str, str]) -> str:
+    """Add a session's settings to libpq's `options`, in which a backslash keeps a space."""
+    escaped = {name: re.sub(r"([\\\s])", r"\\\1", value) for name, value in settings.items()}
+    return " ".join([given, *(f"-c {name}={value}" for name, value in escaped.items())]).strip()
+
+
+def _conninfo(parameters: Mapping[str, Any]) -> str:
+    """What pgbench takes for the name of a database; the rest is in the environment."""
+    elsewhere = ("password", "options", "application_name")
+    return make_conninfo("", **{name: value for name, value in parameters.items() if name not in elsewhere})
+
+
+def _queries_per_second(said: str) -> float:
+    """Read what pgbench prints at its end."""
+    if failed := _FAILED.search(said):
+        raise PostgresError(f"pgbench: {failed[1]} queries failed: the server's log says why")
+    throughput = _TPS.search(said)
+    if throughput is None:
+        raise PostgresError(f"pgbench says nothing of its throughput: {' '.join(said.split())}")
+    return float(throughput[1])
+
+
+def _whole(seconds: float) -> str:
+    return str(max(1, math.ceil(seconds)))
+
+
+def _cpu_seconds_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

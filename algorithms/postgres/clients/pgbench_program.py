@@ -1,0 +1,96 @@
+"""The program pgbench: where it is, what it calls itself, and how it runs and ends."""
+
+import ctypes
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from ..environment import PREFIX, variable
+from ..errors import PostgresError
+
+_PR_SET_PDEATHSIG = 1
+_ERROR = re.compile(r"^pgbench: (?:error|fatal): (.*)")
+
+
+def find_pgbench(binaries: Path | None) -> Path:
+    """Return the pgbench beside the server's programs, else one of the machine's.
+
+    `binaries` is None where the server is not run by us; ANN_BENCHMARKS_PG_BIN may name a folder then.
+    """
+    folders = [binaries] if binaries else []
+    if variable("BIN"):
+        folders.append(Path(variable("BIN")).expanduser())
+    for folder in folders:
+        if os.access(folder / "pgbench", os.X_OK):
+            return folder / "pgbench"
+    on_path = shutil.which("pgbench")
+    if on_path:
+        return Path(on_path)
+    looked = ", ".join([*map(str, dict.fromkeys(folders)), "PATH"])
+    raise PostgresError(
+        f"there is no pgbench in {looked}: install PostgreSQL's programs, or name their folder in {PREFIX}BIN"
+    )
+
+
+def version_of(program: Path) -> str:
+    """Return what pgbench calls itself, such as "pgbench (PostgreSQL) 18.4"."""
+    try:
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    except OSError as error:
+        raise PostgresError(f"{program} does not run: {error.strerror}") from None
+    except subprocess.CalledProcessError as error:
+        reason = " ".join(error.stderr.split()) or f"exit status {error.returncode}"
+        raise PostgresError(f"{program} does not run: {reason}") from None
+    return said.stdout.strip()
+
+
+def run_to_its_end(command: Sequence[str], environment: Mapping[str, str], output: IO[str]) -> None:
+    """Run pgbench and wait for it; its first error ends it, and is what PostgresError says."""
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,  # who asked for it decides what Ctrl-C ends
+        preexec_fn=_end_with_parent(),
+    )
+    assert process.stderr is not None
+    last = ""
+    try:
+        for line in process.stderr:
+            last = line.strip() or last
+            if error := _ERROR.match(line):
+                # pgbench would go on with the clients that are left.
+                raise PostgresError(f"pgbench failed: {error[1].strip()}")
+        status = process.wait()
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+    if status < 0:
+        raise PostgresError(f"pgbench was ended by {signal.Signals(-status).name}")
+    if status > 0:
+        raise PostgresError(f"pgbench failed: {last or f'exit status {status}'}")
+
+
+def _end_with_parent() -> Callable[[], Any] | None:
+    """Return what a new process does first, so that it ends when its parent does, however that ends."""
+    if sys.platform != "linux":
+        return None
+    control, parent = ctypes.CDLL(None).prctl, os.getpid()
+
+    def arm() -> None:
+        control(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return arm

@@ -1,0 +1,86 @@
+"""An index brought into memory before it is asked."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+from tqdm import tqdm
+
+_PIECE_BYTES = 16 << 20
+
+
+def warm_index(connection: psycopg.Connection[Any], index: str) -> str | None:
+    """Read a whole index, by its name with the schema; return how, None where this user may not.
+
+    "pg_prewarm" brings it into the server's buffers, as much as they hold; "read" has the server read its
+    files, which brings it into the system's cache. A lost connection is an error.
+    """
+    row = connection.execute(
+        "SELECT pg_relation_size(i), pg_relation_filepath(i), current_setting('block_size')::int,"
+        " (SELECT setting::bigint * current_setting('block_size')::int FROM pg_settings"
+        " WHERE name = 'segment_size') FROM (SELECT %s::regclass AS i) AS named",
+        [index],
+    ).fetchone()
+    assert row is not None
+    size, path, block_bytes, segment_bytes = row
+    ways: dict[str, Callable[[], Iterator[int]]] = {
+        "pg_prewarm": lambda: _prewarmed(connection, index, size // block_bytes, block_bytes),
+        "read": lambda: _read(connection, path, size, segment_bytes),
+    }
+    offered = connection.execute("SELECT FROM pg_available_extensions WHERE name = 'pg_prewarm'")
+    if offered.rowcount == 0:
+        del ways["pg_prewarm"]  # an error would remain in the server's log
+    for name, way in ways.items():
+        try:
+            with connection.transaction(), _bar(size) as bar:
+                for count in way():
+                    bar.update(count)
+            return name
+        except psycopg.Error:
+            if connection.closed:
+                raise
+    return None
+
+
+def _prewarmed(
+    connection: psycopg.Connection[Any], index: str, blocks: int, block_bytes: int
+) -> Iterator[int]:
+    connection.execute("CREATE EXTENSION IF NOT EXISTS pg_prewarm")
+    row = connection.execute(
+        "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'pg_prewarm'"
+    ).fetchone()
+    assert row is not None
+    step = _PIECE_BYTES // block_bytes
+    for first in range(0, blocks, step):
+        last = min(first + step, blocks) - 1
+        connection.execute(
+            f"SELECT {row[0]}.pg_prewarm(%s::regclass, 'buffer', 'main', %s, %s)", [index, first, last]
+        )
+        yield (last + 1 - first) * block_bytes
+
+
+def _read(connection: psycopg.Connection[Any], path: str, size: int, segment_bytes: int) -> Iterator[int]:
+    for file, offset, length in file_pieces(path, size, segment_bytes):
+        row = connection.execute(
+            "SELECT octet_length(pg_read_binary_file(%s, %s, %s, true))", [file, offset, length]
+        ).fetchone()
+        assert row is not None
+        yield row[0] or 0
+
+
+def file_pieces(path: str, size: int, segment_bytes: int) -> Iterator[tuple[str, int, int]]:
+    """Split the files of a relation into pieces of 16 MB: file, offset, length.
+
+    PostgreSQL keeps a relation in segments, the second and further ones numbered: 16384, 16384.1, 16384.2.
+    """
+    for start in range(0, size, segment_bytes):
+        number = start // segment_bytes
+        length = min(segment_bytes, size - start)
+        for offset in range(0, length, _PIECE_BYTES):
+            yield f"{path}.{number}" if number else path, offset, min(_PIECE_BYTES, length - offset)
+
+
+def _bar(size: int) -> "tqdm[Any]":
+    return tqdm(
+        total=size, desc="warming the index", unit="B", unit_scale=True, disable=None, delay=1, leave=False
+    )

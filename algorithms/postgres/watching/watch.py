@@ -1,0 +1,130 @@
+"""One run watched: what is read before it, during it, and after it."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import psutil
+import psycopg
+
+from ..errors import PostgresError
+from ..servers import Server
+from ..servers.base import connect
+from .blocks import block_counters
+from .processes import ServerProcesses, Used, machine_cpu, server_processes
+from .waits import WaitSampler, shares
+
+_UNAVAILABLE = (psycopg.Error, PostgresError, psutil.Error, OSError)
+_T = TypeVar("_T")
+
+
+@dataclass
+class _Run:
+    """What is known of one run."""
+
+    blocks_before: dict[str, int] = field(default_factory=dict)
+    used: Used | None = None
+    busy_share: float | None = None
+    seen: Counter[str] = field(default_factory=Counter)
+
+
+class ServerWatch:
+    """Sees what a server does while clients ask it, over a connection of its own.
+
+    What cannot be had is left out; nothing raises, for the clients say better what is wrong with a server.
+    """
+
+    def __init__(
+        self, server: Server, table: str, index: str | None, flush: Callable[[], None] = lambda: None
+    ) -> None:
+        """Take the names, with their schema, of what is asked.
+
+        `flush` has sessions that do not do so themselves flush their statistics after a run.
+        """
+        self._server, self._table, self._index, self._flush = server, table, index, flush
+        self._connection: psycopg.Connection[Any] | None = None
+        self._processes: ServerProcesses | None = None
+        self._run = _Run()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Watch what happens inside. The clients' sessions should have flushed their statistics before."""
+        self._run = run = _Run()
+        connection = self._connected()
+        _had(self._flush)  # of what was asked before, such as to warm up
+        run.blocks_before = self._blocks()
+        sampler = WaitSampler(connection) if connection is not None else None
+        used = self._used()
+        machine = _had(machine_cpu)
+        try:
+            yield
+        finally:
+            if machine is not None and (now := _had(machine_cpu)) is not None:
+                run.busy_share = now.busy_share_since(machine)
+            if used is not None and (used_now := self._used()) is not None:
+                run.used = used_now.since(used)
+            if sampler is not None:
+                run.seen = sampler.stop()
+                if sampler.is_stuck:
+                    self._connection = None  # it is left to the thread that waits for the server
+
+    def facts(self, queries: int) -> dict[str, Any]:
+        """Return what the last run was to the server, for so many queries.
+
+        To be called when the clients' sessions have flushed their statistics. Numbers, and `wait_events` as
+        JSON text; what is not known is not there.
+        """
+        _had(self._flush)
+        run = self._run
+        totals: dict[str, float | None] = {}
+        if run.used is not None:
+            totals["server_cpu_seconds"] = run.used.cpu_seconds
+            totals["server_disk_bytes_read"] = run.used.disk_bytes_read
+        if before := run.blocks_before:
+            totals |= {name: now - before[name] for name, now in self._blocks().items() if name in before}
+        facts: dict[str, Any] = {
+            f"{name}_per_query": total / queries
+            for name, total in totals.items()
+            if queries and total is not None and total >= 0  # less than before: it was counted anew
+        }
+        if run.busy_share is not None:
+            facts["machine_busy_share"] = run.busy_share
+        if run.seen:
+            facts |= {"wait_events": json.dumps(shares(run.seen)), "wait_samples": run.seen.total()}
+        return facts
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _connected(self) -> psycopg.Connection[Any] | None:
+        """Return the connection, opened anew if it was lost: the server may have been restarted since."""
+        connection = self._connection
+        if connection is None or connection.closed:
+            name = {"application_name": "ann_benchmarks_watch"}
+            connection = _had(lambda: connect({**self._server.connection_parameters(), **name}))
+            self._connection = connection
+            self._processes = None if connection is None else _had(lambda: server_processes(connection))
+        return connection
+
+    def _blocks(self) -> dict[str, int]:
+        connection = self._connection
+        if connection is None:
+            return {}
+        return _had(lambda: block_counters(connection, self._table, self._index)) or {}
+
+    def _used(self) -> Used | None:
+        return _had(self._processes.used) if self._processes is not None else None
+
+
+def _had(get: Callable[[], _T]) -> _T | None:
+    """Get it, or None where it cannot be had."""
+    try:
+        return get()
+    except _UNAVAILABLE:
+        return None

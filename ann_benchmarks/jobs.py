@@ -1,0 +1,91 @@
+"""What there is to do, and what is told of it while it is done."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .definitions import Definition
+from .intervals import Interval
+from .load.request import Load
+from .load.warmup import Warmup
+
+
+@dataclass(frozen=True)
+class Job:
+    """A definition on a dataset, with the query arguments of the points that are to be measured."""
+
+    definition: Definition
+    points: list[list[Any]]
+    dataset: str
+    count: int
+    runs: int
+    batch: bool
+    load: Load | None = None  # None: one query after the other, from the algorithm's own process
+    warmup: Warmup | None = None  # None: as the algorithm is used to
+    target_recall: float | None = None  # each point is searched for, and its arguments are unknown before
+    finished: int = 0  # points that were measured before
+    show_progress: bool = True
+    load_threads: int | None = None  # of a database plug-in; None leaves it the choice
+    chunk_size: int | None = None  # rows
+    rebuild: bool = False  # although an index is there from an earlier run
+    build_only: bool = False
+
+    @property
+    def is_cold(self) -> bool:
+        """Whether every run begins with cold caches."""
+        return self.warmup is not None and self.warmup.is_off
+
+    @property
+    def series(self) -> str:
+        """What is added to the algorithm's name for the curve that the points belong to."""
+        return ("" if self.load is None else self.load.series) + ("-cold" if self.is_cold else "")
+
+    @property
+    def by_clients(self) -> str:
+        """The end of a line that says who asks, empty for one query after the other."""
+        text = "" if self.load is None else f" {self.load}"
+        return f"{text}, cold" if self.is_cold else text
+
+
+@dataclass(frozen=True)
+class Built:
+    """The index is there: seconds that it took, KiB or None, and whether it is one of an earlier run."""
+
+    build_time: float
+    index_size: float | None
+    is_reused: bool = False
+
+
+@dataclass(frozen=True)
+class PointDone:
+    """A point is stored: share of true neighbours found, queries per second, latencies and build in s."""
+
+    label: str
+    path: Path
+    recall: float
+    recall_interval: Interval
+    queries_per_second: float
+    slowest_run: float | None  # queries per second, where the runs differ by more than noise
+    p50: float
+    p99: float
+    build_time: float
+    main_wait: str = ""  # what the server's sessions mostly waited for, with its share of the time
+
+
+@dataclass(frozen=True)
+class PointFailed:
+    """A point could not be measured, and nothing is stored of it; the next one is begun."""
+
+    label: str
+    reason: str
+    details: str = ""  # a traceback for whoever mends it
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something that the user should know and that stops nothing."""
+
+    text: str
+
+
+Event = Built | PointDone | PointFailed | Note

@@ -1,0 +1,131 @@
+"""What one client of a plug-in does in a run: takes a query when it is time, asks it, and notes the times."""
+
+import copy
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+
+from ..errors import UserError
+from .interface import ClientAnswers
+
+clock = time.perf_counter
+
+_FINE_SECONDS = 0.001  # before its time, a client wakes up this long and sleeps for the rest
+_COARSE_MARGIN = 0.0005
+
+
+@dataclass(frozen=True)
+class OwnOrder:
+    """Closed loop: queries of these numbers, one after the other; with `seconds`, again and again."""
+
+    numbers: np.ndarray
+    seconds: float | None
+    keeps_ids: bool
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Open loop: what the others have not taken, until so many s after the start."""
+
+    until: float
+    keeps_ids: bool
+
+
+Task = OwnOrder | Arrivals
+
+
+def own_orders(
+    orders: Sequence[np.ndarray], seconds: float | None, keeps_ids: bool, clients: int
+) -> list[Task]:
+    """Return the task of each client in a closed loop."""
+    numbers = [np.asarray(order) for _, order in zip(range(clients), orders, strict=True)]
+    return [OwnOrder(own, seconds, keeps_ids) for own in numbers]
+
+
+def all_arrivals(due: np.ndarray, patience: float, keeps_ids: bool, clients: int) -> list[Task]:
+    """Return the task of each client in an open loop."""
+    return [Arrivals(float(np.max(due, initial=0)) + patience, keeps_ids)] * clients
+
+
+@dataclass(frozen=True)
+class Client:
+    """Whoever asks: how it asks what, and what is different for a thread and for a process."""
+
+    query: Callable[[Any, int], Any]
+    queries: Sequence[Any]
+    count: int
+    take: Callable[[], tuple[float, int] | None]  # the next arrival: when, from the start; its number
+    cpu_clock: Callable[[], float]
+    pause: Callable[[float], Any] = time.sleep  # returns True when it was interrupted
+    is_stopped: Callable[[], bool] = lambda: False
+
+    def ask(self, task: Task, start: float) -> ClientAnswers:
+        """Do the task from `start` on; UserError says on one line what the plug-in has raised.
+
+        Of the answers, the first to each number is copied: a plug-in may fill the same array again. It must
+        have a length, so that no work is left for the copying.
+        """
+        query, queries, count, is_stopped = self.query, self.queries, self.count, self.is_stopped
+        keeps_ids = task.keeps_ids
+        numbers: list[int] = []
+        dues: list[float] = []
+        stamps: list[float] = []
+        first: dict[int, Any] = {}
+        self._sleep_until(start)
+        before = self.cpu_clock()
+        try:
+            for due, number in self._upcoming(task, start):
+                if is_stopped():
+                    break
+                vector = queries[number]
+                sent = clock()
+                answer = query(vector, count)
+                answered = clock()
+                numbers.append(number)
+                dues.append(due)
+                stamps.append(sent)
+                stamps.append(answered)
+                if keeps_ids and number not in first:
+                    len(answer)
+                    first[number] = copy.copy(answer)
+        except Exception as error:
+            raise UserError(told(error)) from error
+        cpu_seconds = self.cpu_clock() - before
+        times = np.array(stamps).reshape(-1, 2)
+        due_times = np.array(dues) if isinstance(task, Arrivals) else None
+        return ClientAnswers(
+            np.array(numbers, dtype=np.int64), due_times, times[:, 0], times[:, 1], first, cpu_seconds
+        )
+
+    def _upcoming(self, task: Task, start: float) -> Iterator[tuple[float, int]]:
+        """Each query's time and number, when it is to be sent; in a closed loop, the time means nothing."""
+        if isinstance(task, Arrivals):
+            while (arrival := self.take()) is not None and clock() <= start + task.until:
+                due = start + arrival[0]
+                self._sleep_until(due)
+                yield due, arrival[1]
+        elif task.seconds is None:
+            for number in task.numbers.tolist():
+                yield start, number
+        else:
+            end = start + task.seconds
+            for number in cycle(task.numbers.tolist()):
+                yield start, number
+                if clock() >= end:
+                    return
+
+    def _sleep_until(self, moment: float) -> None:
+        while (early := moment - clock()) > 0:
+            if self.pause(early if early < _FINE_SECONDS else early - _COARSE_MARGIN):
+                return
+
+
+def told(error: BaseException) -> str:
+    """Say on one line what was raised; the project's own exceptions are written to be read alone."""
+    text = " ".join(str(error).split())
+    is_own = type(error).__module__.startswith("ann_benchmarks.")
+    return text if is_own and text else f"{type(error).__name__}: {text}".rstrip(": ")

@@ -1,0 +1,142 @@
+"""What load is asked for: how many clients, in a closed or an open loop, for how long, in what order."""
+
+import math
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..errors import UserError
+from .objective import CLOSE_ENOUGH
+from .orders import QueryOrder, poisson_arrivals
+
+QUERIES_A_CLIENT = 100  # at least, where neither a number nor a time is given
+OPEN_SECONDS = 10.0  # of a run at a given rate, where nothing else is said
+MOST_OPEN_SECONDS = 300.0  # that a run is longer for the sake of a rare percentile
+PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p999": 99.9}
+UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A bound that a percentile of the latencies is to keep, in s (a service level objective)."""
+
+    percentile: str  # of PERCENTILES
+    seconds: float
+    text: str
+
+    @classmethod
+    def parse(cls, text: str) -> "Objective":
+        """Read such as "p99:50ms"; UserError says what is allowed."""
+        match = re.fullmatch(r"(p50|p95|p99|p999|p99\.9):(\d+(?:\.\d+)?)(us|ms|s)", text)
+        if match is None or float(match[2]) == 0:
+            raise UserError(f"'{text}' is no objective: give a percentile and a time, such as p99:50ms")
+        return cls(match[1].replace(".", ""), float(match[2]) * UNITS[match[3]], text)
+
+    @property
+    def least_seconds(self) -> float:
+        """How long a run has to last to tell a rate that is 5% too high.
+
+        At a rate of (1 + x) times what a server can do, a query that is due after t s waits for x t s: the
+        percentile q of a run of d s is q x d.
+        """
+        return self.seconds / (PERCENTILES[self.percentile] / 100 * (CLOSE_ENOUGH - 1))
+
+    def seconds_at(self, rate: float) -> float:
+        """How long a run lasts at a rate: long enough for that, and for 10 queries beyond the percentile."""
+        beyond = 10 / ((1 - PERCENTILES[self.percentile] / 100) * rate)
+        return max(OPEN_SECONDS, self.least_seconds, min(beyond, MOST_OPEN_SECONDS))
+
+    def is_kept(self, latencies: np.ndarray) -> bool:
+        """Whether these latencies, in s, keep it."""
+        return bool(np.percentile(latencies, PERCENTILES[self.percentile]) <= self.seconds)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Load:
+    """The load of one run: so many queries in all, or for so many seconds, by so many clients.
+
+    With `rate` or `objective` the loop is open: queries come when they come, `rate` a second, and wait if no
+    client is free.
+    """
+
+    clients: int
+    max_queries: int | None = None
+    seconds: float | None = None
+    order: QueryOrder = field(default_factory=QueryOrder)
+    rate: float | None = None  # queries a second
+    objective: Objective | None = None  # for which the highest rate is looked for
+    driver: str = "own"  # or "pgbench"
+    scheduler: str | None = None  # of the Dask cluster whose machines the clients run on
+
+    @property
+    def is_open(self) -> bool:
+        """Whether queries come at a rate instead of one after the other."""
+        return self.rate is not None or self.objective is not None
+
+    @property
+    def series(self) -> str:
+        """What the load adds to the name of the curve that its points make."""
+        parts = [f"c{self.clients}"]
+        if self.order.kind != "shuffled":
+            parts.append(str(self.order).replace(":", ""))
+        if self.rate is not None:
+            parts.append(f"r{self.rate:.12g}")
+        if self.objective is not None:
+            parts.append(f"slo-{self.objective}".replace(":", "-"))
+        if self.driver != "own":
+            parts.append(self.driver)
+        return "-" + "-".join(parts)
+
+    def __str__(self) -> str:
+        text = f"by {self.clients} client{'s' * (self.clients > 1)}"
+        if self.driver != "own":
+            text += f" of {self.driver}"
+        if self.order.kind != "shuffled":
+            text += f", order {self.order}"
+        if self.rate is not None:
+            text += f" at {self.rate:.12g}/s"
+        return text + (f" within {self.objective}" if self.objective is not None else "")
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What is stored of it: all that was asked for."""
+        return {
+            "clients": self.clients,
+            "query_order": str(self.order),
+            "driver": self.driver,
+            "asked_duration": self.seconds,
+            "asked_queries": self.max_queries,
+        }
+
+    def run_seconds(self, queries: int, rate: float) -> float:
+        """How long a run takes that goes through so many queries, where so many a second are answered."""
+        if self.is_open:
+            return self._open_seconds(self.rate or rate)
+        if self.seconds is not None:
+            return self.seconds
+        return (self.max_queries or max(queries, QUERIES_A_CLIENT * self.clients)) / rate
+
+    def orders(self, queries: int, run: int) -> list[np.ndarray]:
+        """Return the numbers of the queries that each client asks in a run, in its own order."""
+        in_all = self.max_queries or max(queries, QUERIES_A_CLIENT * self.clients)
+        length = math.ceil(in_all / self.clients)
+        if self.seconds is not None:
+            length = self.order.length_for_a_time(queries)
+        return [self.order.numbers(queries, length, [run, client]) for client in range(self.clients)]
+
+    def arrivals(self, queries: int, rate: float, run: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return when the queries of a run are due, in s, and their numbers; both (n,)."""
+        due = poisson_arrivals(rate, self._open_seconds(rate), [run, round(rate * 1000)])
+        return due, self.order.numbers(queries, len(due), [run, 0])
+
+    def _open_seconds(self, rate: float) -> float:
+        if self.seconds is not None:
+            return self.seconds
+        if self.max_queries is not None:
+            return self.max_queries / rate
+        return OPEN_SECONDS if self.objective is None else self.objective.seconds_at(rate)

@@ -1,0 +1,149 @@
+"""From what each client measured to the throughput and the latencies of a run."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import UserError
+from ..host import usable_cores
+from ..measuring import Measured
+from .interface import Answers
+
+ALWAYS_WAITING = 0.8  # share of the time that clients wait for answers, below which they are the limit
+NOTHING_LEFT = 0.95  # share of the machine's CPU that is busy
+LARGE_SHARE = 0.33  # of the machine's CPU that the clients take
+LATE_SHARE = 0.25  # of the median latency, by which clients that were free sent their queries late
+ROUNDING = 1e-6  # s, of the clocks' readings
+_NO_ANSWERS = np.empty((0, 0), dtype=np.int64)
+
+
+def closed_loop(
+    answers: Sequence[Answers], facts: Mapping[str, Any], queries_per_second: float | None = None
+) -> Measured:
+    """Return a run of clients that asked one query after the other.
+
+    The throughput is that of the time in which all clients were active, in which a query counts by the share
+    of its own time that lies in it (what was being answered in the end would be missing otherwise, a query
+    of each client), or what a driver says of itself, `queries_per_second`. The latencies, in s and in the
+    order of sending, are those of the queries that were sent in that time: of those that were answered in
+    it, the slowest would be missing.
+    """
+    if not all(len(a.sent) for a in answers):
+        raise UserError(
+            "not every client has come to ask a query: give them more to do by --max-queries or --duration"
+        )
+    start, end = active_span(answers)
+    chosen = [(a.sent >= start) & (a.sent < end) for a in answers]
+    sent = np.concatenate([a.sent[those] for a, those in zip(answers, chosen, strict=True)])
+    times = np.concatenate([(a.answered - a.sent)[those] for a, those in zip(answers, chosen, strict=True)])
+    times = times[np.argsort(sent, kind="stable")]
+    if end <= start:
+        raise UserError(
+            f"the first of {len(answers)} clients was done before the last had begun: "
+            "give them more to do by --max-queries or --duration"
+        )
+    inside = [(np.minimum(a.answered, end) - np.maximum(a.sent, start)).clip(0) for a in answers]
+    counted = sum(
+        float((seconds / (a.answered - a.sent)).sum()) for a, seconds in zip(answers, inside, strict=True)
+    )
+    waiting = sum(float(seconds.sum()) for seconds in inside)
+    in_all = max(a.answered[-1] for a in answers) - min(a.sent[0] for a in answers)
+    told = _client_facts(answers, facts, in_all) | {
+        "loop": "closed",
+        "active_seconds": end - start,
+        "queries_counted": counted,
+        "clients_waiting_share": waiting / (len(answers) * (end - start)),
+    }
+    told["clients_were_limit"] = told["clients_waiting_share"] < ALWAYS_WAITING or _no_cpu_left(told)
+    seconds = (end - start) / counted if queries_per_second is None else 1 / queries_per_second
+    return Measured(times, _NO_ANSWERS, seconds, told)
+
+
+def open_loop(
+    answers: Sequence[Answers], due: np.ndarray, patience: float, facts: Mapping[str, Any]
+) -> Measured:
+    """Return a run in which queries came at a rate: latencies, in s, count from when each was due, in order.
+
+    `due`, (n,) in s from the start, are all that came. What was not asked any more `patience` s after the
+    last was due had waited so long at least, and counts with that. The throughput is that of the answers,
+    from the start to the last answer or arrival.
+    """
+    asked = [a for a in answers if len(a.sent)]
+    if not asked:
+        raise UserError("no query was answered in the whole run: ask for a lower rate, or for longer")
+    of_asked = [(a, np.asarray(a.due)) for a in asked]
+    all_asked = np.concatenate([due_of for _, due_of in of_asked])
+    start = _start(due, all_asked)
+    waiting = np.delete(due, _nearest(due, all_asked - start))
+    times = np.concatenate([a.answered - due_of for a, due_of in of_asked] + [due[-1] + patience - waiting])
+    came = np.concatenate([due_of - start for _, due_of in of_asked] + [waiting])
+    times = times[np.argsort(came, kind="stable")]
+    served = np.concatenate([a.answered - a.sent for a in asked])
+    late = np.concatenate([_lateness(a, due_of) for a, due_of in of_asked])
+    found_none_free = np.concatenate([_free_since(a) > due_of for a, due_of in of_asked])
+    end = max(max(float(a.answered[-1]) for a in asked), start + float(due[-1]))
+    told = _client_facts(asked, facts, end - start) | {
+        "loop": "open",
+        "active_seconds": end - start,
+        "queries_due": len(due),
+        "queries_unanswered": len(waiting),
+        "queries_counted": len(times),
+        "service_p50": float(np.percentile(served, 50)),
+        "service_p99": float(np.percentile(served, 99)),
+        "clients_late_seconds": float(np.median(late)),
+        "clients_all_busy_share": float(np.mean(found_none_free)),
+    }
+    told["clients_were_limit"] = told["clients_late_seconds"] > LATE_SHARE * told["service_p50"] or (
+        len(waiting) > 0 and _no_cpu_left(told)
+    )
+    return Measured(times, _NO_ANSWERS, (end - start) / len(served), told)
+
+
+def active_span(answers: Sequence[Answers]) -> tuple[float, float]:
+    """When all clients were active: from the last one's first query to the first one's end."""
+    return max(a.sent[0] for a in answers), min(a.answered[-1] for a in answers)
+
+
+def _lateness(answers: Answers, due: np.ndarray) -> np.ndarray:
+    """By how much a query was sent after it was due and its client was free."""
+    return np.asarray(answers.sent - np.maximum(due, _free_since(answers)))
+
+
+def _free_since(answers: Answers) -> np.ndarray:
+    """When the client that sent a query had its answer to the one before."""
+    return np.concatenate([[-np.inf], answers.answered[:-1]])
+
+
+def _start(due: np.ndarray, asked: np.ndarray) -> float:
+    """When the run began: with the first of `due` that was asked, before which others may have been left."""
+    first = float(asked.min())
+    for skipped in due:
+        moved = asked - (first - skipped)
+        if np.abs(due[_nearest(due, moved)] - moved).max() < ROUNDING:
+            return first - float(skipped)
+    return first - float(due[0])
+
+
+def _nearest(due: np.ndarray, moments: np.ndarray) -> np.ndarray:
+    """Return the places of those of `due`, ascending, that are nearest to each of some moments."""
+    after = np.searchsorted(due, moments).clip(0, len(due) - 1)
+    before = (after - 1).clip(0)
+    return np.where(np.abs(due[before] - moments) < np.abs(due[after] - moments), before, after)
+
+
+def _client_facts(answers: Sequence[Answers], facts: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    asked = sum(len(a.numbers) for a in answers)
+    cpu_seconds = sum(a.cpu_seconds for a in answers)
+    return {
+        **facts,
+        "queries_asked": asked,
+        "client_cpu_seconds_per_query": cpu_seconds / asked,
+        "client_cpu_share": cpu_seconds / (seconds * facts.get("client_cores", usable_cores())),
+    }
+
+
+def _no_cpu_left(told: Mapping[str, Any]) -> bool:
+    """Whether the clients take a large part of the CPU of machines that have nothing left."""
+    busy = told.get("client_machines_busy_share", told.get("machine_busy_share", 0))
+    return bool(busy > NOTHING_LEFT and told["client_cpu_share"] > LARGE_SHARE)

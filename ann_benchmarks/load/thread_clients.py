@@ -1,0 +1,90 @@
+"""Clients that are threads: for a plug-in that leaves the interpreter to others while it works."""
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from ..errors import UserError
+from .interface import ClientAnswers
+from .one_client import Client, Task, all_arrivals, own_orders, told
+from .together import closed_after_an_error, common_start, no_collector
+
+
+class ThreadClients:
+    """So many threads that call a plug-in's `query` at the same time.
+
+    Meanwhile BLAS and OpenMP start no threads of their own: the clients are to share the cores, not to fight
+    for them.
+    """
+
+    def __init__(self, algo: Any, queries: Any, count: int, clients: int) -> None:
+        """Prepare them; `queries` has one query a row."""
+        self._size = clients
+        self._turn = threading.Lock()
+        self._arrivals: Iterator[tuple[float, int]] = iter(())
+        self._stop = threading.Event()
+        self._client = Client(
+            algo.query, list(queries), count, self._take, time.thread_time, self._stop.wait, self._stop.is_set
+        )
+        # In a run they all wait for each other, so that each of its tasks has a thread of its own.
+        self._ready = threading.Barrier(clients, self._set_start)
+        self._native_threads = threadpool_limits(1)
+        self._threads = ThreadPoolExecutor(
+            clients,
+            thread_name_prefix="client",
+            initializer=threadpool_limits,  # once more: of OpenMP's, each thread has a number of its own
+            initargs=(1,),
+        )
+        self._tasks: Sequence[Task] = ()
+        self._answers: list[ClientAnswers] = []
+
+    def prepare(
+        self, orders: Sequence[np.ndarray], seconds: float | None = None, keeps_ids: bool = True
+    ) -> None:
+        """Client i is to ask the queries numbered in orders[i], one after the other."""
+        self._tasks = own_orders(orders, seconds, keeps_ids, self._size)
+
+    def prepare_arrivals(
+        self, due: np.ndarray, numbers: np.ndarray, patience: float, keeps_ids: bool = True
+    ) -> None:
+        """Query numbers[i] is to be asked due[i] s after the start, by whichever client is free."""
+        self._arrivals = zip(due.tolist(), numbers.tolist(), strict=True)
+        self._tasks = all_arrivals(due, patience, keeps_ids, self._size)
+
+    def run(self) -> None:
+        """Start all at the same moment, and wait until the last has its last answer."""
+        with closed_after_an_error(self), no_collector():
+            asking = [self._threads.submit(self._serve, task) for task in self._tasks]
+            wait(asking, return_when=FIRST_EXCEPTION)
+            for number, one in enumerate(asking):
+                if one.done() and (error := one.exception()):
+                    raise UserError(f"client {number + 1} of {self._size}: {told(error)}") from error
+            self._answers = [one.result() for one in asking]
+
+    def answers(self) -> list[Any]:
+        """Return what each client measured in the last run."""
+        answers, self._answers = self._answers, []
+        return answers
+
+    def close(self) -> None:
+        """End all of them, each when its query has an answer."""
+        self._stop.set()
+        self._ready.abort()
+        self._threads.shutdown()
+        self._native_threads.restore_original_limits()
+
+    def _serve(self, task: Task) -> ClientAnswers:
+        self._ready.wait()
+        return self._client.ask(task, self._start)
+
+    def _set_start(self) -> None:
+        self._start = common_start(self._size)
+
+    def _take(self) -> tuple[float, int] | None:
+        with self._turn:
+            return next(self._arrivals, None)

@@ -1,0 +1,96 @@
+"""Queries before the measurement, whose times are thrown away, until they no longer get faster."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import UserError
+
+PIECE_SECONDS = 0.1
+LEAST_SECONDS, MOST_LEAST_SECONDS = 0.6, 3.0  # of a warm-up: within these, as long as a run
+MOST_SECONDS = 120.0
+LOOKS_APART = 1.15  # ratio of the times of two looks
+QUIET_LOOKS = 3  # one after the other, after which it is warm
+WORTH_WAITING_FOR = 0.02  # by which the last quarter of the time was faster than the one before
+STANDARD_ERRORS = 0.5  # by which it was faster at least: better a look too many than one too few
+
+
+@dataclass(frozen=True)
+class Warmup:
+    """Kinds: "auto", until the throughput no longer rises; "off", nothing is warmed; "queries", so many."""
+
+    kind: str = "auto"
+    queries: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> "Warmup":
+        """Read "auto", "off" or a number; UserError says what is allowed."""
+        if text in ("auto", "off"):
+            return cls(text)
+        if text.isascii() and text.isdigit() and int(text) > 0:
+            return cls("queries", int(text))
+        raise UserError(f"'{text}' is no warm-up: give auto, off, or a number of queries")
+
+    @property
+    def is_off(self) -> bool:
+        """Whether the start is to be measured cold."""
+        return self.kind == "off"
+
+    def __str__(self) -> str:
+        return str(self.queries) if self.kind == "queries" else self.kind
+
+
+def warm_up(
+    warmup: Warmup,
+    ask_for: Callable[[float], int],
+    ask: Callable[[int], Any],
+    run_seconds: Callable[[float], float],
+) -> dict[str, Any]:
+    """Warm up and return what is stored of it.
+
+    `ask_for` asks for so many seconds and returns how many queries were answered; `ask` asks so many;
+    `run_seconds` is how long a run takes at so many queries a second.
+    """
+    began = time.perf_counter()
+    facts: dict[str, Any] = {"warmup": str(warmup)}
+    if warmup.is_off:
+        return facts
+    if warmup.kind == "queries":
+        ask(warmup.queries)
+        return facts | {"warmup_queries": warmup.queries, "warmup_seconds": time.perf_counter() - began}
+    rates: list[float] = []
+    asked, passed, quiet = 0, 0.0, 0
+    look = LEAST_SECONDS
+    while passed < MOST_SECONDS and quiet < QUIET_LOOKS:
+        started = time.perf_counter()
+        answered = ask_for(PIECE_SECONDS)
+        ended = time.perf_counter()
+        rates.append(answered / (ended - started))
+        asked, passed = asked + answered, ended - began
+        if len(rates) < 4 or passed < look:
+            continue
+        look = LOOKS_APART * passed
+        least = min(run_seconds(float(np.mean(rates))), MOST_LEAST_SECONDS)
+        quiet = 0 if is_rising(rates) else quiet + (passed >= least)
+    return facts | {
+        "warmup_queries": asked,
+        "warmup_seconds": passed,
+        "warmup_settled": quiet == QUIET_LOOKS,
+    }
+
+
+def is_rising(rates: Sequence[float]) -> bool:
+    """Whether the throughput of equally long pieces still rises, by more than is worth waiting for.
+
+    The last quarter of them is compared with the one before. A slow rise shows once the quarters are long
+    enough, which is why it is looked for more than once.
+    """
+    n = len(rates)
+    before, last = np.array(rates[n // 2 : 3 * n // 4]), np.array(rates[3 * n // 4 :])
+    rise = float(last.mean() - before.mean())
+    error = float(np.std(rates[n // 2 :], ddof=1)) * math.sqrt(1 / len(before) + 1 / len(last))
+    return rise > WORTH_WAITING_FOR * float(before.mean()) and rise > STANDARD_ERRORS * error

@@ -1,0 +1,272 @@
+"""The points of one built index: measured one after the other, and stored."""
+
+import errno
+import json
+import traceback
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from .algorithms.base.module import BaseANN
+from .datasets import Dataset
+from .definitions import label
+from .distance import candidate_distances
+from .errors import UserError
+from .host import host_facts
+from .intervals import mean_interval, runs_disagree, share_interval
+from .jobs import Event, Job, Note, PointDone, PointFailed
+from .load.latencies import histogram, percentiles
+from .load.measure import LoadedPoint
+from .load.target import smallest_reaching
+from .load.warmup import Warmup
+from .measuring import Measured, measure, measure_each
+from .plotting.metrics import RECALL_SLACK, recall_of_each
+from .results import TRUTH_ATTRIBUTE, result_path, truth_mark, write_result
+
+MUCH_WAITING = 0.1  # of the time, or of the queries
+FEW_QUERIES = 100
+
+
+class Points:
+    """The points of one built index."""
+
+    def __init__(
+        self,
+        job: Job,
+        algo: BaseANN,
+        dataset: Dataset,
+        facts: dict[str, Any],
+        report: Callable[[Event], None],
+    ):
+        self.job = job
+        self.algo: Any = algo
+        self.facts = facts
+        self.report = report
+        self.metric = str(dataset.attrs["distance"])
+        # Opened again, because plug-ins may change in place what they are given.
+        sparse = dataset.attrs.get("type") == "sparse"
+        self.train: Any = dataset.train() if sparse else dataset.train_rows()
+        self.test = dataset.test()
+        self.queries = [np.array(query) for query in self.test]
+        self.all_queries = self.queries if isinstance(self.test, list) else np.array(self.test)
+        self.true_distances = dataset.true_distances(job.count)
+        self.quiet = None if job.show_progress else True  # None: unless it is a terminal
+
+    def measure_all(self) -> None:
+        """Measure one point after the other.
+
+        A plug-in that can recover (a database) loses the point that failed; any other one ends.
+        """
+        for query_arguments in self.job.points:
+            try:
+                self.measure_point(query_arguments)
+            except Exception as error:
+                is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+                if is_full or isinstance(error, MemoryError) or not hasattr(self.algo, "recover"):
+                    raise
+                details = "" if isinstance(error, UserError) else traceback.format_exc()
+                self.report(PointFailed(self.label(query_arguments), _reason(error), details))
+                self.algo.recover()
+
+    def label(self, query_arguments: list[Any]) -> str:
+        """Name a point for the user."""
+        definition = self.job.definition
+        return label(definition.algorithm, definition.arguments + query_arguments) + self.job.by_clients
+
+    def measure_point(self, query_arguments: list[Any]) -> None:
+        """Set the arguments, or search for them, measure, and store."""
+        job = self.job
+        name = self.label(query_arguments)
+        started_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        found_facts: dict[str, Any] = {}
+        if job.target_recall is not None:
+            found_facts = self.search(name, job.target_recall)
+        elif query_arguments:
+            self.algo.set_query_arguments(*query_arguments)
+        runs = self.measure_runs()
+        shown = representative(runs)
+        neighbors = shown.neighbors[:, : job.count]
+        if shown.neighbors.shape[1] > job.count:
+            most = shown.neighbors.shape[1]
+            self.report(Note(f"{name} answered with up to {most} neighbours; the first {job.count} are kept"))
+        distances = self.distances(neighbors)
+        found = self.recalls(distances)
+        recall, rates = share_interval(found), [1 / run.seconds_per_query for run in runs]
+        times = [run.times for run in runs]
+        qps, disagree = mean_interval(rates), runs_disagree(times)
+        latencies = percentiles(times)
+        path = result_path(job.dataset, job.count, job.definition, query_arguments, job.batch, job.series)
+        attrs = {
+            **host_facts(),
+            **self.facts,
+            "started_at": started_at,
+            TRUTH_ATTRIBUTE: truth_mark(self.true_distances),
+            "build_arguments": job.definition.arguments,
+            "run_seconds": [run.seconds_per_query for run in runs],
+            "recall_low": recall.low,
+            "recall_high": recall.high,
+            "qps_low": qps.low,
+            "qps_high": qps.high,
+            "runs_disagree": disagree,
+            **latencies,
+            "batch_mode": job.batch,
+            "best_search_time": shown.seconds_per_query,
+            "candidates": np.count_nonzero(shown.neighbors >= 0) / len(shown.neighbors),
+            "expect_extra": hasattr(self.algo, "query_verbose"),
+            "name": str(self.algo),
+            "run_count": job.runs,
+            "distance": self.metric,
+            "count": job.count,
+            # A plug-in that found its index built knows what the build had taken.
+            **self.algo.get_additional(),
+            **shown.facts,
+            **found_facts,
+            "algo": job.definition.algorithm + job.series,
+            "dataset": job.dataset,
+        }
+        edges, counts = histogram(times)
+        more = {"latency_histogram_edges": edges, "latency_histogram": counts}
+        write_result(path, attrs, shown.times, neighbors, distances, more)
+        for text in remarks(attrs):
+            self.report(Note(f"{name}: {text}"))
+        self.report(
+            PointDone(
+                label=f"{name}: {found_facts['target_parameter']}={found_facts['target_value']}"
+                if found_facts
+                else name,
+                path=path,
+                recall=float(found.mean()),
+                recall_interval=recall,
+                queries_per_second=1 / shown.seconds_per_query,
+                slowest_run=min(rates) if disagree and shown.facts.get("loop") != "open" else None,
+                p50=latencies["latency_p50"],
+                p99=latencies["latency_p99"],
+                build_time=float(attrs["build_time"]),
+                main_wait=main_wait(shown.facts),
+            )
+        )
+
+    def search(self, name: str, target: float) -> dict[str, Any]:
+        """Set the smallest query argument that reaches a recall, and return what is stored of the search.
+
+        An algorithm without query arguments is measured as it is.
+        """
+        search = self.algo.search_range(self.job.count) if hasattr(self.algo, "search_range") else None
+        if search is None:
+            return {}
+        recalls: list[float] = []
+
+        def recall_of(value: Any) -> float:
+            self.algo.set_query_arguments(*search.arguments(value))
+            recalls.append(float(self.recalls(self.distances(self.answers()[:, : self.job.count])).mean()))
+            bar.set_postfix_str(f"recall {recalls[-1]:.4f}")
+            bar.update()
+            return recalls[-1]
+
+        with tqdm(desc=f"searching {search.parameter}", unit="value", disable=self.quiet, leave=False) as bar:
+            step = 1 / (len(self.queries) * self.job.count)
+            found = smallest_reaching(target, search.values, recall_of, step)
+        self.algo.set_query_arguments(*search.arguments(found.value))
+        if not found.is_reached:
+            best = f"{found.recall:.4f} at {search.parameter}={found.value}, its largest value"
+            self.report(Note(f"{name}: recall {target:g} is not reached, only {best}"))
+        return {
+            "target_recall" if found.is_reached else "target_missed": target,
+            "target_parameter": search.parameter,
+            "target_value": found.value,
+            "target_trials": found.trials,
+        }
+
+    def answers(self) -> np.ndarray:
+        """Have all queries answered once with the arguments as set; (queries, at least count)."""
+        job = self.job
+        if job.load is not None:
+            return LoadedPoint(self.algo, self.all_queries, job.count, job.load, len(self.train)).answers()
+        nothing: Callable[[int], None] = lambda done: None  # noqa: E731
+        return measure(self.algo, self.queries, job.count, False, len(self.train), nothing).neighbors
+
+    def distances(self, neighbors: np.ndarray) -> np.ndarray:
+        """Compute the distances of what was found, (queries, count)."""
+        return candidate_distances(self.metric, self.test, self.train, neighbors)
+
+    def recalls(self, distances: np.ndarray) -> np.ndarray:
+        """Return each query's recall, (queries,)."""
+        return recall_of_each(distances, self.true_distances[:, -1] + RECALL_SLACK, self.job.count)
+
+    def measure_runs(self) -> list[Measured]:
+        """Measure all runs of a point, in the way that the job asks for."""
+        job = self.job
+        if job.load is not None:
+            point = LoadedPoint(self.algo, self.all_queries, job.count, job.load, len(self.train))
+            return point.measure(job.warmup or Warmup(), job.runs, self.quiet)
+        queries = self.all_queries if job.batch else self.queries
+        return measure_each(
+            self.algo, queries, job.count, job.batch, len(self.train), job.runs, job.warmup, self.quiet
+        )
+
+
+def representative(runs: list[Measured]) -> Measured:
+    """Choose the run that is stored: the one with the highest throughput, as ann-benchmarks does.
+
+    Where the throughput was given, it is the one whose 99th percentile is the median.
+    """
+    if runs[0].facts.get("loop") == "open":
+        return sorted(runs, key=lambda run: float(np.percentile(run.times, 99)))[len(runs) // 2]
+    return min(runs, key=lambda run: run.seconds_per_query)
+
+
+def remarks(facts: Mapping[str, Any]) -> list[str]:
+    """Say what the reader of a figure should know about it."""
+    said = []
+    if facts.get("clients_were_limit"):
+        said.append(f"the clients, not the server, were the limit: {_limit_of_clients(facts)}")
+    if facts.get("warmup_settled") is False:
+        said.append(
+            f"the throughput still rose after {facts['warmup_seconds']:.0f} s of warm-up: give --warmup N"
+        )
+    if facts.get("queries_unanswered"):
+        said.append(
+            f"the rate was not kept: {facts['queries_unanswered']:,} of {facts['queries_due']:,} queries"
+            " were still waiting in the end"
+        )
+    if facts.get("clients_all_busy_share", 0) > MUCH_WAITING:
+        said.append(
+            f"{facts['clients_all_busy_share']:.0%} of the queries found no client free of"
+            f" {facts['clients']}: if the server can do more, more --clients show it"
+        )
+    if facts.get("queries_counted", FEW_QUERIES) < FEW_QUERIES:
+        said.append(
+            f"only {facts['queries_counted']:.0f} queries were counted: give --max-queries or --duration"
+        )
+    if facts.get("caches_dropped") is False:
+        said.append("this server is not ours to restart: only the first run had a chance to be cold")
+    return said
+
+
+def _limit_of_clients(facts: Mapping[str, Any]) -> str:
+    if facts["loop"] == "open" and not facts["queries_unanswered"]:
+        late, service = facts["clients_late_seconds"], facts["service_p50"]
+        return f"free ones sent queries {late * 1e3:.2f} ms late, and an answer takes {service * 1e3:.2f} ms"
+    if facts.get("clients_waiting_share", 1) < 0.8:
+        return f"they waited for answers in {facts['clients_waiting_share']:.0%} of the time only"
+    return f"they took {facts['client_cpu_share']:.0%} of their machine's CPU, of which nothing was left"
+
+
+def main_wait(facts: Mapping[str, Any]) -> str:
+    """Name what the sessions mostly waited for, other than a CPU or their client, if it was much."""
+    shares = {
+        event: share
+        for event, share in json.loads(facts.get("wait_events", "{}")).items()
+        if event not in ("CPU", "idle") and not event.startswith("Client:")
+    }
+    event = max(shares, key=lambda name: shares[name], default="")
+    return f"{event} {shares[event]:.0%} of the time" if event and shares[event] >= MUCH_WAITING else ""
+
+
+def _reason(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    is_own = type(error).__module__.startswith("ann_benchmarks.")
+    return text if is_own and text else f"{type(error).__name__}: {text}".rstrip(": ")

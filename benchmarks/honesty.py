@@ -1,0 +1,215 @@
+"""What is measured of plug-ins of known behaviour, beside what arithmetic says that it must be.
+
+    python -m benchmarks.honesty [--seconds 5] [--kinds threads processes]
+
+The plug-ins (benchmarks/known.py) sleep for each query, have one slot that all wait for, or stand still once
+in a run. What is expected of one slot is computed for the very queries that came at random; where times are
+computed too, which needs no machine, it is Erlang's formula. For figures as good as they can be, nothing else
+should run.
+"""
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ann_benchmarks.algorithms.base.module import BaseANN
+from ann_benchmarks.intervals import Interval, mean_interval, share_interval
+from ann_benchmarks.load.measure import LEAST_PATIENCE, PATIENCE_SHARE, LoadedPoint
+from ann_benchmarks.load.request import Load, Objective
+from ann_benchmarks.load.warmup import Warmup
+from ann_benchmarks.measuring import Measured
+from benchmarks.known import (
+    Computed,
+    OneSlot,
+    Sleeping,
+    Stalling,
+    StallSeen,
+    backlog_latencies,
+    drawn_hits,
+    one_slot_percentile,
+    one_slot_rate,
+)
+
+KINDS = ("threads", "processes")
+SLEEP = 0.02  # s
+SLOT = 0.01
+QUERIES = np.arange(16, dtype=np.float32)[:, np.newaxis]
+STALL, STALL_RUN, STALL_RUNS = 1.0, 4.0, 5
+COMPUTED_SECONDS = 2000.0
+SETS = 2000  # of queries
+
+
+def main() -> None:
+    """Measure and print the tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=5, help="of one run")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    args = parser.parse_args()
+    print(f"{'expected / measured':45} {'clients':>7} {'QPS':>15} {'p50 ms':>15} {'p99 ms':>15}")
+    for kind in args.kinds:
+        throughput(kind, args.seconds)
+    steady_state()
+    for kind in args.kinds:
+        stall(kind)
+    objective(2 * args.seconds)
+    coverage()
+
+
+def throughput(kind: str, seconds: float) -> None:
+    """Clients that do not disturb each other, and that do, in closed and in open loops."""
+    for clients in (1, 2, 8):
+        (run,) = measured(Sleeping(SLEEP, kind), Load(clients, seconds=seconds))
+        row(f"closed loop, sleeps 20 ms, {kind}", clients, run, clients / SLEEP, SLEEP, SLEEP)
+    (run,) = measured(OneSlot(SLEEP, kind), Load(8, seconds=seconds))
+    row(f"closed loop, one slot of 20 ms, {kind}", 8, run, 1 / SLEEP, 8 * SLEEP, 8 * SLEEP)
+
+    load = Load(8, seconds=seconds, rate=100)
+    (run,) = measured(Sleeping(SLEEP, kind), load)
+    row(f"open loop, 100/s, sleeps 20 ms, {kind}", 8, run, drawn_rate(load), SLEEP, SLEEP)
+
+    load = Load(8, seconds=seconds, rate=60)
+    (run,), (computed,) = (
+        measured(OneSlot(SLOT, kind), load),
+        measured(Computed(SLOT), replace(load, clients=1)),
+    )
+    row(
+        f"open loop, 60/s, one slot of 10 ms, {kind}",
+        8,
+        run,
+        drawn_rate(load),
+        *np.percentile(computed.times, (50, 99)).tolist(),
+    )
+
+    load = Load(8, seconds=seconds, rate=150)
+    (run,) = measured(OneSlot(SLOT, kind), load)
+    due, _ = load.arrivals(len(QUERIES), 150, run=0)
+    backlog = backlog_latencies(due, SLOT, 8, max(PATIENCE_SHARE * due[-1], LEAST_PATIENCE))
+    row(
+        f"open loop, 150/s, one slot of 10 ms, {kind}",
+        8,
+        run,
+        1 / SLOT,
+        *np.percentile(backlog, (50, 99)).tolist(),
+    )
+
+
+def steady_state() -> None:
+    """One slot, with times that are computed instead of measured, beside Erlang's formula."""
+    for rate in (60, 80):
+        (run,) = measured(Computed(SLOT), Load(1, seconds=COMPUTED_SECONDS, rate=rate))
+        percentiles = [one_slot_percentile(of, rate, SLOT) for of in (50, 99)]
+        row(f"open loop, {rate}/s, one slot of 10 ms, computed", 1, run, rate, *percentiles)
+
+
+def drawn_rate(load: Load) -> float:
+    """Rate of the arrivals that the first run of a load draws at random."""
+    assert load.rate is not None
+    due, _ = load.arrivals(len(QUERIES), load.rate, run=0)
+    return len(due) / float(due[-1])
+
+
+def stall(kind: str) -> None:
+    """What the two loops see of a stall of 1 s in a run of 4 s."""
+    closed_clients, open_clients, rate = 8, 32, 100
+    algo = Stalling(SLEEP, 1.0, STALL, kind)
+    loads = (Load(closed_clients, seconds=STALL_RUN), Load(open_clients, seconds=STALL_RUN, rate=rate))
+    of_closed, of_open = (
+        np.concatenate([run.times for run in measured(algo, load, STALL_RUNS)]) for load in loads
+    )
+    seen = StallSeen(SLEEP, STALL, STALL_RUN, utilisation=rate * SLEEP / open_clients)
+    share = 1 / (seen.closed_queries() + 1)
+    print(
+        f"\nstall of {STALL:g} s in runs of {STALL_RUN:g} s, {STALL_RUNS} runs, {kind}: expected / measured"
+    )
+    print(f"{'':25} {f'closed, {closed_clients} clients':>20} {f'open, {rate}/s':>20}")
+    for over in (0.1, 0.25, 0.5, 0.75):
+        closed, open_one = (float(np.mean(times > over)) for times in (of_closed, of_open))
+        expected = share * (STALL + SLEEP - over > 0)
+        pairs = f"{expected:9.1%} / {closed:8.1%} {seen.open_share_over(over):9.1%} / {open_one:8.1%}"
+        print(f"  {f'queries over {over * 1000:.0f} ms':23} {pairs}")
+    for of in (50, 90, 95, 99, 100):
+        closed, open_one = (1000 * float(np.percentile(times, of)) for times in (of_closed, of_open))
+        expected = 1000 * (SLEEP if of < 100 else SLEEP + STALL)
+        pairs = f"{expected:9.0f} / {closed:8.0f} {1000 * seen.open_percentile(of):9.0f} / {open_one:8.0f}"
+        print(f"  {f'p{of} ms' if of < 100 else 'longest ms':23} {pairs}")
+
+
+def objective(seconds: float) -> None:
+    """The highest rate that one slot of 10 ms serves within a bound: measured, and with computed times."""
+    print(
+        f"\nhighest rate within an objective, one slot of 10 ms {'':8} {'expected':>9} {'found':>7}  trials"
+    )
+    for text, percentile, bound in (("p50:12ms", 50, 0.012), ("p95:50ms", 95, 0.05), ("p99:50ms", 99, 0.05)):
+        expected = one_slot_rate(percentile, bound, SLOT)
+        for algo, how, long in (
+            (OneSlot(SLOT), f"measured, {seconds:g} s a trial", seconds),
+            (Computed(SLOT), f"computed, {COMPUTED_SECONDS:,.0f} s a trial", COMPUTED_SECONDS),
+        ):
+            load = Load(8 if isinstance(algo, OneSlot) else 1, seconds=long, objective=Objective.parse(text))
+            (run,) = measured(algo, load, warmup=Warmup("queries", 8))
+            found, trials = run.facts["rate"], run.facts["objective_trials"]
+            print(f"  {text:12} {how:45} {expected:9.1f} {found:7.1f} {trials:7}", flush=True)
+
+
+def coverage() -> None:
+    """How often 95% intervals hold what they are of, how wide they are, and how far off the mean is.
+
+    A width of 1 is what the true standard error would give; with that of 5 runs, it is 1.33 (Student).
+    """
+    print(f"\n95% intervals {'':46} hold it   width   off by")
+    for kind in ("alone", "uneven", "together"):
+        for recall in (0.5, 0.95, 0.99):
+            hits = drawn_hits(np.random.default_rng(1), recall, kind, SETS, 500, 10)
+            intervals = [share_interval(shares) for shares in hits.mean(axis=2)]
+            name = f"recall {recall}, 500 queries x 10, answers {kind}"
+            hold(name, intervals, hits.mean(axis=(1, 2)), recall)
+    for clients, queries in ((1, 1000), (8, 1000), (32, 1000), (32, 100)):
+        for shape, name in ((1, "exponential"), (10, "nearly constant")):
+            algo = Computed(SLOT, gamma_services(shape))
+            load = Load(clients, max_queries=queries * clients)
+            points = [measured(algo, load, runs=5) for _ in range(SETS // 10)]
+            rates = [[1 / run.seconds_per_query for run in runs] for runs in points]
+            intervals = [mean_interval(some) for some in rates]
+            name = f"QPS, 5 runs, {clients} clients x {queries} queries, {name}"
+            hold(name, intervals, np.mean(rates, axis=1), clients / SLOT)
+
+
+def gamma_services(shape: int) -> Callable[[int], np.ndarray]:
+    """Draw services of SLOT on average, with a standard deviation of 1 / sqrt(shape) of it."""
+    rng = np.random.default_rng(2)
+    return lambda n: rng.gamma(shape, SLOT / shape, n)
+
+
+def hold(name: str, intervals: Sequence[Interval], means: np.ndarray, truth: float) -> None:
+    """Print one line; the width is beside that of 1.96 true standard errors to both sides."""
+    low, high = np.array(intervals).T
+    held, width = np.mean((low <= truth) & (truth <= high)), np.median(high - low) / (2 * 1.96 * means.std())
+    print(f"  {name:58} {held:7.1%} {width:7.2f} {means.mean() / truth - 1:+8.2%}", flush=True)
+
+
+def measured(
+    algo: BaseANN,
+    load: Load,
+    runs: int = 1,
+    warmup: Warmup = Warmup("off"),  # noqa: B008
+) -> list[Measured]:
+    """Measure as run.py does."""
+    return LoadedPoint(algo, QUERIES, 1, load, len(QUERIES)).measure(warmup, runs, quiet=True)
+
+
+def row(name: str, clients: int, run: Measured, qps: float, p50: float, p99: float) -> None:
+    """Print what was expected and measured of one run."""
+    rates = f"{qps:7.1f} /{1 / run.seconds_per_query:6.1f}"
+    tails = [
+        f"{1000 * expected:7.1f} /{1000 * float(np.percentile(run.times, of)):6.1f}"
+        for expected, of in ((p50, 50), (p99, 99))
+    ]
+    print(f"{name:45} {clients:7} {rates:>15} {tails[0]:>15} {tails[1]:>15}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""Plug-ins whose behaviour is known, and what arithmetic says that a measurement of them must give."""
+
+import math
+import multiprocessing
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ann_benchmarks.algorithms.base.module import BaseANN
+from ann_benchmarks.load.interface import ClientAnswers
+
+clock = time.perf_counter
+NEVER = math.inf
+
+
+class Sleeping(BaseANN):
+    """Takes `seconds` for a query, however many are asked at the same time; answers with its number."""
+
+    def __init__(self, seconds: float, clients_by: str = "threads") -> None:
+        self.seconds, self.clients_by = seconds, clients_by
+
+    def query(self, q: np.ndarray, n: int) -> list[int]:
+        """Sleep; `q` holds the number."""
+        time.sleep(self.seconds)
+        return [int(q[0])]
+
+
+class OneSlot(BaseANN):
+    """Serves one query at a time, first come, first served, each for `seconds`.
+
+    When it will be served is settled as it comes: a client that wakes up late does not keep the slot.
+    """
+
+    def __init__(self, seconds: float, clients_by: str = "threads") -> None:
+        self.seconds, self.clients_by = seconds, clients_by
+        self._free_at = multiprocessing.Value("d", 0.0)  # of clock, for all threads and forks
+
+    def query(self, q: np.ndarray, n: int) -> list[int]:
+        """Wait for the slot, and then `seconds`."""
+        with self._free_at.get_lock():
+            end = max(clock(), self._free_at.value) + self.seconds
+            self._free_at.value = end
+        time.sleep(max(end - clock(), 0.0))
+        return [int(q[0])]
+
+
+class Stalling(Sleeping):
+    """Stands still once in a run, from `after` s on, for `stall` s: what comes then waits for its end.
+
+    Runs must be without a warm-up: of those, a plug-in is told when they begin.
+    """
+
+    def __init__(self, seconds: float, after: float, stall: float, clients_by: str = "threads") -> None:
+        super().__init__(seconds, clients_by)
+        self.after, self.stall, self._begins = after, stall, NEVER
+
+    def cool(self) -> None:
+        """Note that a run begins."""
+        self._begins = clock() + self.after
+
+    def query(self, q: np.ndarray, n: int) -> list[int]:
+        """Wait for the end of the stall, and sleep."""
+        if 0 <= (into := clock() - self._begins) < self.stall:
+            time.sleep(self.stall - into)
+        return super().query(q, n)
+
+
+class Computed(BaseANN):
+    """Needs no time to be measured: its clients, each with a server of its own, compute their clock readings.
+
+    `services(n)` draws how long n queries take, in s, `mean` on average. Open loops are for one client.
+    """
+
+    def __init__(self, mean: float, services: Callable[[int], np.ndarray] | None = None) -> None:
+        self.mean, self.services = mean, services or (lambda n: np.full(n, mean))
+
+    def open_clients(self, queries: np.ndarray, count: int, clients: int) -> "ComputedClients":
+        """Start nothing."""
+        return ComputedClients(self)
+
+
+class ComputedClients:
+    """Clients of a computed plug-in, whose runs begin at 0."""
+
+    def __init__(self, algo: Computed) -> None:
+        self._algo = algo
+        self._answers: list[ClientAnswers] = []
+
+    def prepare(
+        self, orders: Sequence[np.ndarray], seconds: float | None = None, keeps_ids: bool = True
+    ) -> None:
+        """Ask one query after the other, or as many as fit on average into `seconds`."""
+        self._answers = []
+        for order in orders:
+            numbers = order if seconds is None else np.resize(order, round(seconds / self._algo.mean))
+            services = self._algo.services(len(numbers))
+            answered = np.cumsum(services)
+            ids = {int(number): [int(number)] for number in numbers} if keeps_ids else {}
+            self._answers.append(ClientAnswers(numbers, None, answered - services, answered, ids, 0.0))
+
+    def prepare_arrivals(
+        self, due: np.ndarray, numbers: np.ndarray, patience: float, keeps_ids: bool = True
+    ) -> None:
+        """Ask each when it is due and the one before is answered (Lindley's recursion of 1952)."""
+        services = self._algo.services(len(due))
+        work = np.cumsum(services)
+        answered = work + np.maximum.accumulate(due - (work - services))
+        sent = answered - services
+        asked = sent <= due[-1] + patience
+        self._answers = [
+            ClientAnswers(numbers[asked], due[asked], sent[asked], answered[asked], {}, 0.0),
+        ]
+
+    def run(self) -> None:
+        """Do nothing: all is computed."""
+
+    def answers(self) -> list[ClientAnswers]:
+        """Return what was computed."""
+        return self._answers
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def waits_at_most(seconds: float, rate: float, service: float) -> float:
+    """Share of queries that wait so many s at most for one slot, which serves each for `service` s.
+
+    They come `rate` a second, at random; in steady state (M/D/1). Erlang's formula of 1909, in "The theory of
+    probabilities and telephone conversations"; in float64 its alternating terms are good for 25 services.
+    """
+    terms = 0.0
+    for k in range(int(seconds / service) + 1):
+        late = rate * (k * service - seconds)
+        terms += late**k / math.factorial(k) * math.exp(-late)
+    return (1 - rate * service) * terms
+
+
+def one_slot_percentile(percentile: float, rate: float, service: float) -> float:
+    """Latency in s, waiting included, that so many percent of the queries do not exceed, in steady state."""
+    return service + _crossing(
+        lambda seconds: waits_at_most(seconds, rate, service) >= percentile / 100, 0, 25 * service
+    )
+
+
+def one_slot_rate(percentile: float, bound: float, service: float) -> float:
+    """Highest rate at which that percentile of the latencies is at most `bound` s, in steady state."""
+    return _crossing(
+        lambda rate: waits_at_most(bound - service, rate, service) < percentile / 100, 0, 1 / service
+    )
+
+
+def backlog_latencies(due: np.ndarray, service: float, clients: int, patience: float) -> np.ndarray:
+    """Latencies in s, (n,), where one slot is never free again: the i-th answer comes after i services.
+
+    What no client has sent `patience` s after the last was due has waited until then.
+    """
+    due = due - due[0]
+    end = due[-1] + patience
+    answered = np.arange(1, len(due) + 1) * service
+    return np.where(answered - clients * service <= end, answered, end) - due
+
+
+class StallSeen:
+    """What many clients see of one stall in an open loop, and what few see of it in a closed one.
+
+    What is due `u` s after the beginning of the stall, of length L, waits L - u for its end and then for what
+    was due before it in the stall, `utilisation` * u; nothing else waits.
+    """
+
+    def __init__(self, service: float, stall: float, seconds: float, utilisation: float) -> None:
+        """Of a run of `seconds`, in which clients are busy for a share `utilisation` of their time."""
+        self.service, self.stall, self.seconds, self.utilisation = service, stall, seconds, utilisation
+
+    def open_share_over(self, latency: float) -> float:
+        """Share of the queries whose latency is over so many s, more than the service takes."""
+        return (self.stall + self.service - latency) / (1 - self.utilisation) / self.seconds
+
+    def open_percentile(self, percentile: float) -> float:
+        """Latency in s that so many percent of the queries do not exceed."""
+        over = (1 - percentile / 100) * self.seconds * (1 - self.utilisation)
+        return self.service + max(self.stall - over, 0.0)
+
+    def closed_queries(self) -> float:
+        """How many queries one client asks in a closed loop, only one of which sees the stall."""
+        return (self.seconds - self.stall) / self.service
+
+
+def drawn_hits(
+    rng: np.random.Generator, recall: float, kind: str, sets: int, queries: int, count: int
+) -> np.ndarray:
+    """Draw which answers are true neighbours, (sets, queries, count), a share `recall` on average.
+
+    Kinds: "alone", each answer by itself; "uneven", with a chance of its query's own (beta-distributed, a few
+    queries being much harder than others); "together", all answers of a query alike.
+    """
+    if kind == "together":
+        return np.broadcast_to(rng.random((sets, queries, 1)) < recall, (sets, queries, count))
+    chances: float | np.ndarray = recall
+    if kind == "uneven":
+        chances = rng.beta(2 * recall, 2 * (1 - recall), (sets, queries, 1))
+    return rng.random((sets, queries, count)) < chances
+
+
+def _crossing(is_beyond: Callable[[float], bool], low: float, high: float) -> float:
+    """Return where a condition becomes true, which stays so from there on."""
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if is_beyond(middle) else (middle, high)
+    return high

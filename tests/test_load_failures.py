@@ -1,0 +1,391 @@
+"""What dies in the middle of many clients' queries, and what is left of it: run.py, seen from outside."""
+
+import errno
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import numpy as np
+import psutil
+import psycopg
+import pytest
+from distributed import LocalCluster
+
+from ann_benchmarks.algorithms.postgres.clients import process
+from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.errors import UserError
+from ann_benchmarks.load.remote_clients import RemoteClients
+
+from .test_contract import make_dataset
+
+ROOT = Path(__file__).parents[1]
+CLIENT, WATCH = "ann_benchmarks_client", "ann_benchmarks_watch"  # that a connection is, in the server's words
+COUNT_OF = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+KILLED = " ended before it answered.*"
+PATIENCE = 60  # s
+MARK = "ANN_TEST_LOAD_FAILURES"  # in the environment of what a run starts
+
+DEFINITIONS = """
+    float:
+      any:
+      - &six
+        name: six
+        module: ann_benchmarks.algorithms.pgvector_hnsw
+        constructor: PGVectorHNSW
+        docker_tag: none
+        base_args: ['@metric']
+        run_groups:
+          all: {args: [{M: 8, efConstruction: 32}], query_args: [[10, 20, 30, 40, 50, 60]]}
+      - <<: *six
+        name: two
+        run_groups:
+          all: {args: [{M: 8, efConstruction: 32}], query_args: [[10, 20]]}
+"""
+
+
+class Run:
+    """run.py with clients, in a folder of its own."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.folder = folder
+        self._memory: set[Path] = set()
+        self._segments: set[str] = set()
+        self._connection: psycopg.Connection[Any] | None = None
+        environment = os.environ | {
+            "ANN_BENCHMARKS_PG_DATA": str(folder / "server"),
+            "TMPDIR": str(folder / "tmp"),
+            MARK: str(folder),
+            "PYTHONPYCACHEPREFIX": str(folder / "bytecode"),  # compiled once, for the many processes
+        }
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        command = [sys.executable, str(ROOT / "run.py"), "--local", "--definitions", "definitions"]
+        command += ["--dataset", "small", "--runs", "1", "--algorithm", *options]
+        with (folder / "out").open("w") as out, (folder / "err").open("w") as err:
+            self.process = subprocess.Popen(
+                command, cwd=folder, env=environment, stdout=out, stderr=err, start_new_session=True
+            )
+
+    def err(self) -> list[str]:
+        return (self.folder / "err").read_text().splitlines()
+
+    def failed(self) -> list[str]:
+        return [line for line in self.err() if line.startswith("failed: ")]
+
+    def out(self) -> list[str]:
+        return (self.folder / "out").read_text().splitlines()
+
+    def counts(self) -> list[int]:
+        """Points done, skipped and failed, of the last line of the table."""
+        return [int(word) for word in self.out()[-1].split()[-5:-2]]
+
+    def stored(self) -> list[str]:
+        """The query argument of each point whose result is there."""
+        return sorted(path.stem.rpartition("_")[2] for path in (self.folder / "results").rglob("*.hdf5"))
+
+    def postmaster(self) -> psutil.Process:
+        return psutil.Process(int(self._of_postmaster(1)))
+
+    def worker(self) -> psutil.Process:
+        children = psutil.Process(self.process.pid).children()
+        (worker,) = [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+        return worker
+
+    def clients(self) -> list[psutil.Process]:
+        found = []
+        for one in processes_of(self.folder):
+            try:
+                parent = one.parent()
+                if parent is not None and "become_clients" in " ".join(parent.cmdline()):
+                    found.append(one)
+            except psutil.Error:
+                continue
+        return found
+
+    def backend(self) -> int:
+        """The server's process for one of the clients."""
+        sql = "SELECT pid FROM pg_stat_activity WHERE application_name = %s LIMIT 1"
+        return int(self.ask(sql, CLIENT)[0][0])
+
+    def ask(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """Ask its server, which may not be there."""
+        try:
+            if self._connection is None or self._connection.closed:
+                (place,) = self.folder.glob("server/pg*/socket")
+                self._connection = psycopg.connect(
+                    host=str(place), port=5432, user="ann", dbname="ann", autocommit=True
+                )
+            return self._connection.execute(sql.encode(), parameters).fetchall()
+        except (psycopg.Error, ValueError):
+            self._connection = None
+            return []
+
+    def until(self, is_so: Callable[[], object]) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not is_so():
+            assert self.process.poll() is None, [*self.out(), *self.err()]
+            assert time.monotonic() < deadline, [*self.out(), *self.err()]
+            time.sleep(0.01)
+
+    def until_middle(self, clients: int, ended: int) -> None:
+        """Wait until so many points have ended, and in the next one so many clients are measured."""
+
+        def is_there() -> bool:
+            if sum(" QPS" in line for line in self.out()) + len(self.failed()) < ended:
+                return False
+            return self.ask(COUNT_OF, CLIENT) == [(clients,)] and self.ask(COUNT_OF, WATCH) == [(1,)]
+
+        self.until(is_there)
+        time.sleep(0.1)  # from the watch's beginning to that of the run
+        self._segments.add(self._of_postmaster(7).split()[1])
+        maps = Path(f"/proc/{self._of_postmaster(1)}/maps")
+        if maps.exists():
+            paths = {Path(line.split()[-1]) for line in maps.read_text().splitlines()}
+            self._memory |= {path for path in paths if path.is_relative_to("/dev/shm")}
+
+    def ends(self, status: int) -> None:
+        """Wait for the end, and see that nothing is left: process, shared memory, file, socket."""
+        try:
+            assert self.process.wait(PATIENCE) == status, [*self.out(), *self.err()]
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it hangs: {[*self.out(), *self.err()]}") from None
+        if self._connection is not None:
+            self._connection.close()
+        deadline = time.monotonic() + PATIENCE
+        while (left := processes_of(self.folder)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not left, [one.cmdline() for one in left]
+        assert not [path for path in self._memory if path.exists()]
+        segments = Path("/proc/sysvipc/shm")
+        if segments.exists():
+            there = {line.split()[1] for line in segments.read_text().splitlines()[1:]}
+            assert not self._segments & there
+        assert not list((self.folder / "tmp").iterdir())
+        kinds = ("failed: ", "warning: ", "interrupted; ", "terminated; ")
+        assert all(line.startswith(kinds) for line in self.err()), self.err()
+        files = list(self.folder.rglob("*"))
+        assert not [file for file in files if file.is_socket() or file.name == "postmaster.pid"]
+
+    def _of_postmaster(self, line: int) -> str:
+        (file,) = self.folder.glob("server/pg*/data/postmaster.pid")
+        return file.read_text().splitlines()[line - 1]
+
+
+def processes_of(folder: Path) -> list[psutil.Process]:
+    """All that runs in a folder started, also what has lost its parent; not what has ended already."""
+    found = []
+    for one in psutil.process_iter():
+        try:
+            # PostgreSQL's processes write over their environment.
+            is_here = Path(one.cwd()).is_relative_to(folder) or one.environ().get(MARK) == str(folder)
+            if is_here and one.status() != psutil.STATUS_ZOMBIE:
+                found.append(one)
+        except psutil.Error:
+            continue
+    return found
+
+
+@pytest.fixture(scope="module")
+def prepared() -> Iterator[Path]:
+    """A folder that a server's account can enter, with a dataset; the first run builds the index."""
+    folder = Path(tempfile.mkdtemp(prefix="ann-test-"))
+    folder.chmod(0o755)
+    (folder / "tmp").mkdir()
+    (folder / "definitions/hnsw").mkdir(parents=True)
+    (folder / "definitions/hnsw/config.yml").write_text(dedent(DEFINITIONS))
+    make_dataset(folder / "data/small.hdf5")
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def folder(prepared: Path) -> Iterator[Path]:
+    """The same, with no results; what a test that failed has left running is ended."""
+    shutil.rmtree(prepared / "results", ignore_errors=True)
+    yield prepared
+    for one in processes_of(prepared):
+        with suppress(psutil.NoSuchProcess):
+            if one.name() != "postgres":  # which ends with its parent, and leaves no shared memory
+                one.kill()
+    psutil.wait_procs(processes_of(prepared), timeout=10)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+    ) as cluster:
+        yield cluster
+
+
+def test_a_death_costs_its_point_and_no_more(folder: Path) -> None:
+    run = Run(folder, "six", "--clients", "32", "--duration", "1", "--warmup", "64")
+    # After each point that fails, one is measured.
+    run.until_middle(32, ended=0)
+    run.clients()[7].kill()
+
+    run.until_middle(32, ended=1)
+    frozen = run.clients()[3]
+    frozen.suspend()  # which holds the others up, and no more
+    time.sleep(1)
+    frozen.resume()
+
+    run.until_middle(32, ended=2)
+    os.kill(run.backend(), signal.SIGKILL)
+
+    run.until_middle(32, ended=4)
+    run.postmaster().kill()
+
+    run.ends(1)
+    lost = ": the server .* server closed the connection unexpectedly .*"
+    for line, ef, reason in zip(run.failed(), (10, 30, 50), (KILLED, lost, lost), strict=True):
+        assert re.fullmatch(rf"failed: six\(.*, {ef}\) by 32 clients: client \d+ of 32{reason}", line)
+    assert run.stored() == ["20", "40", "60"]
+    assert run.counts() == [3, 0, 3]
+
+
+def test_after_an_end_the_same_command_goes_on(folder: Path) -> None:
+    command = ("two", "--clients", "32", "--duration", "0.8", "--warmup", "64")
+    run = Run(folder, *command)
+    run.until_middle(32, ended=1)
+    run.process.kill()
+    run.ends(-signal.SIGKILL)
+    assert run.stored() == ["10"]
+
+    run = Run(folder, *command)
+    run.until_middle(32, ended=0)
+    run.clients()[5].suspend()  # and it does not go on
+    os.killpg(run.process.pid, signal.SIGINT)
+    run.ends(130)
+
+    run = Run(folder, *command)
+    run.until_middle(32, ended=0)
+    run.process.terminate()
+    run.ends(143)
+    assert run.stored() == ["10"]
+
+    run = Run(folder, *command)
+    run.ends(0)
+    assert run.stored() == ["10", "20"]
+    assert run.counts() == [1, 1, 0]
+
+
+def test_deaths_at_a_rate_where_starts_are_cold(folder: Path) -> None:
+    options = ("--clients", "4", "--duration", "0.8", "--rate", "200,201", "--warmup", "off")
+    run = Run(folder, "two", *options)
+    run.until_middle(4, ended=0)
+    run.clients()[0].kill()
+
+    run.until_middle(4, ended=1)
+    run.worker().kill()  # which would have measured the rest at that rate
+
+    run.until_middle(4, ended=2)
+    while len(run.failed()) == 2:  # a query that comes just then is refused
+        run.ask("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name = %s", CLIENT)
+
+    run.ends(1)
+    refused = ": the server refuses .*: canceling statement due to user request.*"
+    reasons = [
+        rf"two\(.*, 10\) by 4 clients at 200/s, cold: client . of 4{KILLED}",
+        r"two\(.*}\): the process was ended by SIGKILL: .*",
+        rf"two\(.*, 10\) by 4 clients at 201/s, cold: client . of 4{refused}",
+    ]
+    for line, reason in zip(run.failed(), reasons, strict=True):
+        assert re.fullmatch(f"failed: {reason}", line)
+    (result,) = (folder / "results").rglob("*.hdf5")
+    assert result.parent.name == "two-c4-r201-cold"
+    assert run.stored() == ["20"]
+
+
+def test_a_death_in_the_search_for_a_recall(folder: Path) -> None:
+    options = ("--clients", "4,3", "--duration", "0.3", "--warmup", "40", "--target-recall", "0.9")
+    run = Run(folder, "two", *options)
+
+    def has_failed() -> bool:
+        for client in run.clients()[-1:]:  # those of a value are soon gone
+            with suppress(psutil.Error):
+                client.kill()
+        return bool(run.failed())
+
+    run.until(has_failed)
+    run.ends(1)
+    (line,) = run.failed()
+    assert re.fullmatch(rf"failed: two\(.*\) by 4 clients: client . of 4{KILLED}", line)
+    (result,) = (folder / "results").rglob("*.hdf5")
+    assert result.parent.name == "two-c3"
+
+
+def test_deaths_on_a_cluster(folder: Path, cluster: LocalCluster) -> None:
+    def clients_on(number: int) -> list[psutil.Process]:
+        worker = cluster.workers.get(number)  # without a process while it is started again
+        pid = worker.pid if worker else None
+        return psutil.Process(pid).children(recursive=True) if pid and psutil.pid_exists(pid) else []
+
+    def books() -> list[str]:
+        """The shared memory that the workers hold."""
+        held = []
+        for worker in cluster.workers.values():
+            for file in Path("/proc").glob(f"{worker.pid}/fd/*"):
+                with suppress(OSError):  # closed just now
+                    held.append(str(file.readlink()))
+        return [file for file in held if "ann-book" in file]
+
+    options = ("--clients", "4", "--duration", "0.8", "--warmup", "40")
+    run = Run(folder, "six", *options, "--scheduler", cluster.scheduler_address)
+    run.until(lambda: clients_on(0))
+    os.kill(cluster.workers[0].pid, signal.SIGKILL)  # while its clients connect
+
+    run.until_middle(4, ended=1)
+    os.kill(cluster.workers[1].pid, signal.SIGKILL)
+
+    run.until_middle(4, ended=3)
+    run.process.kill()
+    run.ends(-signal.SIGKILL)
+    for line, ef in zip(run.failed(), (10, 20), strict=True):
+        said = rf"failed: six\(.*, {ef}\) by 4 clients: the cluster tcp:\S+ has lost its worker tcp:\S+"
+        assert re.fullmatch(said, line)
+    assert run.stored() == ["30"]
+    deadline = time.monotonic() + PATIENCE
+    while (left := [*clients_on(0), *clients_on(1), *books()]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left
+
+
+def test_a_scheduler_that_is_not_there_is_one_line() -> None:
+    with pytest.raises(UserError, match=r"^the Dask scheduler tcp://127.0.0.1:1 cannot be reached .*$"):
+        RemoteClients(lambda clients: None, 4, "tcp://127.0.0.1:1")
+
+
+def test_a_client_that_cannot_be_started_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> int:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    def no_child() -> int:  # of its own; the tests may have some
+        raise ChildProcessError
+
+    monkeypatch.setattr(process.os, "fork", refuse)
+    monkeypatch.setattr(process.os, "wait", no_child)
+    monkeypatch.setattr(process.signal, "signal", lambda number, handler: None)
+    monkeypatch.setattr(process.gc, "freeze", lambda: None)
+    ours, theirs = socket.socketpair()
+    book, arrivals = [os.open(os.devnull, os.O_RDONLY) for _ in range(2)]
+    np.save(tmp_path / "parameters.npy", np.zeros((1, 4), np.uint8))
+    parameters = os.open(tmp_path / "parameters.npy", os.O_RDONLY)
+    process.become_clients([theirs.detach()], [book], arrivals, parameters)
+    with Connection(ours.detach()) as pipe:
+        said = pipe.recv()
+        assert isinstance(said, PostgresError)
+        assert str(said) == "cannot be started: Resource temporarily unavailable"
+        with pytest.raises(EOFError):
+            pipe.recv()

@@ -1,0 +1,510 @@
+"""What run.py makes of options that ask for load: series, attributes, and one line for what makes no sense.
+
+All is measured on one server, whose indexes each run finds built.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import yaml
+from distributed import LocalCluster
+
+from ann_benchmarks.algorithms.bruteforce.module import ExactScan
+from ann_benchmarks.cli import run_command
+from ann_benchmarks.errors import UserError
+from ann_benchmarks.load.latencies import BUCKETS_PER_DECADE
+from ann_benchmarks.load.measure import open_clients
+from ann_benchmarks.load.request import Load, Objective
+from ann_benchmarks.main import main
+from ann_benchmarks.plan import other_load
+from ann_benchmarks.plotting.metrics import RECALL_SLACK, recall_of_each
+from ann_benchmarks.results import write_result
+
+from .conftest import Workspace, make_dataset
+
+ROOT = Path(__file__).parents[1]
+CLIENTS = ["--clients", "2"]
+LATENCIES = [f"latency_{name}" for name in ("p50", "p95", "p99", "p999")]
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """A folder with a dataset and two algorithms of one point each, that a server's account can enter."""
+    folder = Path(tempfile.mkdtemp(prefix="ann-test-"))
+    folder.chmod(0o755)
+    make_dataset("small", "angular", 2000, 12, queries=50, neighbours=100, folder=folder / "data")
+    define(folder, [[15]], [[4]])
+    yield folder
+    shutil.rmtree(folder)
+
+
+def define(folder: Path, ef_search: list[list[int]], probes: list[list[int]]) -> None:
+    for name, constructor, build, query in (
+        ("hnsw", "PGVectorHNSW", {"M": 4, "efConstruction": 16}, ef_search),
+        ("ivfflat", "PGVectorIVFFlat", {"lists": 40}, probes),
+    ):
+        definition = {
+            "name": name,
+            "module": f"ann_benchmarks.algorithms.pgvector_{name}",
+            "constructor": constructor,
+            "docker_tag": "none",
+            "base_args": ["@metric"],
+            "run_groups": {"one": {"arg_groups": [build], "query_args": query}},
+        }
+        place = folder / "definitions" / name
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "config.yml").write_text(yaml.safe_dump({"float": {"any": [definition]}}))
+
+
+def run(folder: Path, program: str, *options: str, status: int = 0) -> str:
+    command = [sys.executable, str(ROOT / program), "--dataset", "small", *options]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode == status, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout + done.stderr
+
+
+def measured(folder: Path, *options: str, algorithm: str = "hnsw") -> str:
+    own = ["--local", "--definitions", "definitions", "--runs", "1"]
+    chosen = ["--algorithm", algorithm] if algorithm else []
+    return run(folder, "run.py", *own, *chosen, *options)
+
+
+def stored(folder: Path, series: str, arguments: str = "15") -> dict[str, Any]:
+    """The attributes and the datasets of the one point of a series, which are looked at in any case."""
+    build = "lists_40" if series.startswith("ivfflat") else "M_4_efConstruction_16"
+    name = f"angular_{build}_{arguments}.hdf5"
+    (path,) = (path for path in (folder / "results/small/10" / series).iterdir() if path.name == name)
+    with h5py.File(path) as file:
+        point = {**file.attrs, **{name: file[name][()] for name in file}}
+    assert point["algo"] == series
+    assert point["settings"]
+    assert point["plan"]
+    assert point["neighbors"].shape == point["distances"].shape == (50, 10)
+    runs, edges = point["latency_histogram"], point["latency_histogram_edges"]
+    assert runs.sum() == point["run_count"] * len(point["times"])
+    assert edges[1:] / edges[:-1] == pytest.approx(10 ** (1 / BUCKETS_PER_DECADE))
+    assert edges[0] <= point["times"].min() * 1.0001
+    assert edges[-1] >= point["times"].max() * 0.9999
+    assert sorted(point[name] for name in LATENCIES) == [point[name] for name in LATENCIES]
+    assert 0 < point["recall_low"] < point["recall_high"] <= 1
+    return point
+
+
+def check_clients(point: dict[str, Any], clients: int) -> None:
+    assert point["clients"] == clients
+    # In a closed loop, those that were sent in the span are not quite those that were answered in it.
+    assert abs(len(point["times"]) - point["queries_counted"]) <= (
+        clients if point["loop"] == "closed" else 0
+    )
+    assert point["client_cpu_seconds_per_query"] > 0
+    assert 0 < point["client_cpu_share"] < 1.5  # pgbench's has what it takes to connect in it
+    assert 0 < 1 / point["best_search_time"] < 1e6
+    assert point["active_seconds"] > 0
+    assert point["clients_were_limit"] in (True, False)
+    check_blocks(point)
+
+
+def check_blocks(point: dict[str, Any]) -> None:
+    """With M = 4 and ef_search = 15, a query of HNSW looks at dozens of nodes, each on a block."""
+    assert 20 < point["index_blocks_hit_per_query"] + point["index_blocks_read_per_query"] < 1000
+
+
+def recall_of(point: dict[str, Any], folder: Path) -> float:
+    with h5py.File(folder / "data" / "small.hdf5") as file:
+        thresholds = file["distances"][:, 9].astype(float) + RECALL_SLACK
+    return float(recall_of_each(point["distances"], thresholds, 10).mean())
+
+
+@pytest.fixture(scope="module")
+def three_runs(folder: Path) -> dict[str, Any]:
+    """The point of a run.py without options for its load."""
+    assert measured(folder, "--runs", "3", "--force").count("QPS") == 1
+    return stored(folder, "hnsw")
+
+
+def test_without_clients_the_files_have_their_names_and_more_in_them(three_runs: dict[str, Any]):
+    point = three_runs
+    assert not {"clients", "loop", "driver", "query_order"} & point.keys()
+    assert point["times"].shape == (50,)
+    assert point["run_count"] == 3
+    for name in ("qps", *LATENCIES):
+        assert 0 <= point[f"{name}_low"] < point[f"{name}_high"]
+    assert point["warmup"] == "auto"
+    assert point["warmup_queries"] > 100
+    assert point["warmup_settled"]
+    assert point["prewarmed_by"] in ("pg_prewarm", "read")
+
+
+def test_the_blocks_of_the_first_run_are_not_those_of_the_warm_up(folder: Path, three_runs: dict[str, Any]):
+    """Of three runs, one is stored that the warm-up is hardly ever in; of one run, it would be in that."""
+    measured(folder, "--warmup", "500", "--force")
+    point = stored(folder, "hnsw")
+    assert point["warmup_queries"] == 500  # for 50 that are measured
+    check_blocks(point)
+    assert point["index_blocks_hit_per_query"] == pytest.approx(
+        three_runs["index_blocks_hit_per_query"], rel=0.1
+    )
+
+
+def test_each_number_of_clients_is_a_series_and_is_found_finished(folder: Path):
+    options = ("--clients", "1,3,1", "--max-queries", "3000", "--warmup", "50")
+    out = measured(folder, *options)
+    assert out.count("QPS") == 2
+    assert "by 1 client: recall" in out
+    assert "by 3 clients: recall" in out
+    for clients in (1, 3):
+        point = stored(folder, f"hnsw-c{clients}")
+        check_clients(point, clients)
+        assert point["loop"] == "closed"
+        assert point["query_order"] == "shuffled"
+        assert point["driver"] == "own"
+        assert point["queries_asked"] == 3000
+        assert 0 < point["clients_waiting_share"] <= 1
+        assert point["warmup_queries"] == 50
+    assert "nothing to do: 2 points finished before" in measured(folder, *options)
+    out = measured(folder, "--clients", "3", "--duration", "0.3", "--warmup", "50")
+    path = "results/small/10/hnsw-c3/angular_M_4_efConstruction_16_15.hdf5"
+    assert f"{path} was measured without --duration; it is measured again" in out
+    point = stored(folder, "hnsw-c3")
+    assert point["asked_duration"] == 0.3
+    assert "asked_queries" not in point
+    assert point["active_seconds"] == pytest.approx(0.3, abs=0.15)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "problem"),
+    [
+        (Load(2), Load(2), None),
+        (Load(2, seconds=3), Load(2, seconds=3), None),
+        (Load(2, seconds=3), Load(2, seconds=2.5), "with --duration 3"),
+        (Load(2, seconds=3), Load(2), "with --duration 3"),
+        (Load(2), Load(2, seconds=3), "without --duration"),
+        (Load(2, max_queries=500), Load(2, max_queries=600), "with --max-queries 500"),
+        (Load(2, max_queries=5_000_000), Load(2), "with --max-queries 5000000"),
+        (Load(2, max_queries=500), Load(2, seconds=2), "without --duration"),
+        (None, Load(2, seconds=3), None),  # by somebody else's program
+        (Load(2, seconds=3), None, None),
+    ],
+)  # fmt: skip
+def test_what_a_point_was_measured_with_is_told(
+    tmp_path: Path, before: Load | None, now: Load | None, problem: str | None
+):
+    path = tmp_path / "point.hdf5"
+    attrs = {"best_search_time": 1.0, "count": 10, "name": "x", **(before.facts if before else {})}
+    write_result(path, attrs, np.ones(3), np.zeros((3, 10), dtype=int), np.zeros((3, 10)))
+    said = other_load(path, now)
+    assert said is None if problem is None else said == f"{path} was measured {problem}"
+
+
+def test_clients_on_a_cluster_tell_their_settings_and_plan(folder: Path):
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+    ) as cluster:
+        load = ("--clients", "2", "--max-queries", "600", "--query-order", "same", "--warmup", "20")
+        measured(folder, *load, "--scheduler", cluster.scheduler_address)
+    point = stored(folder, "hnsw-c2-same")
+    check_clients(point, 2)
+    assert json.loads(point["settings"])["hnsw.ef_search"] == "15"
+    assert json.loads(point["plan"])["Plans"]
+    assert point["client_machines"] == 1  # of two workers
+    assert point["client_cores"] >= 1
+    assert 0 <= point["client_machines_busy_share"] <= 1
+    assert 0 < point["clients_clock_error"] < 0.5
+    assert point["queries_asked"] == 600
+
+
+def test_each_rate_is_a_series_of_arrivals_of_popular_queries(folder: Path):
+    rates = ("--rate", "50,100", "--duration", "0.8", "--query-order", "zipf:1.1")
+    out = measured(folder, "--clients", "2", *rates, "--warmup", "50")
+    assert "by 2 clients, order zipf:1.1 at 50/s: recall" in out
+    for rate in (50, 100):
+        point = stored(folder, f"hnsw-c2-zipf1.1-r{rate}")
+        check_clients(point, 2)
+        assert point["loop"] == "open"
+        assert point["rate"] == rate
+        assert point["query_order"] == "zipf:1.1"
+        assert point["queries_due"] == len(point["times"])
+        assert point["queries_due"] == pytest.approx(0.8 * rate, abs=5 * np.sqrt(rate))
+        # On a machine that has no time for its clients, some may not have been asked.
+        assert point["queries_asked"] + point["queries_unanswered"] == point["queries_due"]
+        assert point["service_p50"] <= point["service_p99"]
+        shares = json.loads(point["wait_events"])
+        assert sum(shares.values()) == pytest.approx(1, abs=0.01)
+        assert next(iter(shares)) == "idle"  # as clients are at a rate that keeps nobody busy
+        assert point["wait_samples"] > 1
+
+
+def test_the_highest_rate_that_keeps_an_objective_is_found(folder: Path):
+    within = ("--slo", "p50:5ms", "--duration", "0.3")
+    out = measured(folder, "--clients", "2", *within, "--warmup", "50")
+    assert "by 2 clients within p50:5ms: recall" in out
+    point = stored(folder, "hnsw-c2-slo-p50-5ms")
+    check_clients(point, 2)
+    assert point["loop"] == "open"
+    assert point["objective"] == "p50:5ms"
+    assert point["latency_p50"] <= 0.005
+    assert point["queries_unanswered"] == 0
+    assert point["objective_trials"] > 1
+    # It is one that the server can do.
+    assert 1 / point["best_search_time"] == pytest.approx(point["rate"], rel=0.3)
+
+
+def test_the_point_at_a_recall_is_the_first_that_reaches_it(folder: Path):
+    options = ("--target-recall", "0.9", "--warmup", "50")
+    out = measured(folder, *options, algorithm="")
+    assert "nothing to do: 2 points finished before" in measured(folder, *options, algorithm="")
+    smaller = {}
+    for name, parameter, least in (("hnsw", "ef_search", 10), ("ivfflat", "probes", 1)):
+        point = stored(folder, name, "target_recall_0_9")
+        assert point["target_recall"] == 0.9
+        assert point["target_parameter"] == parameter
+        assert f'"target_recall=0.9"): {parameter}={point["target_value"]}: recall' in out
+        assert f"{parameter}={point['target_value']})" in point["name"]
+        assert 1 < point["target_trials"] <= 12
+        assert recall_of(point, folder) >= 0.9
+        assert point["target_value"] > least
+        smaller[name] = int(point["target_value"]) - 1
+    define(folder, [[smaller["hnsw"]]], [[smaller["ivfflat"]]])
+    try:
+        measured(folder, "--warmup", "2000", algorithm="")
+    finally:
+        define(folder, [[15]], [[4]])
+    for name, value in smaller.items():
+        assert recall_of(stored(folder, name, str(value)), folder) < 0.9
+    check_blocks(stored(folder, "hnsw", str(smaller["hnsw"])))  # of 50 queries, and not of 2,050
+
+
+def test_a_cold_start_is_a_series_of_its_own(folder: Path):
+    load = ("--clients", "2", "--max-queries", "2000", "--debug-single-query")
+    assert "by 2 clients, order single, cold: recall" in measured(folder, *load, "--warmup", "off")
+    point = stored(folder, "hnsw-c2-single-cold")
+    check_clients(point, 2)
+    assert point["warmup"] == "off"
+    assert point["query_order"] == "single"
+    assert "warmup_queries" not in point
+    assert "prewarmed_by" not in point
+    assert point["caches_dropped"] == hasattr(os, "posix_fadvise")
+    assert point["index_blocks_read_per_query"] > 0  # the first one of all found nothing in the buffers
+
+
+def test_a_cold_start_without_clients(folder: Path):
+    assert "), cold" in measured(folder, "--warmup", "off")
+    assert stored(folder, "hnsw-cold")["warmup"] == "off"
+
+
+def test_pgbench_makes_the_load(folder: Path):
+    load = ("--clients", "2", "--max-queries", "2000", "--driver", "pgbench", "--warmup", "50")
+    assert "by 2 clients of pgbench: recall" in measured(folder, *load)
+    point = stored(folder, "hnsw-c2-pgbench")
+    check_clients(point, 2)
+    assert point["driver"] == "pgbench"
+    assert point["queries_asked"] == 2000
+    assert recall_of(point, folder) > 0.5  # as told by our clients, for pgbench keeps no answers
+
+
+def test_an_algorithm_in_this_process_has_processes_for_clients(folder: Path):
+    load = ("--clients", "2", "--max-queries", "10000", "--warmup", "50")
+    out = run(folder, "run.py", "--local", "--algorithm", "bruteforce-numpy", "--runs", "1", *load)
+    assert "by 2 clients: recall 1.0000" in out
+    (path,) = (folder / "results/small/10/bruteforce-numpy-c2").iterdir()
+    with h5py.File(path) as file:
+        assert file.attrs["clients"] == 2
+        assert file.attrs["loop"] == "closed"
+        assert file.attrs["queries_asked"] == 10_000
+        assert "settings" not in file.attrs
+
+
+@pytest.mark.parametrize(
+    ("load", "message"),
+    [
+        (Load(2, driver="pgbench"), "--driver pgbench cannot ask ExactScan: leave it out"),
+        (Load(2, scheduler="h:1"), "ExactScan cannot be asked from other machines: leave --scheduler out"),
+    ],
+)
+def test_what_only_databases_have_is_refused_by_others(load: Load, message: str):
+    with pytest.raises(UserError, match=f"^{message}$"):
+        open_clients(ExactScan("euclidean"), np.zeros((3, 4)), 1, load, load.driver)
+
+
+def test_plots_draw_every_series(folder: Path):
+    if not (folder / "results/small").exists():  # this test is run alone
+        measured(folder)
+    series = sorted(path.name for path in (folder / "results/small/10").iterdir())
+    out = run(folder, "plot.py", "-y", "p99", "-o", "all.svg")
+    assert f"algorithms: {len(series)}" in out
+    drawn = set(re.findall(r"<!-- (.*?) -->", (folder / "all.svg").read_text()))
+    assert set(series) <= drawn
+    if "ivfflat" in series:
+        assert "found for recall 0.9" in drawn
+
+
+SEARCHED = """
+    def fit(self, X): self.X = np.array(X)
+    def set_query_arguments(self, effort): self.effort = effort
+    def search_range(self, count):
+        from types import SimpleNamespace
+        return SimpleNamespace(parameter="effort", values=range(1, 9), arguments=lambda value: [value])
+    def query(self, q, n):
+        near = np.argsort(((self.X - q) ** 2).sum(1))
+        return [*near[:self.effort], *near[-(n - self.effort):]]
+    """
+
+
+@pytest.fixture
+def searched(workspace: Workspace) -> Workspace:
+    """A test double of an index that finds as many tenths of the neighbours as it is told."""
+    workspace.add_plugin("searched", SEARCHED, {"args": [], "query_args": [[3, 5]]})
+    return workspace
+
+
+def test_a_recall_is_searched_for_in_any_algorithm_that_says_how(searched: Workspace):
+    out = searched.run("--target-recall", "0.65", *CLIENTS, "--warmup", "5", "--duration", "0.2")
+    assert out.returncode == 0, out.stderr
+    assert '"target_recall=0.65") by 2 clients: effort=7: recall 0.7000' in out.stdout
+    (name,) = searched.results()
+    assert name == "tiny/10/searched-c2/target_recall_0_65.hdf5"
+    with h5py.File(Path("results") / name) as file:
+        assert file.attrs["target_value"] == 7
+        assert file.attrs["target_recall"] == 0.65
+
+
+def test_a_recall_that_is_not_reached_is_told(searched: Workspace):
+    out = searched.run("--target-recall", "0.95")
+    assert out.returncode == 0, out.stderr
+    said = "recall 0.95 is not reached, only 0.8000 at effort=8, its largest value"
+    assert said in out.stderr
+    with h5py.File(Path("results") / searched.results()[0]) as file:
+        assert file.attrs["target_missed"] == 0.95
+        assert file.attrs["target_value"] == 8
+        assert "target_recall" not in file.attrs
+
+
+FAILING = """
+    def set_query_arguments(self, effort): self.effort = effort
+    def query(self, q, n):
+        if self.effort == 2: return 1 / 0
+        if self.effort == 3:
+            from ann_benchmarks.errors import UserError
+            raise UserError("three is too much")
+        return list(range(n))
+    def recover(self): pass
+    """
+
+
+def test_a_failed_point_leaves_a_log_where_there_is_more_to_say(workspace: Workspace):
+    workspace.add_plugin("failing", FAILING, {"args": [], "query_args": [[1, 2, 3, 4]]})
+    out = workspace.run("--warmup", "5")
+    assert out.returncode == 1
+    broken, too_much = (line for line in out.stderr.splitlines() if line.startswith("failed: "))
+    assert re.fullmatch(
+        r"failed: failing\(.*2\): ZeroDivisionError: division by zero \(see .*\.log\)", broken
+    )
+    assert re.fullmatch(r"failed: failing\(.*3\): three is too much", too_much)
+    log = Path(broken.rpartition("(see ")[2].rstrip(")"))
+    assert "ZeroDivisionError: division by zero" in log.read_text().splitlines()[0]
+    assert "in query" in log.read_text()
+    assert len(list(log.parent.iterdir())) == 1
+    assert [name.rpartition("/")[2] for name in workspace.results()] == ["1.hdf5", "4.hdf5"]
+
+
+def test_help_says_no_default_where_there_is_none(capsys: Any):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "(default: None)" not in said
+    assert "(default: False)" not in said
+    assert "==SUPPRESS==" not in said
+    assert "nearest neighbours to ask for (default: 10)" in said
+    assert "(default: own)" in said
+    assert not re.search(r"\(default: [^)]*\) \(default", said)
+
+
+def test_an_algorithm_that_does_not_say_what_to_search_is_told_so(workspace: Workspace):
+    workspace.add_plugin("plain", "def set_query_arguments(self, x): pass", {"args": [], "query_args": [[1]]})
+    out = workspace.run("--target-recall", "0.9")
+    assert out.returncode == 1
+    assert "does not say which query argument to search: leave --target-recall out" in out.stderr
+    assert workspace.results() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--clients", "0"], "'0' is not a whole number of at least 1"),
+        (["--clients", "1,x"], "'x' is not a whole number of at least 1"),
+        ([*CLIENTS, "--batch"], "--clients cannot be had with --batch or --parallelism"),
+        ([*CLIENTS, "--parallelism", "2"], "--clients cannot be had with --batch or --parallelism"),
+        (["--duration", "3"], "--duration says what clients ask: add --clients"),
+        (["--max-queries", "3"], "--max-queries says what clients ask: add --clients"),
+        (["--query-order", "same"], "--query-order says what clients ask: add --clients"),
+        (["--rate", "3"], "--rate says what clients ask: add --clients"),
+        (["--slo", "p99:3ms"], "--slo says what clients ask: add --clients"),
+        (["--driver", "pgbench"], "--driver says what clients ask: add --clients"),
+        (["--debug-single-query"], "--debug-single-query says what clients ask: add --clients"),
+        (["--scheduler", "host:1"], "--scheduler says what clients ask: add --clients"),
+        ([*CLIENTS, "--duration", "3", "--max-queries", "9"], "cannot both end a run: give one of them"),
+        ([*CLIENTS, "--duration", "0"], "'0' is not a number above 0"),
+        ([*CLIENTS, "--duration", "inf"], "'inf' is not a number above 0"),
+        ([*CLIENTS, "--max-queries", "-1"], "'-1' is not a whole number of at least 1"),
+        ([*CLIENTS, "--rate", "5,0"], "'0' is not a number above 0"),
+        ([*CLIENTS, "--rate", "5", "--slo", "p99:3ms"], "--slo looks for the rate: leave --rate out"),
+        ([*CLIENTS, "--slo", "fast"], "'fast' is no objective: give a percentile and a time, such as"),
+        ([*CLIENTS, "--slo", "p99:50ms", "--warmup", "off"], "--slo needs warm caches: leave --warmup off"),
+        ([*CLIENTS, "--slo", "p99:50ms", "--max-queries", "9"], "give --duration instead of --max-queries"),
+        ([*CLIENTS, "--slo", "p99:200ms", "--duration", "1"],
+         "in 1 s, --slo p99:200ms would be kept by rates that are too high: give a --duration of 4.05 s"),
+        ([*CLIENTS, "--query-order", "zipf:x"], "'zipf:x' is no order of queries: give same, shuffled"),
+        ([*CLIENTS, "--query-order", "same", "--debug-single-query"], "leave --query-order out"),
+        ([*CLIENTS, "--driver", "pgbench", "--query-order", "same"], "pgbench draws queries at random"),
+        ([*CLIENTS, "--driver", "pgbench", "--debug-single-query"], "pgbench draws queries at random"),
+        ([*CLIENTS, "--driver", "pgbench", "--scheduler", "host:1"], "leave --scheduler out"),
+        ([*CLIENTS, "--driver", "wrk"], "invalid choice: 'wrk'"),
+        (["--warmup", "on"], "'on' is no warm-up: give auto, off, or a number of queries"),
+        (["--warmup", "5", "--batch"], "--warmup and --target-recall cannot be had with --batch"),
+        (["--target-recall", "0.9", "--batch"], "--warmup and --target-recall cannot be had with --batch"),
+        (["--target-recall", "0.9", "--build-only"], "--build-only measures nothing: leave --target-recall"),
+        ([*CLIENTS, "--build-only"], "--build-only measures nothing: leave --clients out"),
+        (["--target-recall", "95"], "'95' is no recall: give a number above 0 and up to 1"),
+        (["--target-recall", "0"], "'0' is no recall"),
+        (["--target-recall", "high"], "'high' is no recall"),
+    ],
+)  # fmt: skip
+def test_options_that_make_no_sense_are_one_line(options: list[str], message: str, capsys: Any):
+    with pytest.raises(SystemExit) as ended:
+        run_command(lambda: main(["--local", "--dataset", "none-such", *options]))
+    assert ended.value.code
+    out, err = capsys.readouterr()
+    assert not out
+    line = err.splitlines()[-1]
+    assert re.match(r"(run\.py: )?error: ", line)
+    assert message in line
+    assert len(err.splitlines()) == 1 or err.startswith("usage: ")  # argparse's own way
+
+
+def test_a_rate_that_is_5_percent_too_high_does_not_keep_an_objective_for_so_long():
+    for text in ("p50:5ms", "p99:50ms", "p999:1s"):
+        objective = Objective.parse(text)
+        for share, is_kept in ((1.06, False), (1.04, True)):
+            due = np.linspace(0, objective.least_seconds, 20_000)
+            assert objective.is_kept((share - 1) * due) == is_kept
+
+
+def test_an_objective_is_looked_at_for_as_long_as_it_takes():
+    def seconds(text: str, **how: Any) -> float:
+        return float(Load(1, objective=Objective.parse(text), **how).arrivals(10, 100, 0)[0][-1])
+
+    assert seconds("p99:50ms") == pytest.approx(10, abs=0.5)
+    assert seconds("p99:1s") == pytest.approx(20.2, abs=0.5)
+    assert seconds("p99:1s", seconds=30) == pytest.approx(30, abs=0.5)

@@ -1,0 +1,354 @@
+"""pgbench as the clients: what it is told, what its log says, and what is left when something goes wrong."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
+from ann_benchmarks.algorithms.postgres.clients.pgbench import PgbenchClients, find_pgbench
+from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.algorithms.postgres.servers import Server
+from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
+from ann_benchmarks.algorithms.postgres.session import Asking
+from ann_benchmarks.algorithms.postgres.watching import CLIENT_APPLICATION
+
+from .postgres_fixtures import clustered
+
+TRAIN = clustered(2000, 16, seed=11)
+QUERIES = TRAIN[:40]
+PROGRAM = embedded_installation() / "bin" / "pgbench"
+
+
+@pytest.fixture
+def asking(plugin_server: Server) -> Iterator[Asking]:
+    algorithm = PGVectorHNSW("euclidean", {"M": 8, "efConstruction": 32})
+    algorithm.fit(TRAIN)
+    algorithm.set_query_arguments(40)
+    yield algorithm._asking(16, 10)
+    algorithm.done()
+
+
+@pytest.fixture
+def opened(asking: Asking, server: Server, tmp_path: Path, monkeypatch) -> Iterator:
+    """Open clients of pgbench; neither a table nor a file nor a process is left of them afterwards."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    open_ones: list[PgbenchClients] = []
+
+    def opened(clients: int = 2, skew: float | None = None, **changes) -> PgbenchClients:
+        open_ones.append(PgbenchClients(replace(asking, **changes), QUERIES, clients, PROGRAM, skew))
+        return open_ones[-1]
+
+    yield opened
+    for one in open_ones:
+        one.close()
+    assert tables(server) == []
+    assert not list((tmp_path / "temporary").iterdir())
+    assert not [child for child in psutil.Process().children() if child.name() == "pgbench"]
+
+
+def tables(server: Server) -> list[str]:
+    with server.connect() as connection:
+        rows = connection.execute("SELECT tablename FROM pg_tables WHERE tablename LIKE 'pgbench%'")
+        return [name for (name,) in rows]
+
+
+def ask(clients: PgbenchClients, orders: list[np.ndarray], seconds: float | None = None) -> list:
+    clients.prepare(orders, seconds)
+    clients.run()
+    return clients.answers()
+
+
+def test_each_client_sends_so_many_queries(opened):
+    clients = opened(3)
+    assert clients.version.startswith("pgbench (PostgreSQL)")
+    for _ in range(2):
+        answers = ask(clients, [np.arange(50)] * 3)
+        assert [len(given.sent) for given in answers] == [50] * 3
+        for given in answers:
+            assert given.due is None
+            assert (given.numbers == -1).all()
+            assert given.ids == {}
+            assert (given.answered > given.sent).all()
+            # The next is sent when the last is answered, which microseconds may not tell apart.
+            assert (given.sent[1:] >= given.answered[:-1] - 2e-6).all()
+            assert 0 < given.cpu_seconds < 1
+        assert min(given.sent[0] for given in answers) == 0
+        sent, answered = answers[0].sent[0], answers[0].answered[-1]
+        assert 0.3 < clients.queries_per_second * (answered - sent) / 150 < 3
+        assert clients.answers() == []
+
+
+@pytest.mark.parametrize(("form", "arguments"), [("halfvec", (40,)), ("bit_hamming", (40, 20))])
+def test_every_form_of_an_index_is_used(plugin_server: Server, form: str, arguments: tuple[int, ...]):
+    algorithm = PGVectorHNSW("euclidean", {"M": 8, "efConstruction": 32, "form": form})
+    try:
+        algorithm.fit(TRAIN)
+        algorithm.set_query_arguments(*arguments)
+        clients = PgbenchClients(algorithm._asking(16, 10), QUERIES, 1, PROGRAM)  # looks at the plan
+        try:
+            assert [len(given.sent) for given in ask(clients, [np.arange(7)])] == [7]
+        finally:
+            clients.close()
+    finally:
+        algorithm.done()
+
+
+def test_latencies_and_throughput_are_those_that_pgbench_prints(opened, monkeypatch):
+    clients = opened(2)
+    printed = []
+    monkeypatch.setattr(
+        "ann_benchmarks.algorithms.postgres.clients.pgbench._queries_per_second",
+        lambda said: printed.append(said) or 1.0,
+    )
+    answers = ask(clients, [np.arange(500)] * 2)
+    (average,) = [line.split()[3] for line in printed[0].splitlines() if line.startswith("latency average")]
+    latencies = np.concatenate([given.answered - given.sent for given in answers])
+    # What it prints has the time between two queries in it.
+    assert 0.5 * float(average) < 1000 * latencies.mean() <= 1.01 * float(average)
+    assert "query mode: prepared" in printed[0]
+    assert "number of threads: 2" in printed[0] or os.cpu_count() == 1
+
+
+def test_for_a_time_instead_of_a_number(opened):
+    clients = opened(2)
+    answers = ask(clients, [np.arange(3)] * 2, 0.4)  # whole seconds: 1
+    for given in answers:
+        assert 0.7 < given.answered[-1] - given.sent[0] < 1.3
+    asked = sum(len(given.sent) for given in answers)
+    assert asked / clients.queries_per_second == pytest.approx(1, abs=0.3)
+
+
+def test_a_rate_counts_from_when_a_query_was_due(opened):
+    clients = opened(2)
+    clients.prepare_arrivals(np.linspace(0.01, 2, 400), np.zeros(400, dtype=int), 1.0)
+    clients.run()
+    answers = clients.answers()
+    asked = sum(len(given.sent) for given in answers)
+    assert asked == pytest.approx(400, abs=6 * np.sqrt(400))
+    assert clients.queries_per_second == pytest.approx(200, rel=0.4)
+    for given in answers:
+        assert (given.sent >= given.due).all()
+        assert (given.answered >= given.sent).all()
+        assert (np.diff(given.due) >= 0).all()
+    dues = np.sort(np.concatenate([given.due for given in answers]))
+    assert dues[0] == 0
+    assert dues[-1] == pytest.approx(2, abs=0.3)
+    # Exponential gaps: their deviation is their mean. A steady rate's would be 0.
+    assert np.diff(dues).std() / np.diff(dues).mean() == pytest.approx(1, abs=0.4)
+
+
+def test_more_than_the_server_can_do_waits(opened):
+    clients = opened(1, sql="SELECT 1 FROM (SELECT pg_sleep(0.02), vector_dims($1)) AS slow", index=None)
+    clients.prepare_arrivals(np.linspace(0, 1, 500), np.zeros(500, dtype=int), 1.0)
+    clients.run()
+    (given,) = clients.answers()
+    assert 20 < len(given.sent) <= 50
+    assert np.median(given.answered - given.sent) == pytest.approx(0.021, abs=0.01)
+    assert (given.answered - given.due)[-1] > 0.5
+
+
+def test_queries_are_drawn_alike_or_by_popularity(opened, server: Server):
+    """What is asked for is seen in a query that writes down what it is given."""
+    with server.connect() as connection:
+        connection.execute("CREATE TABLE drawn (v vector)")
+        connection.execute(
+            "CREATE FUNCTION note(vector) RETURNS int VOLATILE LANGUAGE sql AS"
+            " 'INSERT INTO drawn VALUES ($1) RETURNING 1'"
+        )
+        try:
+            counts = {}
+            for skew in (None, 1.5):
+                connection.execute("TRUNCATE drawn")
+                ask(opened(2, skew, sql="SELECT note($1)", index=None), [np.arange(500)] * 2)
+                rows = connection.execute("SELECT v::text, count(*) FROM drawn GROUP BY v").fetchall()
+                given = {tuple(np.array(text[1:-1].split(","), np.float32)): count for text, count in rows}
+                counts[skew] = np.array([given.get(tuple(query), 0) for query in QUERIES])
+                assert counts[skew].sum() == 1000
+        finally:
+            connection.execute("DROP FUNCTION note; DROP TABLE drawn")
+    assert (counts[None] > 5).all()
+    assert (counts[None] < 60).all()
+    shares = np.arange(1, 41) ** -1.5
+    assert counts[1.5][0] == pytest.approx(1000 * shares[0] / shares.sum(), rel=0.25)
+    assert counts[1.5].argmax() == 0
+    assert counts[1.5][1] == pytest.approx(counts[1.5][0] * shares[1], rel=0.4)
+
+
+def test_a_skew_that_pgbench_lacks_is_told(opened):
+    with pytest.raises(PostgresError, match=r"has Zipf distributions of 1.001 to 1000, not of 0.8"):
+        opened(skew=0.8)
+
+
+def test_the_sessions_are_those_of_a_client(opened, server: Server):
+    path = r'"a b\c", public'
+    clients = opened(
+        2,
+        sql="SELECT 1 / (current_setting('hnsw.ef_search') = '43')::int, pg_sleep(0.5), $1,"
+        f" 1 / (current_setting('search_path') = $${path}$$)::int",
+        index=None,
+        settings={"hnsw.ef_search": "43", "search_path": path},
+    )
+    clients.prepare([np.arange(1)] * 2)
+    thread = threading.Thread(target=clients.run)
+    thread.start()
+    seen: int | None = 0
+    deadline = time.monotonic() + 3
+    with server.connect() as connection:
+        while seen != 2 and time.monotonic() < deadline:
+            row = connection.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s", [CLIENT_APPLICATION]
+            ).fetchone()
+            seen = row and row[0]
+    thread.join()
+    assert seen == 2
+    assert [len(given.sent) for given in clients.answers()] == [1, 1]
+
+
+def test_a_query_that_does_not_use_the_index_is_told(opened, asking: Asking, server: Server):
+    with pytest.raises(PostgresError, match="pgbench's query does not scan the whole table but uses "):
+        opened(index=None)
+    with pytest.raises(PostgresError, match="pgbench's query does not use the index .* but scans the whole"):
+        opened(sql=asking.sql.replace("<->", "<#>"))
+    assert tables(server) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"hnsw.ef_search": "0"}, r"the server refuses hnsw.ef_search = 0: .*outside the valid range"),
+        ({"no_such": "1"}, r'cannot connect .*unrecognized configuration parameter "no_such"'),
+    ],
+)
+def test_settings_that_the_server_refuses_are_told(opened, settings: dict[str, str], message: str):
+    with pytest.raises(PostgresError, match=message):
+        opened(settings=settings)
+
+
+def test_an_error_of_the_server_is_told_at_once(opened, server: Server):
+    sql = "SELECT 1 / (extract(epoch FROM clock_timestamp())::int % 1), $1"
+    started = time.monotonic()
+    with pytest.raises(PostgresError, match="pgbench failed: client .*division by zero") as caught:
+        ask(opened(2, sql=sql, index=None), [np.arange(10)] * 2, 30)
+    assert "\n" not in str(caught.value)
+    assert time.monotonic() - started < 10
+    assert tables(server) == []
+
+
+def test_a_lost_connection_is_told(opened, server: Server):
+    clients = opened(2)
+    threading.Timer(0.5, end_one_backend, [server]).start()
+    started = time.monotonic()
+    with pytest.raises(PostgresError, match=r"pgbench failed: client \d .*(terminating|died|closed)"):
+        ask(clients, [np.arange(10)] * 2, 30)
+    assert time.monotonic() - started < 10
+
+
+def end_one_backend(server: Server) -> None:
+    with server.connect() as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s LIMIT 1",
+            [CLIENT_APPLICATION],
+        )
+
+
+def test_a_killed_pgbench_is_told(opened):
+    clients = opened(2)
+
+    def kill() -> None:
+        for child in psutil.Process().children():
+            if child.name() == "pgbench":
+                child.kill()
+
+    threading.Timer(0.5, kill).start()
+    with pytest.raises(PostgresError, match="pgbench was ended by SIGKILL"):
+        ask(clients, [np.arange(10)] * 2, 30)
+
+
+def test_pgbench_is_found_or_it_is_said_where_it_was_looked_for(tmp_path: Path, monkeypatch):
+    assert find_pgbench(PROGRAM.parent) == PROGRAM
+    monkeypatch.setenv("PATH", str(PROGRAM.parent))
+    assert find_pgbench(tmp_path) == PROGRAM
+    assert find_pgbench(None) == PROGRAM
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_BIN", str(PROGRAM.parent))
+    assert find_pgbench(None) == PROGRAM
+    monkeypatch.delenv("ANN_BENCHMARKS_PG_BIN")
+    with pytest.raises(
+        PostgresError, match=f"no pgbench in {tmp_path}, PATH: install .*ANN_BENCHMARKS_PG_BIN"
+    ):
+        find_pgbench(tmp_path)
+
+
+def test_a_program_that_does_not_run_is_told(asking: Asking, server: Server, tmp_path: Path):
+    with pytest.raises(PostgresError, match="pgbench does not run: No such file"):
+        PgbenchClients(asking, QUERIES, 1, tmp_path / "pgbench")
+    assert tables(server) == []
+
+
+PARENT = """
+import sys
+import numpy as np
+from pathlib import Path
+from ann_benchmarks.algorithms.postgres.clients.pgbench import PgbenchClients
+from ann_benchmarks.algorithms.postgres.session import Asking
+
+clients = PgbenchClients({asking!r}, np.ones((4, 16), np.float32), 2, Path({program!r}))
+clients.prepare([np.arange(4)] * 2, seconds=60)
+print("ready", flush=True)
+clients.run()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_parent_that_ends_leaves_no_pgbench(opened, asking: Asking, server: Server, number, tmp_path: Path):
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT.format(asking=asking, program=str(PROGRAM))],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1]), "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == "ready\n"
+    parent.stdout.close()
+    deadline = time.monotonic() + 10
+    while not (children := psutil.Process(parent.pid).children()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.3)  # in the middle of asking
+    assert [child.name() for child in children] == ["pgbench"]
+    parent.send_signal(number)
+    parent.wait()
+    deadline = time.monotonic() + 5
+    while not has_ended(children[0]) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert has_ended(children[0])
+    if number == signal.SIGINT:
+        assert tables(server) == []
+        assert not list(tmp_path.glob("ann-pgbench-*"))
+    else:
+        assert len(tables(server)) == 1
+        first = opened()  # the next one drops what is left, and not what is in use
+        assert tables(server) == [first._queries.name.partition(".")[2]]
+        second = opened()
+        assert len(tables(server)) == 2
+        assert all(len(ask(one, [np.arange(2)] * 2)) == 2 for one in (first, second))
+
+
+def has_ended(process: psutil.Process) -> bool:
+    """Whether it has ended, also where nobody has asked for its exit status yet."""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

@@ -1,0 +1,310 @@
+"""What plots show beside the frontier: intervals, points found for a recall, throughput at a recall."""
+
+import csv
+import json
+import math
+import os
+import re
+import warnings
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from ann_benchmarks.errors import UserError
+from ann_benchmarks.intervals import Interval
+from ann_benchmarks.plotting.bars import bars_note, draw_bars
+from ann_benchmarks.plotting.draw import draw_dataset
+from ann_benchmarks.plotting.export import export_results
+from ann_benchmarks.plotting.figure import create_plot, draw_series, fit_scales
+from ann_benchmarks.plotting.labels import add_labels
+from ann_benchmarks.plotting.points import Point, points_by_algorithm
+from ann_benchmarks.plotting.runs import Run, load_runs
+from ann_benchmarks.plotting.scales import parse_scale
+from ann_benchmarks.plotting.styles import assign_styles
+from ann_benchmarks.results import iter_result_paths
+
+from .plotting_data import make_result, make_truth
+
+ALL_SCALES = [
+    *((x, y) for x in ("linear", "log", "symlog", "logit", "a3") for y in ("linear", "log")),
+    ("a3", "symlog"),
+]
+
+
+def run(recall=0.9, qps=100.0, algorithm="algo", build=1.0, **attrs):
+    metrics = {"k-nn": recall, "qps": qps, "p99": 5.0, "build": build, "indexsize": 10 * build, "rel": 1.0}
+    return Run("d", 10, "euclidean", False, algorithm, "p", metrics, {"run_count": 5, **attrs})
+
+
+def point(x, y, run):
+    ((point,),) = points_by_algorithm([run], x, y).values()
+    return point
+
+
+def texts(path):
+    return re.findall(r"<!-- (.*?) -->", path.read_text(), re.DOTALL)
+
+
+def bars(path):
+    groups = re.findall(r'<g id="LineCollection_\d+">(.*?)</g>', path.read_text(), re.DOTALL)
+    return sum(group.count("<path") for group in groups)
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    """Two indexes with three points each, that know their intervals; one point was found for a recall."""
+    monkeypatch.chdir(tmp_path)
+    truth = make_truth("d")
+    for m, speed in ((8, 1000.0), (32, 1500.0)):
+        for ef, recall in ((10, 0.8), (40, 0.95), (160, 0.99)):
+            qps = speed / ef
+            make_result(
+                "d",
+                "hnsw",
+                f"{m} {ef}",
+                truth,
+                recall,
+                1 / qps,
+                build_time=float(m),
+                index_size=100.0 * m,
+                recall_low=recall - 0.01,
+                recall_high=recall + 0.005,
+                qps_low=qps * 0.9,
+                qps_high=qps * 1.02,
+                build_arguments=json.dumps(["euclidean", {"M": m, "efConstruction": 64}]),
+                **({"target_recall": 0.95, "target_parameter": "ef_search"} if (m, ef) == (8, 40) else {}),
+            )
+
+
+def draw(x="k-nn", y="qps", output="picture.svg", **options):
+    options = {"x_scale": "linear", "y_scale": "log", "raw": False, "batch": False, **options}
+    draw_dataset("d", 10, Path(output), x, y, recompute=False, **options)
+    return Path(output)
+
+
+# --- intervals ---
+
+
+def test_intervals_are_read_in_the_units_of_the_metric_and_within_what_it_can_be():
+    attrs = {"recall_low": 0.89, "recall_high": 1.01, "qps_low": -20.0, "qps_high": 150.0}
+    sure = run(**attrs, latency_p99_low=0.004, latency_p99_high=0.0065)
+    assert point("k-nn", "qps", sure).x_interval == Interval(0.89, 1.0)
+    assert point("k-nn", "qps", sure).y_interval == Interval(0.0, 150.0)
+    assert point("k-nn", "p99", sure).y_interval == pytest.approx((4.0, 6.5))
+    assert point("build", "rel", sure) == Point(1.0, 1.0)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, "soon", [1, 2], None])
+def test_an_interval_that_is_none_is_left_out(value):
+    assert point("k-nn", "qps", run(recall_low=value, recall_high=0.95)).x_interval is None
+    assert point("k-nn", "qps", run(recall_low=0.5, recall_high=0.4)).x_interval is None
+    assert point("k-nn", "qps", run()) == Point(0.9, 100.0)
+
+
+def test_two_runs_tell_no_interval_of_throughput_and_latency():
+    attrs = {"recall_low": 0.89, "recall_high": 0.91, "qps_low": 1.0, "qps_high": 200.0}
+    of_two = point("k-nn", "qps", run(**{**attrs, "run_count": 2}))
+    assert of_two.y_interval is None and of_two.x_interval is not None
+    slow = run(run_count=2, latency_p99_low=0.004, latency_p99_high=0.006)
+    assert point("k-nn", "p99", slow).y_interval is None
+    assert point("k-nn", "qps", run(**{**attrs, "run_count": 3})).y_interval == Interval(1.0, 200.0)
+
+
+def test_every_point_of_the_frontier_has_its_bars_and_the_note_says_what_they_are(results):
+    picture = draw(raw=True)
+    assert bars(picture) == 2 * 4  # of M = 32 three points, of M = 8 the one that was found
+    assert (
+        "bars: 95% intervals of recall over queries and of the mean QPS of runs (a point is one run)"
+        in texts(picture)
+    )
+    assert bars(draw(x="indexsize")) == 4 - 1  # recall has no axis, and of M = 32 only the fastest is best
+    without = draw(intervals=False)
+    assert bars(without) == 0 and "95%" not in " ".join(texts(without))
+
+
+def test_the_note_names_what_has_bars():
+    bar = Interval(1.0, 2.0)
+    assert bars_note([Point(1, 1), Point(1, 1, y_interval=bar)], "k-nn", "p99") == (
+        "bars: 95% intervals of the mean percentile of runs (a point is one run)"
+    )
+    assert bars_note([Point(1, 1, bar)], "k-nn", "qps") == "bars: 95% intervals of recall over queries"
+    assert bars_note([Point(1, 1)], "k-nn", "qps") == ""
+
+
+def fitted_axes(points, x_scale, y_scale):
+    axes = Figure().subplots()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        drawn, _ = draw_series(axes, {"a": points}, "k-nn", "qps", False, assign_styles("a"))
+        fit_scales(axes, points, [], ("k-nn", "qps"), (parse_scale(x_scale, "x"), parse_scale(y_scale, "y")))
+        draw_bars(axes, drawn)
+        axes.autoscale_view()  # as drawing does
+    return axes
+
+
+@pytest.mark.parametrize(("x_scale", "y_scale"), ALL_SCALES)
+def test_wide_bars_do_not_press_the_points_together(x_scale, y_scale):
+    def shares_of_axes(points):
+        axes = fitted_axes(points, x_scale, y_scale)
+        places = axes.transAxes.inverted().transform(
+            axes.transData.transform([(point.x, point.y) for point in points])
+        )
+        assert (places >= 0).all() and (places <= 1).all()
+        return np.ptp(places, axis=0)
+
+    points = [
+        Point(0.5, 100.0, Interval(0.0, 1.0), Interval(0.0, 1e6)),
+        Point(0.99, 10.0, Interval(0.9, 1.0), Interval(1.0, 20.0)),
+    ]
+    without = shares_of_axes([Point(point.x, point.y) for point in points])
+    assert (shares_of_axes(points) > 0.8 * without).all()
+
+
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_a_bar_close_by_ends_within_the_picture(scale):
+    points = [Point(0.5, 100.0, y_interval=Interval(96.0, 106.0)), Point(0.9, 10.0)]
+    assert 106 < fitted_axes(points, "linear", scale).get_ylim()[1] < 130
+
+
+@pytest.mark.parametrize(("x_scale", "y_scale"), ALL_SCALES)
+def test_a_single_point_with_bars_can_be_drawn_on_every_scale(x_scale, y_scale, tmp_path):
+    alone = Point(0.9, 100.0, Interval(0.0, 1.0), Interval(0.0, 300.0), found_for=0.9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert create_plot({"a": [alone]}, "k-nn", "qps", tmp_path / "a.svg", x_scale, y_scale) == 1
+    assert bars(tmp_path / "a.svg") == 2
+
+
+def test_a_perfect_point_with_its_bar_can_be_drawn_on_logit(tmp_path):
+    points = [Point(1.0, 10.0, Interval(0.997, 1.0)), Point(0.9, 100.0, Interval(0.88, 0.92))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        create_plot({"a": points}, "k-nn", "qps", tmp_path / "a.svg", "logit", "log")
+    assert bars(tmp_path / "a.svg") == 2
+
+
+def test_results_of_ann_benchmarks_have_neither_bars_nor_rings(results):
+    for path in iter_result_paths("d"):
+        path.unlink()
+    make_result("d", "faiss", "x", make_truth("d"), 0.9, 0.01)
+    picture = draw()
+    assert bars(picture) == 0
+    assert not re.search("95%|found", " ".join(texts(picture)))
+
+
+# --- points found for a recall ---
+
+
+def test_a_found_point_is_marked_once_in_the_legend_and_drawn_behind_the_frontier_too(results, capsys):
+    assert texts(draw()).count("found for recall 0.95") == 1
+    assert "points: 4, algorithms: 1" in capsys.readouterr().out
+
+
+def test_points_found_for_several_recalls_share_one_mark(tmp_path):
+    points = [Point(0.99, 5.0, found_for=0.99), Point(0.9, 9.0, found_for=0.9), Point(0.8, 20.0)]
+    create_plot({"a": points}, "k-nn", "qps", tmp_path / "a.svg")
+    assert "found for recall 0.9, 0.99" in texts(tmp_path / "a.svg")
+
+
+# --- throughput at a recall ---
+
+
+def test_each_built_index_has_its_fastest_point_that_reaches_the_recall(results):
+    runs = list(load_runs(iter_result_paths("d")))
+
+    def shown(target):
+        points = points_by_algorithm(runs, "indexsize", "qpsatrecall", target).get("hnsw", [])
+        return {p.label: (p.x, pytest.approx(p.y)) for p in points}
+
+    assert shown(0.95) == {"M=8": (800, 25.0), "M=32": (3200, 37.5)}
+    assert shown(0.96) == {"M=8": (800, 6.25), "M=32": (3200, 9.375)}
+    assert shown(0.995) == {}
+
+
+def test_beaten_indexes_are_drawn_as_well(results, capsys):
+    make_result(
+        "d",
+        "hnsw",
+        "slow",
+        make_truth("d"),
+        0.97,
+        1.0,
+        index_size=9999.0,
+        build_arguments=json.dumps(["euclidean", {"M": 64, "efConstruction": 64}]),
+    )
+    names = texts(draw("indexsize", "qpsatrecall", target_recall=0.9))
+    assert {"d (k = 10, target recall 0.9)", "M=8", "M=32", "M=64"} <= set(names)
+    assert "points: 3" in capsys.readouterr().out
+
+
+def test_a_new_target_is_used_although_the_metrics_are_cached(results):
+    for path in [*iter_result_paths("d"), Path("data/d.hdf5")]:
+        os.utime(path, (1e9, 1e9))
+    for target, fastest in ((0.95, 37.5), (0.99, 9.375), (0.8, 150.0)):
+        series = points_by_algorithm(load_runs(iter_result_paths("d")), "build", "qpsatrecall", target)
+        assert max(point.y for point in series["hnsw"]) == pytest.approx(fastest)
+        assert "qpsatrecall" not in Path("results/.metrics-cache.json").read_text()
+
+
+def test_indexes_of_ann_benchmarks_are_told_apart_by_what_their_building_took():
+    runs = [run(0.96, 50.0), run(0.99, 20.0), run(0.97, 70.0, build=2.0), run(0.9, 90.0, build=3.0)]
+    series = points_by_algorithm(runs, "build", "qpsatrecall")
+    assert [(p.x, p.y, p.label) for p in series["algo"]] == [(1.0, 50.0, ""), (2.0, 70.0, "")]
+
+
+@pytest.mark.parametrize("arguments", ["{", "3", '"x"', "[[1], null, {}]", 7, [16, 8], "$\\frac{"])
+def test_odd_build_arguments_are_no_error(arguments, tmp_path):
+    runs = [run(0.96, 50.0, build_arguments=arguments), run(0.96, 60.0, build_arguments="[]", build=2.0)]
+    series = points_by_algorithm(runs, "build", "qpsatrecall")
+    assert create_plot(series, "build", "qpsatrecall", tmp_path / "a.svg") == 2
+
+
+def test_an_index_is_named_by_the_arguments_in_which_it_differs_only():
+    one, two = ["l2", {"M": 8, "form": "x"}, 1], ["l2", {"M": 8, "form": "y"}, 2]
+    runs = [run(0.96, qps, build_arguments=json.dumps(a)) for qps, a in ((50.0, one), (60.0, two))]
+    series = points_by_algorithm(runs, "build", "qpsatrecall")
+    assert [p.label for p in series["algo"]] == ["form=x, 1", "form=y, 2"]
+    runs = [run(0.96, 50.0, build_arguments=[16, m]) for m in (4, 8)]  # numbers only are no text in a file
+    assert [p.label for p in points_by_algorithm(runs, "build", "qpsatrecall")["algo"]] == ["4", "8"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"target_recall": 0.9}, "--target-recall is for the metric qpsatrecall"),
+        ({"target_recall": 0.999, "y": "qpsatrecall"}, r"no result reaches a recall of 0\.999; .*0\.9900"),
+        ({"target_recall": 95.0, "y": "qpsatrecall"}, "--target-recall 95 is no share"),
+        ({"target_recall": math.nan, "y": "qpsatrecall"}, "--target-recall nan is no share"),
+    ],
+)
+def test_mistakes_about_the_target_are_one_line(results, options, message):
+    with pytest.raises(UserError, match=message) as error:
+        draw(**options)
+    assert "\n" not in str(error.value)
+
+
+def test_export_has_the_throughput_at_the_quoted_recall(results):
+    export_results(Path("out.csv"))
+    with Path("out.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    expected = [float(row["qps"]) if float(row["k-nn"]) > 0.94 else math.nan for row in rows]
+    assert [float(row["qpsatrecall"]) for row in rows] == pytest.approx(expected, nan_ok=True)
+    assert list(rows[0]).index("qpsatrecall") > list(rows[0]).index("dataset")
+
+
+def test_labels_cover_no_points_and_no_other_labels():
+    spots = np.random.default_rng(4).random((60, 2))
+    points = [Point(x, y, label=f"M={i}, lists={i}00") for i, (x, y) in enumerate(spots.tolist())]
+    figure = Figure()
+    axes = figure.subplots()
+    axes.plot(*spots.T, "o")
+    add_labels(axes, points, "black")
+    figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert 10 < len(boxes) < 60
+    assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
+    assert not any(box.contains(*place) for box in boxes for place in axes.transData.transform(spots))
+    assert all(axes.bbox.x0 <= box.x0 and box.x1 <= axes.bbox.x1 for box in boxes)

@@ -1,0 +1,143 @@
+"""The smallest value that reaches a recall, searched for on curves that are known."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from ann_benchmarks.load.target import Found, smallest_reaching
+
+STEP = 1 / 10_000  # 1,000 queries for 10 neighbours
+EF_SEARCH = range(10, 1001)
+
+
+class Index:
+    """A recall for each value; remembers which were measured."""
+
+    def __init__(self, recall_of: Callable[[float], float]) -> None:
+        self.recall_of, self.asked = recall_of, []
+
+    def __call__(self, value: float) -> float:
+        self.asked.append(value)
+        return self.recall_of(value)
+
+
+def search(target: float, values: Sequence[int], recall_of: Callable[[float], float]) -> tuple[Found, Index]:
+    index = Index(recall_of)
+    found = smallest_reaching(target, values, index, STEP)
+    assert found.trials == len(index.asked) == len(set(index.asked))  # nothing is measured twice
+    assert found.value in index.asked
+    assert found.recall == recall_of(found.value)
+    return found, index
+
+
+def random_curve(rng: np.random.Generator, values: Sequence[int]) -> Callable[[float], float]:
+    """A recall that grows as those of indexes do: nearly a straight line of logit by logarithm, with bends.
+
+    It is rounded as a mean over 1,000 queries for 10 neighbours is.
+    """
+    at = np.log(np.asarray(values, dtype=float))
+    slopes = rng.uniform(0.3, 3.0) * rng.lognormal(0, 0.5, 8)
+    knots = np.linspace(at[0], at[-1], 9)
+    heights = np.concatenate([[0], np.cumsum(slopes * np.diff(knots))]) + rng.uniform(-4, 3)
+    recalls = np.round(1 / (1 + np.exp(-np.interp(at, knots, heights))), 4)
+    by_value = dict(zip(values, recalls.tolist(), strict=True))
+    return by_value.__getitem__
+
+
+def smallest(target: float, values: Sequence[int], recall_of: Callable[[float], float]) -> int | None:
+    return next((value for value in values if recall_of(value) >= target), None)
+
+
+@pytest.mark.parametrize(
+    ("values", "most"), [(EF_SEARCH, 12), (range(1, 33), 8), (range(1, 65), 9), (range(1, 4001), 11)]
+)
+def test_random_curves_are_solved_within_1_percent_by_few_trials(values: Sequence[int], most: int):
+    rng, trials = np.random.default_rng(3), []
+    for _ in range(400):
+        recall_of = random_curve(rng, values)
+        target = float(rng.choice([0.8, 0.9, 0.95, 0.98, 0.99]))
+        found, _ = search(target, values, recall_of)
+        best = smallest(target, values, recall_of)
+        assert found.is_reached == (best is not None)
+        if best is None:
+            assert found.value == values[-1]
+            continue
+        assert found.recall >= target
+        assert best <= found.value <= max(best, best * 1.01 + 1)
+        if found.value <= 100:
+            assert found.value == best
+        trials.append(found.trials)
+    assert np.median(trials) <= 6
+    assert np.quantile(trials, 0.95) <= most
+
+
+def test_a_curve_as_of_hnsw_takes_a_handful():
+    found, index = search(0.95, EF_SEARCH, lambda ef: round(1 - 0.9 * (ef / 10) ** -1.3, 4))
+    assert found == Found(93, 0.9504, True, found.trials)
+    assert found.trials <= 5
+    assert 92 in index.asked  # which does not reach it
+
+
+def test_what_no_value_reaches_is_told_with_the_largest():
+    found, _ = search(0.95, EF_SEARCH, lambda ef: 0.8)
+    assert (found.value, found.recall, found.is_reached) == (1000, 0.8, False)
+    assert found.trials <= 6
+    found, _ = search(0.999, range(1, 101), lambda probes: round(1 - 1 / (probes + 1), 4))
+    assert (found.value, found.is_reached) == (100, False)
+
+
+def test_what_every_value_reaches_is_the_smallest():
+    found, _ = search(0.95, EF_SEARCH, lambda ef: 1.0)
+    assert (found.value, found.is_reached) == (10, True)
+    assert found.trials <= 6
+
+
+def test_what_only_the_largest_reaches_is_found():
+    found, _ = search(0.95, EF_SEARCH, lambda ef: 1.0 if ef == 1000 else 0.5)
+    assert (found.value, found.is_reached) == (1000, True)
+
+
+@pytest.mark.parametrize("recall", [0.5, 0.9, 1.0])
+def test_a_range_of_one_value(recall: float):
+    found, _ = search(0.9, [7], lambda value: recall)
+    assert found == Found(7, recall, recall >= 0.9, 1)
+
+
+@pytest.mark.parametrize("values", [[3, 9], [1, 10, 100], range(1, 6)])
+def test_short_ranges_are_solved_exactly(values: Sequence[int]):
+    for place in range(len(values)):
+        found, _ = search(0.9, values, lambda value, place=place: 0.95 if value >= values[place] else 0.2)
+        assert (found.value, found.is_reached) == (values[place], True)
+
+
+@pytest.mark.parametrize("edge", [10, 11, 55, 100, 101, 500, 999])
+@pytest.mark.parametrize("levels", [(0.0, 1.0), (0.94, 0.95), (0.9499, 0.9501)])
+def test_plateaus_end_where_they_end(edge: int, levels: tuple[float, float]):
+    found, index = search(0.95, EF_SEARCH, lambda ef: levels[int(ef >= edge)])
+    assert edge <= found.value <= edge * 1.01
+    assert found.is_reached
+    assert len(index.asked) <= 20
+
+
+def test_a_target_of_all_neighbours():
+    found, _ = search(1.0, EF_SEARCH, lambda ef: min(1.0, round(0.8 + ef / 1000, 4)))
+    assert 200 <= found.value <= 202
+    assert found.is_reached
+
+
+def test_values_may_be_anything_that_is_in_order():
+    def recall_of(value: tuple[int, int]) -> float:
+        return value[0] * value[1] / 100
+
+    pairs = [(1, 10), (2, 10), (5, 10), (10, 9), (10, 10)]
+    assert smallest_reaching(0.5, pairs, recall_of, STEP).value == (5, 10)
+
+
+def test_a_curve_that_falls_a_little_does_not_make_it_go_on_forever():
+    rng = np.random.default_rng(0)
+    noise = dict(zip(EF_SEARCH, rng.normal(0, 0.01, 991), strict=True))
+    found, index = search(0.95, EF_SEARCH, lambda ef: 1 - 0.9 * (ef / 10) ** -1.3 + noise[ef])
+    assert found.is_reached
+    assert found.recall >= 0.95
+    assert len(index.asked) <= 16
