@@ -146,7 +146,7 @@ def test_without_an_index_and_without_statistics(small: Server):
             connection.execute("ALTER ROLE CURRENT_USER RESET track_counts")
 
 
-BUSY = "SELECT sum(sqrt(i)) FROM generate_series(1, 300000) AS i"
+BUSY = "SELECT sum(sqrt(i)) FROM (SELECT generate_series(1, 300000) AS i) AS one"  # writes nothing
 
 
 @on_linux
@@ -178,7 +178,7 @@ def test_what_sessions_wait_for_and_what_they_compute(server: Server):
         assert idle.closed == 0
     waits = json.loads(facts["wait_events"])
     for doing in ("Timeout:PgSleep", "CPU", "idle"):
-        assert waits[doing] == pytest.approx(1 / 3, abs=0.08), waits
+        assert waits[doing] == pytest.approx(1 / 3, abs=0.15), waits
     assert list(waits.values()) == sorted(waits.values(), reverse=True)
     assert sum(waits.values()) == pytest.approx(1, abs=0.01)
     assert 3 * 8 <= facts["wait_samples"] <= 3 * 40

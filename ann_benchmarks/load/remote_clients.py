@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -109,7 +110,7 @@ class RemoteClients:
                 for worker, share in zip(self._workers, self._shares, strict=True)
             ]
             with client.as_current():  # actors find the client only so
-                self._machines = self._each(futures)
+                self._machines = self._each([partial(_itself, future) for future in futures])
             self.members = [member for some in self._all("members") for member in some]
             self._cores = dict(self._all("cores"))
         except BaseException:
@@ -194,7 +195,7 @@ class RemoteClients:
         looks = []
         for _ in range(CLOCK_LOOKS):
             before = time.perf_counter()
-            there = self._each([machine.now()])[0]
+            there = self._each([partial(_called, machine, "now")])[0]
             after = time.perf_counter()
             looks.append((after - before, there - (before + after) / 2))
         way, offset = min(looks)
@@ -203,15 +204,17 @@ class RemoteClients:
     def _all(self, method: str, arguments: Sequence[tuple[Any, ...]] | None = None) -> list[Any]:
         """Call a method of each machine at once, and return what each gives."""
         machines = self._running if arguments is not None or method == "answers" else self._machines
-        calls = [
-            getattr(machine, method)(*given)
-            for machine, given in zip(machines, arguments or [()] * len(machines), strict=True)
-        ]
-        return self._each(calls)
+        return self._each(
+            [
+                partial(_called, machine, method, *given)
+                for machine, given in zip(machines, arguments or [()] * len(machines), strict=True)
+            ]
+        )
 
-    def _each(self, calls: Sequence[Any]) -> list[Any]:
-        """Return what each call gives; UserError when one fails, or a worker has gone."""
+    def _each(self, begin: Sequence[Callable[[], Any]]) -> list[Any]:
+        """Begin all calls and return what each gives; UserError when one fails, or a worker has gone."""
         try:
+            calls = [one() for one in begin]
             while waiting := [call for call in calls if not call.done()]:
                 with suppress(Exception):  # not yet; or a failure, which is raised next
                     waiting[0].result(timeout=LOOK_SECONDS)
@@ -222,7 +225,7 @@ class RemoteClients:
                     raise loss
             return [call.result() for call in calls]
         except Exception as error:
-            if isinstance(error, OSError):
+            if isinstance(error, OSError | ValueError) or "lost" in str(error):
                 time.sleep(LOOK_SECONDS)  # in which the scheduler sees that a worker has gone
             said = self._loss() or error
             self.close()
@@ -242,6 +245,15 @@ class RemoteClients:
         if self._client is None or self._client.status != "running":
             return []
         return list(self._client.scheduler_info(n_workers=-1)["workers"])
+
+
+def _itself(future: Any) -> Any:
+    return future
+
+
+def _called(machine: Any, method: str, *arguments: Any) -> Any:
+    """Begin a call; that a machine has gone is told when its method is looked up."""
+    return getattr(machine, method)(*arguments)
 
 
 def _moved(answers: Any, offset: float) -> Answers:
