@@ -29,7 +29,8 @@ class BaseANN:
       with ``prepare(orders, seconds, keeps_ids)``, ``prepare_arrivals(due, numbers, patience, keeps_ids)``,
       ``run()``, ``answers()`` and ``close()``; used for --clients, which ann-benchmarks does not know.
       ann_benchmarks/load/interface.py says what each does, algorithms/postgres/clients/ has one. Without it,
-      `query` is called from threads or processes, as `clients_by` says.
+      `query` is called from threads or processes, as `clients_by` says. A plug-in whose class attribute
+      `drivers` names other programs for --driver is given ``driver=NAME``, and ``skew=S`` for zipf:S.
     - ``clients_opener(X, n)``: return a function, which can be pickled, that starts as many clients as it is
       told on whatever machine it is called; their ``run(start)`` starts them at that time of perf_counter.
     - ``search_range(n)``: say which query argument --target-recall searches, as an object with ``parameter``
