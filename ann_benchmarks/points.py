@@ -14,7 +14,7 @@ from .algorithms.base.module import BaseANN
 from .datasets import Dataset
 from .definitions import label
 from .distance import candidate_distances
-from .errors import UserError
+from .errors import UserError, told
 from .host import host_facts
 from .intervals import mean_interval, runs_disagree, share_interval
 from .jobs import Event, Job, Note, PointDone, PointFailed
@@ -68,7 +68,7 @@ class Points:
                 if is_full or isinstance(error, MemoryError) or not hasattr(self.algo, "recover"):
                     raise
                 details = "" if isinstance(error, UserError) else traceback.format_exc()
-                self.report(PointFailed(self.label(query_arguments), _reason(error), details))
+                self.report(PointFailed(self.label(query_arguments), told(error), details))
                 self.algo.recover()
 
     def label(self, query_arguments: list[Any]) -> str:
@@ -264,9 +264,3 @@ def main_wait(facts: Mapping[str, Any]) -> str:
     }
     event = max(shares, key=lambda name: shares[name], default="")
     return f"{event} {shares[event]:.0%} of the time" if event and shares[event] >= MUCH_WAITING else ""
-
-
-def _reason(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    is_own = type(error).__module__.startswith("ann_benchmarks.")
-    return text if is_own and text else f"{type(error).__name__}: {text}".rstrip(": ")

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from tqdm import tqdm
 
 from .definitions import Definition, constructor_of
-from .errors import UserError
+from .errors import UserError, told
 from .jobs import Job
 from .runner import run
 
@@ -102,9 +102,7 @@ def _failure(error: Exception) -> Failure:
         )
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return Failure(f"the disk is full: {text}; free some space and run again", details)
-    # The project's own exceptions are written to be read alone.
-    is_own = type(error).__module__.startswith("ann_benchmarks.")
-    return Failure(text if is_own and text else f"{type(error).__name__}: {text}".rstrip(": "), details)
+    return Failure(told(error), details)
 
 
 def _do_nothing(number: int, frame: Any) -> None:

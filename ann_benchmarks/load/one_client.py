@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import UserError
+from ..errors import UserError, told
 from .interface import ClientAnswers
 
 clock = time.perf_counter
@@ -122,10 +122,3 @@ class Client:
         while (early := moment - clock()) > 0:
             if self.pause(early if early < _FINE_SECONDS else early - _COARSE_MARGIN):
                 return
-
-
-def told(error: BaseException) -> str:
-    """Say on one line what was raised; the project's own exceptions are written to be read alone."""
-    text = " ".join(str(error).split())
-    is_own = type(error).__module__.startswith("ann_benchmarks.")
-    return text if is_own and text else f"{type(error).__name__}: {text}".rstrip(": ")
