@@ -257,10 +257,11 @@ def test_the_watchs_own_backend_killed_in_the_middle(server: Server):
         assert "machine_busy_share" in watch.facts(1)
         assert not blocks(watch.facts(1))
         with watch.running():  # the next run is seen again
-            connection.execute("SELECT pg_sleep(0.2)")
+            connection.execute("SELECT pg_sleep(1)")
         facts = watch.facts(1)
         assert blocks(facts)
-        assert json.loads(facts["wait_events"]) == {"Timeout:PgSleep": 1.0}
+        # A look may find the session before its statement begins, or after.
+        assert next(iter(json.loads(facts["wait_events"]))) == "Timeout:PgSleep"
 
 
 def test_a_server_that_dies_leaves_the_clients_error_as_it_is(server_folder: Path):
@@ -272,7 +273,7 @@ def test_a_server_that_dies_leaves_the_clients_error_as_it_is(server_folder: Pat
         stop.start()
         connection.execute("SELECT pg_sleep(5)")
     stop.join()
-    assert json.loads(watch.facts(1)["wait_events"]) == {"Timeout:PgSleep": 1.0}
+    assert next(iter(json.loads(watch.facts(1)["wait_events"]))) == "Timeout:PgSleep"
     assert not blocks(watch.facts(1))
     with watch.running():  # the server is not there at all
         time.sleep(0.05)
