@@ -26,11 +26,16 @@ format: .venv/dev
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+COMPILE := $(BIN)/uv pip compile --universal --python-version 3.10 --no-python-downloads --generate-hashes \
+    --no-emit-index-url --no-header --no-annotate
+IMAGES := algorithms/base/requirements algorithms/base/requirements-tools algorithms/postgres/docker/requirements
+
 lock: .venv/dev
-	$(BIN)/uv pip compile --universal --python-version 3.10 --generate-hashes --no-emit-index-url \
-	    --no-header --no-annotate pyproject.toml -o requirements.lock
-	$(BIN)/uv pip compile --universal --python-version 3.10 --generate-hashes --no-emit-index-url \
-	    --no-header --no-annotate --extra dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+	$(COMPILE) pyproject.toml -o requirements.lock
+	$(COMPILE) --extra dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+	for image in $(IMAGES); do \
+	    $(COMPILE) -c requirements.lock -c requirements-dev.lock $$image.in -o $$image.lock || exit; \
+	done
 
 clean:
 	rm -rf .venv

@@ -1,6 +1,7 @@
 """What there is to do, and what is told of it while it is done."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ class Job:
     chunk_size: int | None = None  # rows
     rebuild: bool = False  # although an index is there from an earlier run
     build_only: bool = False
+    place: Mapping[str, Any] = field(default_factory=dict)  # facts of where it runs, stored with each point
 
     @property
     def is_cold(self) -> bool:

@@ -5,8 +5,8 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,15 +15,20 @@ from .cli import HelpWithDefaults, positive_int
 from .configs import read_configs
 from .console import Console, counted, say, summary, warn
 from .constants import INDEX_DIR
+from .containers.containers import Containers, Wishes
+from .containers.engine import OTHER_WAY, connect
+from .containers.images import split_tag
+from .containers.limits import cpu_list, size
 from .dask_cluster import knock
-from .datasets import canonical_name, get_dataset
+from .datasets import canonical_name, files_of, get_dataset
 from .definitions import DEFINITIONS_FOLDER, Definition, get_definitions, supported_data
 from .errors import UserError
 from .host import usable_cores
 from .jobs import Job
 from .load.options import add_load_options, check_load_options, loads_asked_for
-from .plan import Plan, make_build_plan, make_plan, select, usable_configs
+from .plan import Plan, make_build_plan, make_plan, select, usable_configs, with_tag
 from .results import RESULTS_FOLDER, truth_mark
+from .worker_process import Failure
 from .workers import Outcome, Workers
 
 TERMINATED = 128 + signal.SIGTERM
@@ -50,8 +55,8 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         default=DEFINITIONS_FOLDER,
         help="where the algorithms are: FOLDER/*/config.yml",
     )
-    add("--algorithm", metavar="NAME", help="run this algorithm alone")
-    add("--docker-tag", metavar="NAME", help="run only algorithms of this Docker image")
+    add("--algorithm", metavar="NAME", help="run this algorithm alone; NAME:TAG uses that tag of its image")
+    add("--docker-tag", metavar="NAME", help="run only algorithms of this Docker image, at a tag: NAME:TAG")
     add("--list-algorithms", action="store_true", help="print the names of all algorithms and end")
     add("--force", action="store_true", help="measure again what is finished already")
     add(
@@ -89,8 +94,27 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         type=positive_int,
         help="rows that are loaded in one transaction (default: the plug-in's choice)",
     )
+    add_container_options(parser)
     add_load_options(parser)
     return parser.parse_args(arguments)
+
+
+def add_container_options(parser: argparse.ArgumentParser) -> None:
+    """Add what is said of containers, in a group of its own; none of it is ann-benchmarks'."""
+    add = parser.add_argument_group("containers").add_argument
+    add(
+        "--memory",
+        metavar="SIZE",
+        type=size,
+        help="memory of each container, such as 8g (default: what is free, in equal shares)",
+    )
+    add("--cpuset", metavar="CPUS", type=cpu_list, help="CPUs of the containers, such as 0-3 (default: all)")
+    add(
+        "--storage",
+        metavar="FOLDER",
+        type=Path,
+        help="where containers keep what outlives them, such as indexes (default: storage)",
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -103,8 +127,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name, data in supported_data(configs).items():
             print(name, *(f"{kind}: {', '.join(metrics)}" for kind, metrics in data.items()), sep="\n    ")
         return 0
-    configs, warnings = usable_configs(configs, broken, args.algorithm)
-    check_options(args)
+    algorithm: str | None = None
+    tag: str | None = None
+    if args.algorithm is not None:
+        algorithm, tag = split_tag(args.algorithm)
+    configs, warnings = usable_configs(configs, broken, algorithm)
+    check_options(args, tag)
+    engine = None if args.local else connect(OTHER_WAY)
     args.dataset = canonical_name(args.dataset)
     dataset, dimension = get_dataset(args.dataset)
     with dataset:
@@ -116,11 +145,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     definitions = select(
         get_definitions(configs, point_type, metric, dimension, args.count, args.dataset, rows),
         configs,
-        args.algorithm,
+        algorithm,
         args.docker_tag,
         args.run_disabled,
         (point_type, metric, args.dataset, rows),
     )
+    definitions = [with_tag(definition, tag) for definition in definitions] if tag else definitions
     header = f"dataset {args.dataset}: {rows:,} x {dimension}, {metric}"
     if true_distances is None:
         plan = make_build_plan(definitions, args.dataset, args.count)
@@ -140,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_writable(Path(RESULTS_FOLDER))
     try:
         with sigterm_raises():
-            return run_plan(plan, args)
+            return run_plan(plan, args, engine)
     except Terminated:
         print(
             "terminated; what is finished is kept, the same command goes on (--force starts over)",
@@ -149,10 +179,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return TERMINATED
 
 
-def check_options(args: argparse.Namespace) -> None:
+def check_options(args: argparse.Namespace, tag: str | None) -> None:
     """Refuse options that cannot go together."""
-    if not args.local:
-        raise UserError("running in Docker needs images, which cannot be built yet; add --local to run here")
+    if args.local:
+        if tag is not None or ":" in (args.docker_tag or ""):
+            raise UserError("a tag names a version of an image: leave it out, or leave --local out")
+        for option in ("memory", "cpuset", "storage"):
+            if getattr(args, option) is not None:
+                raise UserError(f"--{option} is of containers: leave it out, or leave --local out")
+    elif args.scheduler:
+        raise UserError(
+            "--scheduler needs a server that other machines reach, which no container is: add --local"
+        )
     if args.batch and args.parallelism > 1 and not args.build_only:
         raise UserError("--batch uses all cores for one definition; leave --parallelism at 1")
     check_load_options(args)
@@ -178,12 +216,24 @@ def check_writable(folder: Path) -> None:
         raise UserError(f"the folder {folder} cannot be written to")
 
 
-def run_plan(plan: Plan, args: argparse.Namespace) -> int:
-    """Check the plug-ins, run the jobs, and say how each ended."""
+def run_plan(plan: Plan, args: argparse.Namespace, engine: Any) -> int:
+    """Check the plug-ins, run the jobs, and say how each ended; in containers, if there is an engine."""
     # Plug-ins of ann-benchmarks keep indexes here whose names do not tell the dataset.
     shutil.rmtree(INDEX_DIR, ignore_errors=True)
-    with Workers(args.parallelism, None if args.timeout == -1 else args.timeout) as workers:
-        jobs, failed = available_jobs(plan.jobs, workers, args.algorithm is not None)
+    timeout = None if args.timeout == -1 else args.timeout
+    with ExitStack() as stack:
+        if engine is None:
+            workers = stack.enter_context(Workers(args.parallelism, timeout))
+            containers, check = None, workers.check
+        else:
+            wishes = Wishes(args.memory, args.cpuset, args.storage or Path("storage"))
+            files = files_of(args.dataset)
+            containers = stack.enter_context(
+                Containers(engine, wishes, args.parallelism, args.definitions, files)
+            )
+            workers = stack.enter_context(Workers(args.parallelism, timeout, containers.start))
+            check = containers.check
+        jobs, failed = available_jobs(plan.jobs, check, args.algorithm is not None)
         if args.max_n_algorithms >= 0:
             jobs = jobs[: args.max_n_algorithms]
         if not jobs and not failed:
@@ -194,6 +244,9 @@ def run_plan(plan: Plan, args: argparse.Namespace) -> int:
             "rebuild": args.rebuild,
         }
         jobs = [replace(job, show_progress=args.parallelism == 1, **options) for job in jobs]
+        if containers is not None:
+            jobs = containers.prepare(jobs)
+            say(str(containers))
         if args.build_only:
             say(f"to build: {counted(len(jobs), 'definition')}")
         else:
@@ -209,20 +262,20 @@ def run_plan(plan: Plan, args: argparse.Namespace) -> int:
 
 
 def available_jobs(
-    jobs: Sequence[Job], workers: Workers, is_asked_for: bool
+    jobs: Sequence[Job], check: Callable[[Definition], Failure | None], is_asked_for: bool
 ) -> tuple[list[Job], list[Outcome]]:
-    """Sort out the jobs whose plug-in cannot be imported; the outcomes are those that count as failed.
+    """Sort out the jobs whose plug-in cannot be imported, or has no image; the outcomes are failures.
 
     What is not installed is a failure only if it was asked for by name.
     """
-    usable: dict[tuple[str, str], bool] = {}
+    usable: dict[tuple[str, ...], bool] = {}
     failed: list[Outcome] = []
     for job in jobs:
         definition: Definition = job.definition
-        key = (definition.module, definition.constructor)
+        key = (definition.module, definition.constructor, definition.docker_tag)
         if key in usable:
             continue
-        problem = workers.check(definition)
+        problem = check(definition)
         usable[key] = problem is None
         if problem is None:
             continue
@@ -236,7 +289,11 @@ def available_jobs(
             outcome = Outcome(job, failure=problem.text)
             Console().failed(outcome)
             failed.append(outcome)
-    return [job for job in jobs if usable[job.definition.module, job.definition.constructor]], failed
+    return [
+        job
+        for job in jobs
+        if usable[job.definition.module, job.definition.constructor, job.definition.docker_tag]
+    ], failed
 
 
 @contextmanager

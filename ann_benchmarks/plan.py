@@ -6,6 +6,7 @@ from itertools import product
 from pathlib import Path
 
 from .configs import ANY_METRIC, BrokenConfig, Config, closest
+from .containers.images import split_tag, tagged
 from .definitions import Definition, label, supported_data
 from .errors import UserError
 from .jobs import Job
@@ -71,13 +72,22 @@ def select(
         raise UserError(f"no algorithm has a definition for {point_type} vectors with the metric '{metric}'")
     if docker_tag is not None:
         tags = list(dict.fromkeys(d.docker_tag for d in definitions))
-        definitions = [d for d in definitions if d.docker_tag == docker_tag]
+        base, tag = split_tag(docker_tag) if docker_tag not in tags else (docker_tag, None)
+        definitions = [with_tag(d, tag) for d in definitions if d.docker_tag == base]
         if not definitions:
             raise UserError(f"no definition has the Docker tag '{docker_tag}'; {closest(docker_tag, tags)}")
     enabled = [d for d in definitions if run_disabled or not d.disabled]
     if not enabled:
         raise UserError("nothing to run: every definition asked for is disabled; add --run-disabled")
     return enabled
+
+
+def with_tag(definition: Definition, tag: str | None) -> Definition:
+    """Mean another version of its image; its results make a curve of their own."""
+    if tag is None:
+        return definition
+    name = f"{definition.algorithm}-{tag}"
+    return replace(definition, algorithm=name, docker_tag=tagged(definition.docker_tag, tag))
 
 
 def make_build_plan(definitions: Sequence[Definition], dataset: str, count: int) -> Plan:

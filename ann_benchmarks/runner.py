@@ -31,7 +31,7 @@ def run(job: Job, report: Callable[[Event], None]) -> None:
             )
         dataset, _ = get_dataset(job.dataset)
         with dataset:
-            facts = _build(algo, dataset, job)
+            facts = {**job.place, **_build(algo, dataset, job)}
             if job.build_only:
                 facts |= algo.get_additional()
             report(Built(facts["build_time"], facts["index_size"], bool(facts.get("index_reused"))))

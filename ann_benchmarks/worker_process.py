@@ -85,11 +85,12 @@ def _answer(request: Any, pipe: Connection) -> Finished | Failure:
         elif isinstance(request, Job):
             run(request, pipe.send)
     except Exception as error:
-        return _failure(error)
+        return failure_of(error)
     return Finished()
 
 
-def _failure(error: Exception) -> Failure:
+def failure_of(error: Exception) -> Failure:
+    """Say what an exception means to the user."""
     text = " ".join(str(error).split())
     details = "" if isinstance(error, UserError) else traceback.format_exc()
     if isinstance(error, ModuleNotFoundError) and error.name:

@@ -6,21 +6,23 @@ import signal
 import tempfile
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
 from .definitions import Definition
 from .jobs import Built, Event, Job, PointDone, PointFailed
-from .results import result_path
+from .logs import write_log
 from .worker_process import GRACE_SECONDS, STOP_SIGNALS, Failure, Finished, PluginCheck, serve
 
-LOG_FOLDER = "logs"
 POLL_SECONDS = 0.5
+AT_ONCE = 1000  # messages of one worker, before the others and the time are looked at
 END_SECONDS = 120  # for an idle worker's plug-ins to put away what they hold, such as a server
 LIKELY_CAUSES = {
     "SIGKILL": ": killed from outside, most likely because memory ran out",
@@ -58,8 +60,37 @@ class Observer(Protocol):
         """The job has ended early."""
 
 
+class AnyWorker(Protocol):
+    """Something that carries out a job elsewhere, and can be ended: a process, or a container."""
+
+    pipe: Connection  # something to read is there when next_message() has something
+    is_reusable: bool  # for another job
+    keeps_log: bool  # itself; what is added to it goes to its end
+
+    def send(self, request: Any) -> None:
+        """Hand over a request; OSError when it has just ended."""
+
+    def next_message(self) -> Any:
+        """What it says next, None when there is nothing now; EOFError when it has ended."""
+
+    def end(self) -> None:
+        """Let it end by itself after its last answer."""
+
+    def ask_to_end(self) -> None:
+        """Have it end soon, without waiting for that."""
+
+    def stop(self) -> None:
+        """End it, whatever it does."""
+
+    def death(self) -> Failure:
+        """Say how it came to its end."""
+
+
 class Worker:
     """One process, which takes one request at a time."""
+
+    is_reusable = True
+    keeps_log = False
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -74,6 +105,15 @@ class Worker:
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
         theirs.close()
+
+    def send(self, request: Any) -> None:
+        """Hand over a request; OSError when the process has just died."""
+        self.pipe.send(request)
+
+    def ask_to_end(self) -> None:
+        """Ask it to end."""
+        if self.process.is_alive():
+            self.process.terminate()
 
     def next_message(self) -> Any:
         """What the worker says next, None when there is nothing now; EOFError when it has died."""
@@ -125,11 +165,17 @@ class Worker:
 class Workers:
     """Up to `parallelism` workers, each kept for the next request until one fails in it."""
 
-    def __init__(self, parallelism: int = 1, timeout: float | None = None):
+    def __init__(
+        self,
+        parallelism: int = 1,
+        timeout: float | None = None,
+        start: Callable[[Job], AnyWorker] = lambda job: Worker(),
+    ):
         self.parallelism = parallelism
         self.timeout = timeout  # s a job
-        self.idle: list[Worker] = []
-        self.busy: dict[Worker, Outcome] = {}
+        self.start = start
+        self.idle: list[AnyWorker] = []
+        self.busy: dict[AnyWorker, Outcome] = {}
 
     def __enter__(self) -> "Workers":
         return self
@@ -139,18 +185,19 @@ class Workers:
         for worker in workers:
             if error is None:
                 worker.end()
-            elif worker.process.is_alive():
-                worker.process.terminate()  # all of them first, so that they end side by side
+            else:
+                worker.ask_to_end()  # all of them first, so that they end side by side
         for worker in workers:
             worker.stop()
 
     def check(self, definition: Definition) -> Failure | None:
         """Whether the plug-in can be imported and has the constructor: None if so."""
-        worker = self.idle.pop() if self.idle else Worker()
-        self.busy[worker] = Outcome(Job(definition, [], "", 0, 0, False))
+        job = Job(definition, [], "", 0, 0, False)
+        worker = self.idle.pop() if self.idle else self.start(job)
+        self.busy[worker] = Outcome(job)
         answer: Any = None
         try:
-            worker.pipe.send(PluginCheck(definition))
+            worker.send(PluginCheck(definition))
             while not isinstance(answer, Failure | Finished):
                 multiprocessing.connection.wait([worker.pipe], POLL_SECONDS)
                 answer = worker.next_message()
@@ -166,20 +213,20 @@ class Workers:
         while pending or self.busy:
             while pending and len(self.busy) < self.parallelism:
                 job = pending.popleft()
-                worker = self.idle.pop() if self.idle else Worker()
-                self.busy[worker] = outcomes[id(job)] = Outcome(job)
                 observer.started(job)
+                worker = self.idle.pop() if self.idle else self.start(job)
+                self.busy[worker] = outcomes[id(job)] = Outcome(job)
                 with suppress(OSError):  # it has just died: seen below
-                    worker.pipe.send(job)
+                    worker.send(job)
             multiprocessing.connection.wait([worker.pipe for worker in self.busy], POLL_SECONDS)
             for worker, outcome in list(self.busy.items()):
                 self._attend(worker, outcome, observer)
         return [outcomes[id(job)] for job in jobs]
 
-    def _attend(self, worker: Worker, outcome: Outcome, observer: Observer) -> None:
+    def _attend(self, worker: AnyWorker, outcome: Outcome, observer: Observer) -> None:
         answer: Any = None
         try:
-            while (message := worker.next_message()) is not None:
+            for message in islice(iter(worker.next_message, None), AT_ONCE):
                 if isinstance(message, Failure | Finished):
                     answer = message
                     break
@@ -191,7 +238,8 @@ class Workers:
                 if isinstance(message, PointFailed):
                     outcome.failed_points += 1
                     failure = Failure(message.reason, message.details)
-                    log = _write_log(outcome.job, failure, "w" if outcome.failed_points == 1 else "a")
+                    is_first = outcome.failed_points == 1 and not worker.keeps_log
+                    log = _noted(outcome.job, failure, "w" if is_first else "a")
                     message = replace(message, reason=message.reason + log)
                 observer.event(outcome.job, message)
         except EOFError:
@@ -201,30 +249,22 @@ class Workers:
             worker.stop()
             answer = Failure(f"not finished after {self.timeout:g} s (--timeout)")
         if isinstance(answer, Failure):
-            outcome.failure = answer.text + _write_log(outcome.job, answer)
+            outcome.failure = answer.text + _noted(outcome.job, answer, "a" if worker.keeps_log else "w")
             observer.failed(outcome)
         if answer is not None:
             self._release(worker, answer)
 
-    def _release(self, worker: Worker, answer: Finished | Failure) -> None:
+    def _release(self, worker: AnyWorker, answer: Finished | Failure) -> None:
         """Keep a worker for more, unless it failed: who knows what that left behind in it."""
         del self.busy[worker]
-        if isinstance(answer, Finished):
+        if isinstance(answer, Finished) and worker.is_reusable:
             self.idle.append(worker)
         else:
             worker.end()
 
 
-def _write_log(job: Job, failure: Failure, mode: str = "w") -> str:
+def _noted(job: Job, failure: Failure, mode: str) -> str:
     """Keep a traceback where the user can find it; the end of the line that says where."""
     if not failure.details:
         return ""
-    place = result_path(job.dataset, job.count, job.definition, [], job.batch, job.series)
-    path = Path(LOG_FOLDER, *place.parts[1:]).with_suffix(".log")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open(mode, errors="replace") as file:
-            file.write(f"{job.definition}: {failure.text}\n\n{failure.details}\n")
-    except OSError:
-        return ""
-    return f" (see {path})"
+    return write_log(job, f"{job.definition}: {failure.text}\n\n{failure.details}\n", mode)

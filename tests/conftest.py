@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
+from .docker_engine import base_image, engine, plugins, tiny_image  # noqa: F401
 from .postgres_fixtures import plugin_server, server, server_folder  # noqa: F401
 
 ROOT = Path(__file__).parent.parent

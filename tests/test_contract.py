@@ -7,6 +7,7 @@ ANN_BENCHMARKS_PYTHON, the same is done with it.
 """
 
 import ast
+import csv
 import os
 import shutil
 import subprocess
@@ -18,10 +19,14 @@ import h5py
 import numpy as np
 import pytest
 
+from ann_benchmarks.definitions import DEFINITIONS_FOLDER
+from ann_benchmarks.installing.export import export
+
 from .postgres_fixtures import clustered
 from .vchord_archives import installation_with_vchord
 
 REPOSITORY = Path(__file__).parents[1]
+ALGORITHMS = Path("ann_benchmarks/algorithms")
 PLUGINS = ("postgres", "pgvector_hnsw", "pgvector_ivfflat", "pgvector_exact", "vchord")
 CHECKOUT = os.environ.get("ANN_BENCHMARKS_CHECKOUT", "")
 THEIR_PYTHON = os.environ.get("ANN_BENCHMARKS_PYTHON", sys.executable)
@@ -143,11 +148,7 @@ def test_plugins_import_nothing_of_the_framework_but_its_base():
 
 
 def test_plugins_run_on_the_bare_interface(folder: Path):
-    algorithms = folder / "ann_benchmarks" / "algorithms"
-    (algorithms / "base").mkdir(parents=True)
-    (algorithms / "base" / "module.py").write_text(STAND_IN_FOR_BASE)
-    for name in PLUGINS:
-        shutil.copytree(REPOSITORY / "algorithms" / name, algorithms / name)
+    export(stand_in(folder), DEFINITIONS_FOLDER)
     np.save(folder / "train.npy", clustered(1000, 12))
     (folder / "driver.py").write_text(DRIVER)
     run(folder, sys.executable, "driver.py")
@@ -228,6 +229,33 @@ def test_their_plot_draws_our_results(folder: Path):
 
 
 @needs_checkout
+def test_their_data_export_says_the_same(folder: Path):
+    theirs = their_copy(folder)
+    dataset = "random-xs-20-angular"  # it exports no others than those that it knows
+    make_dataset(theirs / "data" / f"{dataset}.hdf5")
+    our_run(theirs, dataset, "pgvector_ivfflat")
+    our_run(theirs, dataset, "pgvector_exact", "--clients", "2", "--duration", "0.5")
+    our_run(theirs, dataset, "pgvector_exact", "--batch")
+    run(theirs, sys.executable, str(REPOSITORY / "data_export.py"), "--output", "ours.csv")
+    run(theirs, THEIR_PYTHON, "data_export.py", "--output", "theirs.csv")
+    rows = {name: table(theirs / f"{name}.csv") for name in ("ours", "theirs")}
+    columns = list(rows["theirs"][0])
+    assert list(rows["ours"][0])[: len(columns)] == columns
+    ours = {
+        (row["algorithm"], row["parameters"]): row for row in rows["ours"] if row["batch_mode"] == "False"
+    }
+    assert len(rows["ours"]) == 9
+    assert len(ours) == len(rows["theirs"]) == 8  # its own leaves batches out
+    for row in rows["theirs"]:
+        other = ours[row["algorithm"], row["parameters"]]
+        for name in columns:
+            try:
+                assert float(other[name]) == pytest.approx(float(row[name]), rel=1e-5), name
+            except ValueError:
+                assert other[name] == row[name]
+
+
+@needs_checkout
 @pytest.mark.parametrize(
     ("name", "points"),
     [("pgvector_hnsw", 27), ("pgvector_hnsw_halfvec", 18), ("pgvector_hnsw_bq_hamming", 18),
@@ -237,8 +265,7 @@ def test_their_plot_draws_our_results(folder: Path):
 )  # fmt: skip
 def test_their_runner_runs_our_plugin_and_ours_draws_it(folder: Path, name: str, points: int):
     theirs = their_copy(folder)
-    for plugin in PLUGINS:
-        shutil.copytree(REPOSITORY / "algorithms" / plugin, theirs / "ann_benchmarks" / "algorithms" / plugin)
+    export(theirs, DEFINITIONS_FOLDER)
     make_dataset(theirs / "data" / "random-xs-20-angular.hdf5")
     command = ["run.py", "--local", "--algorithm", name, "--dataset", "random-xs-20-angular"]
     server = {}
@@ -282,6 +309,20 @@ def test_their_plugins_run_here(folder: Path, name: str, module: str, needs: str
     command = (sys.executable, "ours/run.py", "--local", "--dataset", "small", "--algorithm", name)
     run(folder, *command, "--runs", "1", "--run-disabled", "--max-n-algorithms", "2")
     assert list((folder / "results" / "small" / "10" / name).glob("*.hdf5"))
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def stand_in(folder: Path) -> Path:
+    """Make what --export takes for a checkout: the names, and a BaseANN that has the interface alone."""
+    (folder / ALGORITHMS / "base").mkdir(parents=True)
+    (folder / ALGORITHMS / "base" / "module.py").write_text(STAND_IN_FOR_BASE)
+    for name in ("install.py", "run_algorithm.py", "ann_benchmarks/runner.py"):
+        (folder / name).touch()
+    return folder
 
 
 def their_copy(folder: Path) -> Path:

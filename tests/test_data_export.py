@@ -44,12 +44,31 @@ def test_columns_of_ann_benchmarks_come_first(folder):
             "queriessize",
             "dataset",
         ),
-        *("qpsatrecall", "batch_mode", "distance", "run_count", "best_search_time", "clients", "tier"),
+        *("qpsatrecall", "batch_mode", "distance", "run_count", "clients", "tier", "best_search_time"),
     ]
     (row,) = rows()
     assert (row["algorithm"], row["parameters"], row["dataset"]) == ("algo", "algo(x)", "mine")
     assert (float(row["k-nn"]), float(row["qps"]), float(row["rel"])) == (0.9, 100.0, np.inf)
     assert (row["clients"], row["tier"], row["batch_mode"]) == ("32", "1b", "False")
+
+
+def test_what_is_looked_for_most_comes_next(folder):
+    others = {
+        "zeal": 1, "aim": 2, "latency_p999": 3.0, "latency_p50_low": 4.0, "latency_p50": 5.0,
+        "table_size": 6.0,
+        "vector_version": "0.8.0", "postgres_version": "17.6", "load_time": 7.0, "index_build_time": 8.0,
+        "clustering_time": 9.0, "docker_image": "x:0.8.0", "qps_low": 10.0, "recall_high": 1.0, "clients": 2,
+    }  # fmt: skip
+    make_result("mine", "algo", "x", make_truth("mine"), 0.9, 0.01, **others)
+    export_results(Path("out.csv"))
+    (row,) = rows()
+    found = list(row)
+    assert found[found.index("run_count") + 1 :] == [
+        "clients", "recall_high", "qps_low", "latency_p50", "latency_p50_low", "latency_p999",
+        "load_time", "index_build_time", "best_search_time", "clustering_time", "table_size",
+        "postgres_version", "vector_version", "docker_image", "aim", "zeal",
+    ]  # fmt: skip
+    assert {name: row[name] for name in others} == {name: str(value) for name, value in others.items()}
 
 
 def test_every_dataset_count_and_mode(folder):

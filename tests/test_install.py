@@ -542,8 +542,8 @@ def test_what_cannot_be_installed(command, monkeypatch) -> None:
     )
     add_algorithm(Path(), "absent", "X", "fakes.absent")
     assert "names the module 'fakes.absent'" in refused("--algorithm", "absent")
-    with pytest.raises(UserError, match="images cannot be built yet; add --local"):
-        main(["--algorithm", "thing"])
+    with pytest.raises(UserError, match="does not go with"):
+        main(["--algorithm", "thing", "--version", "1"])
     monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", "db")
     assert "names an external server" in refused()
     assert "names an external server" in refused("--algorithm", "thing", "--archive", "built.zip")

@@ -270,6 +270,8 @@ def test_mistakes_are_one_line(workspace, monkeypatch):
 def test_without_local_it_says_what_to_add(workspace):
     workspace.add_plugin("quick", ANSWER)
     command = [word for word in workspace.command() if word != "--local"]
-    run = subprocess.run(command, env=workspace.environment, capture_output=True, text=True)
+    environment = workspace.environment | {"DOCKER_HOST": f"unix://{workspace.path}/no-engine"}
+    run = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert run.returncode == 1
+    assert "no Docker engine answers" in run.stderr
     assert "add --local" in run.stderr and len(run.stderr.splitlines()) == 1

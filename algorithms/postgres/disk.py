@@ -5,6 +5,7 @@ from typing import Any
 import psycopg
 
 from . import machine
+from .environment import OTHER_FOLDER
 from .errors import PostgresError
 from .servers import Server
 from .settings import megabytes
@@ -25,5 +26,5 @@ def check_disk(server: Server, needed: int, what: str) -> None:
     if needed > free:
         raise PostgresError(
             f"{what} need {megabytes(needed)}, the disk of {server.data_folder} has {megabytes(free)} left: "
-            "free some, or name a folder on a larger disk in ANN_BENCHMARKS_PG_DATA"
+            f"free some, or name {OTHER_FOLDER}, on a larger disk"
         )

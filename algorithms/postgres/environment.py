@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from .errors import PostgresError
 
 PREFIX = "ANN_BENCHMARKS_PG_"
+OTHER_FOLDER = f"another folder in {PREFIX}DATA (run.py in Docker: --storage)"
 KINDS = ("embedded", "installed", "external")
 _OF_AN_EXTERNAL_SERVER = ("USER", "PASSWORD", "DBNAME", "HOST", "PORT", "START_SERVICE")
 _YES = {"1", "t", "true", "y", "yes", "on"}

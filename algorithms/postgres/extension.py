@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 
 from .catalog import SCHEMA
-from .environment import PREFIX, server_kind
+from .environment import OTHER_FOLDER, server_kind
 from .errors import PostgresError, refusal
 from .servers import Server
 
@@ -34,6 +34,21 @@ def check_available(connection: psycopg.Connection[Any], name: str, algorithm: s
         )
 
 
+def start_with(server: Server, extension: str, library: str, algorithm: str) -> None:
+    """Start a server that has the extension, and have it load the library that this needs.
+
+    `library` is "" where it needs none, `algorithm` the plug-in's folder. Raises PostgresError where the
+    server lacks the extension.
+    """
+    server.start({})
+    with server.connect() as connection:
+        # Before it is told to load the library: without it, the server would not start.
+        check_available(connection, extension, algorithm)
+        libraries = libraries_to_preload(connection) if server.is_ours else []
+    for name in dict.fromkeys([*filter(None, [library]), *libraries]):
+        server.preload(name)
+
+
 def create_extension(server: Server, connection: psycopg.Connection[Any], name: str) -> None:
     """Create it where it is missing; on a server of ours, bring it to the library's version."""
     row = connection.execute(
@@ -52,8 +67,8 @@ def create_extension(server: Server, connection: psycopg.Connection[Any], name: 
         ) from None
     except psycopg.errors.InvalidParameterValue:
         raise PostgresError(
-            f"the data folder was used with {name} {created}, the server now has {offered}: name another "
-            f"folder in ANN_BENCHMARKS_PG_DATA, or run DROP EXTENSION {name} CASCADE, which drops its indexes"
+            f"the data folder was used with {name} {created}, the server now has {offered}: name "
+            f"{OTHER_FOLDER}, or run DROP EXTENSION {name} CASCADE, which drops its indexes"
         ) from None
     except (psycopg.errors.UndefinedFile, psycopg.errors.FeatureNotSupported, psycopg.InternalError) as error:
         raise refusal(f"the server cannot create the extension '{name}'", error) from None
@@ -80,7 +95,7 @@ def libraries_to_preload(connection: psycopg.Connection[Any]) -> list[str]:
         except psycopg.errors.UndefinedFile:
             raise PostgresError(
                 f"{table} has an index that needs the library '{name}', which the server no longer has: "
-                f"install it again, or name another folder in {PREFIX}DATA"
+                f"install it again, or name {OTHER_FOLDER}"
             ) from None
         except psycopg.Error:
             needed.append(name)

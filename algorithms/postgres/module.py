@@ -24,7 +24,7 @@ from .disk import check_disk, relation_bytes
 from .encoding import row_layout
 from .environment import given_settings, load_option
 from .errors import PostgresError
-from .extension import check_available, create_extension, libraries_to_preload
+from .extension import create_extension, start_with
 from .failures import plainly
 from .fingerprint import fingerprint
 from .forms import DISTANCE_OPERATORS, query_sql, vector_form
@@ -32,7 +32,7 @@ from .index import Index
 from .installable import InstallableExtension
 from .prewarming import warm_index
 from .search import SearchRange
-from .servers import current_server
+from .servers import Server, current_server
 from .session import Asking, QuerySession
 from .settings import QUERY_SESSION, SESSION, apply_settings, megabytes, settable
 from .tables import ChunkedLoad, load_whole, log_bytes, table_bytes
@@ -103,6 +103,20 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
         self.set_build_options(False)
         self.set_load_options()
 
+    @classmethod
+    def installed_versions(cls) -> dict[str, str]:
+        """Start the server and create the extension; return the versions of both, and of what it needs.
+
+        An addition to the interface, for what install.py says of an image.
+        """
+        server = cls._started_server()
+        try:
+            with server.connect() as connection:
+                create_extension(server, connection, cls.extension)
+            return server.versions()
+        finally:
+            server.stop()
+
     def set_load_options(self, threads: int | None = None, chunk_rows: int | None = None) -> None:
         """Load over so many connections, so many rows in a transaction; None leaves it to the environment.
 
@@ -129,8 +143,7 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
                 f"a column of type {self.column_type} holds up to {MOST_DIMENSIONS:,} dimensions, "
                 f"these have {dimension:,}: use vectors of fewer"
             )
-        self._server = current_server()
-        self._start_server()
+        self._server = self._started_server()
         self._facts, self._index_kib = {}, 0.0
         with plainly(self._server, "preparing the index"), self._server.connect() as connection:
             create_extension(self._server, connection, self.extension)
@@ -298,20 +311,17 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
 
     # The rest
 
+    @classmethod
+    def _started_server(cls) -> Server:
+        server = current_server()
+        start_with(server, cls.extension, cls.library, cls.__module__.split(".")[-2])
+        return server
+
     def _batch(self) -> list[Answers]:
         if not self._answers:
             assert self._clients is not None
             self._answers = self._clients.answers()
         return self._answers
-
-    def _start_server(self) -> None:
-        self._server.start({})
-        with self._server.connect() as connection:
-            # Before it is told to load the library: without it, the server would not start.
-            check_available(connection, self.extension, type(self).__module__.split(".")[-2])
-            libraries = libraries_to_preload(connection) if self._server.is_ours else []
-        for library in dict.fromkeys([*filter(None, [self.library]), *libraries]):
-            self._server.preload(library)
 
     def _flush_statistics(self) -> None:
         if self._session is not None:
@@ -333,7 +343,8 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
         self._start_mark = self._server.start_mark()
         if self._built and self._prewarms:
             with self._server.connect() as self.connection:
-                self._facts["prewarmed_by"] = self.prewarm(self._built.name)
+                if how := self.prewarm(self._built.name):  # ann-benchmarks cannot store None
+                    self._facts["prewarmed_by"] = how
 
     def _reserve(self, table: str) -> psycopg.Connection[Any]:
         """Hold the table for this run, until the connection closes: two would park each other's index."""

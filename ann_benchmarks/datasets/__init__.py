@@ -47,6 +47,20 @@ def is_present(name: str) -> bool:
     return isinstance(entry, Parts) and all(path.exists() for path in entry.files())
 
 
+def files_of(name: str) -> list[Path]:
+    """All files that an open dataset of this name is read from, those of its true neighbours included."""
+    name = canonical_name(name)
+    if dataset_path(name).exists():
+        return [dataset_path(name)]
+    entry = described(name)
+    files = (
+        [*entry.files(), description_path(name), truth_path(name, DATA_FOLDER)]
+        if isinstance(entry, Parts)
+        else []
+    )
+    return [path for path in dict.fromkeys(files) if path.exists()]
+
+
 def is_downloaded(name: str) -> bool:
     """Whether a dataset's files come from elsewhere, rather than being made here."""
     entry = described(name)

@@ -1,33 +1,75 @@
-"""install.py: parse the command line, find the plug-in, hand it a release."""
+"""install.py: parse the command line, and hand it to what it asks for."""
 
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from ..configs import Config, read_configs
-from ..definitions import DEFINITIONS_FOLDER, Definition, constructor_of
+from ..cli import positive_int
+from ..definitions import DEFINITIONS_FOLDER
 from ..errors import UserError
-from ..plan import usable_configs
-from .release import read_release
 
-CACHE = Path("data/releases")
+# By what they are for; each has a default that is filled in where it is used.
+FOR_IMAGES = ("--proc", "--build-arg", "--base", "--mirror", "--ca-bundle", "--no-cache")
+FOR_LOCAL = ("--version", "--archive")
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Read the command line."""
+    """Read the command line; the options of ann-benchmarks' install.py, by the same names."""
     parser = argparse.ArgumentParser(
-        prog="install.py", description="Put a published release of what an algorithm needs onto this machine."
+        prog="install.py",
+        description="Build the Docker images of algorithms, or install what one needs on this machine.",
     )
     add = parser.add_argument
-    add("--algorithm", metavar="NAME", help="install what this algorithm needs")
-    add("--local", action="store_true", help="install for this machine itself instead of for Docker")
+    add(
+        "--algorithm",
+        metavar="NAME[:TAG]",
+        help="build this algorithm's image alone, tagged TAG (default: every one that has a Dockerfile)",
+    )
+    add("--proc", metavar="N", type=positive_int, help="images to build at the same time (default: 1)")
+    add(
+        "--build-arg",
+        metavar="NAME=VALUE",
+        nargs="+",
+        action="extend",
+        help="arguments of the Dockerfiles; NAME alone takes the value from the environment, and a file such"
+        " as ./postgresql-17-vchord.deb is handed to the build",
+    )
+    add(
+        "--base",
+        metavar="IMAGE",
+        help="the image to start from, or 'debootstrap' to make it from Debian's archive, for where no"
+        " registry can be reached (default: debian:trixie-slim)",
+    )
+    add(
+        "--mirror",
+        metavar="URL",
+        help="Debian's archive, for debootstrap and apt (default: http://deb.debian.org)",
+    )
+    add(
+        "--ca-bundle",
+        metavar="FILE",
+        help="CA certificates that the images are to trust, 'none' for none (default: the first of"
+        " SSL_CERT_FILE, REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE, PIP_CERT that is set)",
+    )
+    add("--no-cache", action="store_true", help="build everything anew")
+    add(
+        "--export",
+        metavar="DIR",
+        type=Path,
+        help="copy the plug-ins into the ann-benchmarks checkout DIR instead",
+    )
+    add("--local", action="store_true", help="install a published release for this machine itself instead")
     release = parser.add_mutually_exclusive_group()
     release.add_argument(
-        "--version", metavar="VERSION", help="the release to download (default: the one the project knows)"
+        "--version",
+        metavar="VERSION",
+        help="with --local: the release to download (default: the one the project knows)",
     )
     release.add_argument(
-        "--archive", metavar="FILE", type=Path, help="a release archive or .deb that you have already"
+        "--archive",
+        metavar="FILE",
+        type=Path,
+        help="with --local: a release archive or .deb that you have already",
     )
     add(
         "--definitions",
@@ -39,58 +81,39 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     return parser.parse_args(arguments)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Install what the command line asks for, and say so on one line."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the command line asks for; 1 when an image failed."""
     args = parse_arguments(arguments)
-    if not args.local:
-        raise UserError("images cannot be built yet; add --local to install for this machine")
-    configs, broken = read_configs(args.definitions)
-    if args.algorithm is None:
-        names = [name for config in configs if _release_file(config).exists() for name in config.names()]
-        raise UserError(
-            f"name an algorithm with --algorithm; there are releases for: {', '.join(names) or '-'}"
+    check_options(args)
+    if args.export is not None:
+        from .export import export
+
+        export(args.export, args.definitions)
+        return 0
+    if args.local:
+        from .local import install_local
+
+        install_local(args.algorithm, args.version, args.archive, args.definitions)
+        return 0
+    from .images import build_images
+
+    return build_images(args)
+
+
+def check_options(args: argparse.Namespace) -> None:
+    """Refuse options that do not go together."""
+    if args.export is not None:
+        refuse(
+            args, ("--local", "--algorithm", *FOR_LOCAL, *FOR_IMAGES), "--export, which copies all plug-ins"
         )
-    configs, _ = usable_configs(configs, broken, args.algorithm)
-    config = next(config for config in configs if args.algorithm in config.names())
-    plugin = _plugin(config, args.algorithm)
-    try:
-        archive = args.archive or _download(plugin, config, args.algorithm, args.version)
-        print(plugin.install_local(archive))
-    except RuntimeError as error:  # how plug-ins, which know nothing of UserError, say what the user can mend
-        raise UserError(str(error)) from None
+    elif args.local:
+        refuse(args, FOR_IMAGES, "--local, which builds no image")
+    else:
+        refuse(args, FOR_LOCAL, "images; add --local, or give --build-arg")
 
 
-def _release_file(config: Config) -> Path:
-    return config.path.with_name("release.yml")
-
-
-def _plugin(config: Config, algorithm: str) -> Any:
-    """Import the class of an algorithm that has something to install."""
-    lists = (entries for metrics in config.entries.values() for entries in metrics.values())
-    entry = next(entry for entries in lists for entry in entries if entry["name"] == algorithm)
-    texts = (entry["constructor"], entry["module"], entry["docker_tag"])
-    try:
-        plugin = constructor_of(Definition(algorithm, *texts, [], [], False))
-    except ImportError as error:
-        raise UserError(
-            f"the plug-in of '{algorithm}' cannot be imported: {error}; pip install what it needs"
-        ) from None
-    if not hasattr(plugin, "install_local"):
-        raise UserError(f"'{algorithm}' needs no local installation: run.py --local runs it as it is")
-    return plugin
-
-
-def _download(plugin: Any, config: Config, algorithm: str, version: str | None) -> Path:
-    path = _release_file(config)
-    if not path.exists():
-        raise UserError(
-            f"no release for '{algorithm}' is known to download: {plugin.local_state()}; "
-            "--archive FILE puts one there that you have"
-        )
-    from .github import get_release  # its HTTP library takes long to import
-
-    target = plugin.local_target()
-    hint = (
-        f"give a release archive or .deb that you have with --archive FILE, or {plugin.instead_of_installing}"
-    )
-    return get_release(read_release(path, version, target), target, CACHE / path.parent.name, hint)
+def refuse(args: argparse.Namespace, options: Sequence[str], what: str) -> None:
+    """Raise UserError when one of the options is given."""
+    for option in options:
+        if getattr(args, option[2:].replace("-", "_")):
+            raise UserError(f"{option} does not go with {what}")

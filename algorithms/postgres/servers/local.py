@@ -28,7 +28,7 @@ import psutil
 import psycopg
 
 from .. import machine
-from ..environment import PREFIX, given_settings
+from ..environment import OTHER_FOLDER, given_settings
 from ..errors import PostgresError
 from ..settings import server_profile
 from .account import Account, server_account
@@ -36,6 +36,7 @@ from .base import NOTICE_SECONDS, Server, library_list
 
 DATABASE = "ann"
 SUPERUSER = "ann"
+_NOBODY = str(2**31 - 1)  # a pid that no system gives
 _PORT = "5432"  # a part of the socket's name, and nothing else
 _START_SECONDS = 60
 _ENDING_SECONDS = 15
@@ -141,13 +142,11 @@ class LocalServer(Server):
         if not self._account.can_reach(self._root):
             raise PostgresError(
                 f"the account '{self._account.name}' that runs PostgreSQL cannot enter {self._root}: "
-                f"name a folder that it can enter in {PREFIX}DATA"
+                f"name {OTHER_FOLDER}, that it can enter"
             )
 
     def _unusable(self, error: OSError) -> PostgresError:
-        return PostgresError(
-            f"cannot use {self._root} for the server: {error.strerror}; name another folder in {PREFIX}DATA"
-        )
+        return PostgresError(f"cannot use {self._root} for the server: {error.strerror}; name {OTHER_FOLDER}")
 
     def _take_lock(self) -> None:
         try:
@@ -161,8 +160,7 @@ class LocalServer(Server):
             holder = lock.read().strip() or "unknown"
             lock.close()
             raise PostgresError(
-                f"{self._root} is in use by process {holder}: "
-                f"wait for it, or name another folder in {PREFIX}DATA"
+                f"{self._root} is in use by process {holder}: wait for it, or name {OTHER_FOLDER}"
             ) from None
         lock.truncate(0)
         lock.write(str(os.getpid()))
@@ -203,19 +201,30 @@ class LocalServer(Server):
     def _stop_leftover(self) -> None:
         """Stop a server whose run was killed: we hold the lock, so nobody else uses it.
 
-        The process is ours only if it works in our folder: a pid is given to others in time.
+        The process is ours only if it works in our folder: a pid is given to others in time, and in a new
+        container at once. PostgreSQL would take any process of that pid for the server that it was.
         """
+        file = self._data / "postmaster.pid"
         try:
-            lines = (self._data / "postmaster.pid").read_text().splitlines()
+            lines = file.read_text().splitlines()
             process = psutil.Process(int(lines[0]))
             if process.name() == "postgres" and Path(process.cwd()) == self._data:
                 end_postmaster(process)
+            else:
+                # The rest stays: by its shared memory, PostgreSQL finds backends that outlived the server.
+                self._rewrite(file, "\n".join([_NOBODY, *lines[1:], ""]))
             socket_folder = Path(lines[4])
         except (OSError, ValueError, IndexError, psutil.Error):
             return
         if socket_folder == self._home / "socket" or socket_folder.name.startswith(_SOCKET_PREFIX):
             self._socket_folder = socket_folder
             self._remove_socket_folder()
+
+    def _rewrite(self, file: Path, text: str) -> None:
+        """Put a text into a file that is there and stays its owner's."""
+        with _open_ours(file, "r+") as opened:
+            opened.truncate()
+            opened.write(text)
 
     def _initialise(self) -> None:
         """Make the cluster beside its place, so that an interrupted initdb is never taken for one."""

@@ -1,0 +1,1 @@
+"""Algorithms in Docker containers: started, watched, limited, and never left behind."""

@@ -1,0 +1,132 @@
+"""One image built by the engine, which another thread may break off."""
+
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ..containers.engine import reason
+from ..errors import UserError
+from .build_arguments import proxies
+from .build_log import BuildLog, log_path
+from .context import write_context
+from .recipes import SMALL_BASE, Recipe
+
+_PIECE = 2**18  # bytes at a time
+
+
+class BuildFailed(Exception):
+    """Why there is no image, on one line."""
+
+
+class BrokenOff(Exception):
+    """abort() was called."""
+
+
+class Build:
+    """A build of one recipe."""
+
+    def __init__(
+        self,
+        client: Any,
+        recipe: Recipe,
+        definitions: Path,
+        certificates: Mapping[str, bytes],
+        is_anew: bool,
+    ) -> None:
+        """Make it with a client of its own, which nobody else uses; nothing is begun yet."""
+        self.client = client
+        self.recipe = recipe
+        self.definitions = definitions
+        self.certificates = certificates
+        self.is_anew = is_anew
+        self._response: Any = None
+        self._is_broken_off = threading.Event()
+
+    def run(self, on_step: Callable[[str], None]) -> None:
+        """Build the image; BuildFailed says why it could not be, BrokenOff that it was not to be."""
+        path = log_path(self.recipe.image)
+        with tempfile.TemporaryFile() as context, BuildLog(path, on_step) as log:
+            log.write(f"{self.recipe.dockerfile} with {self.recipe.arguments}\n")
+            try:
+                write_context(
+                    context, self.definitions, self.certificates, self.recipe.arguments.packages.values()
+                )
+                context.seek(0)
+                is_finished = False
+                for message in self._messages(context):
+                    self._take(message, log)
+                    is_finished = "aux" in message or is_finished  # with the image's id
+                if not is_finished:
+                    raise BuildFailed(log.why("the engine broke off without a word; has it been stopped?"))
+            except (BuildFailed, BrokenOff):
+                raise
+            except UserError as error:
+                raise BuildFailed(str(error)) from None
+            except Exception as error:
+                if self._is_broken_off.is_set():
+                    raise BrokenOff from None
+                raise BuildFailed(log.why(f"the engine: {reason(error)}")) from None
+            finally:
+                if self._response is not None:
+                    self._response.close()  # at which the engine ends a build that is not finished
+
+    def abort(self) -> None:
+        """Break the build off, from another thread."""
+        self._is_broken_off.set()
+        if self._response is not None:
+            with suppress(OSError, ValueError, RuntimeError):
+                self._response.raw.shutdown()  # the thread that reads from it reads its end
+
+    def _messages(self, context: BinaryIO) -> Iterator[dict[str, Any]]:
+        self.client.api.hooks["response"].append(self._keep)
+        stream = self.client.api.build(
+            fileobj=self._pieces(context),
+            custom_context=True,
+            dockerfile=self.recipe.dockerfile,
+            tag=self.recipe.image,
+            # Docker's own bridge has no way out on many machines of companies, nor their DNS and their proxy
+            # on 127.0.0.1; the host's network has what this program has.
+            network_mode="host",
+            buildargs={**proxies(), **self.recipe.arguments.values},
+            labels=dict(self.recipe.labels),
+            nocache=self.is_anew,
+            rm=True,
+            forcerm=True,
+            decode=True,
+        )
+        for message in stream:
+            if self._is_broken_off.is_set():
+                break
+            yield message
+        if self._is_broken_off.is_set():
+            raise BrokenOff
+
+    def _keep(self, response: Any, **_: Any) -> None:
+        self._response = response
+
+    def _pieces(self, context: BinaryIO) -> Iterator[bytes]:
+        while piece := context.read(_PIECE):
+            if self._is_broken_off.is_set():
+                raise BrokenOff
+            yield piece
+
+    def _take(self, message: dict[str, Any], log: BuildLog) -> None:
+        if error := message.get("error"):
+            text = log.why(str(error).strip())
+            raise BuildFailed(self._without_image(text) if log.instruction.startswith("FROM ") else text)
+        if "stream" in message:
+            log.write(message["stream"])
+        elif (status := message.get("status")) and not message.get("progressDetail"):
+            log.write(f"{message.get('id', '')} {status}\n".lstrip())  # of an image that is pulled
+
+    def _without_image(self, text: str) -> str:
+        """Add what can be done about an image that cannot be had."""
+        if self.recipe.image == SMALL_BASE:
+            return (
+                f"the base image {self.recipe.base} cannot be had ({text}): give another with --base IMAGE,"
+                " or --base debootstrap makes one from Debian's archive, without a registry"
+            )
+        return f"the image that it starts from cannot be had ({text})"

@@ -1,0 +1,103 @@
+"""The context of a build: what a Dockerfile can COPY, as a tar that is the same for the same files."""
+
+import io
+import os
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+from ..definitions import DEFINITIONS_FOLDER
+from ..errors import UserError
+
+PROJECT = Path(__file__).parent.parent.parent
+ALGORITHMS = "ann_benchmarks/algorithms"  # there in the context, as in ann-benchmarks
+AT_ROOT = ("*.py", "*.lock", "pyproject.toml", "LICENSE")
+_LEFT_OUT = {"__pycache__", ".git", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
+# One time for all: the first that archives such as Python's wheels can hold, in every time zone.
+_TIME = 315_619_200
+
+
+def write_context(
+    file: BinaryIO, definitions: Path, certificates: Mapping[str, bytes], packages: Iterable[Path]
+) -> None:
+    """Write the tar: the framework, its plug-ins and those in `definitions`, certificates and packages."""
+    plugins = {path.name: path for path in _plugins(DEFINITIONS_FOLDER)}
+    plugins |= {path.name: path for path in _plugins(definitions)}
+    try:
+        with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
+            for path in sorted(path for pattern in AT_ROOT for path in PROJECT.glob(pattern)):
+                _add(tar, path.name, path)
+            for name, path in _tree("ann_benchmarks", PROJECT / "ann_benchmarks"):
+                if name != ALGORITHMS:
+                    _add(tar, name, path)
+            _add(tar, ALGORITHMS, DEFINITIONS_FOLDER)
+            for _, path in sorted(plugins.items()):
+                for name, inner in _tree(f"{ALGORITHMS}/{path.name}", path):
+                    _add(tar, name, inner)
+            _add_folder(tar, "ca-certificates")
+            for name, content in sorted(certificates.items()):
+                _add_bytes(tar, f"ca-certificates/{name}", content)
+            files = sorted(packages, key=lambda path: path.name)
+            if files:
+                _add_folder(tar, "packages")
+            for path in files:
+                _add(tar, f"packages/{path.name}", path)
+    except OSError as error:
+        raise UserError(f"{error.filename}: cannot be read for the build: {error.strerror}") from None
+
+
+def _plugins(folder: Path) -> Iterator[Path]:
+    """The folders of plug-ins, and the few files beside them."""
+    for path in folder.iterdir():
+        if path.name not in _LEFT_OUT and (path.suffix == ".py" or path.is_dir()):
+            yield path
+
+
+def _tree(name: str, path: Path) -> Iterator[tuple[str, Path]]:
+    """Yield (name in the context, path) of a file, or of a folder and everything in it; in order."""
+    yield name, path
+    if not path.is_dir():
+        return
+    with os.scandir(path) as entries:
+        names = sorted(entry.name for entry in entries)
+    for inner in names:
+        if inner in _LEFT_OUT or inner.endswith(".pyc"):
+            continue
+        if (path / inner).is_symlink():
+            yield f"{name}/{inner}", path / inner
+        else:
+            yield from _tree(f"{name}/{inner}", path / inner)
+
+
+def _add(tar: tarfile.TarFile, name: str, path: Path) -> None:
+    # A plug-in's own folder may be a link to where somebody works on it; links inside stay what they are.
+    is_link = path.is_symlink() and name.count("/") > ALGORITHMS.count("/") + 1
+    if is_link:
+        entry = _entry(name, tarfile.SYMTYPE, 0o777)
+        entry.linkname = str(path.readlink())
+        tar.addfile(entry)
+    elif path.is_dir():
+        _add_folder(tar, name)
+    elif path.is_file():
+        with path.open("rb") as content:
+            entry = _entry(name, tarfile.REGTYPE, 0o755 if path.stat().st_mode & 0o100 else 0o644)
+            entry.size = os.fstat(content.fileno()).st_size
+            tar.addfile(entry, content)
+
+
+def _add_folder(tar: tarfile.TarFile, name: str) -> None:
+    tar.addfile(_entry(name, tarfile.DIRTYPE, 0o755))
+
+
+def _add_bytes(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    entry = _entry(name, tarfile.REGTYPE, 0o644)
+    entry.size = len(content)
+    tar.addfile(entry, io.BytesIO(content))
+
+
+def _entry(name: str, kind: bytes, mode: int) -> tarfile.TarInfo:
+    """An entry that tells nothing of whose file it was, and when."""
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.mode, entry.mtime = kind, mode, _TIME
+    return entry

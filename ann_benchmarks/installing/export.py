@@ -1,0 +1,190 @@
+"""install.py --export: our plug-ins copied into a checkout of ann-benchmarks."""
+
+import hashlib
+import shutil
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from ..configs import read_config
+from ..errors import UserError
+
+Content = dict[str, tuple[bytes, bool]]  # path inside of a folder -> what the file holds, may it be executed
+
+ALGORITHMS = Path("ann_benchmarks/algorithms")
+OF_A_CHECKOUT = ("install.py", "run_algorithm.py", "ann_benchmarks/runner.py", f"{ALGORITHMS}/base/module.py")
+# What was put there, a line "digest name" each. ann-benchmarks' .gitignore keeps *.log out of its repository.
+RECORD = "exported-plugins.log"
+SCRATCH = "ann_benchmarks/.export"
+NOT_COPIED = ("__pycache__", "tests")
+# ann-benchmarks' install.py takes every folder for an algorithm, and one without a Dockerfile for a failure.
+SHARED_DOCKERFILE = b"""\
+# No algorithm, but what others share: built so that an install of everything does not fail on it.
+FROM ann-benchmarks
+"""
+
+
+def export(folder: Path, definitions: Path) -> None:
+    """Copy the plug-ins of `definitions`, and what they share, into a checkout of ann-benchmarks.
+
+    Each folder is copied whole or not at all. What an earlier export put there is replaced, what somebody
+    else did is left alone; one line for each says so.
+    """
+    check_checkout(folder, definitions)
+    shutil.rmtree(folder / SCRATCH, ignore_errors=True)  # of an export that was killed
+    try:
+        contents = {path.name: content_of(path) for path in folders_to_copy(definitions)}
+        target = folder / ALGORITHMS
+        states = {name: state_of(target / name, new, _record(folder)) for name, new in contents.items()}
+        shared = [name for name, content in contents.items() if "config.yml" not in content]
+        for name in shared:
+            if states[name] in ("theirs", "changed"):
+                raise UserError(
+                    f"{target / name} is not as exported from here, and the plug-ins need the one of here:"
+                    " rename or remove it, and export again"
+                )
+        for name, content in contents.items():
+            if states[name] in ("new", "earlier"):
+                _put(content, name, folder)
+            print(f"{name}: {_told(states[name], content, target / name)}")
+    except OSError as error:
+        raise UserError(f"cannot export to {folder}: {error.filename}: {error.strerror}") from None
+    plugins = [name for name in contents if name not in shared]
+    there = [name for name in plugins if states[name] not in ("theirs", "changed")]
+    for text in _remarks(target, there, contents):
+        print(f"note: {text}")
+    _say_what_is_next(folder, there)
+    if changed := [name for name in plugins if states[name] == "changed"]:
+        raise UserError(
+            f"not exported, because changed in {target} since: {', '.join(changed)}; remove what you do not"
+            " want to keep, and export again"
+        )
+
+
+def check_checkout(folder: Path, definitions: Path) -> None:
+    """Refuse a folder that is no checkout of ann-benchmarks, or that the plug-ins come from."""
+    missing = [name for name in OF_A_CHECKOUT if not (folder / name).is_file()]
+    if missing:
+        raise UserError(
+            f"{folder} is no checkout of ann-benchmarks: it has no {missing[0]}; get one with"
+            " git clone https://github.com/erikbern/ann-benchmarks"
+        )
+    if (folder / ALGORITHMS).resolve() == definitions.resolve():
+        raise UserError(f"{folder} is where the plug-ins are already")
+
+
+def folders_to_copy(definitions: Path) -> list[Path]:
+    """Every folder of plug-ins or of what they share, by name; ann-benchmarks has a `base` of its own."""
+    marks = ("config.yml", "__init__.py")
+    return [
+        path
+        for path in sorted(definitions.iterdir())
+        if path.name not in ("base", *NOT_COPIED) and any((path / mark).is_file() for mark in marks)
+    ]
+
+
+def content_of(folder: Path) -> Content:
+    """Read what is copied of a folder, with what ann-benchmarks misses in it."""
+    content = {}
+    for path in sorted(folder.rglob("*")):
+        inside = path.relative_to(folder)
+        is_left_out = any(part in NOT_COPIED or part.startswith(".") for part in inside.parts)
+        if path.is_file() and not is_left_out and path.suffix != ".pyc":
+            content[inside.as_posix()] = path.read_bytes(), bool(path.stat().st_mode & 0o100)
+    if "config.yml" not in content:
+        content.setdefault("Dockerfile", (SHARED_DOCKERFILE, False))
+    return content
+
+
+def digest(content: Content) -> str:
+    """Identify what a folder holds."""
+    whole = hashlib.sha256()
+    for name, (data, _) in sorted(content.items()):
+        whole.update(f"{name} {len(data)}\n".encode() + data)
+    return whole.hexdigest()
+
+
+def state_of(place: Path, content: Content, record: dict[str, set[str]]) -> str:
+    """Say what is at a place: "new" (nothing), "same", "earlier", "changed" since an export, or "theirs"."""
+    if not (place.exists() or place.is_symlink()):
+        return "new"
+    found = digest(content_of(place)) if place.is_dir() else ""
+    if found == digest(content):
+        return "same"
+    exported = record.get(place.name, set())
+    if place.is_symlink() or not exported:
+        return "theirs"
+    return "earlier" if found in exported else "changed"
+
+
+def _record(folder: Path) -> dict[str, set[str]]:
+    """Digests of all that was ever exported into a checkout, by folder."""
+    record: dict[str, set[str]] = {}
+    with suppress(FileNotFoundError):
+        for line in (folder / RECORD).read_text(encoding="utf-8", errors="replace").splitlines():
+            found, _, name = line.partition(" ")
+            record.setdefault(name, set()).add(found)
+    return record
+
+
+def _put(content: Content, name: str, folder: Path) -> None:
+    """Have the content in its place, whole, or leave what is there."""
+    place = folder / ALGORITHMS / name
+    scratch = folder / SCRATCH
+    try:
+        for inside, (data, is_executable) in content.items():
+            file = scratch / "new" / inside
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+            if is_executable:
+                file.chmod(file.stat().st_mode | 0o111)
+        # Written first: whatever happens now, the next export knows what it finds.
+        with (folder / RECORD).open("a", encoding="utf-8") as record:
+            record.write(f"{digest(content)} {name}\n")
+        old = scratch / "old"
+        if place.exists():
+            place.rename(old)
+        try:
+            (scratch / "new").rename(place)
+        except BaseException:
+            if old.exists():
+                old.rename(place)
+            raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _told(state: str, content: Content, place: Path) -> str:
+    if state == "theirs":
+        return f"left alone, because another one is there; to have this one, remove {place} and export again"
+    if state == "changed":
+        return "left alone, because it was changed there since it was exported"
+    files = f"{len(content)} files" if len(content) > 1 else "1 file"
+    return {"new": f"copied, {files}", "earlier": f"replaced, {files}", "same": "there already"}[state]
+
+
+def _remarks(target: Path, names: list[str], contents: dict[str, Content]) -> Iterable[str]:
+    """Say what ann-benchmarks would not: two algorithms of one name, a plug-in that it cannot build."""
+    owners: dict[str, str] = {}
+    for path in sorted(target.glob("*/config.yml")):
+        with suppress(UserError):
+            for algorithm in read_config(path).names():
+                other = owners.setdefault(algorithm, path.parent.name)
+                if other != path.parent.name and {other, path.parent.name} & set(names):
+                    yield (
+                        f"'{algorithm}' is an algorithm of {other} and of {path.parent.name}: ann-benchmarks"
+                        " runs only one of them; remove the other folder"
+                    )
+    for name in names:
+        if "Dockerfile" not in contents[name]:
+            yield f"{name} has no Dockerfile: it runs there with --local only"
+
+
+def _say_what_is_next(folder: Path, names: list[str]) -> None:
+    if not names:
+        return
+    algorithms = read_config(folder / ALGORITHMS / names[0] / "config.yml").names()
+    print(f"next, in {folder} (docs/submitting.md says more):")
+    for name in names:
+        print(f"    python install.py --algorithm {name}")
+    print(f"    python run.py --algorithm {algorithms[0]} --dataset random-xs-20-angular")

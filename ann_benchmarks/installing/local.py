@@ -1,0 +1,67 @@
+"""install.py --local: find the plug-in, hand it a release for this machine."""
+
+from pathlib import Path
+from typing import Any
+
+from ..configs import Config, read_configs
+from ..definitions import Definition, constructor_of
+from ..errors import UserError
+from ..plan import usable_configs
+from .release import read_release
+
+CACHE = Path("data/releases")
+
+
+def install_local(
+    algorithm: str | None, version: str | None, archive: Path | None, definitions: Path
+) -> None:
+    """Install what an algorithm needs from a release, downloaded or `archive`, and say so on one line."""
+    configs, broken = read_configs(definitions)
+    if algorithm is None:
+        names = [name for config in configs if _release_file(config).exists() for name in config.names()]
+        raise UserError(
+            f"name an algorithm with --algorithm; there are releases for: {', '.join(names) or '-'}"
+        )
+    configs, _ = usable_configs(configs, broken, algorithm)
+    config = next(config for config in configs if algorithm in config.names())
+    plugin = _plugin(config, algorithm)
+    try:
+        print(plugin.install_local(archive or _download(plugin, config, algorithm, version)))
+    except RuntimeError as error:  # how plug-ins, which know nothing of UserError, say what the user can mend
+        raise UserError(str(error)) from None
+
+
+def _release_file(config: Config) -> Path:
+    return config.path.with_name("release.yml")
+
+
+def _plugin(config: Config, algorithm: str) -> Any:
+    """Import the class of an algorithm that has something to install."""
+    lists = (entries for metrics in config.entries.values() for entries in metrics.values())
+    entry = next(entry for entries in lists for entry in entries if entry["name"] == algorithm)
+    texts = (entry["constructor"], entry["module"], entry["docker_tag"])
+    try:
+        plugin = constructor_of(Definition(algorithm, *texts, [], [], False))
+    except ImportError as error:
+        raise UserError(
+            f"the plug-in of '{algorithm}' cannot be imported: {error}; pip install what it needs"
+        ) from None
+    if not hasattr(plugin, "install_local"):
+        raise UserError(f"'{algorithm}' needs no local installation: run.py --local runs it as it is")
+    return plugin
+
+
+def _download(plugin: Any, config: Config, algorithm: str, version: str | None) -> Path:
+    path = _release_file(config)
+    if not path.exists():
+        raise UserError(
+            f"no release for '{algorithm}' is known to download: {plugin.local_state()}; "
+            "--archive FILE puts one there that you have"
+        )
+    from .github import get_release  # its HTTP library takes long to import
+
+    target = plugin.local_target()
+    hint = (
+        f"give a release archive or .deb that you have with --archive FILE, or {plugin.instead_of_installing}"
+    )
+    return get_release(read_release(path, version, target), target, CACHE / path.parent.name, hint)

@@ -1,0 +1,739 @@
+"""The parts of run.py's Docker path that need no engine."""
+
+import argparse
+import io
+import json
+import math
+import os
+import pickletools
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import h5py
+import numpy as np
+import pytest
+
+from ann_benchmarks.containers import memory
+from ann_benchmarks.containers.engine import connect
+from ann_benchmarks.containers.images import Image, find_image, split_tag, tagged
+from ann_benchmarks.containers.limits import cpu_list, cpus_of_each, memory_of_each, size
+from ann_benchmarks.containers.log import Log
+from ann_benchmarks.containers.sandbox import (
+    MOST_PROCESSES,
+    Account,
+    Sandbox,
+    dataset_files,
+    project_files,
+    storage_folder,
+)
+from ann_benchmarks.containers.wire import (
+    Checked,
+    CheckRequest,
+    MessageReader,
+    RunRequest,
+    read_request,
+    write_message,
+    write_request,
+)
+from ann_benchmarks.containers.worker import ContainerWorker, ask, keep_results
+from ann_benchmarks.definitions import Definition
+from ann_benchmarks.errors import UserError
+from ann_benchmarks.intervals import Interval
+from ann_benchmarks.jobs import Built, Job, Note, PointDone, PointFailed
+from ann_benchmarks.load.request import Load
+from ann_benchmarks.load.warmup import Warmup
+from ann_benchmarks.worker_process import Failure, Finished
+from ann_benchmarks.workers import Workers
+
+from .conftest import ROOT
+
+DEFINITION = Definition("quick", "Plugin", "plugins.quick", "ann-benchmarks-quick", ["a"], [[1], [2]], False)
+JOB = Job(DEFINITION, [[1], [2]], "tiny", 10, 1, False)
+RESULT = Path("results/tiny/10/quick/a_1.hdf5")
+POINT = PointDone("quick(1)", RESULT, 0.5, Interval(0.4, 0.6), 1e3, None, 1e-3, 2e-3, 1.5)
+IMAGE = Image("ann-benchmarks-quick", "sha256:1", False, False, ())
+
+
+def messages_of(data, piece):
+    reader = MessageReader()
+    return [m for at in range(0, len(data), piece) for m in reader.feed(data[at : at + piece])]
+
+
+def raw(content, attached=0, attachment=b""):
+    return struct.pack(">IQ", len(content), attached) + content + attachment
+
+
+# What is said between run.py and a container
+
+
+@pytest.mark.parametrize("piece", [1, 7, 2**20])
+def test_messages_arrive_whole_however_they_are_cut(piece):
+    sent = [
+        (Built(1.5, None, True), b""),
+        (POINT, os.urandom(1000)),
+        (PointFailed("é\n", "why", "Traceback"), b""),
+        (Note(""), b"\0"),
+        (Failure("text", "details", True), b""),
+        (Checked(versions={"postgres": "17.6"}), b""),
+        (Finished(), b""),
+    ]
+    data = b"".join(write_message(*each) for each in sent)
+    assert messages_of(data, piece) == sent
+
+
+def test_numbers_of_any_kind_go_through():
+    numpy = Built(np.float32(1.5), np.int64(3), np.bool_(True))
+    [(back, _)] = messages_of(write_message(numpy), 100)
+    assert back == Built(1.5, 3, True) and type(back.index_size) is int
+    [(back, _)] = messages_of(write_message(Built(math.inf, math.nan)), 100)
+    assert back.build_time == math.inf and math.isnan(back.index_size)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b'"Note"',
+        b"\xff\xfe",
+        b'{"type": "Job"}',
+        b'{"type": "Note"}',
+        b'{"type": "Note", "text": "x", "more": 1}',
+        b'{"type": "PointDone", "path": 5, "recall_interval": [1, 2]}',
+        b'{"type": "PointDone", "path": "x", "recall_interval": 5}',
+    ],
+)
+def test_what_is_no_message_is_refused(content):
+    with pytest.raises(ValueError):
+        messages_of(raw(content), 100)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"type": "Built", "build_time": "long", "index_size": None},
+        {"type": "Built", "build_time": 1.0, "index_size": []},
+        {"type": "Note", "text": {"a": 1}},
+        {"type": "PointFailed", "label": "x", "reason": None},
+        {"type": "Failure", "text": 5},
+    ],
+)
+def test_values_of_another_kind_than_a_message_has_are_refused(values):
+    """They would be a traceback where they are shown."""
+    with pytest.raises(ValueError):
+        messages_of(raw(json.dumps(values).encode()), 100)
+
+
+def test_a_message_of_any_length_is_not_waited_for():
+    for lengths in ((2**31, 0), (2, 2**62)):
+        with pytest.raises(ValueError):
+            list(MessageReader().feed(struct.pack(">IQ", *lengths)))
+
+
+def test_large_attachments_take_time_in_proportion_to_their_length():
+    data = write_message(POINT, bytes(2**26))
+    started = time.perf_counter()
+    [(_, attachment)] = messages_of(data, 2**14)
+    assert len(attachment) == 2**26 and time.perf_counter() - started < 5
+
+
+def test_a_request_can_be_read_by_any_python():
+    """Pickles name what they are made of; what is not the project's own may have moved between versions."""
+    load = Load(clients=4)
+    for request in (
+        RunRequest(Job(DEFINITION, [[1]], "tiny", 10, 1, False, load, Warmup(), 0.9), 2**30, (24, 80)),
+        CheckRequest(DEFINITION),
+    ):
+        content = write_request(request)
+        assert read_request(io.BytesIO(content)) == request
+        with pytest.raises(EOFError):
+            read_request(io.BytesIO(content[:-1]))
+        strings: list[str] = []
+        named = set()
+        for code, argument, _ in pickletools.genops(content[4:]):
+            if isinstance(argument, str):
+                strings.append(argument)
+            if code.name == "STACK_GLOBAL":
+                named.add(strings[-2])
+        assert named and {name.partition(".")[0] for name in named} <= {"ann_benchmarks", "builtins"}
+        assert content[5] <= 5  # the protocol, of which Python 3.10 knows 5
+
+
+def test_only_results_of_the_job_are_stored(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    accept = keep_results(JOB)
+    folder = "results/tiny/10/quick"
+    for path in (
+        *("../../x", "/tmp/x", "data/x.hdf5", folder),
+        f"{folder}/b_1.hdf5",
+        f"{folder}/../quick/a_1.hdf5",
+    ):
+        with pytest.raises(ValueError, match="no result of this job"):
+            accept(PointDone(**{**vars(POINT), "path": Path(path)}), b"content")
+    assert list(tmp_path.rglob("*")) == []
+    assert accept(POINT, b"content") is POINT
+    assert RESULT.read_bytes() == b"content"
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / RESULT]
+    assert accept(Note("x"), b"ignored") == Note("x")
+
+
+# A container as run.py sees it: the engine's end is a socket here, all else is what is used
+
+
+class Container:
+    """Stands for a container of the engine: `say` sends what its processes would have written."""
+
+    def __init__(self):
+        ours, self.theirs = socket.socketpair()
+        self.socket = SimpleNamespace(_sock=ours, close=ours.close)
+        self.attrs = {"State": {"ExitCode": 137, "OOMKilled": False, "Error": ""}}
+        self.done = []
+
+    def create(self, client):
+        return self
+
+    memory = 2**30
+
+    def attach_socket(self, params):
+        return self.socket
+
+    def start(self):
+        pass
+
+    def wait(self, timeout):
+        pass
+
+    def reload(self):
+        pass
+
+    def kill(self, name):
+        self.done.append(name)
+
+    def remove(self, force, v):
+        self.done.append("removed")
+        self.theirs.close()
+
+    def say(self, data, stream=1):
+        self.theirs.sendall(struct.pack(">BxxxI", stream, len(data)) + data)
+
+
+@pytest.fixture
+def container():
+    made = Container()
+    yield made
+    made.theirs.close()
+
+
+def heard(worker, seconds=10):
+    """All that a container says until it ends."""
+    messages = []
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            message = worker.next_message()
+        except EOFError:
+            return messages
+        if message is not None:
+            messages.append(message)
+        else:
+            time.sleep(0.01)
+    raise AssertionError(f"no end; {messages}")
+
+
+def test_a_container_is_listened_to_until_it_ends(container, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    worker = ContainerWorker(None, container, Log(Path("log"), False), keep_results(JOB))
+    container.say(b"printed\n", stream=2)
+    data = write_message(Built(1.0, None)) + write_message(POINT, b"content")
+    for at in range(0, len(data), 50):
+        container.say(data[at : at + 50])
+        container.say(b"between", stream=2)
+    container.say(write_message(Finished()))
+    container.theirs.close()
+    assert heard(worker) == [Built(1.0, None), POINT, Finished()]
+    worker.end()
+    assert container.done == ["removed"]
+    assert Path("log").read_text().startswith("printed\nbetween")
+    assert RESULT.read_bytes() == b"content"
+
+
+@pytest.mark.parametrize(
+    "state, words",
+    [
+        ({"OOMKilled": True, "ExitCode": 137}, ("memory ran out", "1.0 GiB", "--memory")),
+        ({"OOMKilled": False, "ExitCode": 137}, ("killed from outside",)),
+        ({"OOMKilled": False, "ExitCode": 3, "Error": "exec: no"}, ("status 3", "exec: no")),
+    ],
+)
+def test_the_end_of_a_container_is_told(container, state, words):
+    container.attrs["State"] = state
+    worker = ContainerWorker(None, container, Log(None, False), lambda message, attachment: message)
+    container.theirs.close()
+    assert heard(worker) == []
+    text = worker.death().text
+    assert all(word in text for word in words) and "\n" not in text
+    worker.end()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [raw(b"nonsense"), write_message(PointDone(**{**vars(POINT), "path": Path("../../x")}), b"content")],
+)
+def test_a_container_that_says_what_it_should_not_is_removed(container, data, tmp_path, monkeypatch):
+    (tmp_path / "a/b").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a/b")
+    worker = ContainerWorker(None, container, Log(None, False), keep_results(JOB))
+    container.say(data)
+    [failure] = heard(worker)
+    assert isinstance(failure, Failure) and "cannot be used" in failure.text
+    worker.end()
+    assert "removed" in container.done
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk that is always full")
+@pytest.mark.parametrize("what", ["result", "log"])
+def test_a_full_disk_is_said(container, what, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    log = Path("log")
+    full = log if what == "log" else RESULT.with_name(f".{RESULT.name}.partial-{os.getpid()}")
+    full.parent.mkdir(parents=True, exist_ok=True)
+    full.symlink_to("/dev/full")
+    worker = ContainerWorker(None, container, Log(log, False), keep_results(JOB))
+    container.say(b"printed\n", stream=2)
+    container.say(write_message(POINT, b"content"))
+    container.say(write_message(Finished()))
+    container.theirs.close()
+    said = heard(worker)
+    assert any(isinstance(each, Failure) and "the disk is full" in each.text for each in said), said
+    worker.end()
+    assert not RESULT.exists()
+
+
+def test_a_container_is_stopped_whose_words_nobody_hears(container, monkeypatch):
+    """What it says fills the pipe to Workers, which has just decided to end it."""
+    monkeypatch.setattr("ann_benchmarks.containers.worker.GRACE_SECONDS", -4.5)
+    worker = ContainerWorker(None, container, Log(None, False), lambda message, attachment: message)
+    container.say(write_message(Note("x" * 2**20)))
+    time.sleep(0.5)
+    container.theirs.close()
+    stopping = threading.Thread(target=worker.stop, daemon=True)
+    stopping.start()
+    stopping.join(10)
+    assert not stopping.is_alive()
+
+
+def test_a_container_that_never_stops_talking_is_ended_in_time(container, monkeypatch):
+    """Neither its time-out nor the others may wait for it to be silent."""
+    monkeypatch.setattr("ann_benchmarks.containers.worker.GRACE_SECONDS", -4.5)
+    worker = ContainerWorker(None, container, Log(None, False), lambda message, attachment: message)
+
+    def talk():
+        try:
+            while True:
+                container.say(write_message(Note("x")) * 100)
+        except OSError:
+            pass
+
+    threading.Thread(target=talk, daemon=True).start()
+    observer = SimpleNamespace(started=lambda *_: None, event=lambda *_: None, failed=lambda *_: None)
+    outcomes = []
+
+    def run():
+        outcomes.extend(Workers(1, 1.0, lambda job: worker).run([JOB], observer))
+
+    worker.send = lambda request: None
+    container.kill = lambda name: container.theirs.shutdown(socket.SHUT_RDWR)
+    running = threading.Thread(target=run, daemon=True)
+    running.start()
+    running.join(10)
+    is_over = not running.is_alive()
+    container.theirs.close()
+    assert is_over and "--timeout" in outcomes[0].failure
+
+
+def test_a_container_that_does_not_answer_is_not_waited_for(container):
+    started = time.monotonic()
+    container.kill = lambda name: container.theirs.shutdown(socket.SHUT_RDWR)
+    answer = ask(None, container, CheckRequest(DEFINITION), 0.5)
+    assert isinstance(answer, Failure) and "no answer within 0.5 s" in answer.text
+    assert time.monotonic() - started < 5 and "removed" in container.done
+
+
+def test_many_containers_leave_no_descriptor_open():
+    def once():
+        container = Container()
+        worker = ContainerWorker(None, container, Log(None, False), lambda message, attachment: message)
+        container.say(write_message(Finished()))
+        container.theirs.close()
+        assert heard(worker) == [Finished()]
+        worker.end()
+
+    once()
+    before, threads = len([*Path("/proc/self/fd").iterdir()]), threading.active_count()
+    for _ in range(100):
+        once()
+    assert len([*Path("/proc/self/fd").iterdir()]) <= before + 3
+    assert threading.active_count() <= threads + 1
+
+
+# The log
+
+
+def test_a_log_keeps_the_last_state_of_a_progress_bar(tmp_path, capsys):
+    path = tmp_path / "folder/log"
+    log = Log(path, True)
+    for piece in (b"one\nt", b"wo\n\r 1%|", b"\r50%|", b"\r100%|\nafter\r\n\rgone\r     \r", b"end"):
+        log.write(piece)
+    assert path.read_bytes() == b"one\ntwo\n100%|\nafter\n"
+    log.close()
+    log.close()
+    assert path.read_bytes() == b"one\ntwo\n100%|\nafter\nend\n"
+    assert capsys.readouterr().err.startswith("one\ntwo\n\r 1%|\r50%|\r100%|\nafter")
+    Log(path, False).close()
+    assert path.read_bytes() == b""
+    assert capsys.readouterr().err == ""
+
+
+def test_a_line_without_an_end_is_not_kept_in_memory(tmp_path):
+    log = Log(tmp_path / "log", False)
+    started = time.perf_counter()
+    for _ in range(4096):
+        log.write(b"x" * 2**15)  # 128 MiB in all, as the engine cuts it
+        assert time.perf_counter() - started < 10
+    log.close()
+    assert (tmp_path / "log").stat().st_size == pytest.approx(2**27, abs=2**20)
+
+
+def test_letters_that_arrive_in_two_pieces_are_shown_as_one(tmp_path, capsys):
+    log = Log(tmp_path / "log", True)
+    text = "50%|█████▌    |\n".encode()
+    for at in range(len(text)):
+        log.write(text[at : at + 1])
+    log.close()
+    assert capsys.readouterr().err.encode() == text == (tmp_path / "log").read_bytes()
+
+
+def test_a_log_goes_on_when_nobody_reads_the_terminal(tmp_path, monkeypatch):
+    ends = os.pipe()
+    os.close(ends[0])
+    monkeypatch.setattr(sys, "stderr", os.fdopen(ends[1], "w"))
+    log = Log(tmp_path / "log", True)
+    for _ in range(3):
+        log.write(b"a line\n")
+    log.close()
+    assert (tmp_path / "log").read_bytes() == b"a line\n" * 3
+    with pytest.raises(OSError):
+        sys.stderr.close()
+
+
+def test_a_log_that_cannot_be_kept_is_one_line(tmp_path):
+    (tmp_path / "logs").touch()
+    with pytest.raises(UserError, match="logs/x.log"):
+        Log(tmp_path / "logs/x.log", False)
+
+
+# Limits
+
+
+def test_sizes_are_written_as_docker_has_them():
+    for text, value in {"512m": 2**29, "8G": 2**33, "1.5g": 3 * 2**29, "6291456": 6 * 2**20, "1 GiB": 2**30,
+                        "100kb": 100 * 2**10, "7b": 7}.items():  # fmt: skip
+        assert size(text) == value
+    for text in ("", "0", "0g", "-1g", "g", "1x", "1e3", "1gg", "nan", "1,5g"):
+        with pytest.raises(argparse.ArgumentTypeError):
+            size(text)
+
+
+def test_cpus_are_written_as_docker_has_them():
+    assert cpu_list("0-2,5, 1") == [0, 1, 2, 5]
+    for text in ("", "a", "1-", "-1", "3-1", "0,,1", "0-99999999999"):
+        with pytest.raises(argparse.ArgumentTypeError):
+            cpu_list(text)
+
+
+def test_a_machine_is_shared_out(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 3, 5}, raising=False)
+    assert cpus_of_each(None, 1) == [[0, 1, 2, 3, 5]]
+    shares = cpus_of_each(None, 2)
+    assert sorted([*shares[0], *shares[1]]) == [0, 1, 2, 3, 5] and {len(share) for share in shares} == {2, 3}
+    assert cpus_of_each([1, 5], 2) == [[1], [5]]
+    for asked, containers, words in (([4], 1, "CPU 4"), ([1], 2, "--parallelism 2")):
+        with pytest.raises(UserError, match=words):
+            cpus_of_each(asked, containers)
+    available = SimpleNamespace(available=8 * 2**30, total=16 * 2**30)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: available)
+    assert memory_of_each(None, 1) == 8 * 2**30 and memory_of_each(None, 4) == 2 * 2**30
+    assert memory_of_each(2**30, 4) == 2**30
+    with pytest.raises(UserError, match=re.escape("16.0 GiB")):
+        memory_of_each(9 * 2**30, 2)
+    with pytest.raises(UserError, match="6 MiB"):
+        memory_of_each(2**20, 1)
+
+
+@pytest.mark.parametrize(
+    "content, killed",
+    [
+        ("low 0\nhigh 0\nmax 9\noom 3\noom_kill 2\noom_group_kill 0\n", 2),
+        ("oom_kill_disable 0\nunder_oom 0\noom_kill 7\n", 7),
+        ("oom_kill_disable 0\nunder_oom 0\n", 0),
+    ],
+)
+def test_the_kernel_is_asked_whom_it_killed(content, killed, tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "_COUNTS", (tmp_path / "absent", tmp_path / "there"))
+    assert memory.killed_processes() == 0
+    (tmp_path / "there").write_text(content)
+    assert memory.killed_processes() == killed
+
+
+# Images, and what a container is created with
+
+
+def test_tags_are_split_off():
+    assert split_tag("pgvector_hnsw") == ("pgvector_hnsw", None)
+    assert split_tag("pgvector_hnsw:0.8.5") == ("pgvector_hnsw", "0.8.5")
+    for name in ("x:", "x:a b", "x:-a", "x:a/b", "x:a:b", "x:é", f"x:{'a' * 129}"):
+        with pytest.raises(UserError, match="is no tag"):
+            split_tag(name)
+    assert tagged("ann-benchmarks-x", None) == "ann-benchmarks-x"
+    assert tagged("ann-benchmarks-x", "2") == tagged("ann-benchmarks-x:1", "2") == "ann-benchmarks-x:2"
+
+
+def test_an_image_says_what_it_needs():
+    def images(labels):
+        image = SimpleNamespace(id="1", labels=labels, attrs={"Config": {"Env": None}})
+        return SimpleNamespace(images=SimpleNamespace(get=lambda name: image))
+
+    plain = find_image(images({}), "x")
+    assert not plain.needs_gpus and not plain.needs_root and plain.environment == ()
+    other = {"gpu": "all", "root": "true", "environment": "A  B"}
+    found = find_image(images({f"ann-benchmarks.{name}": value for name, value in other.items()}), "x")
+    assert found.needs_gpus and found.needs_root and found.environment == ("A", "B")
+    assert not find_image(
+        images({"ann-benchmarks.gpu": "none", "ann-benchmarks.root": "false"}), "x"
+    ).needs_root
+
+
+def client_with(*options):
+    """Stands for an engine with these security options; it keeps what containers are created with."""
+    created = []
+
+    def create(image, **arguments):
+        created.append({"image": image, **arguments})
+        return SimpleNamespace(
+            get_archive=lambda path: (_ for _ in ()).throw(not_found()), put_archive=lambda *_: True
+        )
+
+    return SimpleNamespace(
+        info=lambda: {"SecurityOptions": list(options)},
+        containers=SimpleNamespace(create=create),
+        created=created,
+    )
+
+
+def not_found():
+    from docker.errors import NotFound
+
+    return NotFound("no such file")
+
+
+def test_a_container_may_do_next_to_nothing(tmp_path):
+    client = client_with()
+    sandbox = Sandbox(
+        IMAGE, Account(1000, 100), "me", 2**30, [0, 2], {Path("/a"): "/b"}, tmp_path, {"A": "1"}
+    )
+    sandbox.create(client)
+    [arguments] = client.created
+    assert arguments["image"] == "sha256:1"
+    assert arguments["network_mode"] == "none"
+    assert arguments["cap_drop"] == ["ALL"] and not arguments["cap_add"]
+    assert arguments["security_opt"] == ["no-new-privileges"]
+    assert arguments["user"] == "1000:100"
+    assert arguments["pids_limit"] == MOST_PROCESSES
+    assert arguments["mem_limit"] == arguments["memswap_limit"] == arguments["shm_size"] == 2**30
+    assert arguments["cpuset_cpus"] == "0,2" and not arguments["device_requests"]
+    assert not arguments.get("privileged") and not arguments.get("pid_mode") and not arguments.get("devices")
+    mounts = {mount["Source"]: (mount["Target"], mount["ReadOnly"]) for mount in arguments["mounts"]}
+    assert mounts == {"/a": ("/b", True), str(tmp_path): ("/home/app/storage", False)}
+    gpu = Image("x", "sha256:2", True, True, ())
+    Sandbox(gpu, Account(0, 0), "me", 2**30, [0]).create(client)
+    assert client.created[1]["device_requests"][0]["Capabilities"] == [["gpu"]]
+    assert client.created[1]["cap_add"] == ["CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID"]
+    assert client.created[1]["cap_drop"] == ["ALL"]
+
+
+def test_containers_are_never_roots_unless_their_image_says_so(monkeypatch):
+    root = Image("x", "1", False, True, ())
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(os, "getegid", lambda: 100)
+    assert Account.for_image(IMAGE, client_with()) == Account(1000, 100)
+    assert Account.for_image(root, client_with()) == Account(0, 0)
+    for option in ("name=rootless", "name=userns"):
+        assert Account.for_image(IMAGE, client_with("name=seccomp", option)).uid not in (0, 1000)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert Account.for_image(IMAGE, client_with()).uid != 0
+
+
+def test_every_name_of_a_file_is_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("data").mkdir()
+    outside = tmp_path / "outside.npy"
+    outside.write_text("x")
+    Path("data/a.npy").symlink_to(outside)
+    mounted = dataset_files([Path("data/a.npy"), outside], Account(10001, 10001))
+    places = {
+        str(place) for place in (mounted.values() if isinstance(next(iter(mounted)), Path) else mounted)
+    }
+    assert places == {"/home/app/data/a.npy", str(outside)}
+
+
+@pytest.mark.parametrize(
+    "mode, account, is_readable",
+    [
+        (0o644, Account(10001, 10001), True),
+        (0o600, Account(10001, 10001), False),
+        (0o600, Account(os.getuid(), os.getgid()), True),
+        (0o600, Account(0, 0), True),
+        (0o640, Account(10001, os.getgid()), True),
+        (0o600, Account(10001, os.getgid()), False),
+    ],
+)
+def test_files_that_a_container_could_not_read_are_named(mode, account, is_readable, tmp_path):
+    file = tmp_path / "x"
+    file.touch()
+    file.chmod(mode)
+    if is_readable:
+        assert dataset_files([file], account)
+    else:
+        with pytest.raises(UserError, match="chmod"):
+            dataset_files([file], account)
+
+
+def test_plugins_of_ones_own_are_there_beside_the_projects(tmp_path):
+    assert set(project_files(ROOT / "algorithms").values()) == {
+        *("/home/app/ann_benchmarks", "/home/app/algorithms")
+    }
+    assert project_files(tmp_path)[tmp_path] == f"/home/app/{tmp_path.name}"
+
+
+def test_each_image_keeps_its_things_in_a_folder_of_its_own(tmp_path):
+    account = Account(os.geteuid() or 10001, os.getegid() or 10001)
+    one, two = (storage_folder(tmp_path / "s", name, account) for name in ("a/x", "a/x:1"))
+    assert one != two and one.parent == two.parent == tmp_path / "s"
+    assert one.stat().st_uid == account.uid
+    assert storage_folder(tmp_path, "y", replace(account, is_mapped=True)).stat().st_mode & 0o7777 == 0o1777
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="--storage"):
+        storage_folder(tmp_path / "file", "x", account)
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"DOCKER_HOST": "unix:///nowhere"},
+        {"DOCKER_HOST": "tcp://127.0.0.1:1"},
+        {"DOCKER_HOST": "nonsense://x"},
+        {"DOCKER_HOST": "ssh://nowhere.invalid"},
+        {"DOCKER_HOST": "tcp://127.0.0.1:1", "DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": "/nowhere"},
+    ],
+)
+def test_an_engine_that_is_not_there_is_one_line(environment, monkeypatch):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UserError) as caught:
+        connect("or add --local")
+    text = str(caught.value)
+    assert (
+        text.startswith("no Docker engine answers (") and text.endswith("or add --local") and "\n" not in text
+    )
+
+
+# What runs in a container, run outside of one
+
+
+@pytest.fixture
+def inside(workspace):
+    """Starts it in the workspace, as a container would."""
+    started = []
+
+    def start(name="quick", terminal=None, **job):
+        definition = Definition(name, "Plugin", f"plugins.{name}", "x", [], [], False)
+        job = Job(**{**vars(Job(definition, [[]], "tiny", 10, 1, False)), **job})
+        environment = {**workspace.environment, "PYTHONPATH": f"{ROOT}:{workspace.path}"}
+        process = subprocess.Popen(
+            [sys.executable, "-u", "-m", "ann_benchmarks.containers.inside"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+        )
+        started.append(process)
+        process.stdin.write(write_request(RunRequest(job, 2**30, terminal)))
+        process.stdin.flush()
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_a_job_is_carried_out_and_told_of(workspace, inside):
+    body = """\
+    def fit(self, X):
+        import subprocess
+        os.write(1, b"written to 1\\n")
+        subprocess.run(["echo", "from a child"], check=True)
+        print("printed")
+    def query(self, q, n): return list(range(n))
+    def done(self): print("put away")
+    """
+    workspace.add_plugin("quick", body.replace("\n    ", "\n")[4:])
+    process = inside(place={"docker_image": "x"})
+    messages = MessageReader()
+    said = list(messages.feed(process.stdout.read()))
+    assert [type(message).__name__ for message, _ in said] == ["Built", "PointDone", "Finished"]
+    assert process.wait(10) == 0
+    done, content = said[1]
+    assert done.path == Path("results/tiny/10/quick/.hdf5") and not done.path.exists()
+    with h5py.File(io.BytesIO(content)) as file:
+        assert file.attrs["docker_image"] == "x" and file["neighbors"].shape == (20, 10)
+    printed = process.stderr.read().decode().splitlines()
+    assert sorted(printed) == ["from a child", "printed", "put away", "written to 1"]
+
+
+@pytest.mark.parametrize("how", ["input ends", "SIGTERM"])
+def test_it_ends_with_run_py_and_puts_things_away(workspace, inside, how):
+    fit = "def fit(self, X):\n    Path('begun').touch()\n    time.sleep(60)\n"
+    workspace.add_plugin("sleeps", f"{fit}def done(self): Path('done').touch()")
+    process = inside("sleeps")
+    end = time.monotonic() + 20
+    while not Path("begun").exists():
+        assert time.monotonic() < end and process.poll() is None, process.stderr.read()
+        time.sleep(0.05)
+    if how == "SIGTERM":
+        process.send_signal(signal.SIGTERM)
+    else:
+        process.stdin.close()
+    assert process.wait(15) == 128 + signal.SIGTERM
+    assert Path("done").exists() and process.stdout.read() == b""
+    assert process.stderr.read() == b""
+
+
+def test_on_a_terminal_lines_end_as_they_are(workspace, inside):
+    body = "def fit(self, X): print('a\\nb', sys.stderr.isatty(), os.get_terminal_size(2))"
+    workspace.add_plugin("tty", f"{body}\ndef query(self, q, n): return [0]")
+    process = inside("tty", terminal=(24, 77))
+    process.stdout.read()
+    printed = process.stderr.read().decode()
+    assert "a\nb True os.terminal_size(columns=77, lines=24)\n" in printed

@@ -1,0 +1,174 @@
+"""What a user does, with a real engine: build an image, measure in a container, plot; also other versions."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from ann_benchmarks.results import iter_result_paths, read_attributes
+
+from .docker_engine import ROOT, install
+from .vchord_archives import ARCHIVES
+
+BUILD = ("--base", "debootstrap", "--algorithm")
+# A folder of NPY files with real vectors, instead of made ones.
+VECTORS = os.environ.get("ANN_BENCHMARKS_TEST_VECTORS")
+
+takes_minutes = pytest.mark.skipif(
+    "ANN_BENCHMARKS_LONG_TESTS" not in os.environ, reason="takes minutes (ANN_BENCHMARKS_LONG_TESTS=1)"
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, base_image: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def command(program: str, *arguments: str) -> str:
+    """Run one of the project's commands, which must succeed; what it says."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / program), *arguments], capture_output=True, text=True, timeout=900
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def built(folder: Path, *arguments: str) -> str:
+    """Build an image; its line of the table."""
+    done = install(*BUILD, *arguments, folder=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+def points(algorithm: str) -> list[dict[str, Any]]:
+    """The attributes of the results that were stored of an algorithm."""
+    found = map(read_attributes, iter_result_paths())
+    return [attrs for attrs in found if attrs["algo"] == algorithm]
+
+
+def test_image_run_and_plot(folder: Path):
+    line = built(folder, "pgvector_hnsw")
+    assert re.search(r"ann-benchmarks-pgvector_hnsw +(built|unchanged) .* 17\.\d.* vector 0\.8", line), line
+    name = "random-xs-20-angular"
+    out = command("run.py", "--algorithm", "pgvector_hnsw", "--dataset", name, "--runs", "1",
+                  "--warmup", "100", "--max-n-algorithms", "1", "--memory", "2g")  # fmt: skip
+    assert "in containers of 2.0 GiB" in out
+    found = points("pgvector_hnsw")
+    assert len(found) == 9
+    for attrs in found:
+        assert attrs["recall_high"] > 0.95
+        assert attrs["postgres_version"].startswith("17.")
+        assert attrs["docker_image"] == "ann-benchmarks-pgvector_hnsw"
+        assert attrs["container_memory_bytes"] == 2 << 30
+        settings = attrs["settings"]
+        assert (
+            '"shared_buffers": "512MB"' in settings
+        )  # a quarter of the container's memory, not of the machine's
+        assert '"dynamic_shared_memory_type": "sysv"' not in settings  # /dev/shm is large enough
+    command("plot.py", "--dataset", name)
+    assert Path(f"results/{name}.png").stat().st_size > 10_000
+    # The index is kept.
+    out = command("run.py", "--algorithm", "pgvector_hnsw", "--dataset", name, "--max-n-algorithms", "1",
+                  "--build-only", "--memory", "2g")  # fmt: skip
+    assert "found, built earlier" in out
+
+
+@takes_minutes
+def test_two_versions_in_one_plot(folder: Path):
+    built(folder, "pgvector_hnsw")
+    done = install(*BUILD, "pgvector_hnsw:sid", "--build-arg", "PGVECTOR=sid", "POSTGRES=18", folder=folder)
+    if "there is no pgvector sid" in done.stdout + done.stderr:
+        pytest.skip("sid has another major version of PostgreSQL now")
+    assert done.returncode == 0, done.stdout + done.stderr
+    line = done.stdout.splitlines()[-1]
+    name = "random-xs-20-euclidean"
+    for algorithm in ("pgvector_hnsw", "pgvector_hnsw:sid"):
+        command("run.py", "--algorithm", algorithm, "--dataset", name, "--target-recall", "0.9",
+                "--runs", "1", "--max-n-algorithms", "1", "--clients", "2", "--duration", "0.5")  # fmt: skip
+    [older], [newer] = points("pgvector_hnsw-c2"), points("pgvector_hnsw-sid-c2")
+    assert older["vector_version"] < newer["vector_version"]
+    assert newer["vector_version"] in line
+    assert older["docker_image_id"] != newer["docker_image_id"]
+    command("plot.py", "--dataset", name)
+    command("data_export.py", "--output", "all.csv")
+    text = Path("all.csv").read_text()
+    assert older["vector_version"] in text and newer["vector_version"] in text
+
+
+def test_many_vectors(folder: Path):
+    """64,000 vectors of 384 dimensions: the graph of a parallel build is far larger than Docker's 64 MB."""
+    built(folder, "pgvector_hnsw")
+    if VECTORS:
+        train = np.concatenate([np.load(path) for path in sorted(Path(VECTORS).glob("*.npy"))])
+    else:
+        random = np.random.default_rng(1)
+        centers = random.normal(size=(1000, 384))
+        train = centers[random.integers(1000, size=64_000)] + random.normal(size=(64_000, 384)) * 0.5
+    np.save("train.npy", train[200:].astype(np.float16))
+    np.save("test.npy", train[:200].astype(np.float16))
+    command("create_dataset.py", "--name", "many", "--train", "train.npy", "--test", "test.npy",
+            "--distance", "angular", "--in-place")  # fmt: skip
+    out = command("run.py", "--algorithm", "pgvector_hnsw", "--dataset", "many", "--max-n-algorithms", "1",
+                  "--runs", "1", "--clients", "2", "--target-recall", "0.9", "--memory", "3g")  # fmt: skip
+    assert "warning" not in out
+    [attrs] = points("pgvector_hnsw-c2")
+    assert attrs["index_size"] > 64 * 1024 and "graph_overflow_rows" not in attrs
+    assert attrs["target_recall"] == 0.9
+    command("plot.py", "--dataset", "many")
+    assert Path("results/many.png").exists()
+
+
+def test_vchord_from_its_package(folder: Path):
+    packages = sorted(ARCHIVES.glob("postgresql-17-vchord_*.deb")) if ARCHIVES.is_dir() else []
+    if not packages:
+        pytest.skip(
+            f"no package of VectorChord for PostgreSQL 17 in {ARCHIVES} (ANN_BENCHMARKS_VCHORD_ARCHIVES)"
+        )
+    line = built(folder, "vchord", "--build-arg", f"VCHORD={packages[-1]}")
+    assert re.search(r"vchord 1\.", line), line
+    command("run.py", "--algorithm", "vchord", "--dataset", "random-xs-20-euclidean", "--runs", "1",
+            "--max-n-algorithms", "1", "--clients", "4", "--duration", "0.3")  # fmt: skip
+    found = points("vchord-c4")
+    assert found and all(attrs["vchord_version"].startswith("1.") for attrs in found)
+    with h5py.File(next(iter_result_paths())) as file:
+        assert len(file["times"])
+
+
+@takes_minutes
+def test_a_plugin_that_says_from_ann_benchmarks(folder: Path):
+    """As those of ann-benchmarks do: the large base, with a compiler and pip."""
+    plugin = folder / "plugins/foreign"
+    plugin.mkdir(parents=True)
+    (plugin / "Dockerfile").write_text("FROM ann-benchmarks\nRUN pip install hnswlib && g++ --version\n")
+    (plugin / "config.yml").write_text(
+        "float: {any: [{name: foreign, module: plugins.foreign, constructor: Foreign, base_args: ['@metric'],"
+        " docker_tag: ann-benchmarks-foreign, run_groups: {one: {args: {M: 12}, query_args: [[50]]}}}]}\n"
+    )
+    (plugin / "__init__.py").write_text("")
+    (plugin / "module.py").write_text(
+        "import hnswlib\n"
+        "from ann_benchmarks.algorithms.base.module import BaseANN\n"
+        "class Foreign(BaseANN):\n"
+        "    def __init__(self, metric, method_param):\n"
+        "        self.space, self.m = {'euclidean': 'l2', 'angular': 'cosine'}[metric], method_param['M']\n"
+        "    def fit(self, X):\n"
+        "        self.index = hnswlib.Index(space=self.space, dim=X.shape[1])\n"
+        "        self.index.init_index(max_elements=len(X), ef_construction=100, M=self.m)\n"
+        "        self.index.add_items(X)\n"
+        "    def set_query_arguments(self, ef):\n"
+        "        self.index.set_ef(ef)\n"
+        "    def query(self, v, n):\n"
+        "        return self.index.knn_query(v, k=n)[0][0]\n"
+    )
+    built(folder, "foreign", "--definitions", "plugins")
+    command("run.py", "--algorithm", "foreign", "--dataset", "random-xs-20-euclidean", "--runs", "1",
+            "--definitions", "plugins")  # fmt: skip
+    [attrs] = points("foreign")
+    assert attrs["recall_high"] > 0.95

@@ -1,0 +1,311 @@
+"""install.py builds images, with a real engine."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import certifi
+import pytest
+import yaml
+
+from .docker_engine import BASE, DEBIAN, ROOT, ScratchPlugins, base_image, engine, plugins  # noqa: F401
+
+
+def rows(output: str) -> dict[str, list[str]]:
+    """The table's rows by the image's name, split at spaces; the versions are joined."""
+    _, found, text = output.partition("image  ")
+    assert found, output
+    return {line.split()[0]: line.split(maxsplit=5)[1:] for line in text.splitlines()[1:]}
+
+
+def only_error(done: "subprocess.CompletedProcess[str]") -> str:
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    [line] = done.stderr.splitlines()
+    return line
+
+
+def test_a_build_its_log_its_labels_and_the_table(plugins: ScratchPlugins) -> None:  # noqa: F811
+    name = plugins.add(
+        "good",
+        "ARG GREETING=none",
+        "ARG FROM_ENVIRONMENT=default",
+        "ARG UNSET=default",
+        'RUN echo "$GREETING $FROM_ENVIRONMENT $UNSET via $http_proxy" > /greeting',
+        "RUN head -c 5000000 /dev/zero > /z",
+    )
+    arguments = ("--algorithm", name, "--build-arg", "GREETING=hello", "FROM_ENVIRONMENT", "UNSET")
+    done = plugins.install(*arguments, FROM_ENVIRONMENT="you", http_proxy="http://127.0.0.1:9")
+    assert done.returncode == 0, done.stderr
+    assert plugins.output(name, "cat", "/greeting") == "hello you default via http://127.0.0.1:9\n"
+    image = f"ann-benchmarks-{name}"
+    begun, ended, *_ = done.stdout.splitlines()
+    assert begun == f"{image}: begun, its log is logs/install/{image}.log"
+    assert re.fullmatch(rf"{image}: built in \d+\.\d s, \d+ MB", ended)
+    state, size, own, seconds, versions = rows(done.stdout)[image]
+    assert (state, own, versions) == ("built", "5", "-") and int(size) > 50 and float(seconds) > 0
+    labels = plugins.image(name).labels
+    assert labels["ann-benchmarks.base"] == DEBIAN
+    assert labels["ann-benchmarks.build-args"] == '{"FROM_ENVIRONMENT": "you", "GREETING": "hello"}'
+    log = plugins.log(name)
+    assert "RUN echo" in log and "Successfully built" in log and "\x1b" not in log
+    again = plugins.install(*arguments, FROM_ENVIRONMENT="you")
+    assert rows(again.stdout)[image][0] == "unchanged"
+    assert plugins.log(name).count("Successfully built") == 1
+    anew = plugins.install(*arguments, "--no-cache", FROM_ENVIRONMENT="you")
+    assert rows(anew.stdout)[image][0] == "built"
+
+
+def test_a_failing_build_stops_no_other(plugins: ScratchPlugins) -> None:  # noqa: F811
+    bad = plugins.add("bad", "RUN echo first; echo 'E: no package of that name' >&2; echo later; exit 3")
+    good = plugins.add("good", "RUN true")
+    line = only_error(done := plugins.install())
+    log = f"logs/install/ann-benchmarks-{bad}.log"
+    assert line == (
+        f"failed: ann-benchmarks-{bad}: step 2/5 ended with status 3: E: no package of that name (see {log})"
+    )
+    states = rows(done.stdout)
+    assert states[f"ann-benchmarks-{bad}"][:3] == ["failed", "-", "-"]
+    assert states[f"ann-benchmarks-{good}"][0] == "built"
+    assert "first" in plugins.log(bad) and "later" in plugins.log(bad)
+
+
+def test_what_is_made_of_a_failed_image_is_not_tried(plugins: ScratchPlugins) -> None:  # noqa: F811
+    bad = plugins.add("a", "RUN false")
+    above = plugins.add("0", "RUN true", base=f"ann-benchmarks-{bad}")
+    done = plugins.install("--algorithm", above)
+    assert done.returncode == 1
+    assert f"ann-benchmarks-{above}: not built, since ann-benchmarks-{bad} failed" in done.stderr
+    (plugins.folder / bad / "Dockerfile").write_text(f"FROM {DEBIAN}\nRUN true\n")
+    done = plugins.install("--algorithm", above, "--proc", "2")
+    assert [*rows(done.stdout)] == [f"ann-benchmarks-{bad}", f"ann-benchmarks-{above}"]
+
+
+def test_a_tag_and_a_file_as_build_argument(plugins: ScratchPlugins) -> None:  # noqa: F811
+    name = plugins.add("packed", "ARG PACKAGE", 'RUN echo "$PACKAGE" > /name')
+    dockerfile = plugins.folder / name / "Dockerfile"
+    with dockerfile.open("a") as file:
+        file.write(f"COPY ann_benchmarks/algorithms/{name}/Dockerfile package[s] /packages/\n")
+    (plugins.path / "the file_1.deb").write_text("content")
+    for version, value in (("1.0", "1.0"), ("file", "./the file_1.deb")):
+        done = plugins.install("--algorithm", f"{name}:{version}", "--build-arg", f"PACKAGE={value}")
+        assert done.returncode == 0, done.stderr
+        assert [*rows(done.stdout)] == [f"ann-benchmarks-{name}:{version}"]
+        assert plugins.log(f"{name}:{version}")
+    assert plugins.output(f"{name}:1.0", "sh", "-c", "cat /name; ls /packages") == "1.0\nDockerfile\n"
+    assert plugins.output(f"{name}:file", "cat", "/name", "/packages/the file_1.deb") == (
+        "the file_1.deb\ncontent"
+    )
+    labels = plugins.image(f"{name}:file").labels
+    assert labels["ann-benchmarks.build-args"] == '{"PACKAGE": "the file_1.deb"}'
+    assert not plugins.engine.images.list(f"ann-benchmarks-{name}:latest")
+
+
+def test_certificates_reach_the_build(plugins: ScratchPlugins) -> None:  # noqa: F811
+    name = plugins.add(
+        "ca", "COPY ca-certificates /ca", "RUN cat /ca/*.crt > /bundle; ls /ca | wc -l > /number"
+    )
+    end = "-----END CERTIFICATE-----\n"
+    blocks = Path(certifi.where()).read_text().split(end)[:3]
+    (plugins.path / "own.pem").write_text(end.join([*blocks, blocks[0]]) + end)
+    done = plugins.install("--algorithm", name, "--ca-bundle", "own.pem")
+    assert done.returncode == 0, done.stderr
+    assert plugins.output(name, "cat", "/number") == "3\n"
+    assert plugins.output(name, "cat", "/bundle").count("BEGIN CERTIFICATE") == 3
+    done = plugins.install("--algorithm", name, SSL_CERT_FILE="", REQUESTS_CA_BUNDLE="own.pem")
+    assert rows(done.stdout)[f"ann-benchmarks-{name}"][0] == "unchanged"
+    done = plugins.install("--algorithm", name, "--ca-bundle", "none")
+    assert done.returncode == 0 and plugins.output(name, "cat", "/number") == "0\n"
+    assert "REQUESTS_CA_BUNDLE: absent.pem cannot be read" in only_error(
+        plugins.install("--algorithm", name, SSL_CERT_FILE="", REQUESTS_CA_BUNDLE="absent.pem")
+    )
+
+
+def test_two_at_a_time(plugins: ScratchPlugins) -> None:  # noqa: F811
+    """Each build waits for the other, at a server on this machine, whose network builds have."""
+    server = socket.create_server(("127.0.0.1", 0))
+    server.settimeout(60)
+
+    def serve() -> None:
+        guests = [server.accept()[0] for _ in range(2)]
+        for guest in guests:
+            guest.sendall(b"both are here\n")
+            guest.close()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    port = server.getsockname()[1]
+    wait = f'exec 3<>/dev/tcp/127.0.0.1/{port}; read -t 60 line <&3; test "$line" = "both are here"'
+    names = [plugins.add(name, f"RUN : {name}; bash -c '{wait}'") for name in ("one", "two")]
+    done = plugins.install("--proc", "2")
+    server.close()
+    assert done.returncode == 0, done.stderr
+    assert sorted(rows(done.stdout)) == [f"ann-benchmarks-{name}" for name in names]
+
+
+def test_layers_in_common_are_built_once(plugins: ScratchPlugins) -> None:  # noqa: F811
+    common = f"RUN sleep 2; echo {plugins.prefix}; head -c 16 /dev/urandom | od > /random"
+    names = [plugins.add(name, common, "RUN true", f"RUN echo {name}") for name in ("one", "two")]
+    done = plugins.install("--proc", "2")
+    assert done.returncode == 0, done.stderr
+    assert len({plugins.output(name, "cat", "/random") for name in names}) == 1
+
+
+def add_config(plugins: ScratchPlugins, name: str, body: str) -> None:  # noqa: F811
+    folder = plugins.folder / name
+    (folder / "module.py").write_text(f"from ann_benchmarks.algorithms.base.module import BaseANN\n{body}")
+    definition = {
+        "name": f"{name}-algorithm",
+        "module": f"plugins.{name}",
+        "constructor": "Plugin",
+        "docker_tag": f"ann-benchmarks-{name}",
+        "run_groups": {"all": {"args": []}},
+    }
+    (folder / "config.yml").write_text(yaml.safe_dump({"float": {"any": [definition]}}))
+
+
+def test_images_are_checked(plugins: ScratchPlugins) -> None:  # noqa: F811
+    good, bad = plugins.add("good", "RUN true", base=BASE), plugins.add("bad", "RUN true", base=BASE)
+    works = """
+class Plugin(BaseANN):
+    @classmethod
+    def installed_versions(cls):
+        return {"postgres": "17.6", "vector": "0.8.0"}
+"""
+    add_config(plugins, good, works)
+    add_config(plugins, bad, "import nonesuch\nclass Plugin(BaseANN): pass\n")
+    done = plugins.install("--base", "debootstrap")
+    assert f"ann-benchmarks-{bad}: {bad}-algorithm does not work in it: " in only_error(done)
+    assert "nonesuch" in done.stderr
+    table = rows(done.stdout)
+    assert table[f"ann-benchmarks-{good}"][-1] == "postgres 17.6, vector 0.8.0"
+    assert table[f"ann-benchmarks-{bad}"][0] == "failed"
+    assert table[BASE][0] == table[DEBIAN][0] == "unchanged"  # what the plug-ins start from
+    done = plugins.install("--base", "debootstrap", "--algorithm", f"{good}-algorithm")
+    assert done.returncode == 0 and f"ann-benchmarks-{bad}" not in done.stdout
+    assert rows(done.stdout)[BASE][-1] == "-"  # nobody asks it for the algorithm
+    labels = plugins.image(good).labels
+    assert labels["ann-benchmarks.base"] == DEBIAN and labels["ann-benchmarks.build-args"] == "{}"
+
+
+def test_a_base_that_does_not_exist(plugins: ScratchPlugins) -> None:  # noqa: F811
+    before = plugins.image("base").id
+    name = plugins.add("orphan", "RUN true", base="${BASE}")
+    path = plugins.folder / name / "Dockerfile"
+    path.write_text(f"ARG BASE=ann-benchmarks\n{path.read_text()}")
+    done = plugins.install("--algorithm", name, "--base", "nobody.invalid/has:this")
+    assert done.returncode == 1
+    assert "the base image nobody.invalid/has:this cannot be had (step " in done.stderr
+    assert "--base debootstrap" in done.stderr
+    assert f"ann-benchmarks-{name}: not built, since ann-benchmarks-base failed" in done.stderr
+    assert plugins.image("base").id == before
+    done = plugins.install("--algorithm", name, "--build-arg", "BASE=nobody.invalid/has:that")
+    assert (
+        "nobody.invalid" in only_error(done) and "the image that it starts from cannot be had" in done.stderr
+    )
+
+
+def test_what_cannot_be_begun(plugins: ScratchPlugins) -> None:  # noqa: F811
+    name = plugins.add("good", "ARG VERSION=1", "RUN true")
+
+    def error(*arguments: str, **environment: str) -> str:
+        return only_error(plugins.install(*arguments, **environment))
+
+    assert error("--algorithm", f"{name}s").endswith(f"did you mean '{name}'?")
+    assert error("--build-arg", "VERSOIN=2") == (
+        "error: no Dockerfile that is to be built declares ARG VERSOIN; did you mean 'VERSION'?"
+    )
+    assert "error: no Docker engine answers" in error(DOCKER_HOST="tcp://127.0.0.1:9")
+    assert not (plugins.path / "logs").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_build_ends_at_once(plugins: ScratchPlugins, number: int) -> None:  # noqa: F811
+    name = plugins.add("slow", f"RUN echo begun {time.time()} ; sleep 300")
+    arguments = [sys.executable, ROOT / "install.py", "--definitions", "plugins", "--algorithm", name]
+    program = subprocess.Popen(
+        arguments, cwd=plugins.path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    wait_for(lambda: "\nbegun" in plugins.log(name), program)
+    [container] = re.findall(r"---> Running in (\w+)", plugins.log(name))
+    assert plugins.engine.containers.get(container).status == "running"
+    begun = time.monotonic()
+    program.send_signal(number)
+    _, stderr = program.communicate(timeout=20)
+    assert time.monotonic() - begun < 5
+    assert program.returncode == 130
+    assert stderr == "interrupted; images that are finished are kept, the same command goes on\n"
+    wait_for(lambda: container not in {each.short_id for each in plugins.engine.containers.list(all=True)})
+
+
+def wait_for(condition, program: "subprocess.Popen[str] | None" = None) -> None:  # type: ignore[no-untyped-def]
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline:
+        try:
+            if condition():
+                return
+        except FileNotFoundError:
+            pass
+        assert program is None or program.poll() is None, program.communicate()
+        time.sleep(0.05)
+    raise AssertionError("it did not come")
+
+
+needs_debootstrap = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("debootstrap") is None, reason="needs root and debootstrap"
+)
+
+
+@needs_debootstrap
+@pytest.mark.parametrize("moment", ["I: Retrieving", "I: Unpacking the base system"])
+def test_an_interrupted_debootstrap_leaves_nothing(plugins: ScratchPlugins, moment: str) -> None:  # noqa: F811
+    before = plugins.engine.images.get(DEBIAN).id
+    temporary = plugins.path / "temporary"
+    temporary.mkdir()
+    log = plugins.path / "logs/install/ann-benchmarks-debian-trixie.log"
+    program = subprocess.Popen(
+        [sys.executable, ROOT / "install.py", "--algorithm", "base", "--base", "debootstrap", "--no-cache"],
+        cwd=plugins.path,
+        env={**os.environ, "TMPDIR": str(temporary)},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    wait_for(lambda: moment in log.read_text(), program)
+    assert [*temporary.iterdir()]
+    program.send_signal(signal.SIGINT)
+    program.send_signal(signal.SIGTERM)  # whoever is impatient changes nothing
+    _, stderr = program.communicate(timeout=60)
+    assert (program.returncode, stderr.count("\n")) == (130, 1)
+    assert [*temporary.iterdir()] == []
+    assert str(temporary) not in Path("/proc/self/mounts").read_text()
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            assert str(temporary) not in process.read_text()
+        except OSError:
+            continue
+    assert plugins.engine.images.get(DEBIAN).id == before
+
+
+@needs_debootstrap
+def test_a_mirror_that_is_none(plugins: ScratchPlugins) -> None:  # noqa: F811
+    before = plugins.engine.images.get(DEBIAN).id
+    arguments = (
+        "--algorithm",
+        "base",
+        "--base",
+        "debootstrap",
+        "--no-cache",
+        "--mirror",
+        "http://127.0.0.1:9",
+    )
+    line = only_error(plugins.install(*arguments, TMPDIR=str(plugins.path)))
+    assert line.startswith("error: debootstrap failed with http://127.0.0.1:9/debian: ")
+    assert "--base IMAGE" in line and not [*plugins.path.glob("ann-benchmarks-debian-*")]
+    assert plugins.engine.images.get(DEBIAN).id == before
