@@ -262,6 +262,9 @@ needs_debootstrap = pytest.mark.skipif(
 )
 
 
+@pytest.mark.skipif(
+    "ANN_BENCHMARKS_LONG_TESTS" not in os.environ, reason="takes minutes (ANN_BENCHMARKS_LONG_TESTS=1)"
+)
 @needs_debootstrap
 @pytest.mark.parametrize("moment", ["I: Retrieving", "I: Unpacking the base system"])
 def test_an_interrupted_debootstrap_leaves_nothing(plugins: ScratchPlugins, moment: str) -> None:  # noqa: F811
