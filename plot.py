@@ -1,23 +1,33 @@
-"""Draw the recall/QPS frontier, or any other two metrics, of the results of one dataset."""
+"""Draw the recall/QPS frontier, or any other two metrics, of the results of one dataset.
+
+With --tiers, draw throughput and tail latency by available RAM, and write them as a table.
+"""
 
 import argparse
 from pathlib import Path
 
 from ann_benchmarks.cli import positive_int, run_command
+from ann_benchmarks.errors import UserError
 from ann_benchmarks.plotting.draw import draw_dataset
 from ann_benchmarks.plotting.metrics import QPS_AT_RECALL, TARGET_RECALL, all_metrics
+from ann_benchmarks.plotting.published import published_names
+from ann_benchmarks.plotting.ram_draw import draw_tiers
+
+OF_METRICS = ("x_axis", "y_axis", "x_scale", "y_scale", "raw")  # which --tiers leaves no choice of
 
 
 def main() -> None:
     """Read the command line and draw."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--dataset", metavar="DATASET", default="glove-100-angular")
     parser.add_argument(
         "--count", type=positive_int, default=10, help="k, the number of neighbours (default 10)"
     )
     parser.add_argument("--definitions", metavar="FILE", default="algos.yaml", help="accepted and not used")
     parser.add_argument("--limit", type=int, default=-1, help="accepted and not used")
-    parser.add_argument("-o", "--output", type=Path, help="default: results/DATASET.png")
+    parser.add_argument("-o", "--output", type=Path, help="default: results/DATASET.png or DATASET-tiers.png")
     parser.add_argument(
         "-x", "--x-axis", choices=list(all_metrics), default="k-nn", help="metric on the x axis"
     )
@@ -39,13 +49,38 @@ def main() -> None:
         "--target-recall",
         type=float,
         metavar="RECALL",
-        help=f"what a point must reach for the metric {QPS_AT_RECALL} (default {TARGET_RECALL})",
+        help=f"what a point must reach for the metric {QPS_AT_RECALL} and --tiers (default {TARGET_RECALL})",
     )
     parser.add_argument("--no-intervals", action="store_true", help="leave out the bars of 95%% intervals")
     parser.add_argument(
         "--recompute", action="store_true", help="compute the metrics anew, whatever is cached"
     )
+    parser.add_argument(
+        "--tiers", action="store_true", help="QPS and p99 by available RAM, and a table beside the picture"
+    )
+    parser.add_argument(
+        "--published",
+        metavar="NAME",
+        help=f"with --tiers: lay published figures over, as shares: {', '.join(published_names())}",
+    )
     args = parser.parse_args()
+    if args.tiers:
+        given = [name for name in OF_METRICS if getattr(args, name) != parser.get_default(name)]
+        if given:
+            raise UserError(f"--tiers has axes of its own: leave out --{given[0].replace('_', '-')}")
+        draw_tiers(
+            args.dataset,
+            args.count,
+            args.output,
+            args.target_recall,
+            args.published,
+            args.batch,
+            args.recompute,
+            not args.no_intervals,
+        )
+        return
+    if args.published:
+        raise UserError("--published is for --tiers: add it")
     draw_dataset(
         args.dataset,
         args.count,

@@ -1,7 +1,7 @@
 """Measure algorithms on a dataset: python run.py --local --dataset NAME --algorithm NAME."""
 
 from ann_benchmarks.cli import run_command
-from ann_benchmarks.main import main
+from tiers.main import main
 
 if __name__ == "__main__":
     run_command(main)

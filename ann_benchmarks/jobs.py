@@ -1,10 +1,11 @@
 """What there is to do, and what is told of it while it is done."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .conditions import Conditions
 from .definitions import Definition
 from .intervals import Interval
 from .load.request import Load
@@ -31,6 +32,8 @@ class Job:
     rebuild: bool = False  # although an index is there from an earlier run
     build_only: bool = False
     place: Mapping[str, Any] = field(default_factory=dict)  # facts of where it runs, stored with each point
+    conditions: Conditions | None = None  # None: the machine as it is
+    found_before: Sequence[Mapping[str, Any]] = ()  # what other curves found for the target recall
 
     @property
     def is_cold(self) -> bool:
@@ -40,13 +43,15 @@ class Job:
     @property
     def series(self) -> str:
         """What is added to the algorithm's name for the curve that the points belong to."""
-        return ("" if self.load is None else self.load.series) + ("-cold" if self.is_cold else "")
+        load = "" if self.load is None else self.load.series
+        return load + ("-cold" if self.is_cold else "") + (self.conditions.series if self.conditions else "")
 
     @property
     def by_clients(self) -> str:
         """The end of a line that says who asks, empty for one query after the other."""
         text = "" if self.load is None else f" {self.load}"
-        return f"{text}, cold" if self.is_cold else text
+        text = f"{text}, cold" if self.is_cold else text
+        return text if self.conditions is None else f"{text} on {self.conditions}"
 
 
 @dataclass(frozen=True)

@@ -2,34 +2,29 @@
 
 import argparse
 import os
-import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
 from .cli import HelpWithDefaults, positive_int
+from .conditions import Simulation
 from .configs import read_configs
-from .console import Console, counted, say, summary, warn
-from .constants import INDEX_DIR
-from .containers.containers import Containers, Wishes
+from .console import counted, warn
 from .containers.engine import OTHER_WAY, connect
 from .containers.images import split_tag
 from .containers.limits import cpu_list, size
 from .dask_cluster import knock
-from .datasets import canonical_name, files_of, get_dataset
-from .definitions import DEFINITIONS_FOLDER, Definition, get_definitions, supported_data
+from .datasets import canonical_name, get_dataset
+from .definitions import DEFINITIONS_FOLDER, get_definitions, supported_data
 from .errors import UserError
 from .host import usable_cores
-from .jobs import Job
 from .load.options import add_load_options, check_load_options, loads_asked_for
-from .plan import Plan, make_build_plan, make_plan, select, usable_configs, with_tag
+from .plan import make_build_plan, make_plan, select, usable_configs, with_tag
 from .results import RESULTS_FOLDER, truth_mark
-from .worker_process import Failure
-from .workers import Outcome, Workers
+from .running import run_plan
 
 TERMINATED = 128 + signal.SIGTERM
 
@@ -38,10 +33,10 @@ class Terminated(BaseException):
     """SIGTERM has come."""
 
 
-def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Read the command line; the options of ann-benchmarks' run.py, by the same names."""
+def make_parser(program: str = "run.py") -> argparse.ArgumentParser:
+    """Return what reads the command line; the options of ann-benchmarks' run.py, by the same names."""
     parser = argparse.ArgumentParser(
-        prog="run.py",
+        prog=program,
         description="Measure algorithms on a dataset; finished points are kept and not measured again.",
         formatter_class=HelpWithDefaults,
     )
@@ -55,7 +50,13 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         default=DEFINITIONS_FOLDER,
         help="where the algorithms are: FOLDER/*/config.yml",
     )
-    add("--algorithm", metavar="NAME", help="run this algorithm alone; NAME:TAG uses that tag of its image")
+    add(
+        "--algorithm",
+        metavar="NAME",
+        nargs="+",
+        default=[],
+        help="run these algorithms alone; NAME:TAG uses that tag of an algorithm's image",
+    )
     add("--docker-tag", metavar="NAME", help="run only algorithms of this Docker image, at a tag: NAME:TAG")
     add("--list-algorithms", action="store_true", help="print the names of all algorithms and end")
     add("--force", action="store_true", help="measure again what is finished already")
@@ -75,7 +76,12 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     add("--timeout", type=int, default=2 * 3600, help="seconds for each definition, -1 for no limit")
     add("--local", action="store_true", help="run on this machine itself instead of in Docker")
     add("--batch", action="store_true", help="give algorithms all queries at once")
-    add("--max-n-algorithms", type=int, default=-1, help="run so many definitions at most, -1 for all")
+    add(
+        "--max-n-algorithms",
+        type=int,
+        default=-1,
+        help="run so many definitions at most, of each algorithm if several are named; -1 for all",
+    )
     add(
         "--run-disabled",
         action="store_true",
@@ -96,7 +102,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     )
     add_container_options(parser)
     add_load_options(parser)
-    return parser.parse_args(arguments)
+    return parser
 
 
 def add_container_options(parser: argparse.ArgumentParser) -> None:
@@ -119,7 +125,11 @@ def add_container_options(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line asks for; 0 when all of it succeeded, 1 when something failed."""
-    args = parse_arguments(arguments)
+    return run(make_parser().parse_args(arguments))
+
+
+def run(args: argparse.Namespace, simulation: Simulation | None = None) -> int:
+    """Run what is asked for, under one of the conditions after the other where these are simulated."""
     configs, broken = read_configs(args.definitions)
     if args.list_algorithms:
         for config in broken:
@@ -127,12 +137,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name, data in supported_data(configs).items():
             print(name, *(f"{kind}: {', '.join(metrics)}" for kind, metrics in data.items()), sep="\n    ")
         return 0
-    algorithm: str | None = None
-    tag: str | None = None
-    if args.algorithm is not None:
-        algorithm, tag = split_tag(args.algorithm)
-    configs, warnings = usable_configs(configs, broken, algorithm)
-    check_options(args, tag)
+    asked: list[tuple[str | None, str | None]] = [split_tag(name) for name in dict.fromkeys(args.algorithm)]
+    asked = asked or [(None, None)]
+    warnings: dict[str, None] = {}
+    for algorithm, _ in asked:
+        _, texts = usable_configs(configs, broken, algorithm)
+        warnings |= dict.fromkeys(texts)
+    check_options(args, [tag for _, tag in asked])
     engine = None if args.local else connect(OTHER_WAY)
     args.dataset = canonical_name(args.dataset)
     dataset, dimension = get_dataset(args.dataset)
@@ -142,15 +153,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows = dataset.rows
         # Fails where there are fewer neighbours. A build needs none of them.
         true_distances = None if args.build_only else dataset.true_distances(args.count)
-    definitions = select(
-        get_definitions(configs, point_type, metric, dimension, args.count, args.dataset, rows),
-        configs,
-        algorithm,
-        args.docker_tag,
-        args.run_disabled,
-        (point_type, metric, args.dataset, rows),
-    )
-    definitions = [with_tag(definition, tag) for definition in definitions] if tag else definitions
+    known = get_definitions(configs, point_type, metric, dimension, args.count, args.dataset, rows)
+    about = (point_type, metric, args.dataset, rows)
+    definitions = [
+        with_tag(definition, tag)
+        for algorithm, tag in asked
+        for definition in select(known, configs, algorithm, args.docker_tag, args.run_disabled, about)
+    ]
+    conditions = () if simulation is None else simulation.conditions(rows, dimension)
     header = f"dataset {args.dataset}: {rows:,} x {dimension}, {metric}"
     if true_distances is None:
         plan = make_build_plan(definitions, args.dataset, args.count)
@@ -158,10 +168,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         force = args.force or args.rebuild  # points of another build are not points of this one
         truth = truth_mark(true_distances)
         plan = make_plan(definitions, args.dataset, args.count, args.runs, args.batch, force, truth,
-                         loads_asked_for(args), args.warmup, args.target_recall)  # fmt: skip
+                         loads_asked_for(args), args.warmup, args.target_recall, conditions)  # fmt: skip
         header += f"; {len(true_distances):,} queries for {args.count} neighbours"
     print(header)
-    for text in warnings + plan.warnings:
+    for text in [*warnings, *plan.warnings]:
         warn(text)
     if not plan.jobs:
         print(f"nothing to do: {counted(plan.finished, 'point')} finished before; --force measures again")
@@ -170,7 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_writable(Path(RESULTS_FOLDER))
     try:
         with sigterm_raises():
-            return run_plan(plan, args, engine)
+            return run_plan(plan, args, engine, simulation)
     except Terminated:
         print(
             "terminated; what is finished is kept, the same command goes on (--force starts over)",
@@ -179,10 +189,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return TERMINATED
 
 
-def check_options(args: argparse.Namespace, tag: str | None) -> None:
+def check_options(args: argparse.Namespace, tags: Sequence[str | None]) -> None:
     """Refuse options that cannot go together."""
     if args.local:
-        if tag is not None or ":" in (args.docker_tag or ""):
+        if any(tags) or ":" in (args.docker_tag or ""):
             raise UserError("a tag names a version of an image: leave it out, or leave --local out")
         for option in ("memory", "cpuset", "storage"):
             if getattr(args, option) is not None:
@@ -214,86 +224,6 @@ def check_writable(folder: Path) -> None:
         raise UserError(f"the folder {folder} cannot be made: {error.strerror}") from None
     if not os.access(folder, os.W_OK | os.X_OK):
         raise UserError(f"the folder {folder} cannot be written to")
-
-
-def run_plan(plan: Plan, args: argparse.Namespace, engine: Any) -> int:
-    """Check the plug-ins, run the jobs, and say how each ended; in containers, if there is an engine."""
-    # Plug-ins of ann-benchmarks keep indexes here whose names do not tell the dataset.
-    shutil.rmtree(INDEX_DIR, ignore_errors=True)
-    timeout = None if args.timeout == -1 else args.timeout
-    with ExitStack() as stack:
-        if engine is None:
-            workers = stack.enter_context(Workers(args.parallelism, timeout))
-            containers, check = None, workers.check
-        else:
-            wishes = Wishes(args.memory, args.cpuset, args.storage or Path("storage"))
-            files = files_of(args.dataset)
-            containers = stack.enter_context(
-                Containers(engine, wishes, args.parallelism, args.definitions, files)
-            )
-            workers = stack.enter_context(Workers(args.parallelism, timeout, containers.start))
-            check = containers.check
-        jobs, failed = available_jobs(plan.jobs, check, args.algorithm is not None)
-        if args.max_n_algorithms >= 0:
-            jobs = jobs[: args.max_n_algorithms]
-        if not jobs and not failed:
-            raise UserError("nothing to run: no algorithm is available here; see the lines above")
-        options = {
-            "load_threads": args.load_threads,
-            "chunk_size": args.chunk_size,
-            "rebuild": args.rebuild,
-        }
-        jobs = [replace(job, show_progress=args.parallelism == 1, **options) for job in jobs]
-        if containers is not None:
-            jobs = containers.prepare(jobs)
-            say(str(containers))
-        if args.build_only:
-            say(f"to build: {counted(len(jobs), 'definition')}")
-        else:
-            points = sum(len(job.points) for job in jobs)
-            say(
-                f"to do: {counted(len(jobs), 'definition')} with {counted(points, 'point')}, best of"
-                f" {counted(args.runs, 'run')}; {plan.finished} finished before"
-            )
-        outcomes = failed + workers.run(jobs, Console())
-    for line in summary(outcomes):
-        print(line)
-    return 1 if any(outcome.failure or outcome.failed_points for outcome in outcomes) else 0
-
-
-def available_jobs(
-    jobs: Sequence[Job], check: Callable[[Definition], Failure | None], is_asked_for: bool
-) -> tuple[list[Job], list[Outcome]]:
-    """Sort out the jobs whose plug-in cannot be imported, or has no image; the outcomes are failures.
-
-    What is not installed is a failure only if it was asked for by name.
-    """
-    usable: dict[tuple[str, ...], bool] = {}
-    failed: list[Outcome] = []
-    for job in jobs:
-        definition: Definition = job.definition
-        key = (definition.module, definition.constructor, definition.docker_tag)
-        if key in usable:
-            continue
-        problem = check(definition)
-        usable[key] = problem is None
-        if problem is None:
-            continue
-        if problem.is_unavailable and is_asked_for:
-            raise UserError(f"algorithm '{definition.algorithm}' cannot run here: {problem.text}")
-        if problem.is_unavailable:
-            warn(f"algorithm '{definition.algorithm}' is skipped: {problem.text}")
-        elif is_asked_for:
-            raise UserError(problem.text)
-        else:
-            outcome = Outcome(job, failure=problem.text)
-            Console().failed(outcome)
-            failed.append(outcome)
-    return [
-        job
-        for job in jobs
-        if usable[job.definition.module, job.definition.constructor, job.definition.docker_tag]
-    ], failed
 
 
 @contextmanager

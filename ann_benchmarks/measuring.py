@@ -11,6 +11,7 @@ import numpy as np
 from tqdm import tqdm
 
 from .algorithms.base.module import BaseANN
+from .conditions import Conditions, WatchedUnder
 from .errors import UserError
 from .load.warmup import Warmup, warm_up
 
@@ -37,6 +38,7 @@ def measure_each(
     runs: int,
     warmup: Warmup | None,
     quiet: bool | None,
+    conditions: Conditions | None = None,
 ) -> list[Measured]:
     """Ask all queries `runs` times, warmed up before, or with cold caches each time.
 
@@ -58,7 +60,7 @@ def measure_each(
 
             if is_cold and hasattr(algo, "cool"):
                 algo.cool()
-            with watched(algo) as watch:
+            with watched(algo, conditions) as watch:
                 with watch.running():
                     run = measure(algo, queries, count, batch, rows, progress)
                 told = watch.facts(len(queries))
@@ -112,9 +114,11 @@ class NoWatch:
 
 
 @contextmanager
-def watched(algo: Any) -> Iterator[Any]:
-    """Have a plug-in watch its server for a run, if it has one."""
+def watched(algo: Any, conditions: Conditions | None = None) -> Iterator[Any]:
+    """Have a plug-in watch its server for a run, if it has one, and see that the conditions hold."""
     watch = algo.watch_server() if hasattr(algo, "watch_server") else NoWatch()
+    if conditions is not None:
+        watch = WatchedUnder(watch, conditions)
     try:
         yield watch
     finally:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
+from .conditions import Conditions
 from .configs import ANY_METRIC, BrokenConfig, Config, closest
 from .containers.images import split_tag, tagged
 from .definitions import Definition, label, supported_data
@@ -107,18 +108,24 @@ def make_plan(
     loads: Sequence[Load | None] = (),
     warmup: Warmup | None = None,
     target_recall: float | None = None,
+    conditions: Sequence[Conditions] = (),
 ) -> Plan:
     """Leave out the points that are finished, and definitions that have none left.
 
     `truth` is the mark of the dataset: a point on other vectors of the same name is not finished. Each load
-    makes a job of its own. With `target_recall`, a definition has one point.
+    makes a job of its own, under one of the conditions after the other. With `target_recall`, a definition
+    has one point.
     """
     jobs = []
     finished_in_all = 0
     warnings = []
     owners: dict[Path, str] = {}
-    for definition, load in product(_joined(definitions), loads or [None]):
-        job = Job(definition, [], dataset, count, runs, batch, load, warmup, target_recall)
+    none: list[None] = [None]
+    every = product(conditions or none, _joined(definitions), loads or none)
+    for condition, definition, load in every:
+        job = Job(
+            definition, [], dataset, count, runs, batch, load, warmup, target_recall, conditions=condition
+        )
         points = []
         finished = 0
         wanted = definition.points() if target_recall is None else [[f"target_recall={target_recall:g}"]]

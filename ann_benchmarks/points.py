@@ -15,12 +15,14 @@ from .datasets import Dataset
 from .definitions import label
 from .distance import candidate_distances
 from .errors import UserError, told
+from .found_before import value_found_before
 from .host import host_facts
 from .intervals import mean_interval, runs_disagree, share_interval
 from .jobs import Event, Job, Note, PointDone, PointFailed
 from .load.latencies import histogram, percentiles
 from .load.measure import LoadedPoint
-from .load.target import smallest_reaching
+from .load.request import Load
+from .load.target import ROUNDING, smallest_reaching
 from .load.warmup import Warmup
 from .measuring import Measured, measure, measure_each
 from .plotting.metrics import RECALL_SLACK, recall_of_each
@@ -81,12 +83,12 @@ class Points:
         job = self.job
         name = self.label(query_arguments)
         started_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        found_facts: dict[str, Any] = {}
         if job.target_recall is not None:
-            found_facts = self.search(name, job.target_recall)
-        elif query_arguments:
-            self.algo.set_query_arguments(*query_arguments)
-        runs = self.measure_runs()
+            runs, found_facts = self.measure_at_target(name, job.target_recall)
+        else:
+            if query_arguments:
+                self.algo.set_query_arguments(*query_arguments)
+            runs, found_facts = self.measure_runs(), {}
         shown = representative(runs)
         neighbors = shown.neighbors[:, : job.count]
         if shown.neighbors.shape[1] > job.count:
@@ -149,14 +151,33 @@ class Points:
             )
         )
 
-    def search(self, name: str, target: float) -> dict[str, Any]:
-        """Set the smallest query argument that reaches a recall, and return what is stored of the search.
+    def measure_at_target(self, name: str, target: float) -> tuple[list[Measured], dict[str, Any]]:
+        """Measure where a recall is first reached; return the runs, and what is stored of the search.
 
-        An algorithm without query arguments is measured as it is.
+        A value that another curve of the same index has found is taken, and searched anew only where it is
+        seen not to reach the recall here. An algorithm without query arguments is measured as it is.
         """
         search = self.algo.search_range(self.job.count) if hasattr(self.algo, "search_range") else None
         if search is None:
-            return {}
+            return self.measure_runs(), {}
+        index = self.facts | self.algo.get_additional() | {TRUTH_ATTRIBUTE: truth_mark(self.true_distances)}
+        known = value_found_before(self.job, search.parameter, search.values, index)
+        if known is not None:
+            self.algo.set_query_arguments(*search.arguments(known))
+            runs = self.measure_runs()
+            neighbors = representative(runs).neighbors[:, : self.job.count]
+            if self.recalls(self.distances(neighbors)).mean() >= target - ROUNDING:
+                return runs, {
+                    "target_recall": target,
+                    "target_parameter": search.parameter,
+                    "target_value": known,
+                    "target_trials": 0,
+                }
+        found_facts = self.search(name, target, search)
+        return self.measure_runs(), found_facts
+
+    def search(self, name: str, target: float, search: Any) -> dict[str, Any]:
+        """Set the smallest query argument that reaches a recall, and return what is stored of the search."""
         recalls: list[float] = []
 
         def recall_of(value: Any) -> float:
@@ -184,7 +205,7 @@ class Points:
         """Have all queries answered once with the arguments as set; (queries, at least count)."""
         job = self.job
         if job.load is not None:
-            return LoadedPoint(self.algo, self.all_queries, job.count, job.load, len(self.train)).answers()
+            return self.loaded(job.load).answers()
         nothing: Callable[[int], None] = lambda done: None  # noqa: E731
         return measure(self.algo, self.queries, job.count, False, len(self.train), nothing).neighbors
 
@@ -200,12 +221,15 @@ class Points:
         """Measure all runs of a point, in the way that the job asks for."""
         job = self.job
         if job.load is not None:
-            point = LoadedPoint(self.algo, self.all_queries, job.count, job.load, len(self.train))
-            return point.measure(job.warmup or Warmup(), job.runs, self.quiet)
+            return self.loaded(job.load).measure(job.warmup or Warmup(), job.runs, self.quiet)
         queries = self.all_queries if job.batch else self.queries
-        return measure_each(
-            self.algo, queries, job.count, job.batch, len(self.train), job.runs, job.warmup, self.quiet
-        )
+        how = (job.runs, job.warmup, self.quiet, job.conditions)
+        return measure_each(self.algo, queries, job.count, job.batch, len(self.train), *how)
+
+    def loaded(self, load: Load) -> LoadedPoint:
+        """Return the point as clients ask it."""
+        job = self.job
+        return LoadedPoint(self.algo, self.all_queries, job.count, load, len(self.train), job.conditions)
 
 
 def representative(runs: list[Measured]) -> Measured:

@@ -32,6 +32,8 @@ def run(job: Job, report: Callable[[Event], None]) -> None:
         dataset, _ = get_dataset(job.dataset)
         with dataset:
             facts = {**job.place, **_build(algo, dataset, job)}
+            if job.conditions is not None:
+                facts |= job.conditions.facts
             if job.build_only:
                 facts |= algo.get_additional()
             report(Built(facts["build_time"], facts["index_size"], bool(facts.get("index_reused"))))
@@ -53,6 +55,8 @@ def _build(algo: BaseANN, dataset: Dataset, job: Job) -> dict[str, Any]:
         algo.set_load_options(job.load_threads, job.chunk_size)
     if hasattr(algo, "set_build_options") and (job.rebuild or job.is_cold):
         algo.set_build_options(job.rebuild, not job.is_cold)
+    if job.conditions is not None and hasattr(algo, "serve_only"):
+        algo.serve_only()
     if hasattr(algo, "supports_prepared_queries"):
         algo.supports_prepared_queries()
     before = algo.get_memory_usage()

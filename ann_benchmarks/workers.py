@@ -2,12 +2,13 @@
 
 import multiprocessing
 import multiprocessing.connection
+import os
 import signal
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from multiprocessing import resource_tracker
@@ -17,6 +18,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from .definitions import Definition
+from .found_before import with_found_before
 from .jobs import Built, Event, Job, PointDone, PointFailed
 from .logs import write_log
 from .worker_process import GRACE_SECONDS, STOP_SIGNALS, Failure, Finished, PluginCheck, serve
@@ -92,7 +94,7 @@ class Worker:
     is_reusable = True
     keeps_log = False
 
-    def __init__(self) -> None:
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.crash_report = tempfile.NamedTemporaryFile("r", delete=False)  # noqa: SIM115
@@ -101,7 +103,8 @@ class Worker:
         resource_tracker.ensure_running()  # else start() would unblock the signals half-way
         signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # until the worker has its handlers
         try:
-            self.process.start()
+            with _environment(environment or {}):
+                self.process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
         theirs.close()
@@ -162,6 +165,36 @@ class Worker:
         return Failure(f"the process was ended by {name}{LIKELY_CAUSES.get(name, '')}", details)
 
 
+class NoWorker:
+    """In place of a worker that could not be had: its job fails, and the next one is begun."""
+
+    is_reusable = False
+    keeps_log = False
+
+    def __init__(self, problem: str) -> None:
+        """Take what is wrong."""
+        self._problem = problem
+        self.pipe, theirs = multiprocessing.Pipe(duplex=False)
+        theirs.close()
+
+    def send(self, request: Any) -> None:
+        """There is nobody to hear it."""
+
+    def next_message(self) -> Any:
+        """It has ended."""
+        raise EOFError
+
+    def death(self) -> Failure:
+        """Say what is wrong."""
+        return Failure(self._problem)
+
+    def end(self) -> None:
+        """Close the pipe."""
+        self.pipe.close()
+
+    ask_to_end = stop = end
+
+
 class Workers:
     """Up to `parallelism` workers, each kept for the next request until one fails in it."""
 
@@ -175,6 +208,7 @@ class Workers:
         self.timeout = timeout  # s a job
         self.start = start
         self.idle: list[AnyWorker] = []
+        self.idle_under: Any = None  # what the idle ones were started for
         self.busy: dict[AnyWorker, Outcome] = {}
 
     def __enter__(self) -> "Workers":
@@ -193,7 +227,7 @@ class Workers:
     def check(self, definition: Definition) -> Failure | None:
         """Whether the plug-in can be imported and has the constructor: None if so."""
         job = Job(definition, [], "", 0, 0, False)
-        worker = self.idle.pop() if self.idle else self.start(job)
+        worker = self._worker(job)
         self.busy[worker] = Outcome(job)
         answer: Any = None
         try:
@@ -214,14 +248,23 @@ class Workers:
             while pending and len(self.busy) < self.parallelism:
                 job = pending.popleft()
                 observer.started(job)
-                worker = self.idle.pop() if self.idle else self.start(job)
+                worker = self._worker(job)
                 self.busy[worker] = outcomes[id(job)] = Outcome(job)
                 with suppress(OSError):  # it has just died: seen below
-                    worker.send(job)
+                    worker.send(with_found_before(job))
             multiprocessing.connection.wait([worker.pipe for worker in self.busy], POLL_SECONDS)
             for worker, outcome in list(self.busy.items()):
                 self._attend(worker, outcome, observer)
         return [outcomes[id(job)] for job in jobs]
+
+    def _worker(self, job: Job) -> AnyWorker:
+        """Return an idle worker or a new one; one that was started under other conditions is ended before."""
+        under = None if job.conditions is None else (str(job.definition), job.conditions)
+        if under != self.idle_under:
+            while self.idle:
+                self.idle.pop().end()
+            self.idle_under = under
+        return self.idle.pop() if self.idle else self.start(job)
 
     def _attend(self, worker: AnyWorker, outcome: Outcome, observer: Observer) -> None:
         answer: Any = None
@@ -261,6 +304,21 @@ class Workers:
             self.idle.append(worker)
         else:
             worker.end()
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Have these variables in the environment for a process that is just being started."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _noted(job: Job, failure: Failure, mode: str) -> str:

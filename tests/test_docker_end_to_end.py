@@ -80,6 +80,23 @@ def test_image_run_and_plot(folder: Path):
     assert "found, built earlier" in out
 
 
+def test_tiers_are_the_limits_of_containers(folder: Path):
+    built(folder, "pgvector_hnsw")
+    out = command(
+        "run.py", "--algorithm", "pgvector_hnsw", "--dataset", "random-xs-20-angular", "--runs", "1",
+        "--max-n-algorithms", "1", "--clients", "4", "--target-recall", "0.9",
+        "--tiers", "32MB:256MB+1cpus+gp3,64MB:all",
+    )  # fmt: skip
+    assert "2 tiers, in this order: 64MB:all by container, 32MB:256MB+1cpus+gp3 by container" in out
+    (small,) = points("pgvector_hnsw-c4-container-1cpus-gp3-sb32MB-ram256MB")
+    (large,) = points("pgvector_hnsw-c4-container-sb64MB-ramall")
+    assert small["tier_available"] == pytest.approx(256 << 20, rel=0.05)
+    assert (small["shared_buffers"], large["shared_buffers"]) == (32 << 20, 64 << 20)
+    assert small["index_reused"] and large["index_reused"]  # built once, with all memory
+    assert small["target_trials"] == 0 < large["target_trials"]
+    assert small["cores"] == 1
+
+
 @takes_minutes
 def test_two_versions_in_one_plot(folder: Path):
     built(folder, "pgvector_hnsw")

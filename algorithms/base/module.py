@@ -45,6 +45,8 @@ class BaseANN:
     - ``set_build_options(rebuild, prewarm)``: called before `fit` where the user gave --rebuild (an index
       that is there from an earlier run is not to be used) or --warmup off (no index is to be warmed).
       ann-benchmarks does not know it.
+    - ``serve_only()``: called before `fit` with --tiers: the index was built by another process, which had
+      more memory, and is to be found. ann-benchmarks does not know it.
     - ``installed_versions()``: a class method that returns the versions, by name, of what the plug-in uses,
       tried out; for what install.py says of an image.
     """

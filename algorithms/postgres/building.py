@@ -11,13 +11,12 @@ from . import catalog, machine
 from .catalog import BuiltIndex
 from .disk import check_disk
 from .environment import given_settings
-from .errors import refusal
+from .errors import PostgresError, refusal
 from .failures import plainly
 from .index import Index
 from .progress import index_progress
 from .servers import Server
-from .settings import apply_settings, build_memory_limit, current_setting, megabytes
-from .tables import PAGE
+from .settings import apply_settings, build_memory_limit, current_setting, megabytes, shared_buffers
 
 NoteOfBuild = Callable[[str, float], dict[str, Any]]
 
@@ -46,6 +45,13 @@ class IndexBuild:
         self._built_from = index.built_from() | {"versions": dict(versions), "settings": self._settings}
         self.name = catalog.index_name(table, self._built_from)
         self._extension = " ".join(f"{name} {version}" for name, version in versions.items())
+
+    def found(self) -> BuiltIndex:
+        """Return the index as it was built last, with whatever settings; PostgresError if it never was."""
+        found = catalog.find_index_like(self._connection, self._table, self._built_from)
+        if found is None:
+            raise PostgresError("the index is not built: build it first, with run.py --build-only")
+        return found
 
     def run(self, rows: int, note: NoteOfBuild, rebuild: bool = False) -> tuple[BuiltIndex, bool]:
         """Return the index, and whether it was found as an earlier run had built it.
@@ -109,9 +115,5 @@ class IndexBuild:
     def _memory(self) -> int:
         if not self._server.is_ours:
             return self._index.build_memory  # whoever runs that server knows its memory, we do not
-        shared_blocks = self._connection.execute(
-            "SELECT setting::int8 FROM pg_settings WHERE name = 'shared_buffers'"
-        ).fetchone()
-        assert shared_blocks is not None
-        limit = build_memory_limit(machine.memory_bytes(), shared_blocks[0] * PAGE)
+        limit = build_memory_limit(machine.memory_bytes(), shared_buffers(self._connection))
         return min(self._index.build_memory, limit)

@@ -149,6 +149,18 @@ def find_index(connection: psycopg.Connection[Any], name: str) -> BuiltIndex | N
     return BuiltIndex(name, *row) if row else None
 
 
+def find_index_like(
+    connection: psycopg.Connection[Any], table: str, built_from: dict[str, Any]
+) -> BuiltIndex | None:
+    """Return the newest index of a table that was built from the same, but for the settings of its build."""
+    row = connection.execute(
+        f"SELECT name, build_seconds, facts FROM {SCHEMA}.indexes WHERE table_name = %s"
+        " AND built_from - 'settings' = %s AND to_regclass(name) IS NOT NULL ORDER BY built_at DESC LIMIT 1",
+        [table, Jsonb({key: value for key, value in built_from.items() if key != "settings"})],
+    ).fetchone()
+    return BuiltIndex(*row) if row else None
+
+
 def remember_index(
     connection: psycopg.Connection[Any],
     index: BuiltIndex,

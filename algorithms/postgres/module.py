@@ -100,6 +100,7 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
         self._count = 0
         self._index_kib = 0.0
         self._facts: dict[str, Any] = {}
+        self._only_serves = False
         self.set_build_options(False)
         self.set_load_options()
 
@@ -133,6 +134,14 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
         An addition to the interface, called before fit.
         """
         self._rebuilds, self._prewarms = rebuild, prewarm
+
+    def serve_only(self) -> None:
+        """Find the index as it was built, with whatever memory that had, and build none.
+
+        An addition to the interface, called before fit where a smaller server is to be measured than the one
+        that has built.
+        """
+        self._only_serves = True
 
     def fit(self, X: Any) -> None:
         """Load the vectors and build the index, unless both are there from an earlier run."""
@@ -409,7 +418,10 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
 
     def _build(self, connection: psycopg.Connection[Any], index: Index, rows: int) -> BuiltIndex:
         build = IndexBuild(self._server, connection, self._table.name, index, self.versions)
-        built, is_found = build.run(rows, self.note_of_build, self._rebuilds)
+        if self._only_serves:
+            built, is_found = build.found(), True
+        else:
+            built, is_found = build.run(rows, self.note_of_build, self._rebuilds)
         self._facts["index_reused"] = is_found
         if is_found:
             print(f"index found as built before ({built.build_seconds:.1f} s)", flush=True)

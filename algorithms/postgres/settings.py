@@ -41,6 +41,7 @@ def server_profile(memory: int, cores: int, free_disk: int, shared_memory: int |
     """
     profile = SESSION | {
         "shared_buffers": megabytes(max(memory // 4, 128 * MIB)),
+        "huge_pages": "off",  # those there are may be held back from servers, for a tier
         "autovacuum": "off",
         "max_connections": "500",  # of clients that ask at the same time
         "max_parallel_maintenance_workers": str(max(cores - 1, 0)),  # the leader builds, too
@@ -81,6 +82,13 @@ def current_setting(connection: psycopg.Connection[Any], name: str) -> str:
     row = connection.execute("SELECT current_setting(%s)", [name]).fetchone()
     assert row is not None
     return str(row[0])
+
+
+def shared_buffers(connection: psycopg.Connection[Any]) -> int:
+    """Return the size of the server's own buffers in bytes."""
+    row = connection.execute("SELECT pg_size_bytes(current_setting('shared_buffers'))").fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def settable(

@@ -10,17 +10,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
+from ..conditions import Simulation
 from ..console import warn
 from ..definitions import Definition
 from ..errors import UserError
 from ..jobs import Job
 from ..logs import log_path
 from ..worker_process import Failure
+from ..workers import NoWorker
 from .guard import remove_all, start_guard
 from .images import Image, find_image
 from .limits import cpus_of_each, in_words, memory_of_each, written
 from .log import Log, terminal_size
 from .sandbox import Account, Sandbox, dataset_files, project_files, storage_folder
+from .terms import Terms
 from .wire import RunRequest
 from .worker import ContainerWorker, keep_results
 
@@ -46,10 +49,14 @@ class Containers:
         parallelism: int,
         definitions: Path,
         files: Sequence[Path],
+        simulation: Simulation | None = None,
     ) -> None:
         """Take the folder of the plug-ins and the files of the dataset; nothing is started yet."""
         self._client, self._wishes, self._files = client, wishes, files
-        self._project = project_files(definitions)
+        self._simulation = simulation
+        # The package that the conditions of jobs are from, which a container is given pickled.
+        packages = [] if simulation is None else [type(simulation).__module__.partition(".")[0]]
+        self._project = project_files(definitions, packages)
         engine = client.info()
         self._memory = memory_of_each(wishes.memory, parallelism, engine.get("MemTotal"))
         self._free_cpus = dict(enumerate(cpus_of_each(wishes.cpus, parallelism, engine.get("NCPU"))))
@@ -119,32 +126,43 @@ class Containers:
         image = self.image(definition)
         return {**(image.facts if image else {}), "container_memory_bytes": self._memory}
 
-    def start(self, job: Job) -> "Slot":
+    def start(self, job: Job) -> "Slot | NoWorker":
         """Start a container for a job, on CPUs that no other one has."""
         image = self.image(job.definition)
         assert image is not None
         name = job.definition.docker_tag
         account = self._accounts[name]
         number = min(self._free_cpus)
-        cpus = self._free_cpus.pop(number)
         # Those that run at the same time cannot have one server's folder; each number has its own.
         storage = storage_folder(self._wishes.storage, name, account, number)
         if self._guard.poll() is not None:
             self._begin_guard()
+        terms = None if self._simulation is None else self._simulation.terms(job)
+        try:
+            options = terms.options(storage) if terms else {}
+        except UserError as error:
+            return NoWorker(str(error))
+        cpus = self._free_cpus.pop(number)
+        environment = {name: os.environ[name] for name in image.environment if name in os.environ}
         sandbox = Sandbox(
             image,
             account,
             self._owner,
-            self._memory,
-            cpus,
+            (terms and terms.memory) or self._memory,
+            cpus[: terms.cpus] if terms else cpus,
             self._project | dataset_files(self._files, account),
             storage,
-            {name: os.environ[name] for name in image.environment if name in os.environ},
+            environment | dict(terms.environment if terms else {}),
+            options,
         )
         log = Log(log_path(job), job.show_progress)
         terminal = terminal_size() if self._is_alone else None
-        request = RunRequest(job, self._memory, terminal)
-        return Slot(lambda: self._free_cpus.update({number: cpus}), request, self._client, sandbox, log)
+        request = RunRequest(job, sandbox.memory, terminal)
+
+        def give_back() -> None:
+            self._free_cpus.update({number: cpus})
+
+        return Slot(give_back, request, self._client, sandbox, log, terms)
 
     def _ignored_variables(self) -> list[str]:
         """Variables of this project's that are set and that none of the images takes."""
@@ -156,17 +174,27 @@ class Slot(ContainerWorker):
     """A container that has a part of the machine for itself; `give_back` is called once, at its end."""
 
     def __init__(
-        self, give_back: Callable[[], None], request: RunRequest, client: Any, sandbox: Sandbox, log: Log
+        self,
+        give_back: Callable[[], None],
+        request: RunRequest,
+        client: Any,
+        sandbox: Sandbox,
+        log: Log,
+        terms: Terms | None = None,
     ) -> None:
         self._give_back, self._request = give_back, request
+        self._end_keeping: Callable[[], None] = lambda: None
         super().__init__(client, sandbox, log, keep_results(request.job))
+        if terms is not None and self.container is not None:
+            self._end_keeping = terms.keep(self.container)
 
     def send(self, request: Any) -> None:
         """Hand over the job, with what else the container needs to know."""
-        super().send(self._request)
+        super().send(replace(self._request, job=request))
 
     def stop(self) -> None:
         """End it, and let the next one have its place."""
+        self._end_keeping()
         super().stop()
         give_back, self._give_back = self._give_back, lambda: None
         give_back()

@@ -61,6 +61,7 @@ class Sandbox:
     files: Mapping[Path, str] = field(default_factory=dict)  # of this machine, to where they are to be read
     storage: Path | None = None  # what is kept from run to run
     environment: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)  # further ones of Docker's
 
     def create(self, client: Any) -> Any:
         """Create the container; it is not started."""
@@ -103,6 +104,7 @@ class Sandbox:
             else [],
             # What it writes is attached to; the engine's own copy of it would be a file of any size.
             log_config=LogConfig(type="none"),
+            **self.options,
         )
         if not is_root:
             self._add_account(container)
@@ -126,12 +128,10 @@ class Sandbox:
             container.put_archive("/etc", content.getvalue())
 
 
-def project_files(definitions: Path) -> dict[Path, str]:
-    """The framework and the plug-ins, to where a container has them."""
-    files = {
-        PROJECT / "ann_benchmarks": f"{HOME}/ann_benchmarks",
-        PROJECT / "algorithms": f"{HOME}/algorithms",  # which ann_benchmarks/algorithms is a link to
-    }
+def project_files(definitions: Path, packages: Sequence[str] = ()) -> dict[Path, str]:
+    """The framework, the plug-ins and further packages, to where a container has them."""
+    # ann_benchmarks/algorithms is a link to algorithms.
+    files = {PROJECT / name: f"{HOME}/{name}" for name in ("ann_benchmarks", "algorithms", *packages)}
     definitions = definitions.resolve()
     if definitions in files:
         return files

@@ -39,17 +39,17 @@ class ContainerWorker:
         self.pipe: Connection
         self.pipe, self._theirs = multiprocessing.Pipe(duplex=False)
         self._sandbox, self._log, self._accept = sandbox, log, accept
-        self._container: Any = None
+        self.container: Any = None
         self._socket: Any = None
         self._failure: Failure | None = None
         self._reader = threading.Thread(target=self._read, daemon=True)
         from docker.errors import DockerException
 
         try:
-            self._container = sandbox.create(client)
+            self.container = sandbox.create(client)
             how = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
-            self._socket = self._container.attach_socket(params=how)
-            self._container.start()
+            self._socket = self.container.attach_socket(params=how)
+            self.container.start()
         except (DockerException, OSError) as error:  # of requests, which is an OSError
             self._failure = Failure(f"no container could be started: {_advised(reason(error))}")
             self._theirs.close()
@@ -75,9 +75,9 @@ class ContainerWorker:
         from docker.errors import DockerException
 
         try:
-            self._container.wait(timeout=GRACE_SECONDS)
-            self._container.reload()
-            state = self._container.attrs["State"]
+            self.container.wait(timeout=GRACE_SECONDS)
+            self.container.reload()
+            state = self.container.attrs["State"]
         except (DockerException, OSError) as error:
             return Failure(f"the container is lost: {reason(error)}")
         if state.get("OOMKilled"):
@@ -103,9 +103,9 @@ class ContainerWorker:
         """Have it put away what it holds, and end."""
         from docker.errors import DockerException
 
-        if self._container is not None:
+        if self.container is not None:
             with suppress(DockerException, OSError):  # it has ended
-                self._container.kill("SIGTERM")
+                self.container.kill("SIGTERM")
 
     def stop(self) -> None:
         """Ask it to end; remove it when it has, or when it does not. Interrupted, remove it at once."""
@@ -116,10 +116,10 @@ class ContainerWorker:
                 self.ask_to_end()
                 self._reader.join(GRACE_SECONDS + 5)
         finally:
-            if self._container is not None:
+            if self.container is not None:
                 with suppress(NotFound, DockerException, OSError):
-                    self._container.remove(force=True, v=True)
-                self._container = None
+                    self.container.remove(force=True, v=True)
+                self.container = None
             self.pipe.close()  # on which the reader may be waiting to be heard
             if self._reader.is_alive():
                 self._reader.join()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from ..conditions import Conditions
 from ..errors import UserError
 from ..measuring import Measured, checked_neighbors, watched
 from .interface import Clients
@@ -29,9 +30,18 @@ CLOSED_LOOP_SECONDS = 1.0  # that tell where the search for the highest rate beg
 class LoadedPoint:
     """The clients of one point, and what they have to do."""
 
-    def __init__(self, algo: Any, queries: Any, count: int, load: Load, rows: int) -> None:
+    def __init__(
+        self,
+        algo: Any,
+        queries: Any,
+        count: int,
+        load: Load,
+        rows: int,
+        conditions: Conditions | None = None,
+    ) -> None:
         """Nothing is started yet. `rows` is the size of the training set."""
         self.algo, self.queries, self.count, self.load, self.rows = algo, queries, count, load, rows
+        self.conditions = conditions
 
     def measure(self, warmup: Warmup, runs: int, quiet: bool | None) -> list[Measured]:
         """Warm up, have all queries answered once, which tells the recall, and measure so many runs.
@@ -106,7 +116,7 @@ class LoadedPoint:
         return self._closed(clients, self.load.orders(len(self.queries), run), self.load.seconds)
 
     def _closed(self, clients: Clients, orders: list[np.ndarray], seconds: float | None) -> Measured:
-        with watched(self.algo) as watch:
+        with watched(self.algo, self.conditions) as watch:
             clients.prepare(orders, seconds, keeps_ids=False)
             with watch.running():
                 clients.run()
@@ -120,7 +130,7 @@ class LoadedPoint:
         if self.load.driver != "own":  # it draws arrivals of its own, and needs to know the rate alone
             due = np.arange(1, max(round(rate * float(due[-1])), 1) + 1) / rate
         patience = max(PATIENCE_SHARE * float(due[-1]), LEAST_PATIENCE)
-        with watched(self.algo) as watch:
+        with watched(self.algo, self.conditions) as watch:
             clients.prepare_arrivals(due, numbers, patience, keeps_ids=False)
             with watch.running():
                 clients.run()

@@ -1,7 +1,7 @@
 """What plot.py does: choose the results of one dataset, draw them, say where the picture is."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..datasets import canonical_name, dataset_names, make_truth_file
@@ -35,24 +35,11 @@ def draw_dataset(
     at_target = QPS_AT_RECALL in (x, y)
     if target_recall is not None and not at_target:
         raise UserError(f"--target-recall is for the metric {QPS_AT_RECALL}: choose it with -x or -y")
-    target = TARGET_RECALL if target_recall is None else target_recall
-    if not 0 < target <= 1:
-        raise UserError(f"--target-recall {target:g} is no share of the neighbours: give a number up to 1")
+    target = checked_target(target_recall)
     for axis, scale in (("x", x_scale), ("y", y_scale)):
         parse_scale(scale, axis)  # before any work is done
     dataset = canonical_name(dataset)
-    paths = list(iter_result_paths(dataset, count))
-    if not paths:
-        raise UserError(without_results(dataset, count))
-    make_truth_file(dataset)
-    runs = [run for run in load_runs(paths, recompute) if run.batch == batch]
-    if not runs:
-        mode, flag = ("batch", "without") if batch else ("single-query", "with")
-        raise UserError(
-            f"nothing to plot: no {mode} result of {dataset} with count {count} can be read;"
-            f" try {flag} --batch, or run run.py"
-        )
-
+    runs = runs_of(dataset, count, batch, recompute)
     name = f"{dataset}-batch.png" if batch else f"{dataset}.png"
     about = [
         f"k = {count}",
@@ -69,6 +56,35 @@ def draw_dataset(
         points = create_plot(series, x, y, picture, x_scale, y_scale, raw, title, styles)
         print(f"wrote {picture} (points: {points}, algorithms: {len(series)})")
 
+    to_folder(output, name, draw)
+
+
+def checked_target(recall: float | None) -> float:
+    """Return the recall to be reached; UserError if it can be none."""
+    target = TARGET_RECALL if recall is None else recall
+    if not 0 < target <= 1:
+        raise UserError(f"--target-recall {target:g} is no share of the neighbours: give a number up to 1")
+    return target
+
+
+def runs_of(dataset: str, count: int, batch: bool, recompute: bool) -> list[Run]:
+    """Read the results of a dataset, by its canonical name; UserError if there are none."""
+    paths = list(iter_result_paths(dataset, count))
+    if not paths:
+        raise UserError(without_results(dataset, count))
+    make_truth_file(dataset)
+    runs = [run for run in load_runs(paths, recompute) if run.batch == batch]
+    if not runs:
+        mode, flag = ("batch", "without") if batch else ("single-query", "with")
+        raise UserError(
+            f"nothing to plot: no {mode} result of {dataset} with count {count} can be read;"
+            f" try {flag} --batch, or run run.py"
+        )
+    return runs
+
+
+def to_folder(output: Path | None, name: str, draw: Callable[[Path], None]) -> None:
+    """Draw into `output`, else by this name into results/ or, where that is read-only, here."""
     if output:
         draw(output if output.suffix else output.with_name(f"{output.name}.png"))
         return

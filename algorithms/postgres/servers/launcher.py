@@ -1,6 +1,7 @@
 """Become PostgreSQL: an ordinary user if we are root, and a process that ends when its parent does.
 
-Run as a script: launcher.py PARENT_PID UID GID PROGRAM [ARGUMENT ...]. UID -1 keeps the user.
+Run as a script: launcher.py PARENT_PID UID GID GROUPS PROGRAM [ARGUMENT ...]. UID -1 keeps the user. GROUPS
+are files named cgroup.procs, joined by ":", of the control groups to enter.
 """
 
 import ctypes
@@ -14,6 +15,9 @@ PR_SET_PDEATHSIG = 1
 def main() -> None:
     """Change the user, arm the signal, and replace this process by the program."""
     parent, uid, gid = (int(argument) for argument in sys.argv[1:4])
+    for group in filter(None, sys.argv[4].split(":")):
+        with open(group, "w") as processes:  # noqa: PTH123 (pathlib takes long to import)
+            processes.write("0")  # whoever writes it
     if uid != -1:
         os.setgroups([])
         os.setgid(gid)
@@ -25,7 +29,7 @@ def main() -> None:
         if os.getppid() != parent:
             sys.exit("the parent ended before the server started")
     os.umask(0o077)
-    os.execv(sys.argv[4], sys.argv[4:])
+    os.execv(sys.argv[5], sys.argv[5:])
 
 
 if __name__ == "__main__":

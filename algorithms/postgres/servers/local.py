@@ -28,11 +28,12 @@ import psutil
 import psycopg
 
 from .. import machine
-from ..environment import OTHER_FOLDER, given_settings
+from ..environment import OTHER_FOLDER, given_settings, variable
 from ..errors import PostgresError
 from ..settings import server_profile
 from .account import Account, server_account
 from .base import NOTICE_SECONDS, Server, library_list
+from .numa import interleaving
 
 DATABASE = "ann"
 SUPERUSER = "ann"
@@ -338,15 +339,16 @@ class LocalServer(Server):
                 shutil.rmtree(self._socket_folder)
             self._socket_folder = None
 
-    def _launch_arguments(self, program: str, *arguments: str) -> list[str]:
+    def _launch_arguments(self, groups: str, *command: str) -> list[str]:
         launcher = str(Path(__file__).with_name("launcher.py"))
         identity = [str(os.getpid()), str(self._account.uid), str(self._account.gid)]
-        return [sys.executable, "-I", "-S", launcher, *identity, str(self._binaries / program), *arguments]
+        return [sys.executable, "-I", "-S", launcher, *identity, groups, *command]
 
     def _popen(self, program: str, *arguments: str, stdout: IO[bytes]) -> "subprocess.Popen[bytes]":
+        command = [*interleaving(), str(self._binaries / program), *arguments]
         # A session of its own: Ctrl-C reaches us, and we decide when the server stops.
         return subprocess.Popen(
-            self._launch_arguments(program, *arguments),
+            self._launch_arguments(variable("GROUPS"), *command),
             stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.STDOUT,
             cwd=self._root, env=_server_environment(), start_new_session=True,
         )  # fmt: skip
@@ -355,7 +357,7 @@ class LocalServer(Server):
         """Run one of PostgreSQL's programs to its end and return what it printed."""
         command = [str(self._binaries / program), *arguments]
         if as_account:
-            command = self._launch_arguments(program, *arguments)
+            command = self._launch_arguments("", *command)
         done = subprocess.run(
             command, cwd=self._root, env=_server_environment(), capture_output=True, text=True,
             stdin=subprocess.DEVNULL, start_new_session=True, check=False,

@@ -13,6 +13,7 @@ import psycopg
 from ..errors import PostgresError
 from ..servers import Server
 from ..servers.base import connect
+from ..settings import shared_buffers
 from .blocks import block_counters
 from .processes import ServerProcesses, Used, machine_cpu, server_processes
 from .waits import WaitSampler, shares
@@ -47,6 +48,7 @@ class ServerWatch:
         self._server, self._table, self._index, self._flush = server, table, index, flush
         self._connection: psycopg.Connection[Any] | None = None
         self._processes: ServerProcesses | None = None
+        self._shared_buffers: int | None = None  # bytes
         self._run = _Run()
 
     @contextmanager
@@ -90,6 +92,8 @@ class ServerWatch:
             for name, total in totals.items()
             if queries and total is not None and total >= 0  # less than before: it was counted anew
         }
+        if self._shared_buffers:
+            facts["shared_buffers"] = self._shared_buffers
         if run.busy_share is not None:
             facts["machine_busy_share"] = run.busy_share
         if run.seen:
@@ -110,6 +114,7 @@ class ServerWatch:
             connection = _had(lambda: connect({**self._server.connection_parameters(), **name}))
             self._connection = connection
             self._processes = None if connection is None else _had(lambda: server_processes(connection))
+            self._shared_buffers = None if connection is None else _had(lambda: shared_buffers(connection))
         return connection
 
     def _blocks(self) -> dict[str, int]:

@@ -1,0 +1,203 @@
+"""The picture of throughput and p99 against available RAM: two panels, one above the other."""
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import NullLocator
+
+from .bars import draw_bars
+from .figure import GREY, add_legend, add_note, coordinates, decorate, fit_scales, save
+from .points import Point
+from .published import Published
+from .ram import PANELS, Line, index_sizes, size_text
+from .scales import Scale, plain_number, spaced
+from .styles import DASHES, LIGHT_COLORS, MARKERS, assign_styles
+
+GREYS = ("0.5", "0.72")  # of published engines
+CLOSE = 2.0  # the largest value over the smallest, below which a linear axis from 0 tells more
+BEYOND = 2.0  # how far outside of the tiers, as a factor, an index is still marked
+ROW = 13.0  # height of a line of text, in points
+TITLES = {"qps": "Throughput - up is better", "p99": "Tail latency - down is better"}
+LABELS = {"qps": "Queries per second (1/s)", "p99": "Percentile 99 (millis)"}
+LABELS_OF_SHARES = {"qps": "QPS / QPS with the most RAM", "p99": "p99 / p99 with the most RAM"}
+RAM = "Available RAM: shared_buffers + the system's cache"
+BARS = "bars: 95% intervals of the mean of runs (a point is one run)"
+RAM_SHARE = "Available RAM / size of the index"
+LONGEST_LABEL = 34  # of a line in the legend
+
+
+def create_ram_figure(
+    lines: Sequence[Line], output: Path, title: str, machine: float | None, published: Published | None = None
+) -> int:
+    """Draw the lines into a picture; return the number of results shown.
+
+    `machine` is where tiers are drawn that have all RAM. Beside published lines, all lines are to be shares.
+    """
+    figure = Figure(figsize=(10, 8.5))
+    panels = dict(zip(PANELS, figure.subplots(2, sharex=True, gridspec_kw={"hspace": 0.2}), strict=True))
+    others = published.lines if published else []
+    looks = variant_looks(lines, others)
+    styles = assign_styles(line.algorithm for line in lines)
+    colors = {name: LIGHT_COLORS[style.color] for name, style in styles.items()}
+    engines = list(dict.fromkeys(line.algorithm for line in others))
+    greys = {name: GREYS[i % len(GREYS)] for i, name in enumerate(engines)}
+    for panel, axes in panels.items():
+        handles, names = draw_lines(axes, panel, others, greys, looks, {"lw": 1.3, "ms": 5, "mfc": "white"})
+        if published:
+            label = textwrap.fill(published.label, LONGEST_LABEL)
+            handles, names = [Line2D([], [], ls=""), *handles], [label, *names]
+        own, own_names = draw_lines(
+            axes, panel, lines, colors, looks, {"lw": 2, "ms": 7, "mec": "white", "mew": 0.6, "zorder": 3}
+        )
+        drawn = [(point, colors[line.algorithm]) for line in lines for point in line.panels[panel]]
+        fit_panel(axes, [point for point, _ in drawn], [p for line in others for p in line.panels[panel]])
+        draw_bars(axes, drawn)
+        decorate(axes, panel, panel, title if panel == PANELS[0] else "")
+        axes.set_title(TITLES[panel], loc="left", fontsize=10, color=GREY, pad=8)
+        axes.set(xlabel="", ylabel=(LABELS_OF_SHARES if published else LABELS)[panel])
+    upper, lower = panels.values()
+    add_legend(upper, [*own, *handles], [*own_names, *names])
+    points = [point for line in lines for point in line.panels["qps"]]
+    rams = sorted({point.x for point in points})
+    if published:
+        share_ticks(lower)
+        mark_indexes([upper, lower], [("RAM = index", 1.0, GREY)])
+        lower.set_xlabel(RAM_SHARE, loc="left")
+    else:
+        sizes = [
+            (f"{name} index: {size_text(size)}", size, colors[name])
+            for name, size in index_sizes(lines).items()
+            if rams[0] / BEYOND <= size <= rams[-1] * BEYOND
+        ]
+        mark_indexes([upper, lower], sizes)
+        ram_ticks(lower, rams, machine)
+        lower.set_xlabel(RAM, loc="left")
+    if any(point.y_interval for line in lines for panel in PANELS for point in line.panels[panel]):
+        add_note(lower, BARS)
+    save(figure, output)
+    return len(points)
+
+
+def variant_looks(lines: Sequence[Line], others: Sequence[Line]) -> dict[str, dict[str, Any]]:
+    """Give each variant its marker and dash: those of its number of clients, for one variant of each.
+
+    Further variants with as many clients, on another disk for one, get others.
+    """
+    clients = sorted({line.clients for line in [*lines, *others]})
+    numbers: dict[str, int] = {}
+    free = len(clients)
+    for count, variant in sorted({(line.clients, line.variant) for line in lines}):
+        number = clients.index(count)
+        if number in numbers.values():
+            number, free = free, free + 1
+        numbers[variant] = number
+    numbers |= {line.variant: clients.index(line.clients) for line in others}
+    return {variant: look(number) for variant, number in numbers.items()}
+
+
+def look(number: int) -> dict[str, Any]:
+    """Return a marker and a dash."""
+    dash = DASHES[number % len(DASHES)].split()
+    return {
+        "marker": MARKERS[number % len(MARKERS)],
+        "ls": (0, tuple(map(float, dash))) if dash else "-",
+        "clip_on": False,
+    }
+
+
+def draw_lines(
+    axes: Axes,
+    panel: str,
+    lines: Sequence[Line],
+    colors: Mapping[str, str],
+    looks: Mapping[str, dict[str, Any]],
+    how: Mapping[str, Any],
+) -> tuple[list[Line2D], list[str]]:
+    """Draw lines into a panel; return the legend, in the order of their throughput."""
+    handles = []
+    lines = sorted(lines, key=mean_height, reverse=True)
+    for line in lines:
+        coloured = {"color": colors[line.algorithm], **looks[line.variant], **how}
+        handles += axes.plot(*coordinates(line.panels[panel]), **coloured)
+    return handles, [line.name for line in lines]
+
+
+def mean_height(line: Line) -> float:
+    """Return the mean of the logarithms of a line's throughput."""
+    points = line.panels["qps"]
+    return sum(math.log(point.y) for point in points) / len(points)
+
+
+def fit_panel(axes: Axes, points: Sequence[Point], others: Sequence[Point]) -> None:
+    """Scale both axes logarithmically, y from 0 where all values lie close."""
+    values = [point.y for point in [*points, *others]]
+    is_close = max(values) < CLOSE * min(values)
+    scales = (Scale("log"), Scale("linear" if is_close else "log"))
+    fit_scales(axes, points, others, ("indexsize", "qps"), scales)
+    if is_close:
+        axes.set_ylim(bottom=0)
+
+
+def mark_indexes(panels: Sequence[Axes], indexes: Sequence[tuple[str, float, str]]) -> None:
+    """Draw a thin vertical line at each size, and its text above all points of the upper panel."""
+    for i, axes in enumerate(panels):
+        if i == 0:
+            leave_room(axes, len(indexes) * ROW)
+        for row, (text, size, color) in enumerate(indexes):
+            axes.axvline(size, color=color, lw=0.9, ls=(0, (1, 2)), zorder=0.5)
+            if i == 0:
+                is_right = axes.transAxes.inverted().transform(axes.transData.transform((size, 1)))[0] > 0.6
+                axes.annotate(
+                    text,
+                    (size, 1),
+                    xycoords=("data", "axes fraction"),
+                    xytext=(-4 if is_right else 4, -row * ROW),
+                    textcoords="offset points",
+                    ha="right" if is_right else "left",
+                    va="top",
+                    fontsize=8.5,
+                    color=color,
+                    bbox={"fc": "white", "ec": "none", "pad": 0.5},
+                    parse_math=False,
+                )
+
+
+def leave_room(axes: Axes, height: float) -> None:
+    """Raise the upper end of the y axis by so many points of the picture."""
+    axes.autoscale_view()
+    (low, high), is_log = axes.get_ylim(), axes.get_yscale() == "log"
+    share = height / (axes.bbox.height * 72 / axes.figure.dpi)
+    start, end = (math.log(low), math.log(high)) if is_log else (low, high)
+    top = start + (end - start) / (1 - share)
+    axes.set_ylim(low, math.exp(top) if is_log else top)
+
+
+def ram_ticks(axes: Axes, rams: list[float], machine: float | None) -> None:
+    """Put a tick at each amount of RAM, as far as they can be read."""
+    ticks = spaced(rams, np.log, axes.get_xlim())
+    texts = [size_text(ram).replace(" ", "\n") for ram in ticks]
+    set_ticks(
+        axes,
+        ticks,
+        [f"{text} (all)" if ram == machine else text for ram, text in zip(ticks, texts, strict=True)],
+    )
+
+
+def share_ticks(axes: Axes) -> None:
+    """Put ticks at powers of 2."""
+    low, high = axes.get_xlim()
+    ticks = [2.0**power for power in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)]
+    set_ticks(axes, ticks, [plain_number(tick) for tick in ticks])
+
+
+def set_ticks(axes: Axes, ticks: Sequence[float], texts: Sequence[str]) -> None:
+    """Replace the ticks of the x axis."""
+    axes.set_xticks(ticks, texts)
+    axes.xaxis.set_minor_locator(NullLocator())

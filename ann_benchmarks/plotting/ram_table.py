@@ -1,0 +1,163 @@
+"""The results on tiers as a table in Markdown: each index on every tier, at a recall."""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from ..atomic import atomic_path
+from ..errors import UserError
+from .built import build_arguments, built_index
+from .points import interval
+from .ram import GB, MB, TierRun, size_text
+
+COLUMNS = ("Available RAM", "shared_buffers", "Clients", "QPS", "P50 (ms)", "P99 (ms)")
+IN_BRACKETS = (
+    "In brackets: 95% intervals of the mean of the runs. The figure before them is that of one run.\n"
+)
+
+
+def write_table(
+    path: Path, title: str, runs: Sequence[TierRun], machine: float | None, intervals: bool
+) -> None:
+    """Write the table; UserError if the file cannot be written."""
+    try:
+        with atomic_path(path) as temporary:
+            temporary.write_text(table(title, runs, machine, intervals), encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def table(title: str, runs: Sequence[TierRun], machine: float | None, intervals: bool) -> str:
+    """Return the whole text: for each built index a heading, its fastest result on each tier, the spread.
+
+    `runs` are sorted by throughput, `machine` is the RAM of tiers that have all of it.
+    """
+    more = differing_columns(runs)
+    best: dict[tuple[Any, ...], TierRun] = {}
+    for tier_run in runs:
+        tier = (tier_run.name, tier_run.method, tier_run.ram, tier_run.shared_buffers)
+        best.setdefault((*index_of(tier_run), *tier), tier_run)
+
+    def place(tier_run: TierRun) -> tuple[Any, ...]:
+        ram = tier_run.ram or machine or 0
+        return *index_of(tier_run), *line_of(tier_run), ram, tier_run.shared_buffers or 0
+
+    rows = sorted(best.values(), key=place)
+    parts = [f"# {title}\n"]
+    for _, group in groupby(rows, index_of):
+        parts += index_part(list(group), more, machine, intervals)
+    if any(")" in cell for row in rows for cell in cells_of(row, intervals)):
+        parts.append(IN_BRACKETS)
+    return "\n".join([*parts, *deviation(rows)])
+
+
+def index_of(tier_run: TierRun) -> tuple[str, ...]:
+    """Return what tells built indexes apart."""
+    return tier_run.algorithm, *map(str, built_index(tier_run.run)[1:])
+
+
+def line_of(tier_run: TierRun) -> tuple[int, str, str]:
+    """Return what tells the lines of an index apart."""
+    return tier_run.clients, tier_run.name, tier_run.method
+
+
+def differing_columns(runs: Sequence[TierRun]) -> dict[str, Callable[[TierRun], str]]:
+    """Return the columns that some tables need: those in which results differ."""
+
+    def attribute(name: str) -> Callable[[TierRun], str]:
+        return lambda tier_run: str(tier_run.run.attrs.get(name, ""))
+
+    possible: dict[str, Callable[[TierRun], str]] = {
+        "Method": lambda tier_run: tier_run.method,
+        "CPUs": attribute("tier_cpus"),
+        "Disk": attribute("tier_disk"),
+    }
+    more = {name: text for name, text in possible.items() if len({text(tier_run) for tier_run in runs}) > 1}
+
+    def told(tier_run: TierRun) -> tuple[Any, ...]:
+        return tier_run.algorithm, tier_run.clients, *(text(tier_run) for text in possible.values())
+
+    if len({told(tier_run) for tier_run in runs}) < len({tier_run.name for tier_run in runs}):
+        more["Curve"] = lambda tier_run: tier_run.name
+    return more
+
+
+def index_part(
+    rows: Sequence[TierRun],
+    more: dict[str, Callable[[TierRun], str]],
+    machine: float | None,
+    intervals: bool,
+) -> list[str]:
+    """Return the blocks of one built index."""
+    columns = [*COLUMNS, *more]
+    lines = [f"| {' | '.join(columns)} |", f"|{' ---: |' * len(COLUMNS)}{' --- |' * len(more)}"]
+    for row in rows:
+        ram = exact(row.ram) if row.ram else f"all ({size_text(machine)})" if machine else "all"
+        buffers = exact(row.shared_buffers) if row.shared_buffers else "-"
+        cells = [ram, buffers, str(row.clients), *cells_of(row, intervals)]
+        lines.append(f"| {' | '.join([*cells, *(text(row) for text in more.values())])} |")
+    spreads = []
+    for _, group in groupby(rows, line_of):
+        line = list(group)
+        rates = [row.run.metrics["qps"] for row in line]
+        if len(line) > 1:
+            asked = ", ".join(
+                filter(None, [clients_text(line[0]), *(text(line[0]) for text in more.values())])
+            )
+            spreads.append(f"{max(rates) / min(rates):.2f} ({asked})")
+    text = f"Largest QPS / smallest over the tiers: {'; '.join(spreads)}\n"
+    return [f"{heading(rows)}\n", "\n".join(lines) + "\n", *([text] if spreads else [])]
+
+
+def clients_text(tier_run: TierRun) -> str:
+    """Say by how many clients."""
+    return f"{tier_run.clients} client{'s' * (tier_run.clients > 1)}"
+
+
+def heading(rows: Sequence[TierRun]) -> str:
+    """Name an index, what it was asked with and the recall, over all rows."""
+    run = rows[0].run
+    built = ", ".join(text for text in build_arguments(run).values() if text != run.distance)
+    asked = " or ".join(dict.fromkeys(query_of(row) for row in rows))
+    recalls = sorted({f"{row.run.metrics['k-nn']:.3f}" for row in rows})
+    recall = " to ".join(dict.fromkeys((recalls[0], recalls[-1])))
+    return f"**{', '.join(filter(None, [rows[0].algorithm, built, asked]))}** (recall {recall}):"
+
+
+def query_of(tier_run: TierRun) -> str:
+    """Return the query argument that was searched for the recall, else the result's whole name."""
+    attrs = tier_run.run.attrs
+    if "target_parameter" in attrs:
+        return f"{attrs['target_parameter']} = {attrs.get('target_value')}"
+    return tier_run.run.parameters
+
+
+def cells_of(tier_run: TierRun, intervals: bool) -> list[str]:
+    """Return throughput and latencies, with their intervals where these are known."""
+    cells = []
+    for metric in ("qps", "p50", "p99"):
+        bounds = interval(tier_run.run, metric) if intervals else None
+        sure = f" ({figure_text(bounds.low)} to {figure_text(bounds.high)})" if bounds else ""
+        cells.append(figure_text(tier_run.run.metrics[metric]) + sure)
+    return cells
+
+
+def figure_text(value: float) -> str:
+    """Write a figure with four digits, or all that are before the point."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:#.4g}".rstrip(".")
+
+
+def exact(size: int) -> str:
+    """Write bytes as a tier is asked for: whole GB, else MB."""
+    return f"{size // GB:,} GB" if size % GB == 0 else f"{size / MB:,.6g} MB"
+
+
+def deviation(rows: Iterable[TierRun]) -> list[str]:
+    """Say how far what was available while it was measured is from what was asked for."""
+    off = [abs(row.available / row.ram - 1) for row in rows if row.ram and row.available]
+    if not off:
+        return []
+    return [
+        f"Available RAM is what was asked for; measured during the runs it was within {max(off):.1%} of it.\n"
+    ]

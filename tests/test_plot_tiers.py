@@ -1,0 +1,486 @@
+"""plot.py --tiers: which results are on the picture and in the table, and published figures laid over."""
+
+import json
+import re
+import runpy
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import h5py
+import matplotlib.image
+import pytest
+from matplotlib.figure import Figure
+
+from ann_benchmarks.errors import UserError
+from ann_benchmarks.intervals import Interval
+from ann_benchmarks.plotting import published as published_module
+from ann_benchmarks.plotting.draw import draw_dataset
+from ann_benchmarks.plotting.points import Point
+from ann_benchmarks.plotting.published import published_names, read_published
+from ann_benchmarks.plotting.ram import (
+    Line,
+    as_tier_run,
+    fastest,
+    index_sizes,
+    normalised,
+    ram_lines,
+    size_text,
+    whole_machine,
+)
+from ann_benchmarks.plotting.ram_draw import draw_tiers
+from ann_benchmarks.plotting.ram_figure import create_ram_figure, fit_panel, variant_looks
+from ann_benchmarks.plotting.ram_table import exact, figure_text, table
+from ann_benchmarks.plotting.runs import Run, load_runs
+from ann_benchmarks.results import iter_result_paths, read_result, write_result
+
+from .plotting_data import make_result, make_truth
+
+ROOT = Path(__file__).parent.parent
+GB, MB = 1 << 30, 1 << 20
+RUNGS = [(128 * MB, 544 * MB), (256 * MB, 2 * GB), (4 * GB, None)]
+SUMS = {  # of all QPS, P50 and P99 of a data set, by which a changed digit is noticed
+    "100m": (34382.85, 567.98, 994.22),
+    "1b": (10446.08, 1870.98, 2766.66),
+    "5m": (96587.97, 116.95, 246.95),
+}
+HNSW, VCHORD = (20.0, 100.0, 120.0), (90.0, 95.0, 94.0)
+
+
+def text(size):
+    return "all" if size is None else f"{size // GB}GB" if size % GB == 0 else f"{size // MB}MB"
+
+
+def on_tier(buffers, ram, **more):
+    """Attributes of a result on a tier, as the sweep stores them."""
+    name = f"-sb{text(buffers)}-ram{text(ram)}"
+    known = {"tier_ram": ram} if ram else {}
+    return {
+        "tier": f"{text(buffers)}:{text(ram)}",
+        "tier_method": "hugepages",
+        "tier_available": round((ram or 23 * GB) * 1.01),
+        "tier_shared_buffers": buffers,
+        "tier_memory_series": name,
+        **known,
+        **more,
+    }
+
+
+def run(name, qps, buffers=128 * MB, ram=GB, recall=0.96, clients=1, index_kib=1 << 20, **more):
+    attrs = {"run_count": 5, "clients": clients, **on_tier(buffers, ram), **more}
+    metrics = {"k-nn": recall, "qps": qps, "p50": 5.0, "p99": 1e4 / qps, "build": 1.0, "indexsize": index_kib}
+    return Run("d", 10, "euclidean", False, name + attrs["tier_memory_series"], "p", metrics, attrs)
+
+
+def lines_of(*runs, target=0.95, machine=23 * GB):
+    return {line.name: line for line in ram_lines([as_tier_run(r) for r in runs], target, machine)}
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    """Two algorithms on three tiers by 1 and 32 clients, and a result on none."""
+    monkeypatch.chdir(tmp_path)
+    truth = make_truth("d")
+    make_result("d", "pgvector_hnsw", "plain", truth, 0.97, 0.001)
+    for algorithm, rates, argument in (("pgvector_hnsw", HNSW, "ef_search"), ("vchord", VCHORD, "probes")):
+        for clients in (1, 32):
+            for (buffers, ram), rate in zip(RUNGS, rates, strict=True):
+                attrs = on_tier(buffers, ram)
+                qps = rate * clients
+                make_result(
+                    "d",
+                    f"{algorithm}-c{clients}{attrs['tier_memory_series']}",
+                    "x",
+                    truth,
+                    0.96,
+                    1 / qps,
+                    clients=clients,
+                    index_size=float(1 << 20),
+                    build_arguments=json.dumps(["euclidean", {"M": 16}]),
+                    target_recall=0.95,
+                    target_parameter=argument,
+                    target_value=44,
+                    qps_low=qps * 0.9,
+                    qps_high=qps * 1.1,
+                    latency_p99_low=0.9 / qps,
+                    latency_p99_high=1.2 / qps,
+                    **attrs,
+                )
+
+
+def drawn(output="tiers.svg", **options):
+    draw_tiers("d", 10, Path(output), **options)
+    return re.findall(r"<!-- (.*?) -->", Path(output).read_text(), re.DOTALL)
+
+
+def written(intervals=True):
+    runs = [found for r in load_runs(iter_result_paths("d", 10)) if (found := as_tier_run(r))]
+    return table("t", fastest(runs, 0.95), whole_machine(runs), intervals)
+
+
+def rows_of(text):
+    rows = [line.strip("|").split("|") for line in text.splitlines() if line[:1] == "|"]
+    cells = [[cell.strip() for cell in row] for row in rows]
+    return [row for row in cells if row[0] not in ("Available RAM", "---:")]
+
+
+# --- which results make a line ---
+
+
+def test_a_line_is_the_curve_without_the_memory_at_the_ram_of_its_tiers():
+    lines = lines_of(
+        *(
+            run(f"hnsw-c{c}", q * c, b, r, clients=c)
+            for c in (1, 32)
+            for (b, r), q in zip(RUNGS, HNSW, strict=True)
+        )
+    )
+    assert set(lines) == {"hnsw-c1", "hnsw-c32"}
+    assert [(p.x, p.y) for p in lines["hnsw-c32"].panels["qps"]] == [
+        (544 * MB, 640.0),
+        (2 * GB, 3200.0),
+        (23 * GB, 3840.0),  # all of the machine's
+    ]
+    assert [p.y for p in lines["hnsw-c1"].panels["p99"]] == pytest.approx([500, 100, 1e4 / 120])
+    assert {(line.algorithm, line.clients, line.index_size) for line in lines.values()} == {
+        ("hnsw", 1, float(GB)),
+        ("hnsw", 32, float(GB)),
+    }
+
+
+def test_of_several_results_at_the_same_ram_the_fastest_that_reaches_the_recall_counts():
+    runs = [run("a", 50.0), run("a", 70.0, buffers=256 * MB), run("a", 90.0, recall=0.949), run("a", 60.0)]
+    (line,) = lines_of(*runs).values()
+    assert [p.y for p in line.panels["qps"]] == [70.0]
+    (line,) = lines_of(*runs, target=0.94).values()
+    assert [p.y for p in line.panels["qps"]] == [90.0]
+    assert lines_of(*runs, target=0.97) == {}
+
+
+def test_methods_cpus_and_disks_are_lines_of_their_own():
+    lines = lines_of(
+        run("a-c1", 10.0),
+        run("a-c1", 11.0, tier_method="cgroup"),
+        run("a-c1-2cpus-gp3", 5.0, tier_cpus=2, tier_disk="gp3"),
+        run("b-c1-cgroup-2cpus", 6.0, tier_method="cgroup", tier_cpus=2),
+        run("c-d-cold", 7.0, clients=None),
+    )
+    assert set(lines) == {
+        "a-c1 (hugepages)",
+        "a-c1 (cgroup)",
+        "a-c1-2cpus-gp3",
+        "b-c1-cgroup-2cpus",
+        "c-d-cold",
+    }
+    assert {line.algorithm for line in lines.values()} == {"a", "b", "c-d"}
+
+
+def test_a_tier_that_needs_no_method_belongs_to_the_lines_of_all():
+    whole = run("a", 30.0, ram=None, tier_method="")
+    lines = lines_of(run("a", 10.0), run("a", 11.0, tier_method="cgroup"), whole)
+    assert [[p.y for p in line.panels["qps"]] for line in lines.values()] == [[11.0, 30.0], [10.0, 30.0]]
+
+
+@pytest.mark.parametrize(
+    "attrs",
+    [
+        {"tier": None},
+        {"tier_ram": None, "tier_shared_buffers": None, "tier_disk": "gp3"},
+        {"tier_ram": "much", "tier_available": "more"},
+        {"tier_ram": -1, "tier_available": [1, 2]},
+    ],
+)
+def test_results_without_an_amount_of_memory_are_none(attrs):
+    assert as_tier_run(run("a", 10.0)) is not None
+    assert as_tier_run(run("a", 10.0, **attrs)) is None
+
+
+def test_odd_attributes_of_others_are_no_error(results):
+    path = next(Path("results").glob("d/10/vchord-c1-*128MB*/*.hdf5"))
+    with h5py.File(path, "r+") as file:
+        for name in ("clients", "tier_method", "tier_memory_series", "index_size", "build_arguments"):
+            file.attrs[name] = [[1.5, 2.5]]
+        del file.attrs["target_value"], file.attrs["run_count"]
+    assert "pgvector_hnsw-c32" in drawn()
+
+
+def test_intervals_of_three_runs_and_more_are_bars():
+    sure = {"qps_low": 8.0, "qps_high": 12.0, "latency_p99_low": 0.5, "latency_p99_high": 1.5}
+    (line,) = lines_of(run("a", 10.0, **sure)).values()
+    assert line.panels["qps"][0].y_interval == Interval(8.0, 12.0)
+    assert line.panels["p99"][0].y_interval == pytest.approx((500.0, 1500.0))
+    (line,) = lines_of(run("a", 10.0, **sure, run_count=2)).values()
+    assert line.panels["qps"][0].y_interval is None
+
+
+# --- the picture ---
+
+
+def test_the_picture_has_a_line_and_a_size_for_each(results, capsys):
+    texts = drawn()
+    lines = [f"{algorithm}-c{clients}" for algorithm in ("pgvector_hnsw", "vchord") for clients in (1, 32)]
+    assert set(lines) <= set(texts) and "pgvector_hnsw" not in texts
+    assert {"d (k = 10, target recall 0.95)", "pgvector_hnsw index: 1 GB", "vchord index: 1 GB"} <= set(texts)
+    ticks = re.sub(r"\s+", " ", " ".join(texts))
+    assert all(tick in ticks for tick in ("544 MB", "2 GB", "23.2 GB (all)"))
+    assert any(text.startswith("bars: 95%") for text in texts)
+    assert not any(text.startswith("bars: 95%") for text in drawn(intervals=False))
+    assert "points: 12, lines: 4" in capsys.readouterr().out
+
+
+def test_the_command_writes_picture_and_table_into_results(results):
+    command = [sys.executable, str(ROOT / "plot.py"), "--dataset", "d", "--tiers"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert matplotlib.image.imread("results/d-tiers.png").shape[1] > 1000
+    assert len(rows_of(Path("results/d-tiers.md").read_text())) == 12
+
+
+def test_plain_plots_draw_every_tier_as_a_curve(results, capsys):
+    draw_dataset("d", 10, Path("x.svg"), "k-nn", "qps", "linear", "log", False, False, False)
+    assert "algorithms: 13" in capsys.readouterr().out
+    assert "vchord-c32-sb128MB-ram544MB" in Path("x.svg").read_text()
+
+
+def line(name, values, clients=1, variant="", xs=None, size=GB):
+    points = [Point(x, y) for x, y in zip(xs or [GB * 2**i for i in range(9)], values, strict=False)]
+    return Line(name, name, variant, clients, size, {"qps": points, "p99": points})
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [line("a", [5.0])],
+        [line("a", [5.0], size=None), line("b", [5.0, 5.0], size=1.0)],
+        [line(f"algorithm-{i}", [1.0 + i, 2.0], i % 3, f"{i}") for i in range(40)],
+        [line("$\\frac{", [1.0, 1e6], xs=[GB, 1.0001 * GB])],
+    ],
+)
+def test_few_and_many_lines_can_be_drawn(lines, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert create_ram_figure(lines, tmp_path / "x.svg", "t", None) == sum(
+            len(x.panels["qps"]) for x in lines
+        )
+
+
+def test_values_that_lie_close_have_a_linear_axis_from_0():
+    for values, scale in (([90.0, 100.0, 110.0], "linear"), ([20.0, 100.0], "log")):
+        axes = Figure().subplots()
+        points = line("a", values).panels["qps"]
+        axes.plot([p.x for p in points], values)
+        fit_panel(axes, points, [])
+        assert (axes.get_yscale(), axes.get_xscale()) == (scale, "log")
+        assert (axes.get_ylim()[0] == 0) == (scale == "linear")
+
+
+def test_clients_look_alike_in_every_algorithm_and_in_published_figures():
+    lines = [line("a", [1], c, v) for c, v in ((1, "-c1"), (32, "-c32"), (32, "-c32-gp3"))]
+    looks = variant_looks([*lines, line("b", [1], 32, "-c32")], [line("c", [1], 32, "32 clients")])
+    assert looks["-c32"] == looks["32 clients"]
+    assert len({looks[v]["marker"] for v in ("-c1", "-c32", "-c32-gp3")}) == 3
+
+
+def test_the_largest_index_of_an_algorithm_is_marked():
+    lines = [
+        line("a", [1], size=3.0),
+        line("b", [1], size=None),
+        line("a", [1], size=4.0),
+        line("c", [1], size=2.0),
+    ]
+    assert list(index_sizes(lines).items()) == [("c", 2.0), ("a", 4.0)]
+
+
+# --- the table ---
+
+
+def test_the_table_has_a_row_for_each_tier_and_the_spread(results):
+    markdown = written()
+    assert "**pgvector_hnsw, M=16, ef_search = 44** (recall 0.960):" in markdown
+    assert "**vchord, M=16, probes = 44** (recall 0.960):" in markdown
+    assert "over the tiers: 6.00 (1 client); 6.00 (32 clients)" in markdown
+    assert "over the tiers: 1.06 (1 client); 1.06 (32 clients)" in markdown
+    assert "measured during the runs it was within 1.0% of it" in markdown
+    rows = rows_of(markdown)
+    assert rows[0] == [
+        "544 MB", "128 MB", "1", "20.00 (18.00 to 22.00)", "50.00", "50.00 (45.00 to 60.00)",
+    ]  # fmt: skip
+    assert rows[5][:4] == ["all (23.2 GB)", "4 GB", "32", "3,840 (3,456 to 4,224)"]
+    markdown = written(intervals=False)
+    assert rows_of(markdown)[5][3] == "3,840" and "In brackets" not in markdown
+
+
+def test_method_cpus_and_disk_are_columns_where_they_differ(results):
+    for path in list(Path("results").glob("d/10/vchord-c1-*/*.hdf5")):
+        result = read_result(path)
+        for folder, more in (
+            ("-2cpus-gp3", {"tier_cpus": 2, "tier_disk": "gp3", "tier_method": "cgroup"}),
+            ("-x", {}),
+        ):
+            name = result.attrs["algo"].replace("-sb", f"{folder}-sb")
+            write_result(
+                path.parent.parent / name / path.name,
+                {**result.attrs, **more, "algo": name, "best_search_time": 1.0},
+                result.times,
+                result.neighbors,
+                result.distances,
+            )
+    markdown = written()
+    header = next(row for row in markdown.splitlines() if row.startswith("| Available"))
+    assert header.endswith("P99 (ms) | Method | CPUs | Disk | Curve |")
+    assert ["cgroup", "2", "gp3", "vchord-c1-2cpus-gp3"] in [row[6:] for row in rows_of(markdown)]
+    assert len(rows_of(markdown)) == 18
+
+
+def test_each_index_has_a_part_and_tells_what_it_was_asked_with(results):
+    truth = make_truth("d")
+    for ef, recall, seconds in ((10, 0.99, 0.01), (20, 0.9, 0.001)):
+        make_result(
+            "d",
+            "vchord-c1-sb128MB-ram544MB",
+            f"32 {ef}",
+            truth,
+            recall,
+            seconds,
+            clients=1,
+            build_arguments=json.dumps(["euclidean", {"M": 32}]),
+            **on_tier(*RUNGS[0]),
+        )
+    markdown = written()
+    assert "**vchord, M=32, vchord-c1-sb128MB-ram544MB(32 10)** (recall 0.990):" in markdown
+    assert "32 20" not in markdown and len(rows_of(markdown)) == 13
+
+
+def test_figures_and_sizes_are_written_for_people():
+    assert [figure_text(x) for x in (0.34567, 1.54, 145.48, 1000.4, 12345.6)] == [
+        "0.3457", "1.540", "145.5", "1,000", "12,346",
+    ]  # fmt: skip
+    assert [exact(x * MB) for x in (544, 1056, 2048, 1024 * 1200)] == [
+        "544 MB",
+        "1,056 MB",
+        "2 GB",
+        "1,200 GB",
+    ]
+    assert [size_text(x * MB) for x in (9, 544, 1056, 23 * 1024, 1200 * 1024)] == [
+        "9 MB", "544 MB", "1.03 GB", "23 GB", "1,200 GB",
+    ]  # fmt: skip
+
+
+# --- mistakes ---
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dataset": "nope"}, r"unknown dataset 'nope': there are results of d \(count 10\)"),
+        ({"target_recall": 0.99}, r"no result reaches a recall of 0\.99; the highest is 0\.9600"),
+        ({"target_recall": 95.0}, "--target-recall 95 is no share"),
+        ({"batch": True}, "nothing to plot: no batch result"),
+        ({"published": "5x"}, "no published figures named '5x': there are 100m, 1b, 5m"),
+        ({"output": Path("x.doc")}, "must end in one of"),
+        ({"output": Path("data/d.hdf5/x.png")}, "cannot write data/d.hdf5/x.png"),
+    ],
+)
+def test_mistakes_are_one_line(results, options, message):
+    with pytest.raises(UserError, match=message) as error:
+        draw_tiers(**{"dataset": "d", "count": 10, "output": Path("x.png"), **options})
+    assert "\n" not in str(error.value)
+
+
+def test_without_a_tier_there_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    make_result("d", "a", "x", make_truth("d"), 0.96, 0.01)
+    with pytest.raises(
+        UserError, match="no result of d with count 10 was measured on a tier; run run.py --t"
+    ):
+        drawn()
+
+
+def test_unwritable_results_folder_sends_both_files_here(results, capsys):
+    Path("results/d-tiers.png").mkdir()  # what root cannot overwrite either
+    draw_tiers("d", 10, None)
+    assert "current folder" in capsys.readouterr().err
+    assert Path("d-tiers.png").exists() and Path("d-tiers.md").exists()
+
+
+def test_tiers_that_limit_the_disk_alone_are_told_apart(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    make_result(
+        "d", "a-gp3", "x", make_truth("d"), 0.96, 0.01, tier="gp3", tier_disk="gp3", tier_available=GB
+    )
+    with pytest.raises(UserError, match="limit no memory; leave out --tiers to draw them as curves"):
+        drawn()
+
+
+def test_a_table_that_cannot_be_written_is_one_line(results):
+    Path("tiers.md").mkdir()
+    with pytest.raises(UserError, match=r"cannot write tiers\.md: Is a directory"):
+        drawn()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--tiers", "-y", "p99"], "--tiers has axes of its own: leave out --y-axis"),
+        (["--tiers", "--raw"], "leave out --raw"),
+        (["--published", "5m"], "--published is for --tiers: add it"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(results, arguments, message, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["plot.py", "--dataset", "d", *arguments])
+    with pytest.raises(UserError, match=message):
+        runpy.run_path(str(ROOT / "plot.py"))["main"]()
+
+
+# --- published figures ---
+
+
+def test_the_report_is_there_as_published():
+    assert published_names() == ["100m", "1b", "5m"]
+    shares = {(p, x.name): x for p in published_names() for x in read_published(p).lines}
+    assert len(shares) == 3 * 2 * 2
+    assert all(len(points) == 6 for x in shares.values() for points in x.panels.values())
+    hnsw = shares["1b", "pgvector HNSW, 32 clients"].panels
+    assert (hnsw["qps"][0].x, hnsw["qps"][0].y) == pytest.approx((128 / 646, 148.75 / 659.65))
+    assert hnsw["p99"][-2].y == pytest.approx(88.33 / 95.36)
+    vchord = shares["5m", "VectorChord, 1 client"].panels
+    assert (vchord["qps"][1].x, vchord["qps"][1].y) == pytest.approx((16 / 21, 525.97 / 503.57))
+    sums = {}
+    for name in published_names():
+        rows = [row for engine in published_module.read_yaml(name)["engines"] for row in engine["rows"]]
+        sums[name] = tuple(round(sum(row[i] for row in rows), 2) for i in (3, 4, 5))
+        assert {row[2] for row in rows} == {1, 32} and all(row[1] < row[0] for row in rows)
+    assert sums == SUMS
+
+
+def test_published_figures_are_laid_over_as_shares(results):
+    texts = drawn(published="5m")
+    label = re.sub(r"\s+", " ", " ".join(texts))
+    assert "another machine: 96 cores, 1,511 GB" in label
+    assert {"pgvector HNSW, 1 client", "VectorChord, 32 clients", "vchord-c32", "RAM = index"} <= set(texts)
+    assert {"QPS / QPS with the most RAM", "Available RAM / size of the index"} <= set(texts)
+
+
+def test_shares_are_of_the_index_and_of_the_value_at_the_most_ram():
+    points = [Point(GB / 2, 20.0, y_interval=Interval(10.0, 30.0)), Point(4 * GB, 40.0)]
+    share = normalised(Line("a", "a", "", 1, 2.0 * GB, {"qps": points, "p99": points})).panels["qps"]
+    assert share == [Point(0.25, 0.5, y_interval=Interval(0.25, 0.75)), Point(2.0, 1.0)]
+
+
+def test_lines_without_a_size_cannot_be_compared(results):
+    for path in Path("results").rglob("*.hdf5"):
+        with h5py.File(path, "r+") as file:
+            file.attrs["index_size"] = 0.0
+    assert "vchord-c32" in drawn()
+    with pytest.raises(UserError, match="no result tells the size of its index"):
+        drawn(published="5m")
+
+
+@pytest.mark.parametrize("content", ["", "{", "label: x", "label: x\nengines: [{name: a, rows: [[1, 2]]}]"])
+def test_a_broken_file_of_published_figures_is_one_line(content, tmp_path, monkeypatch):
+    monkeypatch.setattr(published_module, "FOLDER", tmp_path)
+    (tmp_path / "x.yml").write_text(content)
+    with pytest.raises(UserError, match="is not as reference/README.md says") as error:
+        read_published("x")
+    assert "\n" not in str(error.value)

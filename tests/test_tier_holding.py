@@ -1,0 +1,440 @@
+"""Memory, CPUs and disk of a tier: set, verified by use, and given back."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from ann_benchmarks.errors import UserError
+from tiers import block_device as devices
+from tiers import control_groups, huge_pages
+from tiers import holding as holdings
+from tiers.block_device import block_device
+from tiers.control_groups import Group, choose_groups, find_place, remove_group
+from tiers.holding import Holding
+from tiers.meminfo import meminfo, system_reserve
+from tiers.memory import ControlGroup, WholeMachine
+from tiers.records import Records, own_record
+from tiers.tier import GIB, MIB, Disk, Tier
+
+from .tier_holds import (
+    inside,
+    line_of,
+    needs_groups,
+    needs_huge_pages,
+    needs_memory_group,
+    own_group,
+    program,
+)
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="tiers need Linux")
+
+READ = """
+    with open(sys.argv[2], "rb", buffering=0) as file:
+        while file.read(1 << 20): pass
+    print("read", flush=True)
+    sys.stdin.read()
+"""
+READ_DIRECTLY = """
+    import mmap, time
+    handle = os.open(sys.argv[2], os.O_RDONLY | os.O_DIRECT)
+    page, number, end = mmap.mmap(-1, 8192), 0, time.monotonic() + 1.5
+    while time.monotonic() < end:
+        number += os.preadv(handle, [page], number % 4000 * 8192) // 8192
+    print(number, flush=True)
+"""
+SHARE = """
+    import mmap
+    shared = mmap.mmap(-1, 100 << 20)
+    for page in range(0, len(shared), 4096): shared[page] = 1
+    print("shared", flush=True)
+    input()
+"""
+AFFINITY = "print(sorted(os.sched_getaffinity(0)), flush=True)"
+
+
+@pytest.fixture
+def records(tmp_path):
+    return Records(tmp_path / "records")
+
+
+@pytest.fixture(scope="module")
+def big_file():
+    """300 MB on a disk: a temporary folder may be in memory."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="ann-test-") as folder:
+        file = Path(folder) / "file"
+        with file.open("wb") as opened:
+            for _ in range(300):
+                opened.write(os.urandom(1 << 10) * 1000)
+        os.sync()
+        yield file
+
+
+# Huge pages
+
+
+@needs_huge_pages
+def test_huge_pages_leave_what_was_asked_and_those_of_others_alone():
+    others = huge_pages.total_pages() + 10
+    Path("/proc/sys/vm/nr_hugepages").write_text(str(others))
+    try:
+        with Holding("hugepages", None) as holding:
+            wanted = meminfo()["MemAvailable"] - GIB
+            holding.apply(Tier(ram=wanted))
+            assert isinstance(holding.memory, WholeMachine) and holding.groups == []
+            assert abs(holding.memory.available() / wanted - 1) < 0.03
+            assert holding.facts["tier_huge_pages"] > 300
+            assert huge_pages.total_pages() - others == pytest.approx(
+                holding.facts["tier_huge_pages"], abs=200
+            )
+            holding.apply(Tier())
+            assert huge_pages.total_pages() == others
+            assert "tier_huge_pages" not in holding.facts
+            holding.apply(Tier(ram=wanted))
+            assert huge_pages.total_pages() > others
+        assert huge_pages.total_pages() == others
+    finally:
+        Path("/proc/sys/vm/nr_hugepages").write_text(str(huge_pages.total_pages() - 10))
+
+
+@needs_huge_pages
+def test_huge_pages_that_a_process_uses_are_noticed():
+    use = """
+        import mmap
+        taken = mmap.mmap(-1, 8 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000)  # MAP_HUGETLB
+        taken[0] = 1
+        print("taken", flush=True)
+        input()
+        """
+    records = Records()
+    with Holding("hugepages", None) as holding:
+        record = holding._held
+        with records.lock():
+            huge_pages.reserve(records, record, 8)
+        before = huge_pages.used_by_others(record)
+        with program(use) as process:
+            line_of(process)
+            assert huge_pages.used_by_others(record) >= max(before, 4)
+
+
+@pytest.mark.parametrize("is_small", [True, False])
+@needs_huge_pages
+def test_a_tier_that_huge_pages_cannot_leave_is_refused(is_small):
+    before = huge_pages.total_pages()
+    tier = Tier(ram=system_reserve() - MIB if is_small else meminfo()["MemTotal"] * 2)
+    with (
+        Holding("hugepages", None) as holding,
+        pytest.raises(UserError, match=r"use --tier-method cgroup|ask for"),
+    ):
+        holding.apply(tier)
+    assert huge_pages.total_pages() == before
+
+
+def test_huge_pages_need_rights(records, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(UserError, match="run as root, or use --tier-method cgroup|no huge pages"):
+        Holding("hugepages", None, records).__enter__()
+
+
+def test_one_process_at_a_time_holds_huge_pages(records, monkeypatch):
+    monkeypatch.setattr(huge_pages, "require_rights", lambda: None)
+    claim = """
+        import sys; from pathlib import Path
+        from tiers.records import Records, own_record
+        records = Records(Path(sys.argv[1]))
+        with records.lock(): records.write(own_record("hugepages"))
+        print("held", flush=True); sys.stdin.read()
+        """
+    with program(claim, records.folder) as other:
+        line_of(other)
+        with pytest.raises(UserError, match=rf"held by process {other.pid} \(.*python.*\): wait"):
+            Holding("hugepages", None, records).__enter__()
+
+
+def test_one_process_holds_one_tier(records):
+    with records.lock():
+        records.write(own_record("cgroup"))
+    with pytest.raises(UserError, match="holds a tier already"):
+        Holding("hugepages" if os.geteuid() == 0 else "cgroup", None, records).__enter__()
+
+
+def test_an_unknown_method_is_refused():
+    with pytest.raises(UserError, match="hugepages or cgroup"):
+        Holding("ballast", None)
+
+
+# Control groups
+
+
+@needs_memory_group
+def test_a_group_caches_no_more_than_its_limit(records, big_file):
+    with Holding("cgroup", big_file.parent, records) as holding:
+        holding.apply(Tier(ram=128 * MIB))
+        assert holding.facts["tier_available_at_start"] == pytest.approx(128 * MIB, rel=0.03)
+        assert holding.facts["tier_memory_limit"] == pytest.approx(128 * MIB, rel=0.03)
+        group = holding.memory
+        assert isinstance(group, ControlGroup)
+        with inside(holding.groups, READ, big_file) as reader:
+            line_of(reader)
+            cached = group._statistics()["total_cache" if group.version == 1 else "file"]
+            assert 90 * MIB < cached < 132 * MIB
+        folder = group.folder
+        assert folder.exists()
+    assert not folder.exists() and records.all() == []
+
+
+@needs_groups
+def test_cpus_and_disk_are_limited(records, big_file):
+    with Holding("cgroup", big_file.parent, records) as holding:
+        holding.apply(Tier(cpus=1, disk=Disk("slow", iops=200)))
+        assert isinstance(holding.memory, WholeMachine)
+        assert [file.parent.name for file in holding.groups] == [f"ann-benchmarks-tier-{os.getpid()}"] * 2
+        with inside(holding.groups, AFFINITY) as process:
+            assert line_of(process) == str(sorted(os.sched_getaffinity(0))[:1])
+        with inside(holding.groups, READ_DIRECTLY, big_file) as process:
+            limited = int(line_of(process))
+        assert 150 < limited < 390, "reads in 1.5 s"
+        holding.apply(Tier(disk=Disk("fast")))
+        assert holding.groups == []
+        with inside([own_group() / "cgroup.procs"], READ_DIRECTLY, big_file) as process:
+            assert int(line_of(process)) > 2 * limited
+
+
+@needs_groups
+def test_more_cpus_than_there_are_are_refused_and_nothing_stays(records):
+    name = f"ann-benchmarks-tier-{os.getpid()}"
+    with Holding("cgroup", None, records) as holding:
+        with pytest.raises(UserError, match="10000 CPUs"):
+            holding.apply(Tier(ram=128 * MIB, cpus=10_000))
+        assert not (own_group() / name).exists() and not (own_group("cpuset") / name).exists()
+        assert holding.groups == [] and holding.memory is None
+
+
+@needs_groups
+def test_a_disk_of_unknown_data_is_refused(records):
+    with Holding("cgroup", None, records) as holding, pytest.raises(UserError, match="keeps its data"):
+        holding.apply(Tier(disk=Disk("slow", iops=200)))
+
+
+@needs_memory_group
+def test_a_tier_that_is_not_what_was_asked_is_an_error(records, monkeypatch):
+    monkeypatch.setattr(ControlGroup, "available", lambda self: 120 * MIB)
+    with Holding("cgroup", None, records) as holding:
+        with pytest.raises(UserError, match="128 MB were to be available, but 120 MB are"):
+            holding.apply(Tier(ram=128 * MIB))
+        assert holding.memory is None and not list(own_group().glob(f"ann-benchmarks-tier-{os.getpid()}"))
+
+
+@needs_memory_group
+def test_more_than_a_group_above_leaves_is_refused(records, monkeypatch):
+    monkeypatch.setattr(holdings, "parent_memory_limit", lambda group: 64 * MIB)
+    with (
+        Holding("cgroup", None, records) as holding,
+        pytest.raises(UserError, match="64 MB that the groups above"),
+    ):
+        holding.apply(Tier(ram=128 * MIB))
+
+
+@needs_memory_group
+def test_a_process_that_does_not_end_is_moved_out_of_its_group():
+    place = find_place("memory")
+    assert place is not None
+    (group,) = choose_groups(["memory"], "ann-benchmarks-test-group")
+    group.make()
+    with inside([group.folder / "cgroup.procs"], "print('in', flush=True); sys.stdin.read()") as process:
+        line_of(process)
+        remove_group(group.folder, group.home, patience=0.3)
+        assert not group.folder.exists() and process.poll() is None
+        assert str(process.pid) in (group.home / "cgroup.procs").read_text().split()
+
+
+@needs_memory_group
+def test_a_running_server_is_adopted_with_its_children_and_goes_home(records):
+    tree = """
+        import subprocess
+        child = subprocess.Popen(["sleep", "60"])
+        print(child.pid, flush=True)
+        input()
+        child.kill()
+        """
+    with Holding("cgroup", None, records) as holding, program(tree) as server:
+        child = int(line_of(server))
+        holding.apply(Tier(ram=256 * MIB))
+        holding.adopt(server.pid)
+        assert isinstance(holding.memory, ControlGroup)
+        assert holding.memory.members() == {server.pid, child}
+        holding.apply(Tier())  # without a wait for it to end
+        at_home = (own_group() / "cgroup.procs").read_text().split()
+        assert {str(server.pid), str(child)} <= set(at_home)
+        assert server.stdin is not None
+        server.stdin.write("end\n")
+        server.stdin.flush()
+        server.wait(10)
+
+
+@needs_huge_pages
+def test_a_server_that_ran_before_has_its_shared_memory_counted_as_available():
+    with Holding("hugepages", None) as holding, program(SHARE) as server:
+        line_of(server)
+        wanted = meminfo()["MemAvailable"] - GIB
+        holding.apply(Tier(ram=wanted))
+        before = holding.memory
+        holding.adopt(server.pid)
+        assert isinstance(before, WholeMachine) and isinstance(holding.memory, WholeMachine)
+        assert before.shared_before - holding.memory.shared_before == pytest.approx(100 * MIB, abs=64 * MIB)
+        assert holding.memory.available() == pytest.approx(wanted, rel=0.03)
+
+
+@needs_memory_group
+def test_a_container_with_a_limit_has_what_that_leaves(records, monkeypatch):
+    monkeypatch.setattr(ControlGroup, "limit", lambda self: 300 * MIB)
+    with Holding("cgroup", None, records) as holding:
+        holding.apply(Tier())
+        assert isinstance(holding.memory, ControlGroup) and holding.memory.folder == own_group()
+        assert holding.facts["tier_available_at_start"] < 300 * MIB
+
+
+@needs_memory_group
+def test_a_server_that_has_ended_cannot_be_adopted(records):
+    done = subprocess.Popen([sys.executable, "-c", ""])
+    done.wait()
+    with Holding("cgroup", None, records) as holding:
+        holding.apply(Tier(ram=256 * MIB))
+        with pytest.raises(UserError, match="has ended"):
+            holding.adopt(done.pid)
+
+
+# Control groups of version 2, as a double: folders with files that the kernel would make
+
+
+@pytest.fixture
+def version_2_double(tmp_path, monkeypatch):
+    """/proc and a tree of groups in a folder; our own group has processes, so that it can have no groups."""
+    top, processes = tmp_path / "groups", tmp_path / "proc"
+    own = top / "user.slice" / "session"
+    own.mkdir(parents=True)
+    for folder in (top, top / "user.slice", own):
+        (folder / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
+        (folder / "cgroup.subtree_control").write_text("")
+        (folder / "cgroup.procs").write_text("")
+    (own / "cgroup.subtree_control").unlink()  # cannot be written
+    (processes / "self").mkdir(parents=True)
+    (processes / "self/cgroup").write_text("0::/user.slice/session\n")
+    (processes / "self/mountinfo").write_text(
+        f"31 23 0:28 / {top} rw,relatime shared:4 - cgroup2 cgroup2 rw\n"
+    )
+
+    def make(folder):
+        folder.mkdir()
+        for name in ("memory.max", "memory.swap.max", "cpuset.cpus", "io.max", "cgroup.procs"):
+            (folder / name).write_text("")
+        (folder / "cpuset.cpus.effective").write_text(f"{min(os.sched_getaffinity(0))}\n")
+
+    def remove(folder):
+        for file in folder.iterdir():
+            file.unlink()
+        folder.rmdir()
+
+    monkeypatch.setattr(control_groups, "make_folder", make)
+    monkeypatch.setattr(control_groups, "remove_folder", remove)
+    return processes
+
+
+def test_version_2_has_one_group_for_all_below_the_nearest_that_may_have_one(version_2_double):
+    (group,) = choose_groups(["memory", "cpuset", "io"], "tier", version_2_double)
+    assert group.version == 2 and group.parent.name == "user.slice" and group.home.name == "session"
+    assert (group.parent / "cgroup.subtree_control").read_text() == "+memory +cpuset +io"
+    group.make()
+    group.limit_memory(GIB)
+    group.limit_cpus(1)
+    group.limit_disk("254:0", Disk("gp3", iops=3000, bandwidth=125_000_000))
+    limits = {name: (group.folder / name).read_text() for name in ("memory.max", "memory.swap.max", "io.max")}
+    assert limits == {
+        "memory.max": str(GIB),
+        "memory.swap.max": "0",
+        "io.max": "254:0 rbps=125000000 wbps=125000000 riops=3000 wiops=3000",
+    }
+    remove_group(group.folder, group.home, patience=0)
+    assert not group.folder.exists()
+
+
+def test_version_2_without_the_controller_is_refused(version_2_double):
+    for file in version_2_double.parent.rglob("cgroup.controllers"):
+        file.write_text("cpu pids\n")
+    with pytest.raises(UserError, match="no control groups for the disk .*leave that limit out"):
+        choose_groups(["io"], "tier", version_2_double)
+
+
+def test_version_2_that_may_not_be_changed_is_refused(version_2_double):
+    for file in version_2_double.parent.rglob("cgroup.subtree_control"):
+        file.unlink()
+    with pytest.raises(UserError, match="cannot limit the memory .*run as root"):
+        choose_groups(["memory"], "tier", version_2_double)
+
+
+def test_limits_that_the_kernel_does_not_keep_are_an_error(version_2_double, monkeypatch):
+    (group,) = choose_groups(["cpuset", "io"], "tier", version_2_double)
+    group.make()
+    monkeypatch.setattr(control_groups, "_write", lambda file, text: None)
+    with pytest.raises(UserError, match="does not hold what was set: 254:0 "):
+        group.limit_disk("254:0", Disk("slow", iops=200))
+    (group.folder / "cpuset.cpus.effective").write_text("5000-5001\n")
+    with pytest.raises(UserError, match=r"says CPUs \[5000, 5001\]"):
+        group.limit_cpus(1)
+
+
+def test_the_mounted_part_of_a_tree_is_where_a_container_sees_it(tmp_path):
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/cgroup").write_text("4:memory:/docker/abc/deeper\n3:cpu,cpuset:/elsewhere\n")
+    (tmp_path / "self/mountinfo").write_text(
+        "35 31 0:32 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n"
+        "36 31 0:33 /docker/abc /sys/fs/cgroup/cpuset ro - cgroup cgroup rw,cpu,cpuset\n"
+    )
+    memory, cpus = find_place("memory", processes=tmp_path), find_place("cpuset", processes=tmp_path)
+    assert memory is not None and memory.own == Path("/sys/fs/cgroup/memory/deeper")
+    assert cpus is not None and cpus.own == Path("/sys/fs/cgroup/cpuset")
+    assert find_place("io", processes=tmp_path) is None
+
+
+def test_a_group_that_may_not_be_made_is_refused(tmp_path):
+    with pytest.raises(UserError, match="cannot limit the memory by a control group at .*run as root"):
+        Group(tmp_path / "none", tmp_path, "tier", 1, ("memory",)).make()
+
+
+# The disk
+
+
+def test_the_disk_of_a_folder_need_not_exist_yet():
+    assert block_device(Path("/var/tmp/none/such")) == block_device(Path("/var/tmp"))
+
+
+def test_a_folder_in_memory_is_refused():
+    with pytest.raises(UserError, match=r"on no disk that can be limited \(tmpfs\).*ANN_BENCHMARKS_PG_DATA"):
+        block_device(Path("/dev/shm"))
+
+
+def test_a_partition_stands_for_its_disk(tmp_path, monkeypatch):
+    number = tmp_path.stat().st_dev
+    partition = tmp_path / "devices/sda/sda1"
+    partition.mkdir(parents=True)
+    (partition / "partition").write_text("1\n")
+    (tmp_path / "devices/sda/dev").write_text("8:0\n")
+    (tmp_path / f"{os.major(number)}:{os.minor(number)}").symlink_to(partition)
+    monkeypatch.setattr(devices, "_DEVICES", tmp_path)
+    assert block_device(tmp_path) == "8:0"
+
+
+def test_a_file_system_that_hides_its_disk_is_looked_up(tmp_path, monkeypatch):
+    disk = next((path for path in Path("/dev").iterdir() if path.is_block_device()), None)
+    if disk is None:
+        pytest.skip("no disk is in /dev here")
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        f"22 1 0:40 / / rw - overlay overlay rw\n23 22 0:41 / /dev/shm rw shared:1 - btrfs {disk} rw\n"
+    )
+    monkeypatch.setattr(devices, "_MOUNTS", mounts)
+    number = disk.stat().st_rdev
+    assert block_device(Path("/dev/shm")) == f"{os.major(number)}:{os.minor(number)}"

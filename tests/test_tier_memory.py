@@ -1,0 +1,215 @@
+"""What is available, and that it stays as much while processes come and take memory."""
+
+import pickle
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tiers import keeper as keeping
+from tiers import memory
+from tiers.holding import Holding
+from tiers.keeper import Keeper, keep_limit, keep_pages
+from tiers.meminfo import meminfo, readable
+from tiers.memory import ControlGroup, WholeMachine
+from tiers.records import Records, own_record
+from tiers.tier import GIB, MIB, Tier
+
+from .tier_holds import inside, line_of, needs_huge_pages, needs_memory_group, program, until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="tiers need Linux")
+
+TAKE = """
+    import mmap, sys
+    size = int(sys.argv[3]) << 20
+    flags = mmap.MAP_ANONYMOUS | (mmap.MAP_SHARED if sys.argv[2] == "shared" else mmap.MAP_PRIVATE)
+    taken = mmap.mmap(-1, size, flags=flags)
+    for page in range(0, size, 4096): taken[page] = 1
+    print("taken", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_the_system_tells_sizes_in_bytes_and_numbers_of_pages():
+    info = meminfo()
+    assert info["MemTotal"] > 256 * MIB and info["MemTotal"] % 1024 == 0
+    assert 0 < info["MemAvailable"] <= info["MemTotal"]
+
+
+def test_sizes_in_messages_have_a_unit():
+    assert readable(3 * GIB // 2) == "1.50 GB"
+    assert readable(512 * MIB) == "512 MB"
+
+
+def test_shared_buffers_count_as_available_on_the_whole_machine(monkeypatch):
+    monkeypatch.setattr(memory, "meminfo", lambda: {"MemAvailable": 5 * GIB, "Shmem": 3 * GIB})
+    assert WholeMachine(shared_before=GIB).available() == 7 * GIB
+    assert WholeMachine(shared_before=4 * GIB).available() == 5 * GIB  # others gave some back
+
+
+def group_of_version_1(folder: Path) -> ControlGroup:
+    (folder / "memory.limit_in_bytes").write_text(f"{GIB}\n")
+    (folder / "memory.kmem.usage_in_bytes").write_text(f"{10 * MIB}\n")
+    (folder / "memory.stat").write_text(f"rss 1\ntotal_rss {90 * MIB}\ntotal_shmem {256 * MIB}\n")
+    (folder / "cgroup.procs").write_text("12\n345\n")
+    return ControlGroup(folder, 1)
+
+
+def group_of_version_2(folder: Path, kernel: str = f"kernel {10 * MIB}") -> ControlGroup:
+    (folder / "memory.max").write_text(f"{GIB}\n")
+    (folder / "memory.stat").write_text(f"anon {90 * MIB}\nshmem {256 * MIB}\n{kernel}\n")
+    (folder / "cgroup.procs").write_text("12\n345\n")
+    return ControlGroup(folder, 2)
+
+
+@pytest.mark.parametrize("make", [group_of_version_1, group_of_version_2])
+def test_a_group_has_its_limit_less_what_processes_and_kernel_take(make, tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "meminfo", lambda: {"MemAvailable": 20 * GIB})
+    group = pickle.loads(pickle.dumps(make(tmp_path)))
+    assert group.limit() == GIB
+    assert group.overhead() == 100 * MIB
+    assert group.available() == GIB - 100 * MIB
+    assert group.members() == {12, 345}
+
+
+def test_a_group_of_a_kernel_that_adds_nothing_up(tmp_path):
+    parts = f"slab {4 * MIB}\nkernel_stack {MIB}\npagetables {3 * MIB}\npercpu {2 * MIB}"
+    assert group_of_version_2(tmp_path, parts).overhead() == 100 * MIB
+
+
+def test_a_group_has_no_more_than_the_machine(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "meminfo", lambda: {"MemAvailable": 100 * MIB})
+    assert group_of_version_1(tmp_path).available() == 356 * MIB
+
+
+def test_no_limit_of_version_2_is_a_number(tmp_path):
+    (tmp_path / "memory.max").write_text("max\n")
+    assert ControlGroup(tmp_path, 2).limit() == memory.UNLIMITED
+
+
+@needs_memory_group
+def test_what_backends_take_comes_on_top_and_shared_buffers_do_not(tmp_path):
+    with Holding("cgroup", None, Records(tmp_path)) as holding:
+        holding.apply(Tier(ram=256 * MIB))
+        holding._stop_keeper()
+        group = holding.memory
+        assert isinstance(group, ControlGroup)
+        with inside(holding.groups, TAKE, "shared", 64) as server:
+            line_of(server)
+            assert group.members() == {server.pid}
+            assert group.shared() > 60 * MIB
+            assert group.available() > 230 * MIB
+            with inside(holding.groups, TAKE, "private", 64) as backend:
+                line_of(backend)
+                assert group.available() < 195 * MIB
+                keep_limit(group, 256 * MIB)
+                assert abs(group.available() - 256 * MIB) < 9 * MIB
+            until(lambda: group.members() == {server.pid})
+            assert group.available() > 300 * MIB
+            keep_limit(group, 256 * MIB)
+            assert abs(group.available() - 256 * MIB) < 9 * MIB
+
+
+@needs_memory_group
+def test_the_keeper_keeps_what_is_available(tmp_path):
+    with Holding("cgroup", None, Records(tmp_path)) as holding:
+        holding.apply(Tier(ram=256 * MIB))
+        with inside(holding.groups, TAKE, "private", 48) as backend:
+            line_of(backend)
+            until(lambda: abs(holding.memory.available() / (256 * MIB) - 1) < 0.035, 3)
+        assert holding.trouble is None
+
+
+@needs_huge_pages
+def test_the_keeper_gives_pages_to_whoever_takes_memory():
+    with Holding("hugepages", None) as holding:
+        wanted = meminfo()["MemAvailable"] - GIB
+        holding.apply(Tier(ram=wanted))
+        before = holding._held.pages
+        with program(TAKE, "", "private", 600) as process:
+            line_of(process)
+            until(lambda: holding._held.pages < before - 100, 5)
+            assert abs(holding.memory.available() / wanted - 1) < 0.03
+
+
+class Heap:
+    """Ballast that locks nothing; a test double."""
+
+    most = 1000 * MIB
+
+    def __init__(self, size: int = 0) -> None:
+        self.size = size
+
+    def resize(self, size: int) -> None:
+        self.size = size
+
+
+@pytest.mark.parametrize(
+    ("left", "available", "held", "pages", "ballast"),
+    [
+        (5000, 4000, 100, 1000, 100),  # as asked
+        (5000, 4020, 100, 1000, 100),  # nearly
+        (5000, 4100, 0, 1000, 100),  # in ordinary memory first
+        (5000, 4100, 1000, 1050, 1000),  # of which there may be so much
+        (5000, 5000, 800, 1100, 1000),  # memory is taken in steps
+        (5000, 3900, 300, 1000, 200),
+        (5000, 3000, 300, 650, 0),  # and given at once
+        (28, 4000, 0, 950, 0),  # so that nothing is ended for want of memory
+        (5000, 0, 0, 0, 0),
+    ],
+)
+def test_what_is_locked_follows_what_is_available(
+    left, available, held, pages, ballast, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(keeping, "meminfo", lambda: {"MemAvailable": left * MIB})
+    monkeypatch.setattr(keeping, "page_size", lambda: 2 * MIB)
+    monkeypatch.setattr(keeping, "used_by_others", lambda record: 0)
+    monkeypatch.setattr(WholeMachine, "available", lambda self: available * MIB)
+    changed = [1000]
+    monkeypatch.setattr(keeping, "change_pages", lambda records, record, number: changed.append(number))
+    records, record = Records(tmp_path), own_record("hugepages")
+    record.pages = 1000
+    with records.lock():
+        records.write(record)
+    heap = Heap(held * MIB)
+    keep_pages(records, record, heap, WholeMachine(0), 4000 * MIB)
+    assert (changed[-1], heap.size) == (pages, ballast * MIB)
+
+
+def test_a_limit_is_lowered_in_steps_and_never_below_what_cannot_be_given_up(tmp_path):
+    group = group_of_version_2(tmp_path)  # a double: the kernel would end processes if it were
+    keep_limit(group, 512 * MIB)
+    assert group.limit() == GIB - 64 * MIB
+    for _ in range(20):
+        keep_limit(group, 512 * MIB)
+    assert group.limit() == 612 * MIB
+    for _ in range(20):
+        keep_limit(group, 64 * MIB)
+    assert group.limit() == (100 + 256 + 16) * MIB
+    keep_limit(group, 2 * GIB)
+    assert group.limit() == 2 * GIB + 100 * MIB  # what is missing is given at once
+
+
+def test_small_deviations_are_left_alone(tmp_path):
+    group = group_of_version_1(tmp_path)
+    keep_limit(group, GIB - 100 * MIB - 8 * MIB)
+    assert group.limit() == GIB
+
+
+def test_the_keeper_outlives_an_error_and_tells_it(monkeypatch):
+    monkeypatch.setattr(keeping, "SECONDS", 0.01)
+    calls = []
+
+    def correct():
+        calls.append(1)
+        if len(calls) == 1:
+            raise OSError("cannot be read")
+
+    keeper = Keeper(correct)
+    until(lambda: len(calls) > 3)
+    keeper.stop()
+    assert keeper.error == "OSError: cannot be read"
+    number = len(calls)
+    time.sleep(0.05)
+    assert len(calls) == number

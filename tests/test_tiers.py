@@ -1,0 +1,430 @@
+"""Sweeps over simulated servers, as run.py and `python -m tiers` make them, and what their results say."""
+
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from ann_benchmarks.definitions import Definition
+from ann_benchmarks.errors import UserError
+from ann_benchmarks.found_before import value_found_before, with_found_before
+from ann_benchmarks.jobs import Job, Note
+from ann_benchmarks.plan import make_plan
+from ann_benchmarks.results import TRUTH_ATTRIBUTE, result_path, write_result
+from ann_benchmarks.running import of_the_first_definitions
+from ann_benchmarks.workers import NoWorker, Workers
+from tiers.ballast import Ballast
+from tiers.console import SweepConsole
+from tiers.simulated import SimulatedServer
+from tiers.tier import MIB, Disk, Tier
+from tiers.watch import MemoryWatch
+
+from .conftest import make_dataset
+from .test_load_run import define
+from .tier_holds import needs_huge_pages, needs_memory_group, own_group, until
+
+ROOT = Path(__file__).parents[1]
+KILLS = int(os.environ.get("ANN_BENCHMARKS_TEST_KILLS", "1"))
+NOTE = Note("something")
+SMALL, LARGE = Tier(32 * MIB, 192 * MIB), Tier(64 * MIB)
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """A folder with a dataset and two algorithms, that a server's account can enter."""
+    folder = Path(tempfile.mkdtemp(prefix="ann-test-"))
+    folder.chmod(0o755)
+    make_dataset("small", "angular", 2000, 12, queries=50, neighbours=100, folder=folder / "data")
+    define(folder, [[15]], [[4]])
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(autouse=True)
+def without_results(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Each test of the folder begins without results, whatever became of the one before."""
+    yield
+    if "folder" in request.fixturenames:
+        shutil.rmtree(request.getfixturevalue("folder") / "results", ignore_errors=True)
+
+
+def started(folder: Path, *options: str, environment: dict[str, str] | None = None) -> Any:
+    """A sweep of one run a point, which is not waited for."""
+    command = [sys.executable, "-m", "tiers", "sweep", "--dataset", "small", "--local"]
+    command += ["--definitions", "definitions", "--runs", "1", *options]
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def swept(folder: Path, *options: str, status: int = 0, **more: Any) -> str:
+    with started(folder, *options, **more) as process:
+        out, err = process.communicate(timeout=180)
+    assert process.returncode == status, out + err
+    assert "Traceback" not in err, err
+    return out + err
+
+
+def points(folder: Path) -> dict[str, dict[str, Any]]:
+    """The attributes of each result, by the name of its curve and its file."""
+    found = {}
+    for path in sorted((folder / "results").rglob("*.hdf5")):
+        with h5py.File(path) as file:
+            found[f"{path.parent.name}/{path.stem}"] = dict(file.attrs)
+    return found
+
+
+def check(point: dict[str, Any]) -> None:
+    """A point was measured under the very tier that it is stored for."""
+    buffers, _, ram = point["tier"].partition(":")
+    assert point["shared_buffers"] == point["tier_shared_buffers"] == int(buffers.removesuffix("MB")) * MIB
+    assert point["algo"].endswith(point["tier_memory_series"])
+    if ram == "all":
+        assert "tier_ram" not in point
+    else:
+        assert point["tier_ram"] == int(ram.removesuffix("MB")) * MIB
+        assert point["tier_available"] == pytest.approx(point["tier_ram"], rel=0.05)
+        assert point["tier_samples"] > 0
+
+
+@needs_memory_group
+def test_a_sweep_measures_every_tier_with_every_load_and_goes_on(folder: Path):
+    options = ("--algorithm", "hnsw", "ivfflat", "--tiers", "32MB:192MB,64MB:all", "--target-recall", "0.9",
+               "--warmup", "50", "--clients", "4", "--tier-method", "cgroup")  # fmt: skip
+    out = swept(folder, *options)
+    assert "2 tiers, in this order: 64MB:all by cgroup, 32MB:192MB by cgroup" in out
+    assert "tier 1 of 2: 64MB:all by cgroup (0 of 4 points done)" in out
+    assert re.search(r"tier 2 of 2: 32MB:192MB by cgroup \(2 of 4 points done, about \d+ (s|min) left\)", out)
+    assert out.count("index built in") == 2 * 2  # by the server's and by run.py's word
+    found = points(folder)
+    assert len(found) == 4
+    for name, point in found.items():
+        check(point)
+        assert point["tier_method"] == "cgroup"
+        assert point["index_reused"]
+        # Found where there is the most memory; the same holds on all other servers.
+        is_first = "-c4-cgroup-sb64MB-ramall" in name
+        assert (point["target_trials"] > 1) == is_first
+    for algorithm in ("hnsw", "ivfflat"):
+        values = {str(point["target_value"]) for name, point in found.items() if name.startswith(algorithm)}
+        assert len(values) == 1
+    assert not list(own_group().glob("ann-benchmarks-tier-*"))
+    assert "nothing to do: 4 points finished before" in swept(folder, *options)
+    (lost, *_) = (folder / "results").rglob("hnsw-c4-cgroup-sb32MB*/*.hdf5")
+    lost.unlink()
+    out = swept(folder, *options)
+    assert "1 tier, in this order: 32MB:192MB by cgroup" in out
+    assert "index found, built earlier" in out and len(points(folder)) == 4
+
+
+@needs_memory_group
+def test_cpus_and_disk_are_names_of_their_own(folder: Path):
+    out = swept(folder, "--algorithm", "hnsw", "--tiers", "32MB:192MB+1cpus+gp3,1cpus", "--clients", "2")
+    assert "1cpus by cgroup, 32MB:192MB+1cpus+gp3 by cgroup" in out
+    found = points(folder)
+    (limited,) = [point for name, point in found.items() if "gp3" in name]
+    assert limited["algo"] == "hnsw-c2-cgroup-1cpus-gp3-sb32MB-ram192MB"
+    assert (limited["tier_cpus"], limited["tier_disk"], limited["tier_iops"]) == (1, "gp3", 3000)
+    (other,) = [point for name, point in found.items() if "gp3" not in name]
+    assert other["algo"] == "hnsw-c2-cgroup-1cpus" and "tier_ram" not in other
+
+
+@needs_huge_pages
+def test_huge_pages_make_the_same_servers(folder: Path):
+    from tiers.meminfo import meminfo
+
+    ram = meminfo()["MemAvailable"] // MIB - 1024
+    before = meminfo()["HugePages_Total"]
+    swept(folder, "--algorithm", "hnsw", "--tiers", f"32MB:{ram}MB", "--clients", "8",
+          "--tier-method", "hugepages")  # fmt: skip
+    (point,) = points(folder).values()
+    check(point)
+    assert point["tier_method"] == "hugepages"
+    assert point["tier_huge_pages"] * 2 * MIB + point["tier_locked"] == pytest.approx(1 << 30, rel=0.3)
+    assert meminfo()["HugePages_Total"] == before
+
+
+@needs_memory_group
+def test_a_sweep_that_is_killed_leaves_nothing_and_goes_on(folder: Path):
+    options = ("--algorithm", "hnsw", "--tiers", "32MB:192MB,48MB:all", "--clients", "1,2",
+               "--max-queries", "200", "--warmup", "20")  # fmt: skip
+    swept(folder, *options)  # builds
+    every = set(points(folder))
+    shutil.rmtree(folder / "results")
+    chance = random.Random(5)
+    for _ in range(KILLS):
+        process = started(folder, *options)
+        time.sleep(chance.uniform(1, 10))
+        process.kill()
+        process.communicate()
+        until(lambda: not list(own_group().glob("ann-benchmarks-tier-*")), 60)
+        assert not list((folder / "results").rglob(".*")) if (folder / "results").exists() else True
+        stored = points(folder) if (folder / "results").exists() else {}
+        for point in stored.values():
+            check(point)
+    swept(folder, *options)
+    found = points(folder)
+    assert set(found) == every
+    for point in found.values():
+        check(point)
+
+
+@needs_memory_group
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_sweep_that_is_ended_gives_all_back(folder: Path, number: int):
+    process = started(
+        folder, "--algorithm", "hnsw", "--tiers", "32MB:192MB", "--clients", "2", "--duration", "60"
+    )
+    group = own_group() / f"ann-benchmarks-tier-{process.pid}"
+    until(lambda: group.exists() and (group / "cgroup.procs").read_text(), 60)
+    os.kill(process.pid, number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[number], err
+    assert not group.exists()
+    assert "what is finished is kept" in err
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        (["--tiers", "8:2"], "--tiers: '8:2': shared_buffers is to be smaller than RAM"),
+        (["--tiers", "1:90000"], "leave out 1GB:90000GB, or use mini"),
+        (["--tiers", "1:all", "--build-only"], "--build-only measures nothing: leave --tiers out"),
+        (["--tiers", "1:all", "--parallelism", "2"], "leave --parallelism at 1"),
+        (
+            ["--tiers", "1:all", "--restart-command", "true"],
+            "--restart-command is for a server that is not ours",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_starts(folder: Path, options: list[str], said: str):
+    out = swept(folder, "--algorithm", "hnsw", *options, status=1)
+    assert said in out
+    assert len(out.strip().splitlines()) == 1
+    assert not (folder / "results").exists()
+
+
+def test_shared_buffers_of_the_users_and_of_a_tier_exclude_each_other(folder: Path):
+    given = {"ANN_BENCHMARKS_PG_SETTINGS": "shared_buffers=1GB"}
+    out = swept(folder, "--algorithm", "hnsw", "--tiers", "32MB:all", status=1, environment=given)
+    assert "tiers set shared_buffers: take it out of ANN_BENCHMARKS_PG_SETTINGS" in out
+
+
+def run_py(folder: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, str(ROOT / "run.py"), "--dataset", "small", *options]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_options_of_tiers_are_nothing_without_them(folder: Path):
+    for options, said in (
+        (["--local", "--tier-method", "cgroup"], "--tier-method is of tiers: add --tiers, or leave it out"),
+        (
+            ["--tiers", "1:all", "--tier-method", "cgroup"],
+            "--tier-method is for servers outside of containers",
+        ),
+        (["--tiers", "1:all", "--memory", "2g"], "--memory is what tiers set: leave it out"),
+    ):
+        done = run_py(folder, *options)
+        assert done.returncode == 1 and said in done.stderr
+
+
+# Without a server
+
+
+class Steady:
+    """Memory of a size that is known; a test double."""
+
+    def available(self) -> int:
+        return 500 * MIB
+
+
+def test_what_is_available_is_sampled_in_a_run():
+    watch = MemoryWatch(Steady())
+    with watch.running():
+        time.sleep(0.25)
+    facts = watch.facts(1)
+    assert facts["tier_available"] == facts["tier_available_low"] == 500 * MIB
+    assert facts["tier_samples"] >= 2
+    assert MemoryWatch(None).facts(1) == {}
+
+
+def test_a_run_begins_when_the_memory_is_what_it_is_to_be():
+    class Growing:
+        """Memory that somebody corrects meanwhile; a test double."""
+
+        asked = 0
+
+        def available(self) -> int:
+            self.asked += 1
+            return min(300 + 50 * self.asked, 500) * MIB
+
+    watch = MemoryWatch(Growing(), 500 * MIB)
+    with watch.running():
+        pass
+    assert watch.facts(1)["tier_available_low"] == 500 * MIB
+
+
+@pytest.mark.parametrize(
+    "facts, said",
+    [
+        ({}, "shared_buffers is an unknown size"),
+        ({"shared_buffers": 64 * MIB}, "shared_buffers is 64MB"),
+        ({"shared_buffers": 32 * MIB}, "what is available could not be measured"),
+        (
+            {"shared_buffers": 32 * MIB, "tier_available": 210 * MIB},
+            "210MB were available, 9% more than 192MB",
+        ),
+        (
+            {"shared_buffers": 32 * MIB, "tier_available": 180 * MIB},
+            "180MB were available, 6% less than 192MB",
+        ),
+    ],
+)
+def test_a_tier_that_was_not_kept_is_an_error(facts: dict[str, int], said: str):
+    with pytest.raises(UserError, match="^tier 32MB:192MB was not kept: .*" + re.escape(said)):
+        SimulatedServer(SMALL, "cgroup").check(facts)
+
+
+def test_a_tier_that_was_kept_is_none():
+    SimulatedServer(SMALL, "cgroup").check({"shared_buffers": 32 * MIB, "tier_available": 200 * MIB})
+    SimulatedServer(LARGE, "cgroup").check({"shared_buffers": 64 * MIB})
+    SimulatedServer(Tier(cpus=1), "cgroup").check({})
+
+
+def test_a_tier_has_a_name_and_a_series():
+    tier = Tier(4 << 30, 16 << 30, 4, Disk("gp3", 3000, 125_000_000))
+    assert str(tier) == "4GB:16GB+4cpus+gp3"
+    assert tier.series == "-4cpus-gp3-sb4GB-ram16GB"
+    assert tier.series.endswith(tier.memory_series)
+    assert tier.facts["tier_bandwidth"] == 125_000_000
+    assert str(Tier()) == "all:all" and Tier().series == ""
+    assert (str(LARGE), LARGE.series) == ("64MB:all", "-sb64MB-ramall")
+
+
+DEFINITION = Definition("some", "some", "Some", "none", ["euclidean"], [[1], [2]], False)
+
+
+def planned(**more: Any) -> list[Job]:
+    conditions = [SimulatedServer(tier, "cgroup") for tier in (LARGE, SMALL)]
+    return make_plan([DEFINITION], "tiny", 10, 1, False, True, "", conditions=conditions, **more).jobs
+
+
+def test_each_tier_has_its_own_jobs(workspace):
+    assert [(job.series, len(job.points)) for job in planned()] == [
+        ("-cgroup-sb64MB-ramall", 2),
+        ("-cgroup-sb32MB-ram192MB", 2),
+    ]
+
+
+def test_a_sweep_says_which_tier_is_begun_and_what_is_wrong(workspace, capsys):
+    first, second = planned()
+    console = SweepConsole([first, second], lambda: "the pages are used")
+    console.started(first)
+    console.event(first, NOTE)
+    console.event(first, NOTE)
+    console.started(second)
+    out, err = capsys.readouterr()
+    assert "2 tiers, in this order: 64MB:all by cgroup, 32MB:192MB by cgroup" in out
+    assert "tier 2 of 2: 32MB:192MB by cgroup (0 of 4 points done)" in out
+    assert err.count("warning: the pages are used") == 1
+
+
+class Kept:
+    """A worker that ends when it is told to; a test double."""
+
+    is_reusable = True
+    ended = 0
+
+    def end(self) -> None:
+        Kept.ended += 1
+
+
+def test_a_worker_is_kept_for_the_same_tier_alone(workspace):
+    first, second = planned()
+    workers = Workers(start=lambda job: Kept())  # type: ignore[arg-type, return-value]
+    one = workers._worker(first)
+    workers.idle.append(one)
+    assert workers._worker(replace(first, points=[])) is one
+    workers.idle.append(one)
+    assert workers._worker(second) is not one
+    assert Kept.ended == 1
+
+
+def test_a_job_whose_tier_cannot_be_set_fails_alone(workspace, capsys):
+    class Quiet(SweepConsole):
+        def __init__(self) -> None:
+            super().__init__(planned(), lambda: None)
+
+    workers = Workers(start=lambda job: NoWorker("no such tier"))
+    first, second = workers.run(planned(), Quiet())
+    assert first.failure == second.failure == "no such tier"
+
+
+def test_the_first_definitions_are_those_of_each_algorithm_if_several_are_named():
+    others = [replace(DEFINITION, algorithm=name, arguments=[name, n]) for name in "ab" for n in (1, 2)]
+    jobs = [Job(definition, [], "tiny", 10, 1, False) for definition in others for _ in range(2)]
+    kept = of_the_first_definitions(jobs, 1, True)
+    assert [job.definition.arguments for job in kept] == [["a", 1], ["a", 1], ["b", 1], ["b", 1]]
+    assert len(of_the_first_definitions(jobs, 3, False)) == 6
+
+
+def test_what_was_found_for_a_recall_is_taken_from_another_curve_of_the_same_index(workspace):
+    job = Job(DEFINITION, [["target_recall=0.9"]], "tiny", 10, 1, False, target_recall=0.9)
+    assert with_found_before(job).found_before == []
+    index = {TRUTH_ATTRIBUTE: "mark", "index_build_time": 12.5}
+    attrs = {"target_recall": 0.9, "target_parameter": "ef", "target_value": 40, "count": 10, "name": "x",
+             "best_search_time": 1.0, **index}  # fmt: skip
+    path = result_path("tiny", 10, DEFINITION, ["target_recall=0.9"], False, "-c1")
+    nothing = np.zeros((1, 10))
+    write_result(path, attrs, np.ones(1), nothing, nothing)
+    other = replace(DEFINITION, algorithm="some_half")
+    write_result(
+        result_path("tiny", 10, other, ["target_recall=0.9"], False),
+        attrs | {"target_value": 99},
+        np.ones(1), nothing, nothing,
+    )  # fmt: skip
+    job = with_found_before(job)
+    assert [found["target_value"] for found in job.found_before] == [40]
+    values = range(1, 100)
+    assert value_found_before(job, "ef", values, index) == 40
+    assert value_found_before(job, "probes", values, index) is None
+    assert value_found_before(job, "ef", values, index | {"index_build_time": 12.6}) is None
+    assert value_found_before(job, "ef", range(30), index) is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="tiers need Linux")
+def test_ballast_is_locked_and_given_back():
+    def locked() -> int:
+        (line,) = re.findall(r"VmLck:\s+(\d+) kB", Path("/proc/self/status").read_text())
+        return int(line) * 1024
+
+    before = locked()
+    ballast = Ballast()
+    try:
+        ballast.resize(4 * MIB)
+        ballast.resize(12 * MIB)
+    except UserError as error:
+        pytest.skip(str(error))
+    assert ballast.size == 12 * MIB
+    assert locked() - before == 12 * MIB
+    ballast.resize(0)
+    assert locked() == before

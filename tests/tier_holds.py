@@ -1,0 +1,111 @@
+"""What the tests of tiers share: what they need of the machine, and processes that hold something."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from ann_benchmarks.errors import UserError
+from tiers import control_groups, huge_pages
+from tiers.records import SYSTEM_FOLDER, Records
+
+ROOT = Path(__file__).parent.parent
+GROUP = "ann-benchmarks-tier-{}"
+
+
+def _no_groups(*controllers: str) -> str:
+    try:
+        control_groups.choose_groups(controllers, "trial")
+    except (UserError, OSError) as error:
+        return str(error)
+    return ""
+
+
+def _no_huge_pages() -> str:
+    try:
+        huge_pages.require_rights()
+        held = [record for record in Records(SYSTEM_FOLDER).all() if record.is_alive and record.pages]
+    except (UserError, OSError) as error:
+        return str(error)
+    return f"huge pages are held by {held[0].owner}" if held else ""
+
+
+def needs(reason: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(bool(reason), reason=reason)
+
+
+needs_memory_group = needs(_no_groups("memory"))
+needs_groups = needs(_no_groups("memory", "cpuset", "io"))
+needs_huge_pages = needs(_no_huge_pages())
+
+
+def until(condition: Callable[[], object], seconds: float = 10) -> None:
+    """Wait for it."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        time.sleep(0.02)
+
+
+def own_group(controller: str = "memory") -> Path:
+    place = control_groups.find_place(controller)
+    assert place is not None
+    return place.own
+
+
+@contextmanager
+def program(text: str, *arguments: object) -> Iterator["subprocess.Popen[str]"]:
+    """Run a Python program from the project's folder, and end it."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", dedent(text), *map(str, arguments)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@contextmanager
+def inside(files: list[Path], text: str, *arguments: object) -> Iterator["subprocess.Popen[str]"]:
+    """Run a program in groups; it says something when it is ready, and ends when its input does."""
+    enter = "import os, sys\nfor file in sys.argv[1].split(':'): open(file, 'w').write(str(os.getpid()))\n"
+    with program(enter + dedent(text), ":".join(map(str, files)), *arguments) as process:
+        yield process
+
+
+def line_of(process: "subprocess.Popen[str]") -> str:
+    """What a program says next."""
+    assert process.stdout is not None and process.stderr is not None
+    line = process.stdout.readline().strip()
+    assert line, process.stderr.read()
+    return line
+
+
+def guards_of(pid: int) -> list[int]:
+    """Processes that guard what another one holds."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"tiers.guard" in words and str(pid).encode() in words:
+                found.append(int(entry.name))
+    return found
+
+
+def is_root() -> bool:
+    return os.geteuid() == 0

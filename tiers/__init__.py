@@ -1,0 +1,1 @@
+"""Simulated servers: a smaller machine than the one at hand, in memory, CPUs and disk."""

@@ -1,0 +1,52 @@
+"""What is shown of a sweep: which tier is begun, how far it is, and how long the rest may take."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from ann_benchmarks.console import Console, counted, say, warn
+from ann_benchmarks.jobs import Event, Job, PointDone, PointFailed
+from ann_benchmarks.workers import Outcome
+
+
+class SweepConsole(Console):
+    """Prints what run.py prints, and a line for each tier."""
+
+    def __init__(self, jobs: Sequence[Job], trouble: Callable[[], str | None]) -> None:
+        """Take all jobs, and show the order of their tiers; `trouble` says what is wrong with one."""
+        self._trouble = trouble
+        self._said: str | None = None
+        self._tiers = list(dict.fromkeys(str(job.conditions) for job in jobs))
+        self._points = sum(len(job.points) for job in jobs)
+        self._done = 0
+        self._begun = time.monotonic()
+        self._current: str | None = None
+        say(f"{counted(len(self._tiers), 'tier')}, in this order: {', '.join(self._tiers)}")
+
+    def started(self, job: Job) -> None:
+        """Say that a definition is begun, and a tier if it is another one."""
+        tier = str(job.conditions)
+        if tier != self._current:
+            self._current = tier
+            left = f", {self._left()}" if self._done else ""
+            place = f"tier {self._tiers.index(tier) + 1} of {len(self._tiers)}"
+            say(f"{place}: {tier} ({self._done} of {counted(self._points, 'point')} done{left})")
+        super().started(job)
+
+    def event(self, job: Job, event: Event) -> None:
+        """Say what a worker tells."""
+        self._done += isinstance(event, PointDone | PointFailed)
+        trouble = self._trouble()
+        if trouble is not None and trouble != self._said:
+            warn(trouble)
+        self._said = trouble
+        super().event(job, event)
+
+    def failed(self, outcome: Outcome) -> None:
+        """Say that a definition has failed; its other points will not be measured."""
+        self._done += len(outcome.job.points) - outcome.done - outcome.failed_points
+        super().failed(outcome)
+
+    def _left(self) -> str:
+        """Estimate the time left by the mean of the points that are done, starts of servers included."""
+        seconds = (time.monotonic() - self._begun) / self._done * (self._points - self._done)
+        return f"about {seconds / 60:.0f} min left" if seconds > 90 else f"about {seconds:.0f} s left"

@@ -1,0 +1,162 @@
+"""Tiers of servers in containers: Docker sets the limits, and a keeper corrects that of the memory."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ann_benchmarks.algorithms.postgres import machine
+from ann_benchmarks.errors import UserError
+from ann_benchmarks.jobs import Job
+from ann_benchmarks.workers import AnyWorker
+
+from .block_device import block_device, device_name
+from .caches import drop_caches
+from .capacity import check_capacity
+from .console import SweepConsole
+from .control_groups import MEMORY, find_place
+from .keeper import Keeper, keep_limit
+from .memory import ControlGroup
+from .parse import parse_tiers
+from .settings import build_settings, check_settings, tier_settings, variable
+from .simulated import SimulatedServer
+from .tier import MIB, Disk, Tier
+
+CONTAINER = "container"
+_FOR_PROCESSES = 256 * MIB  # at first, beside what is to be available
+
+
+@dataclass(frozen=True)
+class OwnGroup:
+    """The memory that the group of whoever asks leaves it: of a container, from inside."""
+
+    def available(self) -> int:
+        """Bytes; OSError where the groups cannot be seen."""
+        place = find_place(MEMORY)
+        if place is None:
+            raise OSError("no control group of the memory can be seen")
+        return ControlGroup(place.own, place.version).available()
+
+
+class ContainerSweep:
+    """All tiers that a run is asked for, on servers in containers."""
+
+    def __init__(self, tiers: str) -> None:
+        """Take what the command line says."""
+        self._text = tiers
+        self._keepers: list[Keeper] = []
+
+    def conditions(self, rows: int, dimension: int) -> Sequence[SimulatedServer]:
+        """Return the tiers, largest memory first; UserError for those that this machine cannot hold."""
+        tiers = parse_tiers(self._text, rows, dimension)
+        check_capacity(tiers, CONTAINER)
+        check_settings(tiers)
+        return [SimulatedServer(tier, CONTAINER, OwnGroup() if tier.ram else None) for tier in tiers]
+
+    def builder(self, job: Job) -> AnyWorker:
+        """Nobody: in containers, everybody builds."""
+        raise NotImplementedError
+
+    @contextmanager
+    def begun(self) -> Iterator[None]:
+        """Nothing is held back of the machine: what has limits are the containers."""
+        yield
+
+    def terms(self, job: Job) -> "ContainerTerms | BuildTerms":
+        """Return what a job's container gets."""
+        if isinstance(job.conditions, SimulatedServer):
+            return ContainerTerms(job.conditions.tier, self._keepers)
+        return BuildTerms()
+
+    def observer(self, jobs: Sequence[Job]) -> SweepConsole:
+        """Return who says which tier is begun, and how long the rest may take."""
+        return SweepConsole(jobs, lambda: next((k.error for k in self._keepers if k.error), None))
+
+
+@dataclass(frozen=True)
+class BuildTerms:
+    """Of a container that builds: all there is, and a server that leaves the memory to the build."""
+
+    memory: int | None = None
+    cpus: int | None = None
+    environment: Mapping[str, str] = field(default_factory=lambda: variable(build_settings()))
+
+    def options(self, storage: Path) -> dict[str, Any]:
+        """None."""
+        return {}
+
+    def keep(self, container: Any) -> Callable[[], None]:
+        """Nothing is to be done."""
+        return lambda: None
+
+
+@dataclass(frozen=True)
+class ContainerTerms:
+    """Of a container whose server has what a tier has."""
+
+    tier: Tier
+    keepers: list[Keeper]  # whoever keeps the memory of the container that runs is here
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes at its start; what its processes take on top of the tier's memory is seen later."""
+        if self.tier.ram is None:
+            return None
+        return min(self.tier.ram + _FOR_PROCESSES, machine.memory_bytes())
+
+    @property
+    def cpus(self) -> int | None:
+        """How many."""
+        return self.tier.cpus
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The settings of the server."""
+        return variable(tier_settings(self.tier))
+
+    def options(self, storage: Path) -> dict[str, Any]:
+        """Have the server's files out of the cache, where they are others' to pay for; limit the disk."""
+        drop_caches(storage)
+        return {} if self.tier.disk is None else _disk_options(self.tier.disk, storage)
+
+    def keep(self, container: Any) -> Callable[[], None]:
+        """Correct the limit while it runs, where the group can be seen: not through a virtual machine."""
+        if self.tier.ram is None:
+            return lambda: None
+        from docker.errors import DockerException
+
+        try:
+            container.reload()
+            place = find_place(MEMORY, pid=container.attrs["State"]["Pid"])
+        except (DockerException, OSError):
+            place = None  # it has just ended, or runs where its processes are not ours to see
+        if place is None:
+            return lambda: None
+
+        def set_limit(size: int) -> None:
+            container.update(mem_limit=size, memswap_limit=size)
+
+        group = ControlGroup(place.own, place.version)
+        keeper = Keeper(partial(keep_limit, group, self.tier.ram, set_limit))
+        self.keepers[:] = [keeper]
+        return keeper.stop
+
+
+def _disk_options(disk: Disk, folder: Path) -> dict[str, Any]:
+    """Docker's options for a disk; UserError where the folder is on none."""
+    if not (disk.iops or disk.bandwidth):
+        return {}
+    device = f"/dev/{device_name(block_device(folder))}"
+    if not Path(device).exists():
+        raise UserError(
+            f"{folder} is on a disk that has no name in /dev: limit it without containers (--local)"
+        )
+    limits = {"bps": disk.bandwidth, "iops": disk.iops}
+    return {
+        f"device_{direction}_{name}": [{"Path": device, "Rate": value}]
+        for name, value in limits.items()
+        for direction in ("read", "write")
+        if value is not None
+    }

@@ -1,0 +1,76 @@
+"""Available RAM as it is now: shared_buffers and what the system can cache. Read only, and picklable."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from .meminfo import meminfo
+
+UNLIMITED = (1 << 63) - 1
+_KERNEL_PARTS = ("slab", "kernel_stack", "pagetables", "sec_pagetables", "percpu", "vmalloc")
+
+
+@dataclass(frozen=True)
+class WholeMachine:
+    """All that the machine has left, for a server that was started after it was made.
+
+    `shared_before` is the Shmem of /proc/meminfo when no such server ran, in bytes: what came on top is
+    shared_buffers, which MemAvailable does not count.
+    """
+
+    shared_before: int
+
+    def available(self) -> int:
+        """Bytes."""
+        info = meminfo()
+        return info["MemAvailable"] + max(info["Shmem"] - self.shared_before, 0)
+
+
+@dataclass(frozen=True)
+class ControlGroup:
+    """What a control group's limit leaves; `version` is 1 or 2, and says how its files are called."""
+
+    folder: Path
+    version: int
+
+    def available(self) -> int:
+        """Bytes: of the limit, or less where the machine itself has less."""
+        info = meminfo()
+        return min(self.limit() - self.overhead(), info["MemAvailable"] + self.shared())
+
+    def limit(self) -> int:
+        """Bytes that the group may use in all; UNLIMITED, or about as much, where nothing is set."""
+        name = "memory.limit_in_bytes" if self.version == 1 else "memory.max"
+        text = (self.folder / name).read_text().strip()
+        return UNLIMITED if text == "max" else int(text)
+
+    def overhead(self) -> int:
+        """Bytes that are neither cache nor shared_buffers: of processes, and of the kernel for them."""
+        found = self._statistics()
+        if self.version == 1:
+            kernel = int((self.folder / "memory.kmem.usage_in_bytes").read_text())
+            return found.get("total_rss", 0) + kernel
+        kernel = found.get("kernel", sum(found.get(part, 0) for part in _KERNEL_PARTS))
+        return found.get("anon", 0) + kernel
+
+    def shared(self) -> int:
+        """Bytes of shared memory, such as shared_buffers that were touched."""
+        return self._statistics().get("total_shmem" if self.version == 1 else "shmem", 0)
+
+    def members(self) -> set[int]:
+        """Every process of the group, by its pid."""
+        return {int(line) for line in (self.folder / "cgroup.procs").read_text().split()}
+
+    def _statistics(self) -> dict[str, int]:
+        lines = (self.folder / "memory.stat").read_text().splitlines()
+        return {name: int(value) for name, value in (line.split() for line in lines)}
+
+
+def shared_memory_of(pid: int) -> int:
+    """Bytes of shared memory that a process has touched; 0 where it has ended."""
+    try:
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("RssShmem:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
