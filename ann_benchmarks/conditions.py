@@ -1,6 +1,6 @@
 """Conditions that a job is measured under, where they are others than the machine's own."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -47,8 +47,9 @@ class Simulation(Protocol):
     def conditions(self, rows: int, dimension: int) -> Sequence[Conditions]:
         """Return all conditions for data of a size; UserError where the machine does not allow them."""
 
-    def builder(self, job: "Job") -> "AnyWorker":
-        """Start a worker that builds an index, which no conditions are meant for."""
+    @property
+    def builder(self) -> "Callable[[Job], AnyWorker] | None":
+        """What starts a worker that builds, which no conditions are meant for; None: as any other."""
 
     def begun(self) -> "AbstractContextManager[Any]":
         """Return what gives all back in the end; its value starts a worker under the conditions of a job."""

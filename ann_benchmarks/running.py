@@ -111,11 +111,10 @@ class Runner:
             if builds:
                 say(f"to build: {counted(len(builds), 'definition')}")
             else:
-                points = sum(len(job.points) for job in jobs)
-                say(
-                    f"to do: {counted(len(jobs), 'definition')} with {counted(points, 'point')}, best of"
-                    f" {counted(args.runs, 'run')}; {finished} finished before"
-                )
+                definitions = counted(len({str(job.definition) for job in jobs}), "definition")
+                points = counted(sum(len(job.points) for job in jobs), "point")
+                runs = counted(args.runs, "run")
+                say(f"to do: {definitions} with {points}, best of {runs}; {finished} finished before")
             return failed + workers.run(jobs, observer(jobs))
 
 

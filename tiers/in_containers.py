@@ -10,7 +10,6 @@ from typing import Any
 from ann_benchmarks.algorithms.postgres import machine
 from ann_benchmarks.errors import UserError
 from ann_benchmarks.jobs import Job
-from ann_benchmarks.workers import AnyWorker
 
 from .block_device import block_device, device_name
 from .caches import drop_caches
@@ -43,6 +42,8 @@ class OwnGroup:
 class ContainerSweep:
     """All tiers that a run is asked for, on servers in containers."""
 
+    builder = None  # the terms of a container that builds say what is special about it
+
     def __init__(self, tiers: str) -> None:
         """Take what the command line says."""
         self._text = tiers
@@ -54,10 +55,6 @@ class ContainerSweep:
         check_capacity(tiers, CONTAINER)
         check_settings(tiers)
         return [SimulatedServer(tier, CONTAINER, OwnGroup() if tier.ram else None) for tier in tiers]
-
-    def builder(self, job: Job) -> AnyWorker:
-        """Nobody: in containers, everybody builds."""
-        raise NotImplementedError
 
     @contextmanager
     def begun(self) -> Iterator[None]:
