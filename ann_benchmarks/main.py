@@ -153,6 +153,10 @@ def run(args: argparse.Namespace, simulation: Simulation | None = None) -> int:
         rows = dataset.rows
         # Fails where there are fewer neighbours. A build needs none of them.
         true_distances = None if args.build_only else dataset.true_distances(args.count)
+        if true_distances is not None and (args.distinct_queries or 0) > len(true_distances):
+            raise UserError(
+                f"--distinct-queries: {args.dataset} has {len(true_distances):,} queries, not more"
+            )
     known = get_definitions(configs, point_type, metric, dimension, args.count, args.dataset, rows)
     about = (point_type, metric, args.dataset, rows)
     definitions = [

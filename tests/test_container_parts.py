@@ -31,6 +31,7 @@ from ann_benchmarks.containers.sandbox import (
     MOST_PROCESSES,
     Account,
     Sandbox,
+    argument_files,
     dataset_files,
     project_files,
     storage_folder,
@@ -595,6 +596,14 @@ def test_every_name_of_a_file_is_there(tmp_path, monkeypatch):
         str(place) for place in (mounted.values() if isinstance(next(iter(mounted)), Path) else mounted)
     }
     assert places == {"/home/app/data/a.npy", str(outside)}
+
+
+def test_files_that_build_arguments_name_are_mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine.npy", "mine.npy.json", "other.npy"):
+        Path(name).touch()
+    arguments = ["euclidean", {"centroids": "mine.npy", "lists": [5, 6]}, 7, None, "there.npy", "mine"]
+    assert argument_files(arguments) == [Path("mine.npy"), Path("mine.npy.json")]
 
 
 @pytest.mark.parametrize(

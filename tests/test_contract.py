@@ -27,7 +27,7 @@ from .vchord_archives import installation_with_vchord
 
 REPOSITORY = Path(__file__).parents[1]
 ALGORITHMS = Path("ann_benchmarks/algorithms")
-PLUGINS = ("postgres", "pgvector_hnsw", "pgvector_ivfflat", "pgvector_exact", "vchord")
+PLUGINS = ("postgres", "pgvector_hnsw", "pgvector_ivfflat", "pgvector_exact", "vchord", "clustering", "pgpu")
 CHECKOUT = os.environ.get("ANN_BENCHMARKS_CHECKOUT", "")
 THEIR_PYTHON = os.environ.get("ANN_BENCHMARKS_PYTHON", sys.executable)
 needs_checkout = pytest.mark.skipif(not CHECKOUT, reason="ANN_BENCHMARKS_CHECKOUT names no checkout of it")
@@ -143,7 +143,7 @@ def test_plugins_import_nothing_of_the_framework_but_its_base():
                     name = node.module or ""
                     assert not name.startswith("ann_benchmarks"), file
                     if node.level == depth + 1:
-                        assert name.split(".")[0] in ("base", "postgres"), f"{file}: {name}"
+                        assert name.split(".")[0] in ("base", *PLUGINS), f"{file}: {name}"
                     assert node.level <= depth + 1, file
 
 

@@ -226,15 +226,16 @@ def test_clients_on_a_cluster_tell_their_settings_and_plan(folder: Path):
 
 
 def test_each_rate_is_a_series_of_arrivals_of_popular_queries(folder: Path):
-    rates = ("--rate", "50,100", "--duration", "0.8", "--query-order", "zipf:1.1")
+    rates = ("--rate", "50,100", "--duration", "0.8", "--query-order", "zipf:1.1", "--distinct-queries", "20")
     out = measured(folder, "--clients", "2", *rates, "--warmup", "50")
-    assert "by 2 clients, order zipf:1.1 at 50/s: recall" in out
+    assert "by 2 clients, order zipf:1.1, 20 different queries at 50/s: recall" in out
     for rate in (50, 100):
-        point = stored(folder, f"hnsw-c2-zipf1.1-r{rate}")
+        point = stored(folder, f"hnsw-c2-zipf1.1-q20-r{rate}")
         check_clients(point, 2)
         assert point["loop"] == "open"
         assert point["rate"] == rate
         assert point["query_order"] == "zipf:1.1"
+        assert point["distinct_queries"] == 20
         assert point["queries_due"] == len(point["times"])
         assert point["queries_due"] == pytest.approx(0.8 * rate, abs=5 * np.sqrt(rate))
         # On a machine that has no time for its clients, some may not have been asked.
@@ -306,8 +307,9 @@ def test_a_cold_start_without_clients(folder: Path):
 
 def test_pgbench_makes_the_load(folder: Path):
     load = ("--clients", "2", "--max-queries", "2000", "--driver", "pgbench", "--warmup", "50")
-    assert "by 2 clients of pgbench: recall" in measured(folder, *load)
-    point = stored(folder, "hnsw-c2-pgbench")
+    out = measured(folder, *load, "--distinct-queries", "9")
+    assert "by 2 clients of pgbench, 9 different queries: recall" in out
+    point = stored(folder, "hnsw-c2-q9-pgbench")
     check_clients(point, 2)
     assert point["driver"] == "pgbench"
     assert point["queries_asked"] == 2000
@@ -449,6 +451,8 @@ def test_an_algorithm_that_does_not_say_what_to_search_is_told_so(workspace: Wor
         (["--duration", "3"], "--duration says what clients ask: add --clients"),
         (["--max-queries", "3"], "--max-queries says what clients ask: add --clients"),
         (["--query-order", "same"], "--query-order says what clients ask: add --clients"),
+        (["--distinct-queries", "3"], "--distinct-queries says what clients ask: add --clients"),
+        ([*CLIENTS, "--distinct-queries", "3", "--debug-single-query"], "leave --distinct-queries out"),
         (["--rate", "3"], "--rate says what clients ask: add --clients"),
         (["--slo", "p99:3ms"], "--slo says what clients ask: add --clients"),
         (["--driver", "pgbench"], "--driver says what clients ask: add --clients"),

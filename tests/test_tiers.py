@@ -9,8 +9,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -169,9 +170,9 @@ def test_huge_pages_make_the_same_servers(folder: Path):
     assert meminfo()["HugePages_Total"] == before
 
 
-@needs_memory_group
-def test_a_sweep_that_is_killed_leaves_nothing_and_goes_on(folder: Path):
-    options = ("--algorithm", "hnsw", "--tiers", "32MB:192MB,48MB:all", "--clients", "1,2",
+def kill_sweeps(folder: Path, tiers: str, method: str, given_back: Callable[[int], bool]) -> None:
+    """Kill sweeps at random moments; `given_back` tells of a process's number whether nothing is held."""
+    options = ("--algorithm", "hnsw", "--tiers", tiers, "--tier-method", method, "--clients", "1,2",
                "--max-queries", "200", "--warmup", "20")  # fmt: skip
     swept(folder, *options)  # builds
     every = set(points(folder))
@@ -182,8 +183,7 @@ def test_a_sweep_that_is_killed_leaves_nothing_and_goes_on(folder: Path):
         time.sleep(chance.uniform(1, 10))
         process.kill()
         process.communicate()
-        group = own_group() / f"ann-benchmarks-tier-{process.pid}"
-        until(lambda group=group: not group.exists(), 60)
+        until(partial(given_back, process.pid), 60)
         assert not list(folder.glob("results/**/.*"))  # nothing half-written
         for point in points(folder).values():
             check(point)
@@ -192,6 +192,27 @@ def test_a_sweep_that_is_killed_leaves_nothing_and_goes_on(folder: Path):
     assert set(found) == every
     for point in found.values():
         check(point)
+
+
+@needs_memory_group
+def test_a_sweep_that_is_killed_leaves_nothing_and_goes_on(folder: Path):
+    def given_back(pid: int) -> bool:
+        return not (own_group() / f"ann-benchmarks-tier-{pid}").exists()
+
+    kill_sweeps(folder, "32MB:192MB,48MB:all", "cgroup", given_back)
+
+
+@needs_huge_pages
+@pytest.mark.skipif("ANN_BENCHMARKS_TEST_KILLS" not in os.environ, reason="set ANN_BENCHMARKS_TEST_KILLS")
+def test_a_sweep_by_huge_pages_that_is_killed_gives_them_back_and_goes_on(folder: Path):
+    from tiers.meminfo import meminfo
+
+    before, ram = meminfo()["HugePages_Total"], meminfo()["MemAvailable"] // MIB - 2048
+
+    def given_back(pid: int) -> bool:
+        return meminfo()["HugePages_Total"] == before
+
+    kill_sweeps(folder, f"32MB:{ram}MB,48MB:all", "hugepages", given_back)
 
 
 @needs_memory_group

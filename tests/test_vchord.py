@@ -247,13 +247,121 @@ def test_centroids_from_a_table(vchord: Server):
         assert algorithm._lists == [19]
 
 
+def table_of_centroids(server: Server, rows: list[tuple[int, int | None, int]]) -> None:
+    """A table `wrong` of ids, parents and numbers of dimensions."""
+    with server.connect() as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        connection.execute("DROP TABLE IF EXISTS wrong")
+        connection.execute("CREATE TABLE wrong (id int, parent int, vector vector)")
+        for number, parent, dimension in rows:
+            connection.execute(
+                "INSERT INTO wrong VALUES (%s, %s, %s)", [number, parent, str([1.0] * dimension)]
+            )
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([(0, None, 48), (1, 0, 48), (2, 7, 48)], "public.wrong, id 2 has the parent 7, which is not there"),
+        ([(0, None, 48), (1, 0, 47)], "the one with id 1 has 47 dimensions, the vectors have 48"),
+        ([(1, 2, 48), (2, 1, 48)], "the table public.wrong has no row without a parent"),
+        ([(0, None, 48), (0, 0, 48)], "only 1 of 2 rows are under one that has no parent"),
+        ([(0, None, 48), (1, 0, 48), (2, 0, 48)], "ids 1 and 2 are the same centroid: the list of one"),
+    ],
+)
+def test_a_wrong_table_of_centroids_is_one_line(vchord: Server, rows: list, message: str):
+    table_of_centroids(vchord, rows)
+    with (
+        pytest.raises(PostgresError, match=message) as caught,
+        fitted(VectorChord("euclidean", {"centroids": "public.wrong"}), TRAIN),
+    ):
+        pass
+    assert "\n" not in str(caught.value)
+
+
+def tables_of_centroids(server: Server) -> set[str]:
+    with server.connect() as connection:
+        found = connection.execute("SELECT relname FROM pg_class WHERE relname LIKE '%%_idx_centroids'")
+        return {name for (name,) in found.fetchall()}
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "angular", "ip"])
+@pytest.mark.parametrize("source", ["cpu", "faiss"])
+def test_centroids_that_are_computed_here(vchord: Server, source: str, metric: str):
+    if source == "faiss":
+        pytest.importorskip("faiss", reason="faiss-cpu is not installed")
+    arguments = {"centroids": source, "lists": 50, "residual_quantization": True, "kmeans_iterations": 5}
+    algorithm = VectorChord(metric, arguments)
+    with fitted(algorithm, TRAIN, 50) as facts:
+        assert recall(algorithm, metric) > 0.95
+        assert 0 < facts["clustering_time"] < facts["index_build_time"]
+        assert facts["clustering_sample"] == len(TRAIN)
+        assert facts["clustering_device"].startswith(source)
+        assert 1 <= facts["clustering_imbalance"] < 3
+        assert facts["clustering_inertia"] > 0
+    with fitted(algorithm, TRAIN) as facts:
+        assert facts["index_reused"] and facts["clustering_time"] > 0
+    with fitted(VectorChord(metric, arguments | {"kmeans_iterations": 6}), TRAIN) as facts:
+        assert not facts["index_reused"]
+
+
+@pytest.mark.parametrize("form", ["vector", "halfvec"])
+def test_computed_centroids_of_two_levels(vchord: Server, form: str):
+    arguments = {"centroids": "cpu", "lists": [6, 60], "kmeans_algorithm": "hierarchical", "form": form}
+    algorithm = VectorChord("euclidean", arguments)
+    before = tables_of_centroids(vchord)
+    with fitted(algorithm, TRAIN, "6,60"):
+        assert recall(algorithm) > 0.95
+        (table,) = tables_of_centroids(vchord) - before
+        with vchord.connect() as connection:
+            connection.execute(f"REINDEX INDEX {algorithm._built.name}")  # which reads that table again
+            levels = connection.execute(
+                f"SELECT count(*) FROM ann_benchmarks.{table} GROUP BY parent IS NULL, parent = 0 ORDER BY 1"
+            ).fetchall()
+        assert levels == [(1,), (6,), (60,)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"centroids": "cpu", "lists": 50, "kmeans_dimension": 8}, "kmeans_dimension cannot be had"),
+        ({"centroids": "cpu"}, r"centroids: cpu has one level of lists or two, not \[\]: give lists"),
+        ({"centroids": "cpu", "lists": [2, 9, 50]}, "has one level of lists or two"),
+        ({"centroids": "gpu", "lists": 50}, "centroids: gpu: "),
+        ({"centroids": "pgpu", "lists": 50}, "the server does not have the extension 'pgpu'"),
+        ({"centroids": "cpu", "lists": 50, "build_threads": 0}, "build_threads is 0: give a whole number"),
+        ({"centroids": "cpu", "lists": 7000}, "7,000 lists for 6,000 rows: give fewer"),
+        ({"centroids": "internal", "lists": 50, "seed": 1}, "seed cannot be had with centroids: internal"),
+    ],
+)
+def test_centroids_that_cannot_be_computed_are_one_line(vchord: Server, arguments: dict, message: str):
+    before = tables_of_centroids(vchord)
+    with (
+        pytest.raises(PostgresError, match=message) as caught,
+        fitted(VectorChord("euclidean", arguments), TRAIN),
+    ):
+        pass
+    assert "\n" not in str(caught.value)
+    assert tables_of_centroids(vchord) == before
+
+
+def test_rows_that_are_all_the_same_have_no_lists(vchord: Server):
+    same = np.ones((3000, 48), np.float32)
+    with (
+        pytest.raises(PostgresError, match=r"centroids: cpu: .*different.*lists.*: give fewer"),
+        fitted(VectorChord("euclidean", {"centroids": "cpu", "lists": 50}), same),
+    ):
+        pass
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"centroids": "no/such.npy"}, "no/such.npy cannot be read as an NPY file"),
-        ({"centroids": "no_such_table"}, "no_such_table is neither a file nor a table"),
+        ({"centroids": "no_such_table"}, "no_such_table is neither a source .*cpu.*nor a table"),
         ({"centroids": "{wide}"}, r"has the shape \(5, 7\), expected \(count, 48\)"),
         ({"centroids": "{nan}"}, r"row 2 \(from 0\) of .* has a value that is not finite"),
+        ({"centroids": "{equal}"}, r"rows 3 and 5 \(from 0\) of .* are the same: the list of one of them"),
         ({"centroids": "{good}", "lists": [2, 9]}, r"has 8 centroids, lists: \[2, 9\] asks for 11"),
         ({"centroids": "{good}", "sampling_factor": 5}, "sampling_factor cannot be had with centroids"),
         ({"lists": 7000}, "7,000 lists for 6,000 rows: give fewer"),
@@ -264,7 +372,7 @@ def test_centroids_from_a_table(vchord: Server):
         ({"lists": 5, "sampling_factor": 5000}, r"vchord 1\.\d.* refuses the index: .*sampling_factor"),
         ({"centroids": "{good}", "lists": [1, 2, 5]}, "a file of centroids has one level or two"),
         ({"centroids": "{texts}"}, "cannot be read as an NPY file: it holds no array of numbers"),
-        ({"centroids": 5}, "5 is neither a file nor a table"),
+        ({"centroids": 5}, "5 is neither a source"),
         ({"lists": None}, "lists is None: give auto"),
         ({"lists": 5.5}, r"lists is 5\.5: give auto"),
         ([1], "takes its build arguments by name"),
@@ -276,6 +384,7 @@ def test_bad_arguments_are_one_line(vchord: Server, tmp_path: Path, arguments: d
         "wide": np.zeros((5, 7)),
         "nan": np.array([[0] * 48, [0] * 48, [np.nan] * 48]),
         "good": some_centroids(8),
+        "equal": some_centroids(8)[[0, 1, 2, 3, 4, 3]],
     }
     for name, values in files.items():
         np.save(tmp_path / f"{name}.npy", np.asarray(values, dtype=np.float32))

@@ -19,6 +19,12 @@ from .servers import Server
 from .settings import apply_settings, build_memory_limit, current_setting, megabytes, shared_buffers
 
 NoteOfBuild = Callable[[str, float], dict[str, Any]]
+Create = Callable[[str, str, str], dict[str, Any]]  # statement, index, table: facts
+# What is computed here, as centroids, may leave the session idle for hours. PostgreSQL 17 has the second.
+_WITHOUT_TIMEOUTS = (
+    "SELECT set_config(name, '0', true) FROM pg_settings"
+    " WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')"
+)
 
 
 class IndexBuild:
@@ -53,11 +59,13 @@ class IndexBuild:
             raise PostgresError("the index is not built: build it first, with run.py --build-only")
         return found
 
-    def run(self, rows: int, note: NoteOfBuild, rebuild: bool = False) -> tuple[BuiltIndex, bool]:
+    def run(
+        self, rows: int, create: Create, note: NoteOfBuild, rebuild: bool = False
+    ) -> tuple[BuiltIndex, bool]:
         """Return the index, and whether it was found as an earlier run had built it.
 
-        Otherwise it is built, in one transaction, in place of the one that is there. `note` is given what the
-        server says and the seconds since the build began, and returns facts to keep.
+        Otherwise `create` builds it, in one transaction, in place of the one that is there. `note` is given
+        what the server says and the seconds since the build began. Both return facts to keep.
         """
         if not rebuild and (found := catalog.find_index(self._connection, self.name)):
             return found, True
@@ -71,9 +79,10 @@ class IndexBuild:
                 self._connection.execute(f"LOCK TABLE {self._table} IN SHARE ROW EXCLUSIVE MODE")
                 if not rebuild and (found := catalog.find_index(self._connection, self.name)):
                     return found, True
-                self._connection.execute(f"DROP INDEX IF EXISTS {self.name}")
+                catalog.drop_index(self._connection, self.name)
+                self._connection.execute(_WITHOUT_TIMEOUTS)
                 started = time.perf_counter()
-                facts = self._build(rows, note, started)
+                facts = self._build(rows, create, note, started)
                 built = BuiltIndex(self.name, time.perf_counter() - started, facts)
                 catalog.remember_index(self._connection, built, self._table, self._built_from)
             # The commit had to wait for the disk, which is a part of building.
@@ -81,7 +90,7 @@ class IndexBuild:
             catalog.remember_index(self._connection, built, self._table, self._built_from)
         return built, False
 
-    def _build(self, rows: int, note: NoteOfBuild, started: float) -> dict[str, Any]:
+    def _build(self, rows: int, create: Create, note: NoteOfBuild, started: float) -> dict[str, Any]:
         facts: dict[str, Any] = dict(self._settings)
         if self._index.disk_bytes:
             facts["estimated_index_size"] = self._index.disk_bytes / 1024
@@ -97,14 +106,14 @@ class IndexBuild:
         self._connection.add_notice_handler(keep)
         try:
             with index_progress(self._server, self._connection.info.backend_pid, rows):
-                self._create()
+                facts |= self._create(create)
         finally:
             self._connection.remove_notice_handler(keep)
         return facts | ({"build_notices": notices} if notices else {})
 
-    def _create(self) -> None:
+    def _create(self, create: Create) -> dict[str, Any]:
         try:
-            self._connection.execute(self._index.sql(self.name, self._table))
+            return create(self._index.sql(self.name, self._table), self.name, self._table)
         except (psycopg.OperationalError, psycopg.errors.QueryCanceled):
             raise
         except psycopg.DatabaseError as error:

@@ -139,6 +139,19 @@ def index_name(table: str, built_from: dict[str, Any]) -> str:
     return f"{table}_{_short_hash(json.dumps(built_from, sort_keys=True))}_idx"
 
 
+def side_table(index: str) -> str:
+    """Name of the table that an index may be built from, as from centroids; it goes when the index goes."""
+    return f"{index}_centroids"
+
+
+def drop_index(connection: psycopg.Connection[Any], index: str) -> None:
+    """Drop an index, and what it was built from, where they are there."""
+    for kind, name in (("INDEX", index), ("TABLE", side_table(index))):
+        # Without what IF EXISTS would say.
+        if connection.execute("SELECT to_regclass(%s)", [name]).fetchone() != (None,):
+            connection.execute(f"DROP {kind} {name}")
+
+
 def find_index(connection: psycopg.Connection[Any], name: str) -> BuiltIndex | None:
     """Return the index if it was built to its end."""
     row = connection.execute(
@@ -203,7 +216,7 @@ def use_only(connection: psycopg.Connection[Any], table: str, index: str | None)
         with connection.transaction():
             for (name,) in names:
                 print(f"this user may not park an index: {name} is dropped", flush=True)
-                connection.execute(f"DROP INDEX {name}")
+                drop_index(connection, name)
                 connection.execute(f"DELETE FROM {SCHEMA}.indexes WHERE name = %s", [name])
 
 

@@ -1,5 +1,6 @@
 """The extension that a plug-in measures: present, created, and as new as its library."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,16 +35,20 @@ def check_available(connection: psycopg.Connection[Any], name: str, algorithm: s
         )
 
 
-def start_with(server: Server, extension: str, library: str, algorithm: str) -> None:
+def start_with(
+    server: Server, extension: str, library: str, algorithm: str, builds_on: Sequence[str] = ()
+) -> None:
     """Start a server that has the extension, and have it load the library that this needs.
 
-    `library` is "" where it needs none, `algorithm` the plug-in's folder. Raises PostgresError where the
-    server lacks the extension.
+    `library` is "" where it needs none, `algorithm` the plug-in's folder, `builds_on` other extensions, whose
+    plug-ins have their names. Raises PostgresError where the server lacks one of them.
     """
     server.start({})
     with server.connect() as connection:
         # Before it is told to load the library: without it, the server would not start.
         check_available(connection, extension, algorithm)
+        for other in builds_on:
+            check_available(connection, other, other)
         libraries = libraries_to_preload(connection) if server.is_ours else []
     for name in dict.fromkeys([*filter(None, [library]), *libraries]):
         server.preload(name)

@@ -50,6 +50,7 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
 
     streams_training_set = True
     extension = "vector"
+    builds_on: tuple[str, ...] = ()  # other extensions whose versions an index depends on
     library = ""  # of the extension, where the server has to load it when it starts
     column_type = "vector"
     drivers = ("pgbench",)  # other programs that can make the load
@@ -63,6 +64,15 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
         looks at all rows.
         """
         raise NotImplementedError
+
+    def create_index(self, statement: str, name: str, table: str) -> dict[str, Any]:
+        """Create the index, by this statement or otherwise; return facts worth keeping.
+
+        What is done here is timed, in one transaction with all that remembers the index. `name` and `table`
+        have their schema; `self.training_set` is what the table was loaded from.
+        """
+        self.connection.execute(statement)
+        return {}
 
     def note_of_build(self, notice: str, seconds: float) -> dict[str, Any]:
         """Return facts worth keeping in what the server said so many seconds after the build began."""
@@ -88,6 +98,7 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
             raise PostgresError(f"{type(self).__name__} does not know the metric '{metric}': it has {known}")
         self.metric = metric
         self.versions: dict[str, str] = {}  # of the server and the extension, known in fit
+        self.training_set: Any = None  # (rows, dimension), while an index is built
         self._query_settings: dict[str, str] = {}
         self._rerank: int | None = None
         self._session: QuerySession | None = None
@@ -155,7 +166,8 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
         self._server = self._started_server()
         self._facts, self._index_kib = {}, 0.0
         with plainly(self._server, "preparing the index"), self._server.connect() as connection:
-            create_extension(self._server, connection, self.extension)
+            for extension in (*self.builds_on, self.extension):
+                create_extension(self._server, connection, extension)
             catalog.prepare(connection)
             apply_settings(connection, SESSION)
             connection.execute("SELECT '[1]'::vector")  # loads pgvector's library, and so its settings
@@ -168,7 +180,9 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
             mark = fingerprint(X)
             self._guard = self._reserve(catalog.table_name(mark, self.column_type))
             self._table = self._load(connection, X, mark)
+            self.training_set = X
             self._built = self._build(connection, index, rows) if index else None
+            self.training_set = None
             catalog.use_only(connection, self._table.name, self._built.name if self._built else None)
             if self._built:
                 self._index_kib = relation_bytes(connection, self._built.name) / 1024
@@ -323,7 +337,7 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
     @classmethod
     def _started_server(cls) -> Server:
         server = current_server()
-        start_with(server, cls.extension, cls.library, cls.__module__.split(".")[-2])
+        start_with(server, cls.extension, cls.library, cls.__module__.split(".")[-2], cls.builds_on)
         return server
 
     def _batch(self) -> list[Answers]:
@@ -345,7 +359,7 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
 
     def _versions(self) -> dict[str, str]:
         """The versions that the index depends on."""
-        wanted = ("postgres", "vector", self.extension)
+        wanted = ("postgres", "vector", self.extension, *self.builds_on)
         return {name: version for name, version in self._server.versions().items() if name in wanted}
 
     def _prewarm(self) -> None:
@@ -421,7 +435,7 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
         if self._only_serves:
             built, is_found = build.found(), True
         else:
-            built, is_found = build.run(rows, self.note_of_build, self._rebuilds)
+            built, is_found = build.run(rows, self.create_index, self.note_of_build, self._rebuilds)
         self._facts["index_reused"] = is_found
         if is_found:
             print(f"index found as built before ({built.build_seconds:.1f} s)", flush=True)

@@ -2,16 +2,22 @@
 
 import json
 import re
+from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..clustering import DEVICES
 from ..postgres import machine
 from ..postgres.arguments import take_arguments, whole_number
+from ..postgres.catalog import side_table
 from ..postgres.errors import PostgresError
 from ..postgres.forms import Form, cast_form, halfvec_form, vector_form
 from ..postgres.module import Index, PostgresANN, SearchRange
 from ..postgres.settings import megabytes
-from .centroids import Centroids, centroids_of_file, centroids_of_table
+from .centroids import SOURCES, CentroidFile, Centroids, CentroidTree, centroids_of_table, let_owner_read
+from .computed import ARGUMENTS, ComputedCentroids
+from .on_gpu import ClusteringOnGpu
 from .size import automatic_lists, index_bytes
 
 # Options of the index itself, of the build, and of the clustering; None: left to VectorChord.
@@ -26,7 +32,13 @@ CLUSTERING_OPTIONS = {
     "kmeans_dimension": None,
     "build_threads": None,  # None: one for each core
 }
-OTHER_ARGUMENTS = {"form": "vector", "centroids": None}
+OTHER_ARGUMENTS = {"form": "vector", "centroids": "internal", "seed": None}
+CENTROIDS_TABLE = "centroids_of_this_index"  # stands for a table's name that follows from the index's
+CLUSTERED_WITH = dict.fromkeys(DEVICES, ("lists", "spherical_centroids", *ARGUMENTS)) | {
+    "internal": tuple(CLUSTERING_OPTIONS),
+    "pgpu": ("lists", "spherical_centroids", "sampling_factor", "kmeans_iterations"),
+}
+MakeCentroids = Callable[[str, str], dict[str, Any]]  # into which table, of which one: facts
 ALGORITHMS = ("lloyd", "hierarchical")
 FORMS = ("vector", "halfvec", "rabitq8", "rabitq4")
 SINCE_1_1 = ("rabitq8", "rabitq4")
@@ -55,14 +67,22 @@ class VectorChord(PostgresANN):
             raise PostgresError(
                 f"form '{self._arguments['form']}' is not known: use one of {', '.join(FORMS)}"
             )
+        self._source = str(self._arguments["centroids"] or "internal")
+        if self._source in SOURCES:
+            self._refuse_useless(CLUSTERED_WITH[self._source])
+        if self._arguments["seed"] is not None and self._source not in DEVICES:
+            raise PostgresError(f"seed cannot be had with centroids: {self._source}: leave it out")
+        self._make_centroids: MakeCentroids | None = None
         self._lists: list[int] | None = None  # on each level, known in fit
         self._query = "probes=None"
 
     def index(self, rows: int, dimension: int) -> Index:
         """Return the index; its lists are as given, VectorChord's advice, or those of given centroids."""
         form = self._form_of(dimension)
-        centroids = self._centroids(dimension)
+        centroids = self._centroids(rows, dimension)
         self._lists = centroids.lists if centroids else self._lists_for(rows)
+        if self._source == "pgpu":
+            self._on_gpu.check_rows(rows)
         leaves = self._lists[-1] if self._lists else 1
         if leaves > rows:
             raise PostgresError(f"{leaves:,} lists for {rows:,} rows: give fewer, or lists: auto")
@@ -76,6 +96,15 @@ class VectorChord(PostgresANN):
             disk_bytes=disk,
             estimate=f"estimate for lists {self._lists}: {megabytes(disk)} on disk",
         )
+
+    def create_index(self, statement: str, name: str, table: str) -> dict[str, Any]:
+        """Create the index, once the table of its centroids is made where VectorChord computes none."""
+        if self._make_centroids is None:
+            return super().create_index(statement, name, table)
+        into = side_table(name)
+        facts = self._make_centroids(into, table)
+        let_owner_read(self.connection, into, table)
+        return facts | super().create_index(statement.replace(CENTROIDS_TABLE, into), name, table)
 
     def note_of_build(self, notice: str, seconds: float) -> dict[str, Any]:
         """Keep the time from the first word of the clustering, before rows are sampled, to its last one."""
@@ -158,19 +187,63 @@ class VectorChord(PostgresANN):
             )
         return lists
 
-    def _centroids(self, dimension: int) -> Centroids | None:
-        source = self._arguments["centroids"]
-        if source is None:
+    def _centroids(self, rows: int, dimension: int) -> Centroids | None:
+        """Say what identifies the centroids, and how their table is made, if VectorChord computes none."""
+        self._make_centroids = None
+        if self._source == "internal":
             return None
-        useless = [name for name in CLUSTERING_OPTIONS if name in self._given and name != "lists"]
+        if self._source in SOURCES:
+            lists = self._lists_for(rows)
+            if not 1 <= len(lists) <= 2:
+                raise PostgresError(
+                    f"centroids: {self._source} has one level of lists or two, not {lists}: "
+                    "give lists, as 300 or [50, 8000]"
+                )
+            return Centroids(CENTROIDS_TABLE, lists, self.clustering_mark(lists))
+        self._refuse_useless(("lists",))
+        if Path(self._source).suffix == ".npy" or Path(self._source).is_file():
+            given = self._given.get("lists", "auto") != "auto"
+            file = CentroidFile(Path(self._source), self._lists_for(0) if given else None, dimension)
+            self._make_centroids = partial(self._write_centroids, file.tree, file.facts)
+            return Centroids(CENTROIDS_TABLE, file.tree.levels, file.mark)
+        return centroids_of_table(self.connection, self._source, dimension)
+
+    def clustering_mark(self, lists: list[int]) -> str:
+        """Say on one line what centroids that are to be computed depend on, beside the table."""
+        if self._source == "pgpu":
+            given = self.arguments_of_pgpu()
+            self._on_gpu = ClusteringOnGpu(self._server, self.connection, self.metric, lists, given)
+            self._make_centroids = self._on_gpu.centroids
+            return self._on_gpu.mark
+        how = (self.metric, lists, self._is_spherical(), self._arguments)
+        clustering = ComputedCentroids(self._source, *how)
+        self._make_centroids = partial(self._cluster, clustering)
+        return clustering.mark
+
+    def _cluster(self, clustering: ComputedCentroids, into: str, table: str) -> dict[str, Any]:
+        tree, facts = clustering.compute(self.training_set)
+        return self._write_centroids(tree, facts, into, table)
+
+    def _write_centroids(
+        self, tree: CentroidTree, facts: dict[str, Any], into: str, table: str
+    ) -> dict[str, Any]:
+        tree.write(self.connection, into)
+        return facts
+
+    def arguments_of_pgpu(self) -> dict[str, Any]:
+        """Return what is handed over to pgpu's function, by its names."""
+        return {name: self._given[name] for name in CLUSTERED_WITH["pgpu"][1:] if name in self._given}
+
+    def _is_spherical(self) -> bool:
+        given = self._arguments["spherical_centroids"]
+        return self.metric in ("angular", "ip") if given is None else bool(given)
+
+    def _refuse_useless(self, taken: Collection[str]) -> None:
+        useless = [name for name in CLUSTERING_OPTIONS if name in self._given and name not in taken]
         if useless:
             raise PostgresError(
-                f"{', '.join(useless)} cannot be had with centroids from outside: leave it out"
+                f"{', '.join(useless)} cannot be had with centroids: {self._source}: leave it out"
             )
-        if Path(str(source)).suffix == ".npy" or Path(str(source)).is_file():
-            lists = self._lists_for(0) if self._given.get("lists", "auto") != "auto" else None
-            return centroids_of_file(self.connection, Path(str(source)), lists, dimension)
-        return centroids_of_table(self.connection, str(source))
 
     def _options(self, centroids: Centroids | None) -> str:
         """Write the options as TOML, in a fixed order: the same index is found again by its text."""
@@ -181,8 +254,7 @@ class VectorChord(PostgresANN):
         else:
             clustering = {name: self._arguments[name] for name in CLUSTERING_OPTIONS}
             clustering["lists"] = self._lists
-            if clustering["spherical_centroids"] is None:
-                clustering["spherical_centroids"] = self.metric in ("angular", "ip")
+            clustering["spherical_centroids"] = self._is_spherical()
             if clustering["build_threads"] is None:
                 clustering["build_threads"] = (
                     min(machine.cores(), MOST_THREADS) if self._server.is_ours else None

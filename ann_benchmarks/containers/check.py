@@ -1,6 +1,7 @@
 """Whether an image can do its work: run once, asked, and removed."""
 
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ _SECONDS = 120
 def check_image(
     client: Any, image: str, definition: Definition, definitions: Path = DEFINITIONS_FOLDER
 ) -> Checked:
-    """Import the plug-in in a container of an image, without network, and ask it for the versions it has."""
+    """Import the plug-in in a container of an image, without network and GPUs, and ask for its versions."""
     found = find_image(client, image)
     if found is None:
         return Checked(problem=f"there is no image {image}")
@@ -27,7 +28,7 @@ def check_image(
     engine = client.info()
     [cpus] = cpus_of_each(None, 1, engine.get("NCPU"))
     sandbox = Sandbox(
-        found,
+        replace(found, needs_gpus=False),  # which a machine that builds may not have
         Account.for_image(found, client),
         owner,
         memory_of_each(None, 1, engine.get("MemTotal")),

@@ -22,7 +22,7 @@ from .guard import remove_all, start_guard
 from .images import Image, find_image
 from .limits import cpus_of_each, in_words, memory_of_each, written
 from .log import Log, terminal_size
-from .sandbox import Account, Sandbox, dataset_files, project_files, storage_folder
+from .sandbox import Account, Sandbox, argument_files, dataset_files, project_files, storage_folder
 from .terms import Terms
 from .wire import RunRequest
 from .worker import ContainerWorker, keep_results
@@ -144,13 +144,14 @@ class Containers:
             return NoWorker(str(error))
         cpus = self._free_cpus.pop(number)
         environment = {name: os.environ[name] for name in image.environment if name in os.environ}
+        files = [*self._files, *argument_files(job.definition.arguments)]
         sandbox = Sandbox(
             image,
             account,
             self._owner,
             (terms and terms.memory) or self._memory,
             cpus[: terms.cpus] if terms else cpus,
-            self._project | dataset_files(self._files, account),
+            self._project | dataset_files(files, account),
             storage,
             environment | dict(terms.environment if terms else {}),
             options,

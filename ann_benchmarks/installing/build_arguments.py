@@ -28,6 +28,10 @@ class BuildArguments:
         kept = {name: value for name, value in self.values.items() if name in names}
         return BuildArguments(kept, {name: path for name, path in self.packages.items() if name in kept})
 
+    def having(self, name: str, package: Path) -> "BuildArguments":
+        """Let an argument stand for a file."""
+        return BuildArguments({**self.values, name: package.name}, {**self.packages, name: package})
+
     def __str__(self) -> str:
         """As JSON, for people and labels: without passwords in addresses."""
         return json.dumps({k: _PASSWORD.sub("***", v) for k, v in self.values.items()}, sort_keys=True)

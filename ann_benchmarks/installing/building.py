@@ -1,5 +1,7 @@
 """One image built by the engine, which another thread may break off."""
 
+import json
+import re
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +14,8 @@ from ..errors import UserError
 from .build_arguments import proxies
 from .build_log import BuildLog, log_path
 from .context import write_context
-from .recipes import SMALL_BASE, Recipe
+from .downloading import Download
+from .recipes import ARGUMENTS_LABEL, SMALL_BASE, Recipe
 
 _PIECE = 2**18  # bytes at a time
 
@@ -35,6 +38,7 @@ class Build:
         definitions: Path,
         certificates: Mapping[str, bytes],
         is_anew: bool,
+        secrets: Mapping[str, str],
     ) -> None:
         """Make it with a client of its own, which nobody else uses; nothing is begun yet."""
         self.client = client
@@ -42,18 +46,25 @@ class Build:
         self.definitions = definitions
         self.certificates = certificates
         self.is_anew = is_anew
+        self.secrets = secrets
+        self._arguments = recipe.arguments
+        self._labels = dict(recipe.labels)
+        self._download: Download | None = None
         self._response: Any = None
         self._is_broken_off = threading.Event()
 
     def run(self, on_step: Callable[[str], None]) -> None:
         """Build the image; BuildFailed says why it could not be, BrokenOff that it was not to be."""
         path = log_path(self.recipe.image)
-        with tempfile.TemporaryFile() as context, BuildLog(path, on_step) as log:
+        with (
+            tempfile.TemporaryFile() as context,
+            tempfile.TemporaryDirectory(prefix="ann-benchmarks-package-") as folder,
+            BuildLog(path, on_step) as log,
+        ):
             log.write(f"{self.recipe.dockerfile} with {self.recipe.arguments}\n")
             try:
-                write_context(
-                    context, self.definitions, self.certificates, self.recipe.arguments.packages.values()
-                )
+                self._have_what_is_wanted(Path(folder), log, on_step)
+                write_context(context, self.definitions, self.certificates, self._arguments.packages.values())
                 context.seek(0)
                 is_finished = False
                 for message in self._messages(context):
@@ -76,9 +87,30 @@ class Build:
     def abort(self) -> None:
         """Break the build off, from another thread."""
         self._is_broken_off.set()
+        if self._download is not None:
+            self._download.abort()
         if self._response is not None:
             with suppress(OSError, ValueError, RuntimeError):
                 self._response.raw.shutdown()  # the thread that reads from it reads its end
+
+    def _have_what_is_wanted(self, folder: Path, log: BuildLog, on_step: Callable[[str], None]) -> None:
+        wanted = self.recipe.wanted
+        if wanted is None:
+            return
+
+        def take(line: str) -> None:
+            log.write(f"{line}\n")
+            on_step(f"download: {line}")
+
+        self._download = Download(self.client, self.recipe.base, wanted, self.secrets[wanted.secret])
+        if self._is_broken_off.is_set():  # before there was a download to abort
+            raise BrokenOff
+        package = self._download.run(folder, take)
+        if self._is_broken_off.is_set():
+            raise BrokenOff
+        self._arguments = self._arguments.having(wanted.argument, package)
+        known = {**json.loads(self._labels[ARGUMENTS_LABEL]), wanted.argument: package.name}
+        self._labels[ARGUMENTS_LABEL] = json.dumps(known, sort_keys=True)
 
     def _messages(self, context: BinaryIO) -> Iterator[dict[str, Any]]:
         self.client.api.hooks["response"].append(self._keep)
@@ -90,8 +122,8 @@ class Build:
             # Docker's own bridge has no way out on many machines of companies, nor their DNS and their proxy
             # on 127.0.0.1; the host's network has what this program has.
             network_mode="host",
-            buildargs={**proxies(), **self.recipe.arguments.values},
-            labels=dict(self.recipe.labels),
+            buildargs={**proxies(), **self._arguments.values},
+            labels=self._labels,
             nocache=self.is_anew,
             rm=True,
             forcerm=True,
@@ -116,17 +148,20 @@ class Build:
     def _take(self, message: dict[str, Any], log: BuildLog) -> None:
         if error := message.get("error"):
             text = log.why(str(error).strip())
-            raise BuildFailed(self._without_image(text) if log.instruction.startswith("FROM ") else text)
+            is_of_image = log.instruction.startswith("FROM ")
+            raise BuildFailed(self._without_image(text, log.instruction) if is_of_image else text)
         if "stream" in message:
             log.write(message["stream"])
         elif (status := message.get("status")) and not message.get("progressDetail"):
             log.write(f"{message.get('id', '')} {status}\n".lstrip())  # of an image that is pulled
 
-    def _without_image(self, text: str) -> str:
+    def _without_image(self, text: str, instruction: str) -> str:
         """Add what can be done about an image that cannot be had."""
         if self.recipe.image == SMALL_BASE:
             return (
                 f"the base image {self.recipe.base} cannot be had ({text}): give another with --base IMAGE,"
                 " or --base debootstrap makes one from Debian's archive, without a registry"
             )
-        return f"the image that it starts from cannot be had ({text})"
+        argument = re.search(r"\$\{?(\w+)", instruction)
+        hint = f"; give another with --build-arg {argument[1]}=IMAGE" if argument else ""
+        return f"the image that it starts from cannot be had ({text}){hint}"

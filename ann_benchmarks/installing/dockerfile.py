@@ -13,12 +13,17 @@ _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::-([^}]*))?\})")
 
 @dataclass(frozen=True)
 class Dockerfile:
-    """Its FROM lines with their stages' names, and its ARGs; those before the first FROM with defaults."""
+    """Its FROM lines with their stages' names, and its ARGs."""
 
     stages: tuple[tuple[str, str], ...]  # (image, name or "")
-    arguments: frozenset[str]
-    defaults: Mapping[str, str]
-    beginning: str  # up to its second RUN: images with the same have layers in common
+    values: Mapping[str, str]  # of the ARGs, by default
+    defaults: Mapping[str, str]  # those before the first FROM alone
+    beginning: str  # of the last stage, up to its second RUN: images with the same have layers in common
+
+    @property
+    def arguments(self) -> frozenset[str]:
+        """Names of the ARGs."""
+        return frozenset(self.values)
 
     def bases(self, arguments: Mapping[str, str]) -> list[str]:
         """Images that its stages start from, each resolved with these arguments; the last is the result's."""
@@ -46,6 +51,7 @@ def read_dockerfile(path: Path) -> Dockerfile:
                 beginning.append(f"{word} {rest}")
             runs += word == "RUN"
             if word == "FROM":
+                beginning, runs = [], 0
                 image, *name = [part for part in rest.split() if not part.startswith("--")]
                 stages.append((image, name[1] if len(name) == 2 else ""))
             elif word == "ARG":
@@ -56,7 +62,7 @@ def read_dockerfile(path: Path) -> Dockerfile:
         raise UserError(f"{path}: cannot be read: {error}") from None
     if not stages:
         raise UserError(f"{path} has no FROM line")
-    return Dockerfile(tuple(stages), frozenset(arguments), defaults, "\n".join(beginning))
+    return Dockerfile(tuple(stages), arguments, defaults, "\n".join(beginning))
 
 
 def _instructions(text: str) -> Iterator[tuple[str, str]]:

@@ -25,6 +25,7 @@ from .certificates import ca_bundle, read_certificates
 from .outcomes import BUILT, FAILED, UNCHANGED, Outcome, image_id, sizes, table
 from .progress import Progress
 from .recipes import SMALL_BASE, Cookbook, Recipe
+from .secrets import read_secrets
 
 DEFAULT_BASE = "debian:trixie-slim"
 FROM_ARCHIVE = "debootstrap"  # as --base
@@ -33,6 +34,7 @@ FROM_ARCHIVE = "debootstrap"  # as --base
 def build_images(args: argparse.Namespace) -> int:
     """Build what the command line asks for; 1 when an image failed."""
     given = read_build_arguments(args.build_arg or [])
+    secrets = read_secrets(args.secret or [])
     bundle = ca_bundle(args.ca_bundle)
     certificates = {} if bundle is None else read_certificates(*bundle)
     configs, broken = read_configs(args.definitions)
@@ -40,19 +42,21 @@ def build_images(args: argparse.Namespace) -> int:
     is_from_archive = base == FROM_ARCHIVE
     mirror = apt_mirror(args.mirror, is_from_archive)
     cookbook = Cookbook(
-        args.definitions, configs, broken, given, debian.IMAGE if is_from_archive else base, mirror
+        args.definitions, configs, broken, given, debian.IMAGE if is_from_archive else base, mirror, secrets
     )
     recipes = cookbook.recipes(args.algorithm)
     if args.algorithm is None:
         for config in broken:
             warn(f"{config.problem}; its image is built, but not checked")
+        for image, advice in cookbook.left_out.items():
+            warn(f"{image} is left out: {advice}")
     client = connect()
     outcomes: list[Outcome] = []
     try:
         with _once_interrupted(), Progress() as progress:
             if is_from_archive and any(recipe.image == SMALL_BASE for recipe in recipes):
                 outcomes.append(_debian(client, args.mirror, bundle and bundle[0], args.no_cache, progress))
-            kitchen = Kitchen(client, args.definitions, certificates, args.no_cache, progress)
+            kitchen = Kitchen(client, args.definitions, certificates, args.no_cache, progress, secrets)
             outcomes += kitchen.build(recipes, args.proc or 1)
     except KeyboardInterrupt:
         print("interrupted; images that are finished are kept, the same command goes on", file=sys.stderr)
@@ -102,6 +106,7 @@ class Kitchen:
         certificates: Mapping[str, bytes],
         is_anew: bool,
         progress: Progress,
+        secrets: Mapping[str, str],
     ) -> None:
         """Take what all builds have in common."""
         self.client = client
@@ -109,6 +114,7 @@ class Kitchen:
         self.certificates = certificates
         self.is_anew = is_anew
         self.progress = progress
+        self.secrets = secrets
         self._builds: dict[Future[Outcome], Build] = {}
         self._known: set[str] = set()  # beginnings of what has been built
 
@@ -150,7 +156,7 @@ class Kitchen:
 
     def _begin(self, recipe: Recipe, pool: ThreadPoolExecutor) -> None:
         self.progress.begin(recipe.image)
-        build = Build(connect(), recipe, self.definitions, self.certificates, self.is_anew)
+        build = Build(connect(), recipe, self.definitions, self.certificates, self.is_anew, self.secrets)
         self._builds[pool.submit(self._build, build)] = build
 
     def _build(self, build: Build) -> Outcome:

@@ -9,7 +9,7 @@ from ..definitions import DEFINITIONS_FOLDER
 from ..errors import UserError
 
 # By what they are for; each has a default that is filled in where it is used.
-FOR_IMAGES = ("--proc", "--build-arg", "--base", "--mirror", "--ca-bundle", "--no-cache")
+FOR_IMAGES = ("--proc", "--build-arg", "--secret", "--base", "--mirror", "--ca-bundle", "--no-cache")
 FOR_LOCAL = ("--version", "--archive")
 
 
@@ -33,6 +33,14 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         action="extend",
         help="arguments of the Dockerfiles; NAME alone takes the value from the environment, and a file such"
         " as ./postgresql-17-vchord.deb is handed to the build",
+    )
+    add(
+        "--secret",
+        metavar="NAME[=FILE]",
+        nargs="+",
+        action="extend",
+        help="secrets that downloads need, such as EDB_SUBSCRIPTION_TOKEN for pgpu: NAME takes the value from"
+        " the environment, NAME=FILE from a file; none stays in an image",
     )
     add(
         "--base",

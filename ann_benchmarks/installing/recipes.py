@@ -1,7 +1,7 @@
 """Which images are to be built, from which Dockerfiles, on which others, with which arguments."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..configs import BrokenConfig, Config, closest
@@ -12,6 +12,7 @@ from ..version import VERSION
 from .build_arguments import BuildArguments, check_used
 from .context import ALGORITHMS
 from .dockerfile import Dockerfile, read_dockerfile
+from .restricted import Restricted, read_restricted
 
 PREFIX = "ann-benchmarks-"
 BASE_FOLDER = "base"
@@ -35,6 +36,7 @@ class Recipe:
     beginning: str  # images with the same have layers in common
     labels: Mapping[str, str]
     definitions: tuple[Definition, ...]  # what is to work in it, one of each plug-in
+    wanted: Restricted | None = None  # what is to be downloaded first
 
 
 class Cookbook:
@@ -48,13 +50,19 @@ class Cookbook:
         given: BuildArguments,
         base: str,
         mirror: str | None,
+        secrets: Iterable[str] = (),
     ) -> None:
-        """Find the Dockerfiles; `base` is what the bases themselves start from, `mirror` apt's."""
+        """Find the Dockerfiles; `base` is what the bases themselves start from, `mirror` apt's.
+
+        `secrets` are the names of those that the user gives.
+        """
         self.configs = configs
         self.broken = broken
         self.given = given
         self.base = base
         self.mirror = mirror
+        self.secrets = frozenset(secrets)
+        self.left_out: dict[str, str] = {}  # by recipes(): images, and what to give for them
         own = folder / BASE_FOLDER
         bases = own if (own / "Dockerfile").is_file() else DEFINITIONS_FOLDER / BASE_FOLDER
         self.files = {
@@ -69,6 +77,9 @@ class Cookbook:
             path.parent.name for path in folder.glob("*/Dockerfile") if path.parent.name != BASE_FOLDER
         )
         self.files |= {PREFIX + name: folder / name / "Dockerfile" for name in self.plugins}
+        found = {image: read_restricted(path.parent) for image, path in self.files.items()}
+        self.restricted = {image: restricted for image, restricted in found.items() if restricted}
+        self._check_secrets_are_known()
 
     def recipes(self, asked: str | None) -> list[Recipe]:
         """Recipes for NAME[:TAG], or for all plug-ins; each comes after those that it needs."""
@@ -84,14 +95,47 @@ class Cookbook:
                 raise UserError(f"the base has no versions: write --algorithm {name}")
             chosen = {image: None}
         dockerfiles: dict[str, Dockerfile] = {}
-        for image in chosen:
-            self._collect(image, dockerfiles, ())
+        left_out_declare: set[str] = set()
+        for image in list(chosen):
+            needed: dict[str, Dockerfile] = {}
+            self._collect(image, needed, ())
+            missing = [
+                wanted for wanted in map(self._wanted, needed) if wanted and wanted.secret not in self.secrets
+            ]
+            if missing and asked is not None:
+                raise UserError(missing[0].advice)
+            if missing:
+                left_out_declare |= {name for file in needed.values() for name in file.arguments}
+                self.left_out[image] = missing[0].advice
+                del chosen[image]
+            else:
+                dockerfiles |= needed
         declared = {name for dockerfile in dockerfiles.values() for name in dockerfile.arguments}
+        if meant := left_out_declare.difference(declared).intersection(self.given.values):
+            advice = next(iter(self.left_out.values()))
+            raise UserError(f"{', '.join(sorted(meant))} is for an image that cannot be built so: {advice}")
         check_used(self.given, declared)
         return [
             self._recipe(image, dockerfile, *((tag, definitions) if image in chosen else (None, None)))
             for image, dockerfile in dockerfiles.items()
         ]
+
+    def _check_secrets_are_known(self) -> None:
+        known = sorted({restricted.secret for restricted in self.restricted.values()})
+        for name in known:
+            if name in self.given.values:
+                raise UserError(
+                    f"{name} is a secret, and build arguments stay in an image's history:"
+                    f" write --secret {name}"
+                )
+        for name in self.secrets.difference(known):
+            hint = closest(name, known) if known else "none is needed"
+            raise UserError(f"no image needs a secret {name}; {hint}")
+
+    def _wanted(self, image: str) -> Restricted | None:
+        """What has to be downloaded for an image: nothing where the user gave the file."""
+        restricted = self.restricted.get(image)
+        return None if restricted is None or restricted.argument in self.given.packages else restricted
 
     def _find(self, name: str) -> tuple[str, list[Definition] | None]:
         """The image of an algorithm, of a plug-in's folder, or the base."""
@@ -160,6 +204,9 @@ class Cookbook:
         if base.removesuffix(":latest") not in self.files:
             labels[BASE_LABEL] = base  # images that are made of this one inherit it
         folder = self.files[image].parent.name
+        wanted = self._wanted(image)
+        if wanted is not None:
+            wanted = replace(wanted, environment={**dockerfile.values, **arguments.values})
         return Recipe(
             image=tagged(image, tag),
             dockerfile=f"{ALGORITHMS}/{folder}/{self.files[image].name}",
@@ -169,6 +216,7 @@ class Cookbook:
             beginning=f"{base}\n{dockerfile.beginning}",
             labels=labels,
             definitions=tuple(self._of_image(image, folder) if definitions is None else definitions),
+            wanted=wanted,
         )
 
     def _of_image(self, image: str, folder: str) -> Iterable[Definition]:

@@ -162,7 +162,7 @@ class LoadedPoint:
         def ask(number: int) -> None:
             dealt = np.array_split(np.arange(number), self.load.clients)
             orders = [
-                self.load.order.numbers(len(self.queries), len(part), [WARMUP_RUN, client])
+                self.load.numbers(len(self.queries), len(part), [WARMUP_RUN, client])
                 for client, part in enumerate(dealt)
             ]
             clients.prepare(orders, None, keeps_ids=False)
@@ -206,7 +206,8 @@ def open_clients(algo: Any, queries: Any, count: int, load: Load, driver: str) -
         if driver not in getattr(algo, "drivers", ()):
             raise UserError(f"--driver {driver} cannot ask {name}: leave it out")
         skew = {"skew": load.order.skew} if load.order.kind == "zipf" else {}
-        return algo.open_clients(queries, count, load.clients, driver=driver, **skew)
+        asked = queries[: load.asked(len(queries))]
+        return algo.open_clients(asked, count, load.clients, driver=driver, **skew)
     if load.scheduler is not None:
         if not hasattr(algo, "clients_opener"):
             raise UserError(f"{name} cannot be asked from other machines: leave --scheduler out")

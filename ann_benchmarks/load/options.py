@@ -12,8 +12,8 @@ from .orders import QueryOrder
 from .request import Load, Objective
 from .warmup import Warmup
 
-OF_CLIENTS = ("max_queries", "duration", "query_order", "rate", "slo", "driver", "debug_single_query",
-              "scheduler")  # fmt: skip
+OF_CLIENTS = ("max_queries", "duration", "query_order", "distinct_queries", "rate", "slo", "driver",
+              "debug_single_query", "scheduler")  # fmt: skip
 
 
 def add_load_options(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +33,12 @@ def add_load_options(parser: argparse.ArgumentParser) -> None:
         type=_read_by(QueryOrder.parse),
         help="shuffled: each client in an order of its own; same: all in one; zipf:S: some much more often"
         " (default: shuffled)",
+    )
+    add(
+        "--distinct-queries",
+        metavar="N",
+        type=positive_int,
+        help="ask the dataset's first N queries only, again and again; recall is still that of all",
     )
     add(
         "--rate",
@@ -80,6 +86,8 @@ def check_load_options(args: argparse.Namespace) -> None:
         )
     if args.query_order and args.debug_single_query:
         raise UserError("--debug-single-query leaves nothing to order: leave --query-order out")
+    if args.distinct_queries and args.debug_single_query:
+        raise UserError("--debug-single-query asks one query alone: leave --distinct-queries out")
     if args.batch and (args.warmup or args.target_recall):
         raise UserError("--warmup and --target-recall cannot be had with --batch: leave one of them out")
     if args.slo and args.warmup and args.warmup.is_off:
@@ -108,6 +116,7 @@ def loads_asked_for(args: argparse.Namespace) -> list[Load]:
             args.slo,
             args.driver or "own",
             args.scheduler,
+            args.distinct_queries,
         )
         for clients, rate in product(args.clients or [], args.rate or [None])
     ]

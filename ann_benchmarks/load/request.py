@@ -72,6 +72,7 @@ class Load:
     objective: Objective | None = None  # for which the highest rate is looked for
     driver: str = "own"  # or "pgbench"
     scheduler: str | None = None  # of the Dask cluster whose machines the clients run on
+    distinct: int | None = None  # queries that are asked, the dataset's first ones; None: all of them
 
     @property
     def is_open(self) -> bool:
@@ -84,6 +85,8 @@ class Load:
         parts = [f"c{self.clients}"]
         if self.order.kind != "shuffled":
             parts.append(str(self.order).replace(":", ""))
+        if self.distinct is not None:
+            parts.append(f"q{self.distinct}")
         if self.rate is not None:
             parts.append(f"r{self.rate:.12g}")
         if self.objective is not None:
@@ -98,6 +101,8 @@ class Load:
             text += f" of {self.driver}"
         if self.order.kind != "shuffled":
             text += f", order {self.order}"
+        if self.distinct is not None:
+            text += f", {self.distinct:,} different queries"
         if self.rate is not None:
             text += f" at {self.rate:.12g}/s"
         return text + (f" within {self.objective}" if self.objective is not None else "")
@@ -108,6 +113,7 @@ class Load:
         return {
             "clients": self.clients,
             "query_order": str(self.order),
+            "distinct_queries": self.distinct,
             "driver": self.driver,
             "asked_duration": self.seconds,
             "asked_queries": self.max_queries,
@@ -126,13 +132,21 @@ class Load:
         in_all = self.max_queries or max(queries, QUERIES_A_CLIENT * self.clients)
         length = math.ceil(in_all / self.clients)
         if self.seconds is not None:
-            length = self.order.length_for_a_time(queries)
-        return [self.order.numbers(queries, length, [run, client]) for client in range(self.clients)]
+            length = self.order.length_for_a_time(self.asked(queries))
+        return [self.numbers(queries, length, [run, client]) for client in range(self.clients)]
+
+    def numbers(self, queries: int, length: int, seed: list[int]) -> np.ndarray:
+        """Return the numbers of `length` queries that a client asks, (length,), out of those of a dataset."""
+        return self.order.numbers(self.asked(queries), length, seed)
+
+    def asked(self, queries: int) -> int:
+        """How many of a dataset's queries are asked at all."""
+        return min(queries, self.distinct or queries)
 
     def arrivals(self, queries: int, rate: float, run: int) -> tuple[np.ndarray, np.ndarray]:
         """Return when the queries of a run are due, in s, and their numbers; both (n,)."""
         due = poisson_arrivals(rate, self._open_seconds(rate), [run, round(rate * 1000)])
-        return due, self.order.numbers(queries, len(due), [run, 0])
+        return due, self.numbers(queries, len(due), [run, 0])
 
     def _open_seconds(self, rate: float) -> float:
         if self.seconds is not None:

@@ -1,0 +1,95 @@
+"""What a clustering that was interrupted goes on from."""
+
+import hashlib
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .settings import Settings
+
+SHARE_OF_SAVING = 0.1  # of the time
+_GUESSED_SPEED = 200e6  # bytes/s, of a first save
+FORM = 1  # changes when the same question gets another answer or another state
+_LOOKED_AT = 64  # rows that tell datasets apart
+
+
+class State:
+    """Named arrays in a file of a folder, for one question; without a folder nothing is kept."""
+
+    def __init__(self, folder: Path | None, question: str) -> None:
+        self._file = state_file(folder) if folder else None
+        self._question = question
+        self._started = time.monotonic()
+        self._spent, self._last = 0.0, 0.0
+        self.values: dict[str, Any] = self._read()
+        self._before = float(self.values.get("seconds", 0))
+
+    @property
+    def seconds(self) -> float:
+        """Time taken, with that of interrupted runs up to what they saved."""
+        return self._before + time.monotonic() - self._started
+
+    def save(self, must: bool = False, **values: Any) -> None:
+        """Keep these values beside the others; on disk if that does not take too long, or `must`.
+
+        A list of arrays becomes one.
+        """
+        self.values |= values
+        if self._file is None:
+            return
+        size = sum(_size(value) for value in self.values.values())
+        expected = self._last or size / _GUESSED_SPEED
+        if not must and self._spent + expected > SHARE_OF_SAVING * (time.monotonic() - self._started):
+            return
+        began = time.monotonic()
+        partial = self._file.with_suffix(".partial")
+        with partial.open("wb") as file:
+            arrays: dict[str, Any] = {name: _array(value) for name, value in self.values.items()}
+            np.savez(file, **{**arrays, "question": self._question, "seconds": self.seconds})
+        partial.replace(self._file)
+        self._last = time.monotonic() - began
+        self._spent += self._last
+
+    def remove(self) -> None:
+        """Delete the file."""
+        if self._file is not None:
+            self._file.unlink(missing_ok=True)
+            self._file.with_suffix(".partial").unlink(missing_ok=True)
+
+    def _read(self) -> dict[str, Any]:
+        """Return what was saved; nothing where it is of another question, damaged, or not there."""
+        try:
+            with np.load(self._file) as saved:  # type: ignore[arg-type]
+                if str(saved["question"]) == self._question:
+                    return {name: saved[name] for name in saved.files if name != "question"}
+        except (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile):
+            pass
+        return {}
+
+
+def state_file(folder: Path) -> Path:
+    """Return where the state is kept."""
+    return folder / "clustering.npz"
+
+
+def _array(value: Any) -> np.ndarray:
+    return np.concatenate(value) if isinstance(value, list) else np.asarray(value)
+
+
+def _size(value: Any) -> int:
+    return sum(map(_size, value)) if isinstance(value, list) else np.asarray(value).nbytes
+
+
+def question(rows: Any, settings: Settings) -> str:
+    """Identify the rows, by their shape and some of them, and what is asked of them."""
+    mark = hashlib.blake2b(digest_size=16)
+    for number in np.unique(np.linspace(0, rows.shape[0] - 1, _LOOKED_AT).astype(np.int64)).tolist():
+        mark.update(np.ascontiguousarray(rows[number : number + 1]).tobytes())
+    asked = (
+        settings.lists, settings.spherical, settings.unit_rows, settings.sampling_factor,
+        settings.iterations, settings.algorithm, settings.device, settings.seed,
+    )  # fmt: skip
+    return f"{FORM} {tuple(rows.shape)} {rows.dtype} {asked} {mark.hexdigest()}"

@@ -1,0 +1,196 @@
+"""The k-means of the extension pgpu, on the GPU of the server.
+
+What its function takes differs between versions (1.0 has one level of lists, as `cluster_count`; later ones
+have `lists`, and more besides), so that the server is asked.
+"""
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.types.numeric import Int4
+
+from ..postgres.arguments import whole_number
+from ..postgres.errors import PostgresError, refusal
+from ..postgres.extension import check_available, create_extension
+from ..postgres.servers import Server
+
+EXTENSION = "pgpu"
+FUNCTION = "create_vector_index_on_gpu"
+OPERATORS = {"euclidean": "l2", "angular": "cos", "ip": "ip"}
+NUMBERS = ("sampling_factor", "batch_size", "kmeans_iterations", "kmeans_nredo")
+FEWEST_LISTS = 3
+SAMPLING_FACTOR = 256  # unless one is given
+_FOLLOW = ("table_name", "column_name", "cluster_count", "distance_operator")  # from the data and the lists
+_UNITS = {"ns": 1e-9, "µs": 1e-6, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+_TOLD = {
+    "clustering_batches_time": r"(?:batches|getting data) finished in ",
+    "clustering_time": r"(?:clustering all samples finished in |Training complete \()",
+}
+_CHILDLESS = "external build: two heights"  # what VectorChord says of a coarse centroid that has no list
+
+
+class ClusteringOnGpu:
+    """One call of the extension's function, with the arguments that the installed version takes."""
+
+    def __init__(
+        self,
+        server: Server,
+        connection: psycopg.Connection[Any],
+        metric: str,
+        lists: list[int],
+        given: Mapping[str, Any],
+    ) -> None:
+        """Ask the server for the function, and see that it takes what is given, by the function's names.
+
+        `lists` has one level or two, the coarsest first. Centroids are spherical for angular and ip, and
+        samples random where the version has the choice, unless given otherwise. PostgresError says what the
+        server lacks, or what its version does not take.
+        """
+        check_available(connection, EXTENSION, EXTENSION)
+        create_extension(server, connection, EXTENSION)
+        self._connection, self._lists = connection, lists
+        self._schema, self.version, self.takes = _function(connection)
+        for name in given:
+            self._check(name, given[name])
+        wanted = {"spherical_centroids": metric in ("angular", "ip"), "random_sampling": True}
+        self.arguments = {name: value for name, value in wanted.items() if name in self.takes}
+        self.arguments |= given
+        self.arguments |= self._lists_argument() | {"distance_operator": OPERATORS[metric]}
+
+    @property
+    def mark(self) -> str:
+        """What the centroids depend on beside the table, on one line."""
+        return f"pgpu {self.version} {json.dumps(self.arguments, sort_keys=True)}"
+
+    def check_rows(self, rows: int) -> None:
+        """Raise PostgresError where a table of so many rows has fewer than are sampled."""
+        factor = self.arguments.get("sampling_factor", SAMPLING_FACTOR)
+        if (samples := factor * self._lists[-1]) > rows:
+            raise PostgresError(
+                f"pgpu samples {factor:,} rows for each of {self._lists[-1]:,} lists, {samples:,} rows, but "
+                f"there are {rows:,}: give fewer lists, or a smaller sampling_factor"
+            )
+
+    def centroids(self, into: str, table: str) -> dict[str, Any]:
+        """Compute the centroids of a table into another, in the same schema; return facts worth keeping.
+
+        What has the other's name is replaced. A coarse centroid that is the nearest of none is left out:
+        VectorChord wants the same height everywhere.
+        """
+        started = time.perf_counter()
+        facts = self._call(table, {"skip_index_build": True})
+        made = f"{table}_centroids"
+        self._must_exist(made, "centroids")
+        if len(self._lists) > 1:
+            self._connection.execute(
+                f"DELETE FROM {made} AS coarse WHERE parent = 0"
+                f" AND NOT EXISTS (SELECT FROM {made} WHERE parent = coarse.id)"
+            )
+        if self._exists(into):
+            self._connection.execute(f"DROP TABLE {into}")
+        self._connection.execute(f"ALTER TABLE {made} RENAME TO {into.rpartition('.')[2]}")
+        return {"clustering_time": time.perf_counter() - started} | facts
+
+    def index(self, table: str, name: str, residual_quantization: bool) -> dict[str, Any]:
+        """Have the extension build the index on a table, and give it this name; return facts worth keeping.
+
+        Both names have their schema. The centroids stay in a table beside it, TABLE_centroids.
+        """
+        made = f"{table}_pgpu_ext"
+        if self._exists(made):
+            self._connection.execute(f"DROP INDEX {made}")  # for which the extension looks on search_path
+        residual = {"residual_quantization": residual_quantization}
+        facts = self._call(table, residual if "residual_quantization" in self.takes else {})
+        self._must_exist(made, "index")
+        self._connection.execute(f"ALTER INDEX {made} RENAME TO {name.rpartition('.')[2]}")
+        return facts
+
+    def _check(self, name: str, value: Any) -> None:
+        if name not in self.takes or name in _FOLLOW:
+            taken = ["lists", *(other for other in self.takes if other not in (*_FOLLOW, "lists"))]
+            raise PostgresError(f"pgpu {self.version} does not take {name}: it takes {', '.join(taken)}")
+        if name in NUMBERS:
+            whole_number(name, value, most=2**63 - 1)
+
+    def _lists_argument(self) -> dict[str, Any]:
+        if self._lists[-1] < FEWEST_LISTS:
+            raise PostgresError(f"pgpu makes {FEWEST_LISTS} lists or more, not {self._lists[-1]}")
+        if "lists" in self.takes:
+            return {"lists": [Int4(number) for number in self._lists]}
+        if len(self._lists) > 1:
+            raise PostgresError(
+                f"pgpu {self.version} makes one level of lists, not {self._lists}: "
+                f"give lists: {self._lists[-1]}, or install a newer version"
+            )
+        return {"cluster_count": self._lists[0]}
+
+    def _call(self, table: str, more: Mapping[str, Any]) -> dict[str, Any]:
+        facts: dict[str, Any] = {"clustering_device": f"pgpu {self.version}"}
+
+        def keep(diagnostic: psycopg.errors.Diagnostic) -> None:
+            facts.update(told(diagnostic.message_primary or ""))
+
+        arguments = {**self.arguments, **more, "table_name": table, "column_name": "embedding"}
+        named = sql.SQL(", ").join(
+            sql.SQL("{} => {}").format(sql.Identifier(name), sql.Placeholder(name)) for name in arguments
+        )
+        call = sql.SQL("SELECT {}({})").format(sql.Identifier(self._schema, FUNCTION), named)
+        self._connection.add_notice_handler(keep)
+        try:
+            self._connection.execute(call, arguments)
+        except (psycopg.OperationalError, psycopg.errors.QueryCanceled):
+            raise
+        except psycopg.DatabaseError as error:
+            if error.sqlstate is None:
+                raise  # the connection is lost
+            raise self._refusal(error) from None
+        finally:
+            self._connection.remove_notice_handler(keep)
+        return facts
+
+    def _refusal(self, error: psycopg.Error) -> PostgresError:
+        refused = refusal(f"pgpu {self.version} gives up", error)
+        if _CHILDLESS not in str(refused):
+            return refused
+        return PostgresError(
+            f"{refused} (one of the {self._lists[0]:,} coarse centroids has no list: give fewer of them, "
+            "or skip_index_build: true, which leaves it out)"
+        )
+
+    def _exists(self, relation: str) -> bool:
+        return self._connection.execute("SELECT to_regclass(%s)", [relation]).fetchone() != (None,)
+
+    def _must_exist(self, relation: str, what: str) -> None:
+        if not self._exists(relation):
+            raise PostgresError(f"pgpu {self.version} has made no {what}: see what it warned of")
+
+
+def told(message: str) -> dict[str, float]:
+    """Return the times in s that a message tells; Rust writes them as 1.23s, 45.60ms or 123.40µs."""
+    return {
+        name: float(match[1]) * _UNITS[match[2]]
+        for name, words in _TOLD.items()
+        if (match := re.search(rf"{words}([\d.]+)\s*({'|'.join(_UNITS)})\b", message))
+    }
+
+
+def _function(connection: psycopg.Connection[Any]) -> tuple[str, str, list[str]]:
+    """The function's schema, the extension's version, and the names of the arguments."""
+    row = connection.execute(
+        "SELECT nspname, extversion, proargnames[:pronargs] FROM pg_extension"
+        " LEFT JOIN (pg_depend JOIN pg_proc ON pg_proc.oid = objid AND proname = %s"
+        "  JOIN pg_namespace ON pg_namespace.oid = pronamespace)"
+        " ON refobjid = pg_extension.oid AND classid = 'pg_proc'::regclass AND deptype = 'e'"
+        " WHERE extname = %s ORDER BY pronargs DESC NULLS LAST LIMIT 1",
+        [FUNCTION, EXTENSION],
+    ).fetchone()
+    assert row is not None
+    schema, version, names = row
+    if not names:
+        raise PostgresError(f"pgpu {version} has no function {FUNCTION}: install a version that has it")
+    return schema, version, names

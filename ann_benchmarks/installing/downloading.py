@@ -1,0 +1,126 @@
+"""A package downloaded with a secret, in a container that is gone afterwards.
+
+Only what was downloaded leaves it. The secret comes in on the standard input, so that it is in no image, no
+command line, no variable and no log.
+"""
+
+import io
+import shutil
+import socket
+import tarfile
+import tempfile
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ..containers.guard import remove_all, start_guard
+from ..containers.sandbox import OWNER_LABEL
+from ..errors import UserError
+from .build_arguments import proxies
+from .restricted import Restricted
+from .secrets import without_secrets
+
+SCRIPT = "/tmp/download.sh"
+PACKAGES = "/packages"  # where the script leaves one file
+MEMORY = "/run/secret"  # never written to a disk
+
+
+class Download:
+    """One run of a plug-in's download.sh, which another thread may break off."""
+
+    def __init__(self, client: Any, image: str, wanted: Restricted, secret: str) -> None:
+        """Take the image that the plug-in's own starts from; nothing is begun yet."""
+        self._client, self._image, self._wanted, self._secret = client, image, wanted, secret
+        self._socket: Any = None
+        self._is_broken_off = False
+        self._last = ""
+
+    def run(self, folder: Path, take: Callable[[str], None]) -> Path:
+        """Have the package in `folder`; `take` gets what is said, line by line. UserError says why not."""
+        from docker.errors import DockerException
+
+        owner = uuid.uuid4().hex
+        guard = start_guard(owner, [])  # it removes the container if this process is killed
+        try:
+            container = self._create(owner)
+            self._socket = container.attach_socket(params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
+            container.start()
+            self._socket._sock.sendall(f"{self._secret}\n".encode())
+            if not self._is_broken_off:
+                self._listen(take)
+            if self._is_broken_off:
+                raise UserError("broken off")
+            if container.wait()["StatusCode"] != 0:
+                raise UserError(self._last.removeprefix("error: ") or "the download ended without a word")
+            return self._fetched(container, folder)
+        finally:
+            if self._socket is not None:
+                self._socket.close()
+            with suppress(DockerException, OSError):  # the engine is gone: the guard waits for it
+                remove_all(self._client, owner)
+            guard.stdin.close()  # type: ignore[union-attr]
+
+    def abort(self) -> None:
+        """Break it off, from another thread."""
+        self._is_broken_off = True
+        if self._socket is not None:
+            with suppress(OSError, ValueError):
+                self._socket._sock.shutdown(socket.SHUT_RDWR)
+
+    def _create(self, owner: str) -> Any:
+        from docker.types import LogConfig
+
+        container = self._client.containers.create(
+            self._image,
+            entrypoint=["sh", SCRIPT],
+            command=[],
+            user="0:0",
+            environment={**proxies(), **self._wanted.environment},
+            labels={OWNER_LABEL: owner},
+            tmpfs={MEMORY: "mode=0700,size=16m"},
+            network_mode="host",  # as builds
+            security_opt=["no-new-privileges"],
+            log_config=LogConfig(type="none"),
+            stdin_open=True,
+            init=True,
+        )
+        with io.BytesIO() as content:
+            with tarfile.open(fileobj=content, mode="w") as archive:
+                archive.add(self._wanted.script, arcname=Path(SCRIPT).name)
+            container.put_archive(str(Path(SCRIPT).parent), content.getvalue())
+        return container
+
+    def _listen(self, take: Callable[[str], None]) -> None:
+        from docker.utils.socket import frames_iter
+
+        pending = b""  # a secret may be cut in two between pieces, never between lines
+        for _, piece in frames_iter(self._socket, tty=False):
+            *lines, pending = (pending + piece).split(b"\n")
+            for line in lines:
+                self._say(line, take)
+        self._say(pending, take)
+
+    def _say(self, line: bytes, take: Callable[[str], None]) -> None:
+        text = without_secrets(line.decode(errors="replace").strip(), [self._secret])
+        if text:
+            self._last = text
+            take(text)
+
+    def _fetched(self, container: Any, folder: Path) -> Path:
+        pieces, _ = container.get_archive(PACKAGES)
+        with tempfile.TemporaryFile() as content:
+            for piece in pieces:
+                content.write(piece)
+            content.seek(0)
+            with tarfile.open(fileobj=content) as archive:
+                files = [member for member in archive if member.isfile()]
+                if len(files) != 1:
+                    raise UserError(f"{self._wanted.script} left {len(files)} files in {PACKAGES}, not one")
+                path = folder / Path(files[0].name).name
+                source = archive.extractfile(files[0])
+                assert source is not None
+                with path.open("wb") as target:
+                    shutil.copyfileobj(source, target)
+        return path

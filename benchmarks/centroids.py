@@ -1,0 +1,128 @@
+"""VectorChord's index on the same vectors, its centroids computed by one and by another.
+
+    python -m benchmarks.centroids [--dataset clustered-1m-96-euclidean] [--lists 2000]
+        [--sources internal faiss cpu] [--rounds 3] [--probes 5 10 20 40]
+
+Each round builds the index once from each source, in an order that changes. Shown are the medians (least to
+largest) of the seconds that the clustering took and of those of the whole build, which contains it; for
+centroids that are not VectorChord's own, the mean squared distance of all rows to the nearest of them and how
+many times as many rows share a row's list as would if all were equally long; and recall for 10 neighbours at
+equal probes, as its mean over the rounds: another start of the same k-means moves it, too.
+"""
+
+import argparse
+from contextlib import redirect_stdout
+from io import StringIO
+from statistics import mean, median
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from ann_benchmarks.algorithms.clustering import DEVICES
+from ann_benchmarks.algorithms.postgres.servers import Server
+from ann_benchmarks.algorithms.vchord.centroids import SOURCES
+from ann_benchmarks.algorithms.vchord.module import VectorChord
+from ann_benchmarks.datasets import get_dataset
+from ann_benchmarks.distance import candidate_distances
+from ann_benchmarks.plotting.metrics import RECALL_SLACK, recall_of_each
+from benchmarks.server import temporary_server
+
+COUNT = 10
+BLOCK = 4096  # rows that are compared with all centroids at a time
+
+
+def main() -> None:
+    """Build and ask in rounds, and print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--dataset", default="clustered-1m-96-euclidean")
+    parser.add_argument("--lists", default="2000", help="LISTS or COARSE,LISTS")
+    parser.add_argument("--sources", nargs="+", default=["internal", "faiss", "cpu"], choices=SOURCES)
+    parser.add_argument("--kmeans-algorithm", choices=["lloyd", "hierarchical"])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--probes", nargs="+", default=["5", "10", "20", "40"])
+    args = parser.parse_args()
+    lists = [int(part) for part in args.lists.split(",")]
+    dataset, _ = get_dataset(args.dataset)
+    found: dict[str, list[dict[str, Any]]] = {source: [] for source in args.sources}
+    with dataset, temporary_server() as server:
+        for number in tqdm(range(args.rounds), unit="round", disable=None):
+            turn = number % len(args.sources)
+            for source in args.sources[turn:] + args.sources[:turn]:
+                arguments = {"centroids": source, "lists": lists, "residual_quantization": True}
+                if source in DEVICES:
+                    arguments["seed"] = number  # VectorChord's own k-means begins anew each time
+                if args.kmeans_algorithm:
+                    arguments["kmeans_algorithm"] = args.kmeans_algorithm
+                found[source].append(built(server, dataset, arguments, args.probes))
+    print(f"{'centroids':10} {'clustering s':>24} {'build s':>24} {'inertia':>9} {'imbalance':>9}", end="")
+    print("".join(f" {f'R@{probes}':>9}" for probes in args.probes))
+    for source, rounds in found.items():
+        print(
+            f"{source:10} {spread(rounds, 'clustering_time'):>24} {spread(rounds, 'index_build_time'):>24}",
+            end="",
+        )
+        print(
+            "".join(
+                f" {mean(r[name] for r in rounds):9.4f}" if name in rounds[0] else f" {'-':>9}"
+                for name in ("inertia", "imbalance")
+            ),
+            end="",
+        )
+        print("".join(f" {mean(r[probes] for r in rounds):9.4f}" for probes in args.probes))
+
+
+def built(server: Server, dataset: Any, arguments: dict[str, Any], probes: list[str]) -> dict[str, Any]:
+    """Build an index; return its facts, and the recall at each number of probes by that number."""
+    metric = str(dataset.attrs["distance"])
+    train, test = dataset.train_rows(), np.array(dataset.test())
+    farthest = dataset.true_distances(COUNT)[:, -1] + RECALL_SLACK
+    algorithm = VectorChord(metric, arguments)
+    algorithm.set_build_options(rebuild=True)
+    try:
+        with redirect_stdout(StringIO()):
+            algorithm.fit(train)
+        facts = algorithm.get_additional()
+        if arguments["centroids"] != "internal":
+            facts |= balance(algorithm, train, metric)
+        for number in probes:
+            algorithm.set_query_arguments(number)
+            answers = np.array([algorithm.query(query, COUNT) for query in test])
+            distances = candidate_distances(metric, test, train, answers)
+            facts[number] = float(recall_of_each(distances, farthest, COUNT).mean())
+        return facts
+    finally:
+        algorithm.done()
+
+
+def balance(algorithm: VectorChord, train: Any, metric: str) -> dict[str, float]:
+    """Assign all rows to the nearest of the lists' centroids."""
+    assert algorithm._built
+    with algorithm._server.connect() as connection:
+        texts = connection.execute(
+            f"SELECT vector::text FROM {algorithm._built.name}_centroids AS c WHERE NOT EXISTS"
+            f" (SELECT FROM {algorithm._built.name}_centroids WHERE parent = c.id) ORDER BY id"
+        ).fetchall()
+    centroids = np.array([np.fromstring(text.strip("[]"), sep=",") for (text,) in texts], np.float32)
+    half, sizes, squares = (centroids**2).sum(axis=1) / 2, np.zeros(len(centroids)), 0.0
+    for start in range(0, len(train), BLOCK):
+        rows = np.asarray(train[start : start + BLOCK], np.float32)
+        if metric == "angular":
+            rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-30)
+        products = rows @ centroids.T - half
+        sizes += np.bincount(products.argmax(axis=1), minlength=len(centroids))
+        squares += float(((rows.astype(float) ** 2).sum(axis=1) - 2 * products.max(axis=1)).sum())
+    imbalance = len(sizes) * float((sizes**2).sum()) / len(train) ** 2
+    return {"inertia": squares / len(train), "imbalance": imbalance}
+
+
+def spread(rounds: list[dict[str, Any]], name: str) -> str:
+    """Median (least to largest)."""
+    values = [facts[name] for facts in rounds]
+    return f"{median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
+
+
+if __name__ == "__main__":
+    main()

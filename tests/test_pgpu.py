@@ -1,0 +1,501 @@
+"""The pgpu plug-in on a real server with the real VectorChord; pgpu itself is the stand-in of pgpu_stand_in/.
+
+The stand-in has pgpu's signatures, messages and effects, but its centroids are rows of the table and there is
+no GPU: what is tested is the plug-in's side.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ann_benchmarks.algorithms.pgpu.module import PGPU
+from ann_benchmarks.algorithms.postgres import servers
+from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.algorithms.postgres.servers import Server
+from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
+from ann_benchmarks.algorithms.vchord.module import VectorChord
+from ann_benchmarks.algorithms.vchord.on_gpu import told
+from ann_benchmarks.configs import read_config
+from ann_benchmarks.definitions import DEFINITIONS_FOLDER, Definition, get_definitions
+
+from .pgpu_stand_in import VERSIONS, calls_of_stand_in, fail, install_stand_in
+from .postgres_fixtures import clustered, fitted, measured_recall
+from .vchord_archives import installation_with_vchord
+
+TRAIN = clustered(4000, 24, seed=18)
+QUERIES = clustered(40, 24, seed=19)
+SMALL = {"sampling_factor": 50}  # so that the rows suffice
+NEWEST = VERSIONS[-1]
+TOLD = {"1.0.0": (0.00085, 0.00125), "2.0.0": (0.0025, 0.01234), "newer": (None, 0.02)}  # by the stand-in
+
+Installed = Callable[[str], Server]
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[tuple[Path, Server]]:
+    """A server with VectorChord, and the installation that it runs from, to put extensions into."""
+    folder = Path(tempfile.mkdtemp(prefix="ann-pgpu-"))
+    try:
+        folder.chmod(0o755)
+        installation = installation_with_vchord("1.1", folder)
+        server = LocalServer(installation / "bin", folder / "server")
+        server.start({"shared_buffers": "64MB"})
+        yield installation, server
+        server.stop()
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def installed(own_server: tuple[Path, Server], monkeypatch: pytest.MonkeyPatch) -> Iterator[Installed]:
+    """Put a version of the stand-in into the server that plug-ins find, with nothing built; return it."""
+    installation, server = own_server
+    monkeypatch.setattr(servers, "_current", server)
+
+    def install(version: str) -> Server:
+        with server.connect() as connection:
+            connection.execute("DROP EXTENSION IF EXISTS pgpu")
+            connection.execute("DROP SCHEMA IF EXISTS ann_benchmarks CASCADE")
+        install_stand_in(installation, version)
+        return server
+
+    yield install
+    fail(server, "")
+
+
+@pytest.fixture
+def newest(installed: Installed) -> Server:
+    return installed(NEWEST)
+
+
+def relations(server: Server) -> set[str]:
+    """Names of the tables and indexes of the project's schema."""
+    with server.connect() as connection:
+        found = connection.execute(
+            "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace('ann_benchmarks')"
+        )
+        return {name for (name,) in found}
+
+
+def options_of(server: Server, index: str) -> str:
+    with server.connect() as connection:
+        (options,) = connection.execute(
+            "SELECT reloptions[1] FROM pg_class WHERE oid = %s::regclass", [index]
+        ).fetchone()
+        return options
+
+
+def level_counts(server: Server, table: str) -> list[int]:
+    """How many centroids each level of a table has below its root."""
+    with server.connect() as connection:
+        found = connection.execute(
+            f"WITH RECURSIVE level (id, depth) AS (SELECT id, 0 FROM {table} WHERE parent IS NULL UNION ALL"
+            f" SELECT child.id, depth + 1 FROM {table} AS child JOIN level ON child.parent = level.id)"
+            " SELECT count(*) FROM level WHERE depth > 0 GROUP BY depth ORDER BY depth"
+        )
+        return [count for (count,) in found]
+
+
+def recall(algorithm: Any, metric: str = "euclidean") -> float:
+    return measured_recall(algorithm, TRAIN, QUERIES, metric)
+
+
+# The call
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(("metric", "operator"), [("euclidean", "l2"), ("angular", "cos"), ("ip", "ip")])
+def test_every_version_builds_an_index_that_finds(
+    installed: Installed, version: str, metric: str, operator: str
+):
+    server = installed(version)
+    algorithm = PGPU(metric, SMALL | {"lists": 40})
+    with fitted(algorithm, TRAIN, 40) as facts:
+        assert recall(algorithm, metric) > 0.95
+        assert facts["pgpu_version"] == version
+        assert facts["vchord_version"].startswith("1.1")
+        assert facts["clustering_device"] == f"pgpu {version}"
+        batches, clustering = TOLD[version]
+        assert facts.get("clustering_batches_time") == batches
+        if metric != "angular" or version != "newer":  # it tells no time where it skips the index
+            assert facts["clustering_time"] == pytest.approx(clustering)
+        assert 0 < facts["clustering_time"] < facts["index_build_time"]
+        algorithm.set_query_arguments(1)
+        assert recall(algorithm, metric) < 0.9
+    (call,) = calls_of_stand_in(server)
+    assert call.pop("lists", None) == (None if version == "1.0.0" else [40])
+    assert call.pop("cluster_count", None) == (40 if version == "1.0.0" else None)
+    expected = {
+        "table_name": algorithm._table.name,
+        "column_name": "embedding",
+        "sampling_factor": 50,
+        "batch_size": 100_000,
+        "kmeans_iterations": 10,
+        "kmeans_nredo": 1,
+        "distance_operator": operator,
+        "skip_index_build": metric == "angular" or version == "1.0.0",  # whose index has residuals
+    }
+    if version != "1.0.0":
+        expected |= {"spherical_centroids": metric != "euclidean", "residual_quantization": False}
+    if version == "newer":
+        expected |= {"random_sampling": True}
+    assert call == expected
+
+
+@pytest.mark.parametrize("version", ["2.0.0", "newer"])
+def test_every_argument_reaches_the_function(installed: Installed, version: str):
+    server = installed(version)
+    given = {
+        "sampling_factor": 41,
+        "batch_size": 3_000_000_000,
+        "kmeans_iterations": 7,
+        "kmeans_nredo": 2,
+        "spherical_centroids": True,
+        "residual_quantization": True,
+    }
+    if version == "newer":
+        given["random_sampling"] = False
+    algorithm = PGPU("euclidean", given | {"lists": [4, 60]})
+    with fitted(algorithm, TRAIN, "4,60"):
+        assert recall(algorithm) > 0.95
+        assert "residual_quantization = true" in options_of(server, algorithm._built.name)
+    (call,) = calls_of_stand_in(server)
+    assert call | given | {"lists": [4, 60]} == call
+
+
+@pytest.mark.parametrize("rows", [800, 3000])
+def test_automatic_lists_of_few_rows(newest: Server, rows: int):
+    train = TRAIN[:rows]
+    algorithm = PGPU("euclidean", {"lists": "auto"})
+    with fitted(algorithm, train, 320):  # more than there are
+        assert algorithm._lists == [max(rows // 500, 3)]
+        assert measured_recall(algorithm, train, QUERIES) > 0.95
+
+
+@pytest.mark.parametrize(("metric", "lists"), [("euclidean", 40), ("angular", [4, 60]), ("ip", [4, 60])])
+def test_the_index_is_the_one_that_vchord_makes_of_these_centroids(newest: Server, metric: str, lists: Any):
+    arguments, probes = {"residual_quantization": True}, "2,8" if lists == [4, 60] else 8
+    algorithm = PGPU(metric, SMALL | arguments | {"lists": lists})
+    with fitted(algorithm, TRAIN, probes):
+        assert algorithm.search_range(10).values[-1] == algorithm._lists[-1]
+        found = algorithm.time_queries(QUERIES, 10)[1]
+        made = algorithm._table.name if metric != "angular" else algorithm._built.name
+    algorithm = VectorChord(metric, arguments | {"centroids": f"{made}_centroids"})
+    with fitted(algorithm, TRAIN, probes):
+        of_vchord = algorithm.time_queries(QUERIES, 10)[1]
+    assert np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found, of_vchord, strict=True)]) > 0.99
+
+
+# Who builds the index
+
+
+@pytest.mark.parametrize(
+    ("version", "metric", "arguments", "builder"),
+    [
+        ("2.0.0", "euclidean", {"lists": 40, "residual_quantization": True}, "pgpu"),
+        ("1.0.0", "euclidean", {"lists": 40}, "ours"),  # it has no choice but residuals
+        ("1.0.0", "euclidean", {"lists": 40, "residual_quantization": True}, "pgpu"),
+        ("2.0.0", "euclidean", {"lists": 40, "skip_index_build": True}, "ours"),
+        ("2.0.0", "angular", {"lists": 40}, "ours"),
+        ("2.0.0", "euclidean", {"lists": 40, "rerank_in_table": True}, "ours"),
+        ("2.0.0", "euclidean", {"lists": 40, "pin": 1}, "ours"),
+        ("newer", "ip", {"lists": [4, 60], "form": "halfvec", "residual_quantization": True}, "ours"),
+    ],
+)  # fmt: skip
+def test_the_extension_builds_the_index_where_it_can(
+    installed: Installed, version: str, metric: str, arguments: dict, builder: str
+):
+    server = installed(version)
+    algorithm = PGPU(metric, SMALL | arguments)
+    lists = arguments["lists"]
+    with fitted(algorithm, TRAIN, ",".join(map(str, lists)) if isinstance(lists, list) else lists):
+        assert recall(algorithm, metric) > 0.95
+        text = options_of(server, algorithm._built.name)
+        table = algorithm._table.name if builder == "pgpu" else algorithm._built.name
+        assert f"{table}_centroids" in text
+        assert ("[build.external]" in text) == (builder == "pgpu")
+        residual = arguments.get("residual_quantization", False)
+        assert f"residual_quantization = {str(residual).lower()}" in text
+        assert level_counts(server, f"{table}_centroids") == (lists if isinstance(lists, list) else [lists])
+    assert [call["skip_index_build"] for call in calls_of_stand_in(server)] == [builder == "ours"]
+
+
+def test_an_index_is_built_once_and_again_for_other_arguments(newest: Server):
+    arguments = SMALL | {"lists": 50}
+    with fitted(PGPU("euclidean", arguments), TRAIN, 50) as first:
+        assert not first["index_reused"]
+    with fitted(PGPU("euclidean", arguments), TRAIN, 50) as again:
+        assert again["index_reused"]
+        assert again["clustering_time"] == first["clustering_time"]
+        assert len(calls_of_stand_in(newest)) == 1
+    for other in ({"batch_size": 1000}, {"random_sampling": False}, {"skip_index_build": True}):
+        with fitted(PGPU("euclidean", arguments | other), TRAIN, 50) as facts:
+            assert not facts["index_reused"]
+    algorithm = PGPU("euclidean", arguments)
+    algorithm.set_build_options(rebuild=True)
+    with fitted(algorithm, TRAIN, 50) as facts:
+        assert not facts["index_reused"]
+        assert recall(algorithm) > 0.95
+
+
+def test_another_version_of_the_extension_is_another_index(installed: Installed):
+    arguments = SMALL | {"lists": 51}
+    for version in VERSIONS:
+        installed(version)
+        with fitted(PGPU("euclidean", arguments), TRAIN, 51) as facts:
+            assert not facts["index_reused"]
+
+
+@pytest.mark.parametrize("skip", [False, True])
+def test_what_the_extension_left_behind_elsewhere_is_replaced(newest: Server, skip: bool):
+    """A call of the function by hand leaves an index and a table, by names that the next call takes."""
+    algorithm = PGPU("euclidean", SMALL | {"lists": 52, "skip_index_build": skip})
+    with fitted(algorithm, TRAIN):
+        table = algorithm._table.name
+    with newest.connect() as connection:
+        connection.execute(
+            f"SELECT pgpu.create_vector_index_on_gpu('{table}', 'embedding', '{{9}}', 10,"
+            " distance_operator => 'l2')"
+        )
+    algorithm.set_build_options(rebuild=True)
+    with fitted(algorithm, TRAIN, 52):
+        assert recall(algorithm) > 0.95
+    left = {f"{table}_pgpu_ext".partition(".")[2]}
+    assert relations(newest) & left == (left if skip else set())
+
+
+def test_centroids_from_elsewhere_are_built_as_vchord_does(newest: Server, tmp_path: Path):
+    np.save(tmp_path / "centroids.npy", TRAIN[::100])
+    algorithm = PGPU("euclidean", {"centroids": str(tmp_path / "centroids.npy")})
+    with fitted(algorithm, TRAIN, 40):
+        assert recall(algorithm) > 0.95
+    algorithm = PGPU("euclidean", {"centroids": "internal", "lists": 30})
+    with fitted(algorithm, TRAIN, 30) as facts:
+        assert facts["clustering_time"] > 0
+    assert calls_of_stand_in(newest) == []
+
+
+def test_vchord_takes_its_centroids_from_pgpu_too(newest: Server):
+    algorithm = VectorChord("euclidean", SMALL | {"centroids": "pgpu", "lists": [4, 60], "pin": 1})
+    with fitted(algorithm, TRAIN, "4,60") as facts:
+        assert recall(algorithm) > 0.95
+        assert facts["clustering_device"] == f"pgpu {NEWEST}"
+        assert facts["clustering_time"] > 0
+    assert [call["skip_index_build"] for call in calls_of_stand_in(newest)] == [True]
+
+
+def test_its_name_has_the_arguments():
+    algorithm = PGPU("euclidean", {"lists": [4, 60], "batch_size": 1000})
+    algorithm.set_query_arguments("2,8", 1.0)
+    assert str(algorithm) == "PGPU(lists=[4, 60], batch_size=1000, probes=2,8, epsilon=1.0)"
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize(
+    ("version", "arguments", "message"),
+    [
+        (
+            "1.0.0",
+            {"lists": [4, 60]},
+            r"pgpu 1.0.0 makes one level of lists, not \[4, 60\]: give lists: 60, or",
+        ),
+        (
+            "1.0.0",
+            {"lists": 40, "spherical_centroids": True},
+            "pgpu 1.0.0 does not take spherical_centroids: it takes lists, sampling_factor, batch_size, "
+            "kmeans_iterations, kmeans_nredo, skip_index_build$",
+        ),
+        ("2.0.0", {"lists": 40, "random_sampling": True}, "pgpu 2.0.0 does not take random_sampling"),
+        ("newer", {"lists": 40, "batchSize": 5}, "does not take batchSize: .*batch_size"),
+        ("newer", {"lists": 40, "table_name": "a.b"}, "does not take table_name: it takes lists"),
+        (
+            "newer",
+            {"lists": 40, "sampling_factor": 101},
+            "samples 101 rows for each of 40 lists, 4,040 rows, but there are 4,000: give fewer lists, or a "
+            "smaller sampling_factor",
+        ),
+        ("newer", {"lists": 2}, "pgpu makes 3 lists or more, not 2"),
+        ("newer", {"lists": [2, 4, 60]}, "one level of lists or two, not"),
+        ("newer", {"lists": 40, "batch_size": "many"}, "batch_size is 'many': give a whole number"),
+        ("newer", {"lists": 40, "random_sampling": "many"}, 'gives up: .* boolean: "many"'),
+        (
+            "newer",
+            {"lists": 40, "kmeans_dimension": 9},
+            "kmeans_dimension cannot be had with centroids: pgpu",
+        ),
+        (
+            "newer",
+            {"lists": 40, "centroids": "internal", "batch_size": 5},
+            "batch_size cannot be had with centroids: internal",
+        ),
+        ("newer", {"centroids": "none"}, "none is neither a source"),
+        ("newer", [40], "takes its build arguments by name"),
+    ],
+)
+def test_bad_arguments_are_one_line(installed: Installed, version: str, arguments: Any, message: str):
+    installed(version)
+    if isinstance(arguments, dict) and "centroids" not in arguments:
+        arguments = SMALL | arguments
+    with pytest.raises(PostgresError, match=message) as caught, fitted(PGPU("euclidean", arguments), TRAIN):
+        pass
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("failure", "arguments", "message"),
+    [
+        (
+            "no-gpu",
+            {"skip_index_build": True},
+            "pgpu newer gives up: GPU Resource creation failed: .*no CUDA-capable device is detected",
+        ),
+        ("memory", {}, "pgpu newer gives up: .*out_of_memory: CUDA error"),
+    ],
+)
+def test_a_gpu_that_is_not_there_or_too_small_leaves_nothing_behind(
+    newest: Server, failure: str, arguments: dict, message: str
+):
+    with fitted(PGPU("euclidean", SMALL | {"lists": 40}), TRAIN):
+        before = relations(newest)
+    fail(newest, failure)
+    algorithm = PGPU("euclidean", SMALL | {"lists": 43} | arguments)
+    with pytest.raises(PostgresError, match=message) as caught, fitted(algorithm, TRAIN):
+        pass
+    assert "\n" not in str(caught.value)
+    assert relations(newest) == before
+    fail(newest, "")
+    with fitted(algorithm, TRAIN, 43):
+        assert recall(algorithm) > 0.95
+
+
+def test_a_coarse_centroid_without_a_list(newest: Server):
+    with fitted(PGPU("euclidean", SMALL | {"lists": 40}), TRAIN):
+        before = relations(newest)
+    fail(newest, "childless")
+    arguments = SMALL | {"lists": [4, 61]}
+    with (
+        pytest.raises(
+            PostgresError, match="two heights.*one of the 4 coarse centroids has no list"
+        ) as caught,
+        fitted(PGPU("euclidean", arguments), TRAIN),
+    ):
+        pass
+    assert "\n" not in str(caught.value)
+    assert relations(newest) == before
+    algorithm = PGPU("euclidean", arguments | {"skip_index_build": True})
+    with fitted(algorithm, TRAIN, "4,61"):
+        assert level_counts(newest, f"{algorithm._built.name}_centroids") == [3, 61]
+        assert recall(algorithm) > 0.95
+
+
+def test_acceleration_that_is_switched_off(newest: Server):
+    with newest.connect() as connection:
+        connection.execute("ALTER DATABASE ann SET pgpu.gpu_acceleration = 'disable'")
+    try:
+        algorithm = PGPU("euclidean", SMALL | {"lists": 44})
+        with pytest.raises(PostgresError, match="GPU acceleration is not enabled"), fitted(algorithm, TRAIN):
+            pass
+    finally:
+        with newest.connect() as connection:
+            connection.execute("ALTER DATABASE ann RESET pgpu.gpu_acceleration")
+
+
+@pytest.mark.parametrize("algorithm", [PGPU, VectorChord])
+def test_a_server_without_the_extension(
+    own_server: tuple[Path, Server], newest: Server, algorithm: type[VectorChord]
+):
+    (own_server[0] / "share/postgresql/extension/pgpu.control").unlink()
+    with pytest.raises(PostgresError, match="^the server does not have the extension 'pgpu': ") as caught:
+        algorithm("euclidean", {"lists": 40, "centroids": "pgpu"}).fit(TRAIN)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_version_without_the_function(newest: Server):
+    with newest.connect() as connection:
+        connection.execute("CREATE EXTENSION pgpu CASCADE")
+        function = "create_vector_index_on_gpu"
+        connection.execute(f"ALTER EXTENSION pgpu DROP FUNCTION pgpu.{function}")
+        connection.execute(f"DROP FUNCTION pgpu.{function}")
+    with pytest.raises(PostgresError, match=f"pgpu newer has no function {function}: install a version"):
+        PGPU("euclidean", SMALL | {"lists": 40}).fit(TRAIN)
+
+
+# Times, and configurations
+
+
+@pytest.mark.parametrize(
+    ("message", "times"),
+    [
+        ("batches finished in 1.23s", {"clustering_batches_time": 1.23}),
+        ("getting data finished in 45.60ms", {"clustering_batches_time": 0.0456}),
+        ("clustering all samples finished in 12.34s. Calling vectorchord index", {"clustering_time": 12.34}),
+        ("clustering all samples finished in 123.40µs. SKIPPING", {"clustering_time": 123.4e-6}),
+        ("clustering all samples finished in 78.00ns. SKIPPING", {"clustering_time": 78e-9}),
+        ("Training complete (123.45s). Building VectorChord Index...", {"clustering_time": 123.45}),
+        ("processing batch (1/10)", {}),
+        ("\tStoring centroids took: 1.00s", {}),
+    ],
+)
+def test_times_are_read_from_what_the_extension_says(message: str, times: dict[str, float]):
+    assert told(message) == pytest.approx(times)
+
+
+def definitions(dataset: str, rows: int) -> list[Definition]:
+    config = read_config(Path(DEFINITIONS_FOLDER) / "pgpu" / "config.yml")
+    return get_definitions([config], "float", "euclidean", 96, 10, dataset, rows)
+
+
+MATRIX = [
+    [probes, epsilon]
+    for probes in ("10,20", "15,30", "20,40", "25,50", "50,100")
+    for epsilon in (1.0, 1.5, 1.9)
+]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "rows", "lists", "batch_size", "queries"),
+    [
+        ("laion-5m", 5_000_000, [190, 35_000], 1_000_000, MATRIX),
+        ("laion-20m", 20_000_000, [190, 35_000], 1_000_000, MATRIX),
+        ("laion-100m", 100_000_000, [500, 160_000], 10_000_000, [["50,100", 1.0]]),
+        ("laion-400m", 407_000_000, [400, 160_000], 1_000_000, MATRIX),
+        ("deep1b", 1_000_000_000, [550, 320_000], 5_000_000, MATRIX),
+    ],
+)
+def test_the_configurations_of_the_reports_tool(
+    dataset: str, rows: int, lists: list, batch_size: int, queries: list
+):
+    (found,) = definitions(dataset, rows)
+    factor = 128 if dataset == "laion-5m" else 256
+    assert factor * lists[-1] <= rows  # which pgpu refuses to exceed
+    assert found.arguments == [
+        "euclidean",
+        {
+            "lists": lists,
+            "residual_quantization": True,
+            "sampling_factor": factor,
+            "batch_size": batch_size,
+            "kmeans_iterations": 30,
+            "kmeans_nredo": 3,
+        },
+    ]
+    assert sorted(found.query_argument_groups) == sorted(queries)
+
+
+@pytest.mark.parametrize(
+    ("rows", "levels"), [(1000, 1), (10**6, 1), (49_999_999, 1), (5 * 10**7, 2), (10**9, 2)]
+)
+def test_data_of_any_size_has_a_configuration_that_fits_it(rows: int, levels: int):
+    (found,) = definitions("mine", rows)
+    assert found.arguments[1]["lists"] == "auto"
+    assert {len(str(probes).split(",")) for probes, _ in found.query_argument_groups} == {levels}
+    lists = PGPU("euclidean", found.arguments[1])._lists_for(rows)
+    assert len(lists) == levels
+    assert lists[-1] * 256 <= rows
