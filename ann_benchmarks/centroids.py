@@ -40,10 +40,15 @@ def main(arguments: list[str] | None = None) -> int:
         state = args.output.with_name(f".{args.output.name}.state")
         try:
             settings = settings_of(args, metric)
-            found = cluster(dataset.train_rows(), settings, state)
+            made_from = {"dataset": name} | asdict(settings)
+            found = cluster(
+                dataset.train_rows(),
+                settings,
+                state,
+                finish=lambda found: write(args.output, found, made_from),
+            )
         except ClusteringError as error:
             raise UserError(str(error)) from None
-    write(args.output, found, {"dataset": name} | asdict(settings))
     with suppress(OSError):
         state.rmdir()  # of a run that was cut off; now empty
     print(told(found))

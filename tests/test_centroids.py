@@ -1,5 +1,6 @@
 """Centroids into a file, by `python -m ann_benchmarks.centroids`."""
 
+import errno
 import json
 import os
 import signal
@@ -106,3 +107,23 @@ def test_what_cannot_be_is_one_line(
     assert message in capsys.readouterr().err.splitlines()[-1]
     assert (folder / "there.npy").read_text() == "mine"
     assert not list(folder.glob("*x.npy*"))
+
+
+def test_nothing_is_lost_where_the_file_cannot_be_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(folder)
+    options = ["--dataset", "near", "--lists", "50", "-o", "full.npy"]
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as full, pytest.raises(SystemExit) as ended:
+        full.setattr(np, "save", refuse)
+        run_command(lambda: main(options))
+    assert ended.value.code == 1
+    assert "full.npy" in capsys.readouterr().err
+    assert list((folder / ".full.npy.state").iterdir())
+    assert main(options) == 0
+    assert np.load("full.npy").shape == (50, 12)
+    assert not Path(".full.npy.state").exists()

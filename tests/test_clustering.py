@@ -1,5 +1,6 @@
 import io
 import re
+import tempfile
 from contextlib import redirect_stderr
 from pathlib import Path
 
@@ -359,3 +360,20 @@ def test_progress_is_shown_when_asked_for() -> None:
             cluster(rows, Settings([30]), progress=progress)
         shown[progress] = stream.getvalue()
     assert shown[None] == shown[False] == ""
+
+
+def test_a_sample_on_disk_that_nobody_goes_on_from_has_no_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    there: list[Path] = []
+
+    def look(_: Clustering) -> None:
+        there.extend(path for path in tmp_path.rglob("*") if path.is_file())
+
+    rows = blobs(2000, 4, 5)
+    found = cluster(rows, Settings([20], memory=1), finish=look)
+    assert there == []
+    assert np.array_equal(found.centroids, cluster(rows, Settings([20])).centroids)
+    cluster(rows, Settings([20], memory=1), tmp_path / "kept", finish=look)
+    assert there

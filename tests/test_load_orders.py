@@ -42,8 +42,7 @@ def test_single_is_the_first_query_again_and_again():
 @pytest.mark.parametrize("seconds", [None, 3.0])
 def test_only_the_first_queries_are_asked_where_that_is_wanted(order: QueryOrder, seconds: float | None):
     load = Load(4, seconds=seconds, order=order, distinct=16, max_queries=None if seconds else 400)
-    for numbers in load.orders(100, 0):
-        assert set(numbers.tolist()) == set(range(16))
+    assert set(np.concatenate(load.orders(100, 0)).tolist()) == set(range(16))
     _, arriving = load.arrivals(100, 1000, 0)
     assert set(arriving.tolist()) == set(range(16))
     assert Load(1, distinct=200).asked(100) == 100

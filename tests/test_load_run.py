@@ -26,6 +26,7 @@ from ann_benchmarks.errors import UserError
 from ann_benchmarks.load.latencies import BUCKETS_PER_DECADE
 from ann_benchmarks.load.measure import open_clients
 from ann_benchmarks.load.request import Load, Objective
+from ann_benchmarks.load.target import ROUNDING
 from ann_benchmarks.main import main
 from ann_benchmarks.plan import other_load
 from ann_benchmarks.plotting.metrics import RECALL_SLACK, recall_of_each
@@ -274,7 +275,7 @@ def test_the_point_at_a_recall_is_the_first_that_reaches_it(folder: Path):
         assert f'"target_recall=0.9"): {parameter}={point["target_value"]}: recall' in out
         assert f"{parameter}={point['target_value']})" in point["name"]
         assert 1 < point["target_trials"] <= 12
-        assert recall_of(point, folder) >= 0.9
+        assert recall_of(point, folder) >= 0.9 - ROUNDING  # 450 of 500 may come out as less
         assert point["target_value"] > least
         smaller[name] = int(point["target_value"]) - 1
     define(folder, [[smaller["hnsw"]]], [[smaller["ivfflat"]]])
@@ -283,7 +284,7 @@ def test_the_point_at_a_recall_is_the_first_that_reaches_it(folder: Path):
     finally:
         define(folder, [[15]], [[4]])
     for name, value in smaller.items():
-        assert recall_of(stored(folder, name, str(value)), folder) < 0.9
+        assert recall_of(stored(folder, name, str(value)), folder) < 0.9 - ROUNDING
     check_blocks(stored(folder, "hnsw", str(smaller["hnsw"])))  # of 50 queries, and not of 2,050
 
 

@@ -1,7 +1,7 @@
 """The whole way from rows to centroids."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,18 @@ from .task import Task, Use
 
 
 def cluster(
-    rows: Any, settings: Settings, folder: Path | None = None, progress: bool | None = None
+    rows: Any,
+    settings: Settings,
+    folder: Path | None = None,
+    progress: bool | None = None,
+    finish: Callable[[Clustering], object] = lambda result: None,
 ) -> Clustering:
     """Find centroids for rows, (n, dimension), of which slices are read; see Settings.
 
     `folder`: where a sample too large for memory is kept, and what the same call goes on from after an
     interruption; both are gone in the end. None: a temporary folder, and no going on. `progress`: show bars;
-    None: on a terminal only. Raises ClusteringError.
+    None: on a terminal only. `finish` is given the result first: if that fails, all is kept to go on from.
+    Raises ClusteringError.
     """
     count = _sample_rows(rows, settings)
     device = open_device(settings)
@@ -39,6 +44,7 @@ def cluster(
             except ClusteringError:
                 task.remove_files()
                 raise
+            finish(result)
             task.remove_files()
             return result
     except MemoryError:

@@ -67,6 +67,7 @@ def grouped(task: Task) -> np.ndarray:
     if sample.file is not None:
         task.state.save(must=True, group_sizes=sizes)
         task.sample_file.unlink(missing_ok=True)
+        task.forget(task.grouped_file)
     return sizes
 
 

@@ -28,6 +28,11 @@ class State:
         self._before = float(self.values.get("seconds", 0))
 
     @property
+    def is_kept(self) -> bool:
+        """Whether there is a folder to keep it in."""
+        return self._file is not None
+
+    @property
     def seconds(self) -> float:
         """Time taken, with that of interrupted runs up to what they saved."""
         return self._before + time.monotonic() - self._started

@@ -1,6 +1,7 @@
 """What the steps of a clustering share: the question, the device, the state, the sample."""
 
 import math
+import os
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -83,6 +84,12 @@ class Task:
             )  # fmt: skip
         if is_on_disk:
             self.state.save(must=True, shift=self.sample.shift)
+            self.forget(self.sample_file)
+
+    def forget(self, file: Path) -> None:
+        """Delete a mapped file that nobody will go on from: its map stays, and a kill leaves nothing."""
+        if not self.state.is_kept and os.name == "posix":
+            file.unlink(missing_ok=True)
 
     def refuse(self, told_apart: int) -> NoReturn:
         """Say that there are too few different rows."""
