@@ -129,10 +129,10 @@ def write(path: Path, found: Clustering, made_from: dict[str, Any]) -> None:
 
 def told(found: Clustering) -> str:
     """Say on one line what came out."""
-    smallest, largest = int(found.sizes.min()), int(found.sizes.max())
+    smallest, largest, passes = int(found.sizes.min()), int(found.sizes.max()), len(found.history)
     return (
         f"{found.sample_rows:,} rows clustered by {found.device} in {found.seconds:.1f} s,"
-        f" {len(found.history)} passes: inertia {found.inertia:.6g},"
+        f" {passes} pass{'es' * (passes != 1)}: inertia {found.inertia:.6g},"
         f" {smallest:,} to {largest:,} sampled rows a list"
     )
 

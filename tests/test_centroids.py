@@ -85,7 +85,7 @@ def test_the_same_command_goes_on_after_a_kill(folder: Path):
         (["--lists", "40,5", "-o", "x.npy"], "'40,5': give LISTS or COARSE,LISTS"),
         (["--lists", "1,2,3", "-o", "x.npy"], "'1,2,3': give LISTS or COARSE,LISTS"),
         (["--lists", "some", "-o", "x.npy"], "'some' is not a whole number of at least 1"),
-        (["--lists", "40", "--device", "gpu", "-o", "x.npy"], "error: "),
+        (["--lists", "40", "--device", "gpu", "-o", "x.npy"], "needs PyTorch, which is missing"),
         (["--lists", "40", "--seed", "-1", "-o", "x.npy"], "seed is -1: give a whole number from 0 on"),
         (["--lists", "40", "--memory", "much", "-o", "x.npy"], "'much' is no size"),
         (["--lists", "40", "-o", "there.npy"], "there.npy is there already; --force replaces it"),
@@ -101,6 +101,8 @@ def test_what_cannot_be_is_one_line(
 ):
     (folder / "there.npy").write_text("mine")
     monkeypatch.chdir(folder)
+    for library in ("torch", "cupy"):
+        monkeypatch.setitem(sys.modules, library, None)  # as if it were not installed
     with pytest.raises(SystemExit) as ended:
         run_command(lambda: main(["--dataset", "near", *options]))
     assert ended.value.code == (2 if "'" in message else 1)

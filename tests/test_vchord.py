@@ -3,6 +3,7 @@
 import json
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ann_benchmarks.algorithms.clustering import cluster
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres import servers
+from ann_benchmarks.algorithms.postgres.catalog import drop_index
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.module import PostgresANN
 from ann_benchmarks.algorithms.postgres.plan import index_of_plan
@@ -343,6 +346,64 @@ def test_centroids_that_cannot_be_computed_are_one_line(vchord: Server, argument
         pass
     assert "\n" not in str(caught.value)
     assert tables_of_centroids(vchord) == before
+
+
+def test_the_table_of_centroids_goes_with_its_index(vchord: Server, tmp_path: Path):
+    np.save(tmp_path / "many.npy", np.random.default_rng(2).normal(size=(7000, 48)).astype(np.float32))
+    before = tables_of_centroids(vchord)
+    with (
+        pytest.raises(PostgresError, match="7,000 lists for 6,000 rows"),
+        fitted(VectorChord("euclidean", {"centroids": str(tmp_path / "many.npy")}), TRAIN),
+    ):
+        pass
+    assert tables_of_centroids(vchord) == before
+    algorithm = VectorChord("euclidean", {"centroids": "cpu", "lists": 33})
+    algorithm.set_build_options(rebuild=True)
+    for _ in range(2):
+        with fitted(algorithm, TRAIN, 33):
+            assert recall(algorithm) > 0.95
+        assert len(tables_of_centroids(vchord) - before) == 1
+    with vchord.connect() as connection:
+        drop_index(connection, algorithm._built.name)
+    assert tables_of_centroids(vchord) == before
+
+
+def test_a_table_of_another_role_is_indexed_with_computed_centroids(vchord: Server):
+    train = TRAIN[:4000]
+    algorithm = VectorChord("euclidean", {"centroids": "cpu", "lists": 20})
+    with fitted(algorithm, train):
+        table = algorithm._table.name
+    with vchord.connect() as connection:
+        connection.execute("DROP ROLE IF EXISTS loader")
+        connection.execute("CREATE ROLE loader")
+        connection.execute("GRANT ALL ON SCHEMA ann_benchmarks TO loader")
+        connection.execute(f"ALTER TABLE {table} OWNER TO loader")
+    algorithm.set_build_options(rebuild=True)
+    try:
+        with fitted(algorithm, train, 20):
+            assert not algorithm.get_additional()["index_reused"]
+    finally:
+        with vchord.connect() as connection:
+            connection.execute("REASSIGN OWNED BY loader TO CURRENT_USER")
+            connection.execute("DROP OWNED BY loader")
+            connection.execute("DROP ROLE loader")
+
+
+def test_hours_of_clustering_do_not_end_the_session(vchord: Server, monkeypatch: pytest.MonkeyPatch):
+    def slow(*arguments: Any) -> Any:
+        time.sleep(0.6)
+        return cluster(*arguments)
+
+    monkeypatch.setattr("ann_benchmarks.algorithms.vchord.computed.cluster", slow)
+    with vchord.connect() as connection:
+        (name,) = connection.execute("SELECT quote_ident(current_database())").fetchone()
+        setting = "idle_in_transaction_session_timeout"
+        connection.execute(f"ALTER DATABASE {name} SET {setting} = '200ms'")
+        try:
+            with fitted(VectorChord("euclidean", {"centroids": "cpu", "lists": 37}), TRAIN, 37) as facts:
+                assert facts["index_build_time"] > 0.6
+        finally:
+            connection.execute(f"ALTER DATABASE {name} RESET {setting}")
 
 
 def test_rows_that_are_all_the_same_have_no_lists(vchord: Server):
