@@ -196,6 +196,12 @@ def test_results_without_an_amount_of_memory_are_none(attrs):
     assert as_tier_run(run("a", 10.0, **attrs)) is None
 
 
+def test_the_whole_machine_of_a_container_is_its_limit():
+    attrs = {"tier_method": "container", "tier_available": "", "container_memory_bytes": 22 * GB}
+    (whole,) = [as_tier_run(run("a", 1.0, ram=None, **attrs))]
+    assert whole_machine([whole]) == whole.available == 22 * GB
+
+
 def test_odd_attributes_of_others_are_no_error(results):
     path = next(Path("results").glob("d/10/vchord-c1-*128MB*/*.hdf5"))
     with h5py.File(path, "r+") as file:

@@ -54,7 +54,7 @@ class ContainerSweep:
         tiers = parse_tiers(self._text, rows, dimension)
         check_capacity(tiers, CONTAINER)
         check_settings(tiers)
-        return [SimulatedServer(tier, CONTAINER, OwnGroup() if tier.ram else None) for tier in tiers]
+        return [SimulatedServer(tier, CONTAINER, OwnGroup()) for tier in tiers]
 
     @contextmanager
     def begun(self) -> Iterator[None]:

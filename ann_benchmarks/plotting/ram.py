@@ -53,11 +53,12 @@ class Line:
 
 def as_tier_run(run: Run) -> TierRun | None:
     """Return a result as one on a tier, None if it is none or its tier leaves the memory alone."""
-    ram, measured, at_start, buffers = (
-        int(value) if (value := number(run, f"tier_{name}")) and value > 0 else None
-        for name in ("ram", "available", "available_at_start", "shared_buffers")
-    )
-    available = measured or at_start
+    ram, measured, at_start, limit, buffers = (
+        int(value) if (value := number(run, name)) and value > 0 else None
+        for name in ("tier_ram", "tier_available", "tier_available_at_start", "container_memory_bytes",
+                     "tier_shared_buffers")
+    )  # fmt: skip
+    available = measured or at_start or limit
     if not run.attrs.get("tier") or (ram is None and (buffers is None or available is None)):
         return None
     name = run.algorithm.removesuffix(str(run.attrs.get("tier_memory_series", "")))
