@@ -1,6 +1,7 @@
 """Draw the recall/QPS frontier, or any other two metrics, of the results of one dataset.
 
-With --tiers, draw throughput and tail latency by available RAM, and write them as a table.
+With --tiers, draw throughput and tail latency by available RAM, and write them as a table. With --monitoring,
+draw what the machine and the server did during one result.
 """
 
 import argparse
@@ -8,10 +9,11 @@ from pathlib import Path
 
 from ann_benchmarks.cli import positive_int, run_command
 from ann_benchmarks.errors import UserError
+from ann_benchmarks.plotting.dashboard import draw_monitoring
 from ann_benchmarks.plotting.draw import draw_dataset
 from ann_benchmarks.plotting.metrics import QPS_AT_RECALL, TARGET_RECALL, all_metrics
-from ann_benchmarks.plotting.published import published_names
 from ann_benchmarks.plotting.ram_draw import draw_tiers
+from ann_benchmarks.published import published_names
 
 OF_METRICS = ("x_axis", "y_axis", "x_scale", "y_scale", "raw")  # which --tiers leaves no choice of
 
@@ -60,10 +62,23 @@ def main() -> None:
     )
     parser.add_argument(
         "--published",
-        metavar="NAME",
-        help=f"with --tiers: lay published figures over, as shares: {', '.join(published_names())}",
+        metavar="NAME[:TABLE]",
+        help="lay published figures, of another machine, over; with --tiers as shares:"
+        f" {', '.join(published_names())}",
+    )
+    parser.add_argument(
+        "--normalise", action="store_true", help="divide each curve by its first point, to compare shapes"
+    )
+    parser.add_argument(
+        "--monitoring",
+        metavar="RESULT",
+        type=Path,
+        help="what the machine and the server did meanwhile, from a result file: results/.../ARGS.hdf5",
     )
     args = parser.parse_args()
+    if args.monitoring:
+        draw_monitoring(args.monitoring, args.output)
+        return
     if args.tiers:
         given = [name for name in OF_METRICS if getattr(args, name) != parser.get_default(name)]
         if given:
@@ -77,10 +92,9 @@ def main() -> None:
             args.batch,
             args.recompute,
             not args.no_intervals,
+            args.normalise,
         )
         return
-    if args.published:
-        raise UserError("--published is for --tiers: add it")
     draw_dataset(
         args.dataset,
         args.count,
@@ -94,6 +108,8 @@ def main() -> None:
         recompute=args.recompute,
         intervals=not args.no_intervals,
         target_recall=args.target_recall,
+        published=args.published,
+        normalise=args.normalise,
     )
 
 

@@ -1,16 +1,14 @@
 """config.yml files: found, read and checked; a mistake is named with its file, line and key."""
 
-import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
-
-import yaml
+from typing import Any
 
 from .distance import METRICS
 from .errors import UserError
+from .yaml_lines import Where, YamlFile
 
 ANY_METRIC = "any"
 POINT_TYPES = ("float", "bit", "int")
@@ -18,8 +16,6 @@ TEXT_KEYS = ("name", "module", "constructor", "docker_tag")
 DEFINITION_KEYS = (*TEXT_KEYS, "base_args", "run_groups", "more_run_groups", "disabled")
 # A key that a run group may have is added here and read in definitions.py.
 RUN_GROUP_KEYS = ("args", "arg_groups", "query_args", "query_arg_groups", "datasets", "rows")
-
-Where = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
@@ -52,13 +48,6 @@ class BrokenConfig:
         return algorithm in {self.path.parent.name, *(name.strip() for name in names)}
 
 
-def closest(word: object, known: Iterable[str]) -> str:
-    """The end of a message about an unknown word: the nearest known one, else all of them."""
-    known = list(known)
-    near = difflib.get_close_matches(str(word), known, n=1)
-    return f"did you mean '{near[0]}'?" if near else f"known are: {', '.join(known)}"
-
-
 def read_configs(folder: Path) -> tuple[list[Config], list[BrokenConfig]]:
     """Read FOLDER/*/config.yml in the order of the folders' names; `base` holds no algorithm."""
     if not folder.is_dir():
@@ -83,38 +72,41 @@ def read_configs(folder: Path) -> tuple[list[Config], list[BrokenConfig]]:
     return configs, broken
 
 
+def with_run_groups(
+    configs: Sequence[Config], groups: Mapping[str, Mapping[str, dict[str, Any]]]
+) -> list[Config]:
+    """Return configs in which algorithms have these run groups, by their names, instead of their own."""
+
+    def replaced(entry: dict[str, Any]) -> dict[str, Any]:
+        if entry["name"] not in groups:
+            return entry
+        return {**entry, "run_groups": groups[entry["name"]], "more_run_groups": {}}
+
+    return [
+        Config(
+            config.path,
+            {
+                point_type: {metric: [replaced(e) for e in entries] for metric, entries in metrics.items()}
+                for point_type, metrics in config.entries.items()
+            },
+        )
+        for config in configs
+    ]
+
+
 def read_config(path: Path) -> Config:
     """Read and check one file; UserError names the file, the line and the key of a mistake."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        root = yaml.compose(text, yaml.CSafeLoader)
-        entries = yaml.load(text, yaml.CSafeLoader)
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read: {error}") from None
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = f":{mark.line + 1}" if mark else ""
-        raise UserError(f"{path}{line}: not valid YAML: {error.problem or error.context}") from None
-    except yaml.YAMLError as error:
-        raise UserError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
-    _Checker(path, root).check(entries)
-    return Config(path, entries)
+    checker = _Checker(path)
+    checker.check(checker.content)
+    return Config(path, checker.content)
 
 
-class _Checker:
-    """Compares what a file holds with what it may hold; the YAML nodes give the line numbers."""
-
-    def __init__(self, path: Path, root: Any):
-        self.path = path
-        self.root = root
-
-    def fail(self, where: Where, problem: str) -> NoReturn:
-        raise UserError(f"{self.path}:{_line(self.root, where)}: {problem}")
+class _Checker(YamlFile):
+    """Compares what a file holds with what it may hold."""
 
     def check(self, entries: Any) -> None:
         if entries is None:
             raise UserError(f"{self.path}: is empty; expected point type, metric and definitions")
-        self.repeated_keys(self.root)
         self.mapping((), entries, "point types", POINT_TYPES)
         for point_type, metrics in entries.items():
             self.mapping((point_type,), metrics, "metrics", (*METRICS, ANY_METRIC))
@@ -148,79 +140,46 @@ class _Checker:
             for name, group in groups.items():
                 if key == "more_run_groups" and name in definition["run_groups"]:
                     self.fail((*where, key, name), f"run group '{name}' stands under 'run_groups', too")
-                self.run_group((*where, key, name), name, group)
-
-    def run_group(self, where: Where, name: str, group: Any) -> None:
-        self.mapping(where, group, f"run group '{name}'", RUN_GROUP_KEYS)
-        if "args" not in group and "arg_groups" not in group:
-            self.fail(
-                where, f"run group '{name}' has neither 'args' nor 'arg_groups'; write 'args: []' for none"
-            )
-        for key in ("args", "query_args"):
-            if not isinstance(group.get(key, []), list | dict):
-                self.fail((*where, key), f"'{key}' must be a list or a mapping")
-        for key in ("arg_groups", "query_arg_groups"):
-            if not isinstance(group.get(key, []), list):
-                self.fail((*where, key), f"'{key}' must be a list")
-        for key in ("args", "query_args", "arg_groups", "query_arg_groups"):
-            self.choices((*where, key), group.get(key, []))
-        if "datasets" in group:
-            self.dataset_names((*where, "datasets"), group["datasets"])
-        if "rows" in group:
-            self.row_range((*where, "rows"), group["rows"])
-
-    def choices(self, where: Where, arguments: Any) -> None:
-        """Refuse a choice of nothing, which would leave nothing to run."""
-        named = arguments.items() if isinstance(arguments, dict) else enumerate(arguments)
-        for key, value in named:
-            if value == []:
-                self.fail((*where, key), "an empty list is a choice of nothing; write [[]] for an empty list")
-            if isinstance(value, dict):
-                self.choices((*where, key), value)
-
-    def dataset_names(self, where: Where, names: Any) -> None:
-        if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-            self.fail(where, "'datasets' must be a list of names of datasets")
-
-    def row_range(self, where: Where, bounds: Any) -> None:
-        if not isinstance(bounds, list) or len(bounds) != 2 or {type(b) for b in bounds} - {int, type(None)}:
-            self.fail(where, "'rows' must be two whole numbers, [from, below]; null is no bound")
-        first, last = bounds
-        if first is not None and last is not None and first >= last:
-            self.fail(where, f"'rows' must be [from, below], but {first:,} is not below {last:,}")
-
-    def mapping(self, where: Where, value: Any, what: str, known: Sequence[str] = ()) -> None:
-        if not isinstance(value, dict):
-            self.fail(where, f"expected {what} here, found {value!r:.40}")
-        for key in value:
-            if known and key not in known:
-                self.fail((*where, key), f"unknown key '{key}' in {what}; {closest(key, known)}")
-
-    def repeated_keys(self, node: Any) -> None:
-        if isinstance(node, yaml.MappingNode):
-            seen = set()
-            for key, value in node.value:
-                if key.value in seen:
-                    line = key.start_mark.line + 1
-                    raise UserError(f"{self.path}:{line}: the key '{key.value}' stands here a second time")
-                seen.add(key.value)
-                self.repeated_keys(value)
-        elif isinstance(node, yaml.SequenceNode):
-            for value in node.value:
-                self.repeated_keys(value)
+                check_run_group(self, (*where, key, name), name, group)
 
 
-def _line(node: Any, where: Where) -> int:
-    """Line of the key or list item that `where` leads to, or of the nearest one above it."""
-    line = int(node.start_mark.line)
-    for step in where:
-        if isinstance(node, yaml.MappingNode):
-            found = [(key, value) for key, value in node.value if key.value == str(step)]
-            if not found:  # came in by a merge key
-                break
-            key, node = found[0]
-            line = key.start_mark.line
-        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int):
-            node = node.value[step]
-            line = node.start_mark.line
-    return line + 1
+def check_run_group(file: YamlFile, where: Where, name: str, group: Any) -> None:
+    """Refuse a run group that is not as it should be."""
+    file.mapping(where, group, f"run group '{name}'", RUN_GROUP_KEYS)
+    if "args" not in group and "arg_groups" not in group:
+        file.fail(where, f"run group '{name}' has neither 'args' nor 'arg_groups'; write 'args: []' for none")
+    for key in ("args", "query_args"):
+        if not isinstance(group.get(key, []), list | dict):
+            file.fail((*where, key), f"'{key}' must be a list or a mapping")
+    for key in ("arg_groups", "query_arg_groups"):
+        if not isinstance(group.get(key, []), list):
+            file.fail((*where, key), f"'{key}' must be a list")
+    for key in ("args", "query_args", "arg_groups", "query_arg_groups"):
+        _check_choices(file, (*where, key), group.get(key, []))
+    if "datasets" in group:
+        _check_dataset_names(file, (*where, "datasets"), group["datasets"])
+    if "rows" in group:
+        _check_row_range(file, (*where, "rows"), group["rows"])
+
+
+def _check_choices(file: YamlFile, where: Where, arguments: Any) -> None:
+    """Refuse a choice of nothing, which would leave nothing to run."""
+    named = arguments.items() if isinstance(arguments, dict) else enumerate(arguments)
+    for key, value in named:
+        if value == []:
+            file.fail((*where, key), "an empty list is a choice of nothing; write [[]] for an empty list")
+        if isinstance(value, dict):
+            _check_choices(file, (*where, key), value)
+
+
+def _check_dataset_names(file: YamlFile, where: Where, names: Any) -> None:
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        file.fail(where, "'datasets' must be a list of names of datasets")
+
+
+def _check_row_range(file: YamlFile, where: Where, bounds: Any) -> None:
+    if not isinstance(bounds, list) or len(bounds) != 2 or {type(b) for b in bounds} - {int, type(None)}:
+        file.fail(where, "'rows' must be two whole numbers, [from, below]; null is no bound")
+    first, last = bounds
+    if first is not None and last is not None and first >= last:
+        file.fail(where, f"'rows' must be [from, below], but {first:,} is not below {last:,}")

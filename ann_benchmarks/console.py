@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from .jobs import Built, Event, Job, Note, PointDone, PointFailed
+from .jobs import Built, Event, Job, Note, PhaseDone, PointDone, PointFailed, WorkloadDone
 from .workers import Outcome
 
 
@@ -33,6 +33,10 @@ class Console:
                 f" p50 {event.p50 * 1e3:.3f} ms, p99 {event.p99 * 1e3:.3f} ms"
                 + (f", waiting for {event.main_wait}" if event.main_wait else "")
             )
+        elif isinstance(event, PhaseDone):
+            say(event.text)
+        elif isinstance(event, WorkloadDone):
+            say(f"{event.label}: kept in {event.path}")
         elif isinstance(event, PointFailed):
             print(f"failed: {event.label}: {event.reason}", file=sys.stderr, flush=True)
         elif isinstance(event, Note):

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from .algorithms.base.module import BaseANN
-from .configs import ANY_METRIC, Config, closest
+from .configs import ANY_METRIC, Config
 from .datasets.registry import aliases
-from .errors import UserError
+from .errors import UserError, closest
 
 DEFINITIONS_FOLDER = Path(__file__).parent.parent / "algorithms"
 

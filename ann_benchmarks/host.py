@@ -12,7 +12,10 @@ from .version import VERSION
 
 @cache
 def host_facts() -> dict[str, str | int]:
-    """Attributes stored with each result: processor, usable cores, bytes of memory, kernel, versions."""
+    """Attributes stored with each result: processor, usable cores, bytes of memory, kernel, versions, disk.
+
+    The disk is that of the current folder, where data and, if nothing else is said, the server's files lie.
+    """
     return {
         "cpu": _processor(),
         "cores": usable_cores(),
@@ -20,7 +23,30 @@ def host_facts() -> dict[str, str | int]:
         "kernel": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "framework_version": VERSION,
+        **_disk(),
     }
+
+
+def _disk() -> dict[str, str]:
+    here = Path.cwd()
+    try:
+        mounts = [part for part in psutil.disk_partitions(all=True) if here.is_relative_to(part.mountpoint)]
+        mount = max(mounts, key=lambda part: len(part.mountpoint))
+    except (OSError, ValueError):
+        return {}
+    name = Path(mount.device).name
+    device = Path("/sys/class/block", name)
+    # A partition's folder lies in its disk's.
+    folders = [device, device.resolve().parent] if device.exists() else []
+    models = [text for folder in folders if (text := _line(folder / "device" / "model"))]
+    return {"disk": " ".join([name, *models[:1]]), "file_system": mount.fstype}
+
+
+def _line(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
 
 
 def usable_cores() -> int:

@@ -10,6 +10,9 @@ from .definitions import Definition
 from .intervals import Interval
 from .load.request import Load
 from .load.warmup import Warmup
+from .results import result_path
+from .workloads.records import record_path
+from .workloads.request import Workload
 
 
 @dataclass(frozen=True)
@@ -29,11 +32,23 @@ class Job:
     show_progress: bool = True
     load_threads: int | None = None  # of a database plug-in; None leaves it the choice
     chunk_size: int | None = None  # rows
+    monitoring: bool = True  # of the machine and the server, all the time
     rebuild: bool = False  # although an index is there from an earlier run
     build_only: bool = False
     place: Mapping[str, Any] = field(default_factory=dict)  # facts of where it runs, stored with each point
     conditions: Conditions | None = None  # None: the machine as it is
     found_before: Sequence[Mapping[str, Any]] = ()  # what other curves found for the target recall
+    workload: Workload | None = None  # that writes, of which the one point is
+
+    def path(self, query_arguments: list[Any]) -> Path:
+        """Where the result of one of its points lies."""
+        how = (query_arguments, self.batch, self.series)
+        path = result_path(self.dataset, self.count, self.definition, *how)
+        return path if self.workload is None else record_path(path)
+
+    def paths(self) -> list[tuple[Path, list[Any]]]:
+        """Where the results of all its points lie, with the arguments of each."""
+        return [(self.path(query_arguments), query_arguments) for query_arguments in self.points]
 
     @property
     def is_cold(self) -> bool:
@@ -44,12 +59,16 @@ class Job:
     def series(self) -> str:
         """What is added to the algorithm's name for the curve that the points belong to."""
         load = "" if self.load is None else self.load.series
+        if self.workload is not None:
+            load = self.workload.series
         return load + ("-cold" if self.is_cold else "") + (self.conditions.series if self.conditions else "")
 
     @property
     def by_clients(self) -> str:
         """The end of a line that says who asks, empty for one query after the other."""
         text = "" if self.load is None else f" {self.load}"
+        if self.workload is not None:
+            text = f", {self.workload}"
         text = f"{text}, cold" if self.is_cold else text
         return text if self.conditions is None else f"{text} on {self.conditions}"
 
@@ -80,6 +99,21 @@ class PointDone:
 
 
 @dataclass(frozen=True)
+class PhaseDone:
+    """A phase of a workload has been measured: one line of what and how much."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class WorkloadDone:
+    """A workload has been measured, and its record is stored."""
+
+    label: str
+    path: Path
+
+
+@dataclass(frozen=True)
 class PointFailed:
     """A point could not be measured, and nothing is stored of it; the next one is begun."""
 
@@ -95,4 +129,4 @@ class Note:
     text: str
 
 
-Event = Built | PointDone | PointFailed | Note
+Event = Built | PointDone | PhaseDone | WorkloadDone | PointFailed | Note

@@ -3,15 +3,14 @@
 from pathlib import Path
 
 from .jobs import Job
-from .results import result_path
 
 LOG_FOLDER = "logs"
 
 
 def log_path(job: Job) -> Path:
     """Return the path of a job's log."""
-    place = result_path(job.dataset, job.count, job.definition, [], job.batch, job.series)
-    name = place.name.removesuffix(".hdf5") or "no_arguments"
+    place = job.path([])
+    name = place.name.partition(".")[0] or "no_arguments"
     return Path(LOG_FOLDER, *place.parts[1:-1], f"{name}.log")
 
 

@@ -4,25 +4,26 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
 from .cli import HelpWithDefaults, positive_int
-from .conditions import Simulation
-from .configs import read_configs
+from .conditions import Conditions, Simulation
+from .configs import Config, read_configs, with_run_groups
 from .console import counted, warn
 from .containers.engine import OTHER_WAY, connect
 from .containers.images import split_tag
 from .containers.limits import cpu_list, size
 from .dask_cluster import knock
-from .datasets import canonical_name, get_dataset
-from .definitions import DEFINITIONS_FOLDER, get_definitions, supported_data
+from .datasets import Dataset, canonical_name, get_dataset
+from .definitions import DEFINITIONS_FOLDER, Definition, get_definitions, supported_data
 from .errors import UserError
 from .host import usable_cores
+from .jobs import Job
 from .load.options import add_load_options, check_load_options, loads_asked_for
-from .plan import make_build_plan, make_plan, select, usable_configs, with_tag
+from .plan import every_job, make_build_plan, make_plan, select, usable_configs, with_tag
 from .results import RESULTS_FOLDER, truth_mark
 from .running import run_plan
 
@@ -87,6 +88,7 @@ def make_parser(program: str = "run.py") -> argparse.ArgumentParser:
         action="store_true",
         help="run definitions that are disabled in their config.yml too",
     )
+    add("--no-monitoring", action="store_true", help="sample neither the machine nor the server meanwhile")
     add("--parallelism", type=positive_int, default=1, help="definitions to run at the same time")
     add(
         "--load-threads",
@@ -102,6 +104,8 @@ def make_parser(program: str = "run.py") -> argparse.ArgumentParser:
     )
     add_container_options(parser)
     add_load_options(parser)
+    # What an experiment says of itself, and no command line.
+    parser.set_defaults(run_groups={}, skips_unavailable=False)
     return parser
 
 
@@ -137,33 +141,24 @@ def run(args: argparse.Namespace, simulation: Simulation | None = None) -> int:
         for name, data in supported_data(configs).items():
             print(name, *(f"{kind}: {', '.join(metrics)}" for kind, metrics in data.items()), sep="\n    ")
         return 0
-    asked: list[tuple[str | None, str | None]] = [split_tag(name) for name in dict.fromkeys(args.algorithm)]
-    asked = asked or [(None, None)]
+    algorithms = algorithms_asked_for(args)
     warnings: dict[str, None] = {}
-    for algorithm, _ in asked:
+    for algorithm, _ in algorithms:
         _, texts = usable_configs(configs, broken, algorithm)
         warnings |= dict.fromkeys(texts)
-    check_options(args, [tag for _, tag in asked])
+    check_options(args, [tag for _, tag in algorithms])
     engine = None if args.local else connect(OTHER_WAY)
     args.dataset = canonical_name(args.dataset)
     dataset, dimension = get_dataset(args.dataset)
     with dataset:
-        point_type = str(dataset.attrs.get("point_type", "float"))
-        metric = str(dataset.attrs["distance"])
-        rows = dataset.rows
         # Fails where there are fewer neighbours. A build needs none of them.
         true_distances = None if args.build_only else dataset.true_distances(args.count)
         if true_distances is not None and (args.distinct_queries or 0) > len(true_distances):
             raise UserError(
                 f"--distinct-queries: {args.dataset} has {len(true_distances):,} queries, not more"
             )
-    known = get_definitions(configs, point_type, metric, dimension, args.count, args.dataset, rows)
-    about = (point_type, metric, args.dataset, rows)
-    definitions = [
-        with_tag(definition, tag)
-        for algorithm, tag in asked
-        for definition in select(known, configs, algorithm, args.docker_tag, args.run_disabled, about)
-    ]
+        definitions = definitions_asked_for(args, configs, dataset)
+        rows, metric = dataset.rows, dataset.attrs["distance"]
     conditions = () if simulation is None else simulation.conditions(rows, dimension)
     header = f"dataset {args.dataset}: {rows:,} x {dimension}, {metric}"
     if true_distances is None:
@@ -191,6 +186,44 @@ def run(args: argparse.Namespace, simulation: Simulation | None = None) -> int:
             file=sys.stderr,
         )
         return TERMINATED
+
+
+def algorithms_asked_for(args: argparse.Namespace) -> list[tuple[str | None, str | None]]:
+    """Return the names and tags of the algorithms; (None, None) means all of them."""
+    return [split_tag(name) for name in dict.fromkeys(args.algorithm)] or [(None, None)]
+
+
+def definitions_asked_for(
+    args: argparse.Namespace, configs: Sequence[Config], dataset: Dataset
+) -> list[Definition]:
+    """Return the definitions for a dataset, with the run groups of an experiment instead of the configs'."""
+    configs = with_run_groups(configs, args.run_groups)
+    point_type, metric = str(dataset.attrs.get("point_type", "float")), str(dataset.attrs["distance"])
+    dimension, rows = dataset.attrs["dimension"], dataset.rows
+    known = get_definitions(configs, point_type, metric, dimension, args.count, args.dataset, rows)
+    about = (point_type, metric, args.dataset, rows)
+    return [
+        with_tag(definition, tag)
+        for algorithm, tag in algorithms_asked_for(args)
+        for definition in select(known, configs, algorithm, args.docker_tag, args.run_disabled, about)
+    ]
+
+
+def jobs_asked_for(
+    args: argparse.Namespace, conditions: Callable[[int, int], Sequence[Conditions]] = lambda rows, dim: ()
+) -> list[Job]:
+    """Return every job with all of its points, whether or not they are finished; nothing is run.
+
+    `conditions` makes those for so many rows and dimensions.
+    """
+    configs, _ = read_configs(args.definitions)
+    args.dataset = canonical_name(args.dataset)
+    dataset, dimension = get_dataset(args.dataset)
+    with dataset:
+        definitions = definitions_asked_for(args, configs, dataset)
+        how = (args.runs, args.batch, loads_asked_for(args), args.warmup, args.target_recall)
+        under = conditions(dataset.rows, dimension)
+    return list(every_job(definitions, args.dataset, args.count, *how, under))
 
 
 def check_options(args: argparse.Namespace, tags: Sequence[str | None]) -> None:

@@ -14,6 +14,7 @@ from .algorithms.base.module import BaseANN
 from .conditions import Conditions, WatchedUnder
 from .errors import UserError
 from .load.warmup import Warmup, warm_up
+from .monitoring import NoMonitor, Phases
 
 PROGRESS_SECONDS = 0.3
 FIRST_PIECE = 50  # queries
@@ -39,6 +40,7 @@ def measure_each(
     warmup: Warmup | None,
     quiet: bool | None,
     conditions: Conditions | None = None,
+    monitor: Phases | None = None,
 ) -> list[Measured]:
     """Ask all queries `runs` times, warmed up before, or with cold caches each time.
 
@@ -50,8 +52,11 @@ def measure_each(
     else:
         is_cold = warmup.is_off
     measured = []
-    with tqdm(total=runs * len(queries), desc=f"{algo}", unit="query", disable=quiet, leave=False) as bar:
-        facts = warm_up(warmup, *_ways_to_ask(algo, queries, count), lambda rate: len(queries) / rate)
+    monitor = monitor or NoMonitor()
+    bar = tqdm(total=runs * len(queries), desc=f"{algo}", unit="query", disable=quiet, leave=False)
+    with bar, monitor.phase("measure"):
+        with monitor.phase("warm-up"):
+            facts = warm_up(warmup, *_ways_to_ask(algo, queries, count), lambda rate: len(queries) / rate)
         for number in range(runs):
             before = number * len(queries)
 
@@ -59,7 +64,8 @@ def measure_each(
                 bar.update(before + done - bar.n)
 
             if is_cold and hasattr(algo, "cool"):
-                algo.cool()
+                with monitor.phase("cool"):
+                    algo.cool()
             with watched(algo, conditions) as watch:
                 with watch.running():
                     run = measure(algo, queries, count, batch, rows, progress)

@@ -1,19 +1,21 @@
 """Which definitions and points a run consists of."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
 from .conditions import Conditions
-from .configs import ANY_METRIC, BrokenConfig, Config, closest
+from .configs import ANY_METRIC, BrokenConfig, Config
 from .containers.images import split_tag, tagged
 from .definitions import Definition, label, supported_data
-from .errors import UserError
+from .errors import UserError, closest
 from .jobs import Job
 from .load.request import Load
 from .load.warmup import Warmup
-from .results import damage, read_attributes, result_path
+from .results import damage, read_attributes
+from .workloads.records import problem_of
+from .workloads.request import Workload
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def make_plan(
     batch: bool,
     force: bool,
     truth: str,
-    loads: Sequence[Load | None] = (),
+    loads: Sequence[Load | Workload | None] = (),
     warmup: Warmup | None = None,
     target_recall: float | None = None,
     conditions: Sequence[Conditions] = (),
@@ -114,31 +116,29 @@ def make_plan(
 
     `truth` is the mark of the dataset: a point on other vectors of the same name is not finished. Each load
     makes a job of its own, under one of the conditions after the other. With `target_recall`, a definition
-    has one point.
+    has one point, and so it has under a workload that writes.
     """
     jobs = []
     finished_in_all = 0
     warnings = []
     owners: dict[Path, str] = {}
-    none: list[None] = [None]
-    every = product(conditions or none, _joined(definitions), loads or none)
-    for condition, definition, load in every:
-        job = Job(
-            definition, [], dataset, count, runs, batch, load, warmup, target_recall, conditions=condition
-        )
+    how = (dataset, count, runs, batch, loads, warmup, target_recall, conditions)
+    for job in every_job(definitions, *how):
         points = []
         finished = 0
-        wanted = definition.points() if target_recall is None else [[f"target_recall={target_recall:g}"]]
-        for query_arguments in wanted:
-            path = result_path(dataset, count, definition, query_arguments, batch, job.series)
-            name = label(definition.algorithm, definition.arguments + query_arguments)
+        for query_arguments in job.points:
+            path = job.path(query_arguments)
+            name = label(job.definition.algorithm, job.definition.arguments + query_arguments)
             if path in owners:
                 if owners[path] != name:
                     warnings.append(f"{name} is left out: its result file would be that of {owners[path]}")
                 continue
             owners[path] = name
             if not force and path.exists():
-                problem = damage(path, truth) or other_load(path, load)
+                if job.workload is None:
+                    problem = damage(path, truth) or other_load(path, job.load)
+                else:
+                    problem = problem_of(path, job.workload, truth)
                 if problem is None:
                     finished += 1
                     continue
@@ -148,6 +148,28 @@ def make_plan(
             jobs.append(replace(job, points=points, finished=finished))
         finished_in_all += finished
     return Plan(jobs, finished_in_all, warnings)
+
+
+def every_job(
+    definitions: Sequence[Definition],
+    dataset: str,
+    count: int,
+    runs: int,
+    batch: bool,
+    loads: Sequence[Load | Workload | None] = (),
+    warmup: Warmup | None = None,
+    target_recall: float | None = None,
+    conditions: Sequence[Conditions] = (),
+) -> Iterator[Job]:
+    """Yield each definition under every load and condition, with all of its points."""
+    none: list[None] = [None]
+    for condition, definition, load in product(conditions or none, _joined(definitions), loads or none):
+        points = definition.points() if target_recall is None else [[f"target_recall={target_recall:g}"]]
+        workload = None
+        if isinstance(load, Workload):
+            load, workload, points = None, load, [points[len(points) // 2]]
+        how = (runs, batch, load, warmup, target_recall)
+        yield Job(definition, points, dataset, count, *how, conditions=condition, workload=workload)
 
 
 def other_load(path: Path, load: Load | None) -> str | None:

@@ -25,11 +25,14 @@ from .load.request import Load
 from .load.target import ROUNDING, smallest_reaching
 from .load.warmup import Warmup
 from .measuring import Measured, measure, measure_each
+from .monitoring.monitor import NoMonitor, Phases, Recording
+from .monitoring.stored import GROUP, monitored, writer
 from .plotting.metrics import RECALL_SLACK, recall_of_each
-from .results import TRUTH_ATTRIBUTE, result_path, truth_mark, write_result
+from .results import TRUTH_ATTRIBUTE, truth_mark, write_result
 
 MUCH_WAITING = 0.1  # of the time, or of the queries
 FEW_QUERIES = 100
+BUILD_SAMPLES = 120  # of each phase before the first point
 
 
 class Points:
@@ -42,11 +45,15 @@ class Points:
         dataset: Dataset,
         facts: dict[str, Any],
         report: Callable[[Event], None],
+        monitor: Phases | None = None,
     ):
         self.job = job
         self.algo: Any = algo
         self.facts = facts
         self.report = report
+        self.monitor = monitor or NoMonitor()
+        # What happened before the first point, stored with each of them if it has made the index.
+        self.built = self.monitor.cut().thinned(BUILD_SAMPLES)
         self.metric = str(dataset.attrs["distance"])
         # Opened again, because plug-ins may change in place what they are given.
         sparse = dataset.attrs.get("type") == "sparse"
@@ -82,6 +89,7 @@ class Points:
         """Set the arguments, or search for them, measure, and store."""
         job = self.job
         name = self.label(query_arguments)
+        self.monitor.cut()
         started_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
         if job.target_recall is not None:
             runs, found_facts = self.measure_at_target(name, job.target_recall)
@@ -100,7 +108,7 @@ class Points:
         times = [run.times for run in runs]
         qps, disagree = mean_interval(rates), runs_disagree(times)
         latencies = percentiles(times)
-        path = result_path(job.dataset, job.count, job.definition, query_arguments, job.batch, job.series)
+        path = job.path(query_arguments)
         attrs = {
             **host_facts(),
             **self.facts,
@@ -130,7 +138,12 @@ class Points:
             "dataset": job.dataset,
         }
         edges, counts = histogram(times)
-        more = {"latency_histogram_edges": edges, "latency_histogram": counts}
+        more: dict[str, Any] = {"latency_histogram_edges": edges, "latency_histogram": counts}
+        recording = self.monitor.cut()
+        before = Recording() if attrs.get("index_reused") else self.built
+        if (sampled := monitored(recording.after(before))) is not None:
+            attrs["monitoring_cpu_seconds"] = recording.cpu_seconds
+            more[GROUP] = writer(sampled)
         write_result(path, attrs, shown.times, neighbors, distances, more)
         for text in remarks(attrs):
             self.report(Note(f"{name}: {text}"))
@@ -223,13 +236,14 @@ class Points:
         if job.load is not None:
             return self.loaded(job.load).measure(job.warmup or Warmup(), job.runs, self.quiet)
         queries = self.all_queries if job.batch else self.queries
-        how = (job.runs, job.warmup, self.quiet, job.conditions)
+        how = (job.runs, job.warmup, self.quiet, job.conditions, self.monitor)
         return measure_each(self.algo, queries, job.count, job.batch, len(self.train), *how)
 
     def loaded(self, load: Load) -> LoadedPoint:
         """Return the point as clients ask it."""
         job = self.job
-        return LoadedPoint(self.algo, self.all_queries, job.count, load, len(self.train), job.conditions)
+        rows = len(self.train)
+        return LoadedPoint(self.algo, self.all_queries, job.count, load, rows, job.conditions, self.monitor)
 
 
 def representative(runs: list[Measured]) -> Measured:

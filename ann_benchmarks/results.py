@@ -5,7 +5,7 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +13,10 @@ from typing import Any
 
 import h5py
 import numpy as np
+from h5py import h5d
 
 from .atomic import atomic_path
+from .attributes import all_attributes
 from .definitions import Definition
 from .errors import UserError
 
@@ -74,9 +76,10 @@ def write_result(
     times: np.ndarray,
     neighbors: np.ndarray,
     distances: np.ndarray,
-    more: Mapping[str, np.ndarray] | None = None,
+    more: Mapping[str, np.ndarray | Callable[[h5py.Group], None]] | None = None,
 ) -> None:
-    """Write one point, whole or not at all; `more` are datasets that ann-benchmarks does not know.
+    """Write one point, whole or not at all; `more` are datasets that ann-benchmarks does not know, and
+    what writes a group.
 
     The file is made in memory: HDF5 reports a full disk in ways that cannot be told from other errors.
     """
@@ -91,7 +94,10 @@ def write_result(
         file["neighbors"] = neighbors.astype(id_type)
         file["distances"] = distances.astype(np.float32)
         for name, values in (more or {}).items():
-            file[name] = values
+            if callable(values):
+                values(file.create_group(name))
+            else:
+                file[name] = values
     with atomic_path(path) as temporary:
         temporary.write_bytes(content.getbuffer())
 
@@ -115,17 +121,20 @@ def _attribute(value: Any) -> Any:
     return json.dumps(value, default=str)
 
 
-def read_result(path: Path) -> Result:
-    """Read one point; UserError when the file is damaged or not complete."""
-    with _opened(path) as (file, arrays):
-        times, neighbors, distances = (array[()] for array in arrays)
-        return Result(path, dict(file.attrs), times, neighbors, distances)
+def read_result(path: Path, with_neighbors: bool = True) -> Result:
+    """Read one point; UserError when the file is damaged or not complete.
+
+    Without the neighbours, which no metric needs, `neighbors` is empty.
+    """
+    with _opened(path) as (file, (times, neighbors, distances)):
+        rows = neighbors[()] if with_neighbors else np.empty((0, neighbors.shape[1]), neighbors.dtype)
+        return Result(path, all_attributes(file), times[()], rows, distances[()])
 
 
 def read_attributes(path: Path) -> dict[str, Any]:
     """Read what is said of one point; UserError when the file is damaged or not complete."""
     with _opened(path) as (file, _):
-        return dict(file.attrs)
+        return all_attributes(file)
 
 
 def truth_mark(distances: np.ndarray) -> str:
@@ -159,7 +168,7 @@ def _opened(path: Path) -> Iterator[tuple[h5py.File, list[h5py.Dataset]]]:
     try:
         # A file is whole once it has its name, so that no lock is needed, which some file systems refuse.
         with h5py.File(path, "r", locking=False) as file:
-            arrays = [file.get(name) for name in ARRAYS]
+            arrays = [_array(file, name) for name in ARRAYS]
             problem = _problem(file, arrays)
             if problem:
                 raise UserError(f"{path} is not complete: {problem}")
@@ -168,17 +177,23 @@ def _opened(path: Path) -> Iterator[tuple[h5py.File, list[h5py.Dataset]]]:
         raise UserError(f"{path} cannot be read: {' '.join(str(error).split()):.150}") from None
 
 
+def _array(file: h5py.File, name: str) -> h5py.Dataset | None:
+    try:
+        return h5py.Dataset(h5d.open(file.id, name.encode()))
+    except KeyError:
+        return None
+
+
 def _problem(file: h5py.File, arrays: list[Any]) -> str | None:
-    missing = [
-        name for name, array in zip(ARRAYS, arrays, strict=True) if not isinstance(array, h5py.Dataset)
-    ]
-    missing += [name for name in REQUIRED_ATTRIBUTES if name not in file.attrs]
+    missing = [name for name, array in zip(ARRAYS, arrays, strict=True) if array is None]
+    attrs = file.attrs  # which takes long to make
+    missing += [name for name in REQUIRED_ATTRIBUTES if name not in attrs]
     if missing:
         return f"it has no {', '.join(missing)}"
     times, neighbors, distances = arrays
     n = len(times) if times.ndim == 1 else 0
     # Clients ask each query as often as they come to it.
-    is_one_each = "clients" in file.attrs or len(neighbors) == n
+    is_one_each = "clients" in attrs or len(neighbors) == n
     if n == 0 or neighbors.ndim != 2 or neighbors.shape != distances.shape or not is_one_each:
         return "its arrays do not fit together"
     # ann-benchmarks fills a file query by query: one that was ended on the way has zeros in the last row.

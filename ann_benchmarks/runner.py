@@ -11,12 +11,15 @@ from .datasets import Dataset, get_dataset
 from .definitions import instantiate_algorithm
 from .errors import UserError
 from .jobs import Built, Event, Job
+from .monitoring import NoMonitor, Phases, open_monitor
 from .points import Points
+from .workloads.measure import run_workload
 
 
 def run(job: Job, report: Callable[[Event], None]) -> None:
     """Build a job's index, measure its points one after the other, and report what happens."""
     algo = instantiate_algorithm(job.definition)
+    monitor: Phases = NoMonitor()
     try:
         if any(job.points) and job.target_recall is None and not hasattr(algo, "set_query_arguments"):
             raise UserError(
@@ -30,20 +33,26 @@ def run(job: Job, report: Callable[[Event], None]) -> None:
                 " leave --target-recall out"
             )
         dataset, _ = get_dataset(job.dataset)
+        if job.workload is not None:
+            with dataset:
+                return run_workload(job, algo, dataset, report)
+        if job.monitoring:
+            monitor = open_monitor(algo, in_container="container_memory_bytes" in job.place)
         with dataset:
-            facts = {**job.place, **_build(algo, dataset, job)}
+            facts = {**job.place, **_build(algo, dataset, job, monitor)}
             if job.conditions is not None:
                 facts |= job.conditions.facts
             if job.build_only:
                 facts |= algo.get_additional()
             report(Built(facts["build_time"], facts["index_size"], bool(facts.get("index_reused"))))
             if not job.build_only:
-                Points(job, algo, dataset, facts, report).measure_all()
+                Points(job, algo, dataset, facts, report, monitor).measure_all()
     finally:
+        monitor.close()
         algo.done()
 
 
-def _build(algo: BaseANN, dataset: Dataset, job: Job) -> dict[str, Any]:
+def _build(algo: BaseANN, dataset: Dataset, job: Job, monitor: Phases) -> dict[str, Any]:
     train: Any
     if dataset.attrs.get("type") == "sparse":
         train = dataset.train()
@@ -59,10 +68,13 @@ def _build(algo: BaseANN, dataset: Dataset, job: Job) -> dict[str, Any]:
         algo.serve_only()
     if hasattr(algo, "supports_prepared_queries"):
         algo.supports_prepared_queries()
+    if hasattr(algo, "set_phase_listener"):
+        algo.set_phase_listener(monitor.enter)
     before = algo.get_memory_usage()
-    build_started = time.perf_counter()
-    algo.fit(train)
-    build_time = time.perf_counter() - build_started
+    with monitor.phase("build"):
+        build_started = time.perf_counter()
+        algo.fit(train)
+        build_time = time.perf_counter() - build_started
     after = algo.get_memory_usage()
     return {
         "build_time": build_time,

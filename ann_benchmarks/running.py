@@ -1,7 +1,9 @@
 """Carrying out a plan: the plug-ins checked, the jobs run, and how each ended said."""
 
 import argparse
+import shlex
 import shutil
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -28,7 +30,7 @@ def run_plan(plan: Plan, args: argparse.Namespace, engine: Any, simulation: Simu
     runner = Runner(args, engine, simulation)
     jobs = plan.jobs
     failed: list[Outcome] = []
-    if simulation is not None:
+    if simulation is not None and args.workload is None:  # which has a table of its own
         jobs, failed = build_first(jobs, runner, simulation)
     with ExitStack() as stack:
         if simulation is None:
@@ -92,7 +94,7 @@ class Runner:
                 Workers(args.parallelism, self._timeout, start or (lambda job: Worker()))
             )
             check = workers.check if containers is None else containers.check
-            jobs, failed = available_jobs(jobs, check, bool(args.algorithm))
+            jobs, failed = available_jobs(jobs, check, bool(args.algorithm) and not args.skips_unavailable)
             if args.max_n_algorithms >= 0:
                 jobs = of_the_first_definitions(jobs, args.max_n_algorithms, len(args.algorithm) > 1)
             if not jobs and not failed:
@@ -101,8 +103,13 @@ class Runner:
                 "load_threads": args.load_threads,
                 "chunk_size": args.chunk_size,
                 "rebuild": self.rebuilds,
+                "monitoring": not args.no_monitoring,
             }
-            jobs = [replace(job, show_progress=args.parallelism == 1, **options) for job in jobs]
+            command = {"command_line": command_line()}
+            jobs = [
+                replace(job, show_progress=args.parallelism == 1, place={**job.place, **command}, **options)
+                for job in jobs
+            ]
             if containers is not None:
                 jobs = containers.prepare(jobs)
                 if not any(job.conditions for job in jobs):  # else each has its own limits
@@ -113,9 +120,16 @@ class Runner:
             else:
                 definitions = counted(len({str(job.definition) for job in jobs}), "definition")
                 points = counted(sum(len(job.points) for job in jobs), "point")
-                runs = counted(args.runs, "run")
-                say(f"to do: {definitions} with {points}, best of {runs}; {finished} finished before")
+                runs = f", best of {counted(args.runs, 'run')}" if args.workload is None else ""
+                say(f"to do: {definitions} with {points}{runs}; {finished} finished before")
             return failed + workers.run(jobs, observer(jobs))
+
+
+def command_line() -> str:
+    """Write the command that runs, as one types it."""
+    path = Path(sys.argv[0])
+    program = ["-m", path.parent.name] if path.name == "__main__.py" else [path.name]
+    return shlex.join(["python", *program, *sys.argv[1:]])
 
 
 def of_the_first_definitions(jobs: Sequence[Job], number: int, of_each: bool) -> list[Job]:

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from .definitions import Definition
 from .found_before import with_found_before
-from .jobs import Built, Event, Job, PointDone, PointFailed
+from .jobs import Built, Event, Job, PointDone, PointFailed, WorkloadDone
 from .logs import write_log
 from .worker_process import GRACE_SECONDS, STOP_SIGNALS, Failure, Finished, PluginCheck, serve
 
@@ -277,7 +277,7 @@ class Workers:
                     outcome.build_time = message.build_time
                 if isinstance(message, Built):
                     outcome.built = message
-                outcome.done += isinstance(message, PointDone)
+                outcome.done += isinstance(message, PointDone | WorkloadDone)
                 if isinstance(message, PointFailed):
                     outcome.failed_points += 1
                     failure = Failure(message.reason, message.details)

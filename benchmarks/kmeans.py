@@ -26,7 +26,7 @@ from ann_benchmarks.algorithms.clustering.cpu import Cpu
 from ann_benchmarks.algorithms.clustering.devices import open_device
 from ann_benchmarks.algorithms.clustering.gpu import Gpu
 from ann_benchmarks.algorithms.postgres import machine
-from ann_benchmarks.datasets.clustered import Size, write_clustered
+from ann_benchmarks.datasets.generated import Generated, write_generated
 
 _CPU_DEFAULTS = 512_000, 2_000
 _GPU_DEFAULTS = 10_000_000, 50_000
@@ -62,7 +62,7 @@ def clustered(rows: int, dimension: int) -> np.ndarray:
     """Return the dataset's training rows, (rows, dimension) float32."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "clustered.hdf5"
-        write_clustered(path, Size(rows, dimension, "euclidean"))
+        write_generated(path, Generated("clustered", rows, dimension, "euclidean"))
         with h5py.File(path) as file:
             train: np.ndarray = file["train"][:]
     return train

@@ -12,6 +12,7 @@ from ann_benchmarks.algorithms.clustering import Settings, algorithms, cluster, 
 
 from .clustering_data import SlicesOnly, blobs
 from .conftest import ROOT
+from .long_tests import takes_long
 
 PROGRAM = """
 import sys
@@ -30,7 +31,9 @@ np.savez(folder / "result.npz", centroids=found.centroids, sizes=found.sizes, hi
 """
 
 
-@pytest.mark.parametrize(("memory", "algorithm"), [(1, "lloyd"), (2**40, "hierarchical")])
+@pytest.mark.parametrize(
+    ("memory", "algorithm"), [pytest.param(1, "lloyd", marks=takes_long), (2**40, "hierarchical")]
+)
 def test_killed_at_any_moment_it_goes_on_to_the_same(tmp_path: Path, memory: int, algorithm: str) -> None:
     np.save(tmp_path / "rows.npy", blobs(30_000, 16, 200, spread=0.6))
     took = start_and_wait(tmp_path, memory, algorithm)

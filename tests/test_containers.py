@@ -44,7 +44,7 @@ def __str__(self): return f"slow {self.number}"
 SIX_POINTS = {"args": [], "query_args": [[1, 2, 3, 4, 5, 6]]}
 EAT = "b'x' * 2**30"
 END_SECONDS = 30  # in which nothing may be left of a run that has ended, however that came
-KILLS = int(os.environ.get("ANN_BENCHMARKS_TEST_KILLS", "3"))
+KILLS = int(os.environ.get("ANN_BENCHMARKS_TEST_KILLS", "1"))
 
 
 @dataclass

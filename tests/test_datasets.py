@@ -12,7 +12,7 @@ import pytest
 from sklearn.datasets import make_blobs
 from sklearn.model_selection import train_test_split
 
-from ann_benchmarks.datasets import Dataset, HDF5Dataset, clustered, dataset_names, dataset_path, get_dataset
+from ann_benchmarks.datasets import Dataset, HDF5Dataset, dataset_names, dataset_path, generated, get_dataset
 from ann_benchmarks.datasets.random_sets import blobs, split
 from ann_benchmarks.datasets.registry import find_entry
 from ann_benchmarks.distance import candidate_distances
@@ -227,12 +227,13 @@ def assert_truth(dataset: Dataset) -> None:
 # ---- the clustered family
 
 CLUSTERED_5K_24 = "46a94d518d239fd0cdbd0e04fec7b7141bc9ec873ffebea723e8f013ed7ddc22"  # of train, then test
+UNIFORM_2K_24 = "39020f249d08ef1e205377477dfb5cc56b368fecda4674d4bd1ad21a7c4d8fa7"
 
 
 def test_names_of_the_clustered_family() -> None:
-    assert clustered.parse("clustered-100k-96-angular") == (100_000, 96, "angular")
-    assert clustered.parse("clustered-2m-768-ip") == (2_000_000, 768, "ip")
-    assert clustered.parse("clustered-1500-8-euclidean") == (1500, 8, "euclidean")
+    assert generated.parse("clustered-100k-96-angular") == ("clustered", 100_000, 96, "angular")
+    assert generated.parse("clustered-2m-768-ip") == ("clustered", 2_000_000, 768, "ip")
+    assert generated.parse("clustered-1500-8-euclidean") == ("clustered", 1500, 8, "euclidean")
     for name in ("clustered-0-8-ip", "clustered-10k-8-hamming", "clustered-10g-8-ip", "clustered-1k-8-ip-x"):
         assert find_entry(name) is None
     with pytest.raises(UserError, match="at least 100 rows"):
@@ -257,6 +258,16 @@ def test_clustered_clusters_differ_in_density() -> None:
     tenth = dataset.true_distances(10)[:, 9]
     sparse, dense = np.quantile(tenth, [0.9, 0.1])
     assert sparse > 1.7 * dense
+
+
+def test_uniform_is_deterministic_exact_and_of_length_1() -> None:
+    dataset, dimension = get_dataset("uniform-2k-24-angular")
+    train, test = dataset.train(), dataset.test()
+    assert dimension == 24 and train.shape == (2000, 24) and test.shape == (200, 24) and train.min() >= 0
+    assert hashlib.sha256(train.tobytes() + test.tobytes()).hexdigest() == UNIFORM_2K_24
+    np.testing.assert_allclose(np.linalg.norm(train, axis=1), 1, rtol=1e-6)
+    assert len(np.unique(np.concatenate((train, test)), axis=0)) == 2200
+    assert_truth(dataset)
 
 
 def test_a_failed_write_leaves_nothing() -> None:

@@ -14,15 +14,12 @@ import pytest
 from ann_benchmarks.results import iter_result_paths, read_attributes
 
 from .docker_engine import ROOT, install
+from .long_tests import takes_long
 from .vchord_archives import ARCHIVES
 
 BUILD = ("--base", "debootstrap", "--algorithm")
 # A folder of NPY files with real vectors, instead of made ones.
 VECTORS = os.environ.get("ANN_BENCHMARKS_TEST_VECTORS")
-
-takes_minutes = pytest.mark.skipif(
-    "ANN_BENCHMARKS_LONG_TESTS" not in os.environ, reason="takes minutes (ANN_BENCHMARKS_LONG_TESTS=1)"
-)
 
 
 @pytest.fixture
@@ -97,7 +94,7 @@ def test_tiers_are_the_limits_of_containers(folder: Path):
     assert small["cores"] == 1
 
 
-@takes_minutes
+@takes_long
 def test_two_versions_in_one_plot(folder: Path):
     built(folder, "pgvector_hnsw")
     done = install(*BUILD, "pgvector_hnsw:sid", "--build-arg", "PGVECTOR=sid", "POSTGRES=18", folder=folder)
@@ -119,6 +116,7 @@ def test_two_versions_in_one_plot(folder: Path):
     assert older["vector_version"] in text and newer["vector_version"] in text
 
 
+@takes_long
 def test_many_vectors(folder: Path):
     """64,000 vectors of 384 dimensions: the graph of a parallel build is far larger than Docker's 64 MB."""
     built(folder, "pgvector_hnsw")
@@ -158,7 +156,7 @@ def test_vchord_from_its_package(folder: Path):
         assert len(file["times"])
 
 
-@takes_minutes
+@takes_long
 def test_a_plugin_that_says_from_ann_benchmarks(folder: Path):
     """As those of ann-benchmarks do: the large base, with a compiler and pip."""
     plugin = folder / "plugins/foreign"

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from .docker_engine import BASE, DEBIAN, ROOT, ScratchPlugins, base_image, engine, plugins  # noqa: F401
+from .long_tests import takes_long
 
 
 def rows(output: str) -> dict[str, list[str]]:
@@ -262,9 +263,7 @@ needs_debootstrap = pytest.mark.skipif(
 )
 
 
-@pytest.mark.skipif(
-    "ANN_BENCHMARKS_LONG_TESTS" not in os.environ, reason="takes minutes (ANN_BENCHMARKS_LONG_TESTS=1)"
-)
+@takes_long
 @needs_debootstrap
 @pytest.mark.parametrize("moment", ["I: Retrieving", "I: Unpacking the base system"])
 def test_an_interrupted_debootstrap_leaves_nothing(plugins: ScratchPlugins, moment: str) -> None:  # noqa: F811

@@ -29,6 +29,7 @@ from ann_benchmarks.installing.secrets import read_secrets, without_secrets
 
 from .docker_engine import BASE, DEBIAN, ROOT, install
 from .edb_repository import NAME, TOKEN, Repository, publish, stand_in
+from .long_tests import takes_long
 from .vchord_archives import ARCHIVES
 
 ALGORITHMS = ROOT / "algorithms"
@@ -339,11 +340,6 @@ def vchord() -> Path:
     return packages[-1]
 
 
-takes_minutes = pytest.mark.skipif(
-    "ANN_BENCHMARKS_LONG_TESTS" not in os.environ, reason="takes minutes (ANN_BENCHMARKS_LONG_TESTS=1)"
-)
-
-
 @dataclass
 class Image:
     """The image of pgpu, built with a tag of its own."""
@@ -383,7 +379,7 @@ def image(engine: Any, base_image: str, vchord: Path, tmp_path: Path) -> Iterato
         engine.images.remove(made.name, force=True)
 
 
-@takes_minutes
+@takes_long
 def test_the_image_of_pgpu_with_a_stand_in(
     engine: Any, image: Image, repository: Repository, tmp_path: Path
 ) -> None:
@@ -436,7 +432,7 @@ def cuda(engine: Any, base_image: str, tmp_path: Path) -> Iterator[str]:
     engine.images.remove(name, force=True)
 
 
-@takes_minutes
+@takes_long
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 def test_what_pgpu_loads_of_cuda_is_taken_from_its_image(
     engine: Any, image: Image, cuda: str, tmp_path: Path

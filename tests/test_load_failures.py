@@ -28,6 +28,7 @@ from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.errors import UserError
 from ann_benchmarks.load.remote_clients import RemoteClients
 
+from .long_tests import takes_long
 from .test_contract import make_dataset
 
 ROOT = Path(__file__).parents[1]
@@ -281,6 +282,7 @@ def test_after_an_end_the_same_command_goes_on(folder: Path) -> None:
     assert run.counts() == [1, 1, 0]
 
 
+@takes_long
 def test_deaths_at_a_rate_where_starts_are_cold(folder: Path) -> None:
     options = ("--clients", "4", "--duration", "0.8", "--rate", "200,201", "--warmup", "off")
     run = Run(folder, "two", *options)
@@ -326,6 +328,7 @@ def test_a_death_in_the_search_for_a_recall(folder: Path) -> None:
     assert result.parent.name == "two-c3"
 
 
+@takes_long
 def test_deaths_on_a_cluster(folder: Path, cluster: LocalCluster) -> None:
     def clients_on(number: int) -> list[psutil.Process]:
         worker = cluster.workers.get(number)  # without a process while it is started again

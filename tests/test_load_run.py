@@ -88,7 +88,8 @@ def stored(folder: Path, series: str, arguments: str = "15") -> dict[str, Any]:
     name = f"angular_{build}_{arguments}.hdf5"
     (path,) = (path for path in (folder / "results/small/10" / series).iterdir() if path.name == name)
     with h5py.File(path) as file:
-        point = {**file.attrs, **{name: file[name][()] for name in file}}
+        arrays = {name: data[()] for name, data in file.items() if isinstance(data, h5py.Dataset)}
+        point = {**file.attrs, **arrays}
     assert point["algo"] == series
     assert point["settings"]
     assert point["plan"]

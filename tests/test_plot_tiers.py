@@ -15,10 +15,9 @@ from matplotlib.figure import Figure
 
 from ann_benchmarks.errors import UserError
 from ann_benchmarks.intervals import Interval
-from ann_benchmarks.plotting import published as published_module
 from ann_benchmarks.plotting.draw import draw_dataset
 from ann_benchmarks.plotting.points import Point
-from ann_benchmarks.plotting.published import published_names, read_published
+from ann_benchmarks.plotting.published import read_tiers
 from ann_benchmarks.plotting.ram import (
     Line,
     as_tier_run,
@@ -33,6 +32,7 @@ from ann_benchmarks.plotting.ram_draw import draw_tiers
 from ann_benchmarks.plotting.ram_figure import create_ram_figure, fit_panel, variant_looks
 from ann_benchmarks.plotting.ram_table import exact, figure_text, table
 from ann_benchmarks.plotting.runs import Run, load_runs
+from ann_benchmarks.published import published
 from ann_benchmarks.results import iter_result_paths, read_result, write_result
 
 from .plotting_data import make_result, make_truth
@@ -383,7 +383,7 @@ def test_figures_and_sizes_are_written_for_people():
         ({"target_recall": 0.99}, r"no result reaches a recall of 0\.99; the highest is 0\.9600"),
         ({"target_recall": 95.0}, "--target-recall 95 is no share"),
         ({"batch": True}, "nothing to plot: no batch result"),
-        ({"published": "5x"}, "no published figures named '5x': there are 100m, 1b, 5m"),
+        ({"published": "5x"}, "no published figures named '5x': there are 100m, 1b, 5m, d"),
         ({"output": Path("x.doc")}, "must end in one of"),
         ({"output": Path("data/d.hdf5/x.png")}, "cannot write data/d.hdf5/x.png"),
     ],
@@ -430,7 +430,11 @@ def test_a_table_that_cannot_be_written_is_one_line(results):
     [
         (["--tiers", "-y", "p99"], "--tiers has axes of its own: leave out --y-axis"),
         (["--tiers", "--raw"], "leave out --raw"),
-        (["--published", "5m"], "--published is for --tiers: add it"),
+        (["--tiers", "--published", "5m:builds"], "the table 'builds' has no column 'ram'"),
+        (
+            ["--tiers", "--published", "storage"],
+            "no table with the columns ram, index_size, clients, qps, p99",
+        ),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(results, arguments, message, monkeypatch):
@@ -443,8 +447,7 @@ def test_options_that_do_not_go_together_are_refused(results, arguments, message
 
 
 def test_the_report_is_there_as_published():
-    assert published_names() == ["100m", "1b", "5m"]
-    shares = {(p, x.name): x for p in published_names() for x in read_published(p).lines}
+    shares = {(name, x.name): x for name in SUMS for x in read_tiers(name).lines}
     assert len(shares) == 3 * 2 * 2
     assert all(len(points) == 6 for x in shares.values() for points in x.panels.values())
     hnsw = shares["1b", "pgvector HNSW, 32 clients"].panels
@@ -453,10 +456,11 @@ def test_the_report_is_there_as_published():
     vchord = shares["5m", "VectorChord, 1 client"].panels
     assert (vchord["qps"][1].x, vchord["qps"][1].y) == pytest.approx((16 / 21, 525.97 / 503.57))
     sums = {}
-    for name in published_names():
-        rows = [row for engine in published_module.read_yaml(name)["engines"] for row in engine["rows"]]
-        sums[name] = tuple(round(sum(row[i] for row in rows), 2) for i in (3, 4, 5))
-        assert {row[2] for row in rows} == {1, 32} and all(row[1] < row[0] for row in rows)
+    for name in SUMS:
+        rows = published(name).table("tiers").rows
+        sums[name] = tuple(round(sum(row[column] for row in rows), 2) for column in ("qps", "p50", "p99"))
+        assert {row["clients"] for row in rows} == {1, 32}
+        assert all(row["shared_buffers"] < row["ram"] for row in rows)
     assert sums == SUMS
 
 
@@ -466,6 +470,12 @@ def test_published_figures_are_laid_over_as_shares(results):
     assert "another machine: 96 cores, 1,511 GB" in label
     assert {"pgvector HNSW, 1 client", "VectorChord, 32 clients", "vchord-c32", "RAM = index"} <= set(texts)
     assert {"QPS / QPS with the most RAM", "Available RAM / size of the index"} <= set(texts)
+
+
+def test_ones_own_tiers_can_be_shares_too(results):
+    texts = drawn(normalise=True)
+    assert {"RAM = index", "QPS / QPS with the most RAM", "vchord-c32"} <= set(texts)
+    assert not any("another machine" in text for text in texts)
 
 
 def test_shares_are_of_the_index_and_of_the_value_at_the_most_ram():
@@ -481,12 +491,3 @@ def test_lines_without_a_size_cannot_be_compared(results):
     assert "vchord-c32" in drawn()
     with pytest.raises(UserError, match="no result tells the size of its index"):
         drawn(published="5m")
-
-
-@pytest.mark.parametrize("content", ["", "{", "label: x", "label: x\nengines: [{name: a, rows: [[1, 2]]}]"])
-def test_a_broken_file_of_published_figures_is_one_line(content, tmp_path, monkeypatch):
-    monkeypatch.setattr(published_module, "FOLDER", tmp_path)
-    (tmp_path / "x.yml").write_text(content)
-    with pytest.raises(UserError, match="is not as reference/README.md says") as error:
-        read_published("x")
-    assert "\n" not in str(error.value)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ann_benchmarks.datasets import canonical_name, clustered, registered
+from ann_benchmarks.datasets import canonical_name, generated, registered
 from ann_benchmarks.datasets.parts import Parts
 from ann_benchmarks.datasets.registry import aliases, find_entry, read_description
 from ann_benchmarks.errors import UserError
@@ -42,7 +42,7 @@ def test_no_name_is_given_twice() -> None:
     assert not set(aliases()) & set(registered())
     given = [alias for entry in registered().values() for alias in entry.aliases]
     assert len(given) == len(set(given))
-    assert not [name for name in [*registered(), *given] if clustered.parse(name)]
+    assert not [name for name in [*registered(), *given] if generated.parse(name)]
 
 
 def test_first_rows_lie_beside_the_whole_and_have_their_own_neighbours() -> None:

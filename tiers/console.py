@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from ann_benchmarks.console import Console, counted, say, warn
-from ann_benchmarks.jobs import Event, Job, PointDone, PointFailed
+from ann_benchmarks.jobs import Event, Job, PointDone, PointFailed, WorkloadDone
 from ann_benchmarks.workers import Outcome
 
 
@@ -34,7 +34,7 @@ class SweepConsole(Console):
 
     def event(self, job: Job, event: Event) -> None:
         """Say what a worker tells."""
-        self._done += isinstance(event, PointDone | PointFailed)
+        self._done += isinstance(event, PointDone | WorkloadDone | PointFailed)
         trouble = self._trouble()
         if trouble is not None and trouble != self._said:
             warn(trouble)

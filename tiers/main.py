@@ -1,19 +1,39 @@
 """run.py with tiers."""
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 from ann_benchmarks.errors import UserError
-from ann_benchmarks.main import make_parser, run
+from ann_benchmarks.experiments.carrying_out import add_experiment_options, carry_out, split_arguments
+from ann_benchmarks.jobs import Job
+from ann_benchmarks.main import jobs_asked_for, make_parser, run
 
 METHODS = ("auto", "hugepages", "cgroup")
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "run.py", tiers: str | None = None) -> int:
     """Run what the command line asks for; `tiers` is the default of --tiers, None: the machine as it is."""
+    parser = parser_with_tiers(program, tiers)
+    words = sys.argv[1:] if arguments is None else arguments
+    experiment, given = split_arguments(words)
+    if experiment.experiment:
+        return carry_out(experiment.experiment, experiment.mini, parser, given, start)
+    if experiment.mini:
+        raise UserError("--mini is the miniature of an experiment: add --experiment")
+    return start(parser.parse_args(words))
+
+
+def parser_with_tiers(program: str = "run.py", tiers: str | None = None) -> argparse.ArgumentParser:
+    """Return what reads run.py's command line."""
     parser = make_parser(program)
     add_tier_options(parser, tiers)
-    args = parser.parse_args(arguments)
+    add_experiment_options(parser)
+    return parser
+
+
+def start(args: argparse.Namespace) -> int:
+    """Run what is asked for, on the machine as it is or on tiers; return the exit status."""
     if args.tiers is None:
         for option in ("tier_method", "restart_command"):
             if getattr(args, option) is not None:
@@ -29,6 +49,21 @@ def main(arguments: Sequence[str] | None = None, program: str = "run.py", tiers:
     if not args.local:
         return run(args, ContainerSweep(args.tiers))
     return run(args, Sweep(args.tiers, args.tier_method or "auto", args.restart_command))
+
+
+def every_job(args: argparse.Namespace) -> list[Job]:
+    """Return every job that is asked for, on every tier by every method that may have made it."""
+    from .parse import parse_tiers
+    from .simulated import SimulatedServer
+
+    def conditions(rows: int, dimension: int) -> list[SimulatedServer]:
+        tiers = [] if args.tiers is None else parse_tiers(args.tiers, rows, dimension)
+        methods = [method for method in METHODS if method != "auto"] if args.local else ["container"]
+        if args.tier_method not in (None, "auto"):
+            methods = [args.tier_method]
+        return [SimulatedServer(tier, method) for tier in tiers for method in methods]
+
+    return jobs_asked_for(args, conditions)
 
 
 def add_tier_options(parser: argparse.ArgumentParser, tiers: str | None) -> None:

@@ -37,6 +37,14 @@ class BaseANN:
       (its name), ``values`` (ascending in effort) and ``arguments(value)`` (what set_query_arguments takes).
     - ``watch_server()``: return an object that sees what a server does: ``running()`` goes around a run,
       ``facts(queries)`` is what is stored of it, ``close()`` ends it.
+    - ``open_writable(X, rows, has_key, autovacuum)``, ``learns_from_rows(rows)``: a table to write to, for
+      workloads that write; ann_benchmarks/workloads/interface.py says what it does.
+    - ``open_monitor()``: return an object that tells of a server from the start of a job to its end:
+      ``sample()`` returns numbers by name, those named in ``levels`` as they are, all others counted since
+      something began; ``is_local``, without which nothing of this machine is sampled; ``close()``. None of
+      them raises, also where the server is not there. ann-benchmarks does not know it.
+    - ``set_phase_listener(enter)``: called before `fit`, which then calls ``enter(name)`` when it begins to
+      do something else, such as "load" or "build". ann-benchmarks does not know it.
     - ``cool()``: empty all caches, before each run with --warmup off.
     - ``recover()``: be ready for the next point after one has failed. Without it, a failure ends the
       definition.

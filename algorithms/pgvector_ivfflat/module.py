@@ -46,6 +46,10 @@ class PGVectorIVFFlat(PostgresANN):
             f"{megabytes(disk)} on disk",
         )
 
+    def learns_from_rows(self, rows: int) -> bool:
+        """Made of an empty table, it would have lists that have nothing to do with the rows."""
+        return True
+
     def set_query_arguments(self, probes: int, rerank: int | None = None) -> None:
         """Set how many lists a query looks into, and how many rows are sorted by their exact distances."""
         if rerank is None and self._form_name.startswith("bit"):

@@ -6,7 +6,8 @@ building, reuse, measuring and bookkeeping are here. docs/postgres.md shows one 
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -35,8 +36,9 @@ from .search import SearchRange
 from .servers import Server, current_server
 from .session import Asking, QuerySession
 from .settings import QUERY_SESSION, SESSION, apply_settings, megabytes, settable
-from .tables import ChunkedLoad, load_whole, log_bytes, table_bytes
-from .watching import ServerWatch
+from .tables import ChunkedLoad, create_table, load_whole, log_bytes, table_bytes
+from .watching import PostgresStatistics, ServerWatch
+from .writing import WritableTable, drop_leftovers
 
 __all__ = ["Index", "PostgresANN", "SearchRange"]
 
@@ -82,6 +84,13 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
         """Bring the index into the server's memory, before the first query; return how, None: not at all."""
         return warm_index(self.connection, index)
 
+    def learns_from_rows(self, rows: int) -> bool:
+        """Whether an index for so many rows has to see some when it is made, as for its clusters.
+
+        An addition to the interface.
+        """
+        return False
+
     def search_range(self, count: int) -> SearchRange | None:
         """Say which query argument to search for a recall of `count` neighbours, and between which values.
 
@@ -105,6 +114,7 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
         self._clients: ClientPool | None = None
         self._answers: list[Answers] = []
         self._settings: dict[str, str] = {}
+        self._session_settings: dict[str, str] = {}
         self._plan = ""
         self._start_mark: Any = None
         self._guard: psycopg.Connection[Any] | None = None
@@ -112,6 +122,8 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
         self._index_kib = 0.0
         self._facts: dict[str, Any] = {}
         self._only_serves = False
+        self._statistics: PostgresStatistics | None = None
+        self.set_phase_listener(lambda phase: None)
         self.set_build_options(False)
         self.set_load_options()
 
@@ -154,42 +166,53 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
         """
         self._only_serves = True
 
+    def set_phase_listener(self, enter: Callable[[str], object]) -> None:
+        """Take what is to be told the name of each phase of fit; an addition to the interface."""
+        self._enter_phase = enter
+
     def fit(self, X: Any) -> None:
         """Load the vectors and build the index, unless both are there from an earlier run."""
         self.done()
         rows, dimension = X.shape
-        if dimension > MOST_DIMENSIONS:
-            raise PostgresError(
-                f"a column of type {self.column_type} holds up to {MOST_DIMENSIONS:,} dimensions, "
-                f"these have {dimension:,}: use vectors of fewer"
-            )
-        self._server = self._started_server()
-        self._facts, self._index_kib = {}, 0.0
-        with plainly(self._server, "preparing the index"), self._server.connect() as connection:
-            for extension in (*self.builds_on, self.extension):
-                create_extension(self._server, connection, extension)
-            catalog.prepare(connection)
-            apply_settings(connection, SESSION)
-            connection.execute("SELECT '[1]'::vector")  # loads pgvector's library, and so its settings
-            given = settable(connection, given_settings(), self._server.is_ours)
-            self._session_settings = QUERY_SESSION | given
-            self.connection = connection
-            self.versions = self._versions()
-            index = self.index(rows, dimension)
-            self._form = index.form if index else vector_form(self.metric, dimension)
+        with self._preparing(rows, dimension) as (connection, index):
             mark = fingerprint(X)
-            self._guard = self._reserve(catalog.table_name(mark, self.column_type))
-            self._table = self._load(connection, X, mark)
-            self.training_set = X
-            self._built = self._build(connection, index, rows) if index else None
-            self.training_set = None
+            name = catalog.table_name(mark, self.column_type)
+            self._guard = self._reserve(name)
+            self._table = self._load(connection, X, mark, name)
+            self._built = self._build_from(connection, index, X)
             catalog.use_only(connection, self._table.name, self._built.name if self._built else None)
-            if self._built:
-                self._index_kib = relation_bytes(connection, self._built.name) / 1024
-                self._facts |= self._built.facts
-                self._prewarm()
-            self._facts["table_size"] = relation_bytes(connection, self._table.name) / 1024
-        self._facts |= {f"{name}_version": version for name, version in self.versions.items()}
+            self._look_at_built(connection)
+
+    def open_writable(
+        self, X: Any, rows: int, has_key: bool = False, autovacuum: bool = False
+    ) -> WritableTable:
+        """Load the vectors into a table of its own, which may be written to, and build its index.
+
+        An addition to the interface, in place of fit; who closes the table drops it. The index is made for
+        `rows`, of which X, perhaps none, are the first. With `has_key`, rows can be found by their id.
+        """
+        self.done()
+        self._server = self._started_server()
+        table = WritableTable(self._server, self.column_type, X.shape[1])
+        try:
+            if autovacuum:
+                table.turn_autovacuum_on()
+            with self._preparing(rows, X.shape[1]) as (connection, index):
+                self._guard = self._reserve(table.name)
+                self._table = self._load(connection, X, "", table.name)
+                if not autovacuum:
+                    table.turn_autovacuum_off(connection)
+                if has_key:
+                    table.add_key(connection)
+                    # The index has its rows in order; through the key they would have to be sorted.
+                    self._session_settings = self._session_settings | {"enable_sort": "off"}
+                self._built = self._build_from(connection, index, X)
+                self._look_at_built(connection)
+            table.finish(self._built, self._session_settings)
+        except BaseException:
+            table.close()
+            raise
+        return table
 
     def time_queries(self, X: np.ndarray[Any, Any], n: int) -> tuple[np.ndarray[Any, Any], list[list[int]]]:
         """Run all queries, one after the other; return the seconds and the ids of each.
@@ -241,6 +264,11 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
         index = self._built.name if self._built else None
         return ServerWatch(self._server, self._table.name, index, self._flush_statistics)
 
+    def open_monitor(self) -> PostgresStatistics:
+        """Return what tells the server's statistics, once it is started; an addition to the interface."""
+        self._statistics = PostgresStatistics(lambda: getattr(self, "_server", None), self._relations)
+        return self._statistics
+
     def cool(self) -> None:
         """Have the next query find nothing in memory: a server of ours is restarted, and its files forgotten.
 
@@ -260,6 +288,8 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
         """Be ready for the next point after one has failed, whatever it was; an addition to the interface."""
         self.done()
         self._server.revive()
+        if self._statistics is not None:
+            self._statistics.revived()
         self._guard = self._reserve(self._table.name)
         if self._server.start_mark() != self._start_mark:
             self._prewarm()  # what it had in memory is gone
@@ -350,6 +380,11 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
         if self._session is not None:
             self._session.flush_statistics()
 
+    def _relations(self) -> tuple[str | None, str | None]:
+        """The names of the table and of the index, None before they are there."""
+        table, built = getattr(self, "_table", None), getattr(self, "_built", None)
+        return table and table.name, built and built.name
+
     def _close_session(self) -> None:
         if self._session is not None:
             self._session.close()
@@ -365,6 +400,7 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
     def _prewarm(self) -> None:
         self._start_mark = self._server.start_mark()
         if self._built and self._prewarms:
+            self._enter_phase("prewarm")
             with self._server.connect() as self.connection:
                 if how := self.prewarm(self._built.name):  # ann-benchmarks cannot store None
                     self._facts["prewarmed_by"] = how
@@ -403,12 +439,57 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
             self._built.name if self._built else None,
         )
 
-    def _load(self, connection: psycopg.Connection[Any], X: Any, mark: str) -> LoadedTable:
-        name = catalog.table_name(mark, self.column_type)
+    @contextmanager
+    def _preparing(self, rows: int, dimension: int) -> Iterator[tuple[psycopg.Connection[Any], Index | None]]:
+        """Connect to a server that has all it takes; give the connection and the index to be built."""
+        if dimension > MOST_DIMENSIONS:
+            raise PostgresError(
+                f"a column of type {self.column_type} holds up to {MOST_DIMENSIONS:,} dimensions, "
+                f"these have {dimension:,}: use vectors of fewer"
+            )
+        self._enter_phase("start")
+        self._server = self._started_server()
+        self._facts, self._index_kib = {}, 0.0
+        with plainly(self._server, "preparing the index"), self._server.connect() as connection:
+            for extension in (*self.builds_on, self.extension):
+                create_extension(self._server, connection, extension)
+            catalog.prepare(connection)
+            drop_leftovers(connection)
+            apply_settings(connection, SESSION)
+            connection.execute("SELECT '[1]'::vector")  # loads pgvector's library, and so its settings
+            given = settable(connection, given_settings(), self._server.is_ours)
+            self._session_settings = QUERY_SESSION | given
+            self.connection = connection
+            self.versions = self._versions()
+            index = self.index(rows, dimension)
+            self._form = index.form if index else vector_form(self.metric, dimension)
+            yield connection, index
+        self._facts |= {f"{name}_version": version for name, version in self.versions.items()}
+
+    def _build_from(
+        self, connection: psycopg.Connection[Any], index: Index | None, X: Any
+    ) -> BuiltIndex | None:
+        self.training_set = X
+        built = self._build(connection, index, X.shape[0]) if index else None
+        self.training_set = None
+        return built
+
+    def _look_at_built(self, connection: psycopg.Connection[Any]) -> None:
+        if self._built:
+            self._index_kib = relation_bytes(connection, self._built.name) / 1024
+            self._facts |= self._built.facts
+            self._prewarm()
+        self._facts["table_size"] = relation_bytes(connection, self._table.name) / 1024
+
+    def _load(self, connection: psycopg.Connection[Any], X: Any, mark: str, name: str) -> LoadedTable:
         found = catalog.find_table(connection, name)
         if found:
             return found
+        self._enter_phase("load")
         rows, dimension = X.shape
+        if not rows:
+            create_table(connection, name, self.column_type, dimension)
+            return LoadedTable(name, 0.0)
         if rows > MOST_ROWS:
             raise PostgresError(f"{rows:,} rows: ids are int4, which tells {MOST_ROWS:,} apart")
         plan = load_plan(rows, row_layout(dimension, self.column_type).itemsize, *self._load_options())
@@ -431,6 +512,7 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
         return self._load_threads or threads, self._chunk_rows or chunk_rows
 
     def _build(self, connection: psycopg.Connection[Any], index: Index, rows: int) -> BuiltIndex:
+        self._enter_phase("build")
         build = IndexBuild(self._server, connection, self._table.name, index, self.versions)
         if self._only_serves:
             built, is_found = build.found(), True

@@ -97,6 +97,10 @@ class VectorChord(PostgresANN):
             estimate=f"estimate for lists {self._lists}: {megabytes(disk)} on disk",
         )
 
+    def learns_from_rows(self, rows: int) -> bool:
+        """Whether there are lists, whose centroids are not given."""
+        return self._source in CLUSTERED_WITH and bool(self._lists_for(rows))
+
     def create_index(self, statement: str, name: str, table: str) -> dict[str, Any]:
         """Create the index, once the table of its centroids is made where VectorChord computes none."""
         if self._make_centroids is None:

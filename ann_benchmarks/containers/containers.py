@@ -116,7 +116,7 @@ class Containers:
         self._begin_guard()
         for name in self._ignored_variables():
             warn(f"{name} means nothing to these images; it is for --local")
-        return [replace(job, place=self._facts(job.definition)) for job in jobs]
+        return [replace(job, place={**job.place, **self._facts(job.definition)}) for job in jobs]
 
     def _begin_guard(self) -> None:
         self._guard = start_guard(self._owner, [lock.fileno() for lock in self._locks])

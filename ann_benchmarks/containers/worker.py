@@ -11,7 +11,6 @@ from typing import Any
 
 from ..atomic import atomic_path
 from ..jobs import Job, PointDone
-from ..results import result_path
 from ..worker_process import GRACE_SECONDS, Failure, failure_of
 from .engine import reason
 from .limits import in_words
@@ -167,10 +166,7 @@ class ContainerWorker:
 
 def keep_results(job: Job) -> Callable[[Any, bytes], Any]:
     """Return what stores the points of a job as they come; only these, whatever a container says."""
-    places = {
-        result_path(job.dataset, job.count, job.definition, arguments, job.batch, job.series)
-        for arguments in job.points
-    }
+    places = {job.path(arguments) for arguments in job.points}
 
     def accept(message: Any, attachment: bytes) -> Any:
         if isinstance(message, PointDone):

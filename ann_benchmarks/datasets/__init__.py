@@ -68,7 +68,7 @@ def is_downloaded(name: str) -> bool:
 
 
 def dataset_names() -> list[str]:
-    """Every registered name and those in data/; of the endless clustered family only what is there."""
+    """Every registered name and those in data/; of those of any size only what is there."""
     return sorted({*registered(), *present_names()})
 
 

@@ -1,23 +1,13 @@
-"""Synthetic vectors with the structure that makes approximate search err: clustered-ROWS-DIMENSION-METRIC.
+"""Synthetic vectors with the structure that makes approximate search err.
 
 Clusters of very different size and density, each wide in a few directions and thin in the others; some
 points between two clusters; a little noise everywhere; queries drawn like the rest.
 """
 
-import re
 from collections.abc import Iterator
-from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import UserError
-from .write import NEIGHBORS, write_dense
-
-NAME = re.compile(r"clustered-([1-9]\d*)([km]?)-([1-9]\d*)-(euclidean|angular|ip)")
-PATTERN = "clustered-ROWS-DIMENSION-METRIC"
-FACTORS = {"": 1, "k": 1000, "m": 1000_000}
-QUERIES = 1000
 LATENT = 32  # directions that the clusters share; in one cluster about half of them matter
 SPREAD = 0.9  # median width of a cluster, where the centres' own is 1
 DENSITIES = 0.5  # standard deviation of the logarithm of the width
@@ -28,43 +18,13 @@ NOISE = 0.05  # standard deviation of the noise in every dimension
 GRID = 2.0**-12
 
 
-class Size(NamedTuple):
-    """What a name asks for."""
-
-    rows: int
-    dimension: int
-    metric: str
-
-    @property
-    def queries(self) -> int:
-        """How many queries are drawn: 1,000, fewer for a set of under 10,000 rows."""
-        return min(QUERIES, self.rows // 10)
-
-
-def parse(name: str) -> Size | None:
-    """Read a name such as clustered-100k-96-angular; None if it is not of this family."""
-    match = NAME.fullmatch(name)
-    if match is None:
-        return None
-    number, factor, dimension, metric = match.groups()
-    size = Size(int(number) * FACTORS[factor], int(dimension), metric)
-    if size.rows < NEIGHBORS or size.dimension > 65536:
-        raise UserError(f"'{name}' needs at least {NEIGHBORS} rows and at most 65536 dimensions")
-    return size
-
-
-def write_clustered(path: Path, size: Size) -> None:
-    """Generate the vectors block by block into a dataset file: the same for the same rows and dimension."""
-    shapes = (size.rows, size.dimension), (size.queries, size.dimension)
-    write_dense(path, size.metric, shapes, np.float32, _blocks(size))
-
-
-def _blocks(size: Size) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    clusters = _Clusters(size.rows, size.dimension)
-    nothing = np.empty((0, size.dimension), np.float32)
-    for part in clusters.draw(size.queries, stream=1):
+def blocks(rows: int, dimension: int, queries: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield (train rows, test rows), first the queries: float32, the same for the same rows and dimension."""
+    clusters = _Clusters(rows, dimension)
+    nothing = np.empty((0, dimension), np.float32)
+    for part in clusters.draw(queries, stream=1):
         yield nothing, part
-    for part in clusters.draw(size.rows, stream=2):
+    for part in clusters.draw(rows, stream=2):
         yield part, nothing
 
 

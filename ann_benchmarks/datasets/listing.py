@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ..errors import UserError
-from . import clustered, dataset_names, dataset_path, described, get_dataset, is_present
+from . import dataset_names, dataset_path, described, generated, get_dataset, is_present
 from .dataset import DATA_FOLDER
 from .parts import Parts
 from .registry import Entry, aliases
@@ -15,7 +15,7 @@ _HEAD = ("name", "rows", "dimensions", "metric", "size", "on disk", "present")
 def dataset_table() -> str:
     """One line a dataset: name, rows, dimension, metric, bytes in all and here; '-' is not known yet."""
     rows = [_HEAD, *(_line(name) for name in dataset_names())]
-    rows.append((clustered.PATTERN, "any", "any", "any", "", "", ""))
+    rows += [(pattern, "any", "any", "any", "", "", "") for pattern in generated.PATTERNS]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD) - 1)]
     line = "  ".join(f"{{:{side}{width}}}" for side, width in zip("<>><>>", widths, strict=True)) + "  {}"
     others = [f"{alias} = {name}" for alias, name in sorted(aliases().items())]

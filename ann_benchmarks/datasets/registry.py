@@ -10,7 +10,7 @@ import yaml
 
 from ..distance import METRICS
 from ..errors import UserError
-from . import clustered
+from . import generated
 from .parts import Parts
 from .single import SingleFile
 
@@ -38,8 +38,8 @@ def aliases() -> dict[str, str]:
 
 
 def find_entry(name: str) -> Entry | None:
-    """The entry of a registered name, of an alias or of one of the clustered family; None if it is none."""
-    if (size := clustered.parse(name)) is not None:
+    """The entry of a registered name, of an alias or of a generated dataset; None if it is none."""
+    if (size := generated.parse(name)) is not None:
         return SingleFile(name, size.metric, size.rows, size.dimension, size.queries)
     return registered().get(aliases().get(name, name))
 

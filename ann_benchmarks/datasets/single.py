@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import clustered
+from . import generated
 from .getting import get_hdf5
 from .random_sets import write_blobs, write_random_sets
 
@@ -30,8 +30,8 @@ class SingleFile:
             self._generate(path, **self.generate)
         elif self.url:
             get_hdf5(self.url, path, self.distance, connections)
-        elif (size := clustered.parse(self.name)) is not None:
-            clustered.write_clustered(path, size)
+        elif (size := generated.parse(self.name)) is not None:
+            generated.write_generated(path, size)
 
     def _generate(self, path: Path, kind: str, rows: int, **shape: int) -> None:
         assert self.dimension is not None

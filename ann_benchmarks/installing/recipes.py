@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..configs import BrokenConfig, Config, closest
+from ..configs import BrokenConfig, Config
 from ..containers.images import split_tag, tagged
 from ..definitions import DEFINITIONS_FOLDER, Definition
-from ..errors import UserError
+from ..errors import UserError, closest
 from ..version import VERSION
 from .build_arguments import BuildArguments, check_used
 from .context import ALGORITHMS

@@ -12,6 +12,7 @@ from tqdm import tqdm
 from ..conditions import Conditions
 from ..errors import UserError
 from ..measuring import Measured, checked_neighbors, watched
+from ..monitoring import NoMonitor, Phases
 from .interface import Clients
 from .local_clients import open_local_clients
 from .objective import CLOSE_ENOUGH, highest_rate
@@ -38,10 +39,12 @@ class LoadedPoint:
         load: Load,
         rows: int,
         conditions: Conditions | None = None,
+        monitor: Phases | None = None,
     ) -> None:
         """Nothing is started yet. `rows` is the size of the training set."""
         self.algo, self.queries, self.count, self.load, self.rows = algo, queries, count, load, rows
         self.conditions = conditions
+        self.monitor = monitor or NoMonitor()
 
     def measure(self, warmup: Warmup, runs: int, quiet: bool | None) -> list[Measured]:
         """Warm up, have all queries answered once, which tells the recall, and measure so many runs.
@@ -52,8 +55,9 @@ class LoadedPoint:
             measured = []
             for run in self._each(runs, quiet):
                 if hasattr(self.algo, "cool"):
-                    self.algo.cool()
-                with self._opened(self.load.driver) as clients:
+                    with self.monitor.phase("cool"):
+                        self.algo.cool()
+                with self._opened(self.load.driver) as clients, self.monitor.phase("measure"):
                     measured.append(self._run(clients, run))
             return self._with_answers(measured, self.answers(), {"warmup": str(warmup)})
         with self._opened() as clients:
@@ -70,9 +74,10 @@ class LoadedPoint:
             return self._answers_of(clients)
 
     def _runs(self, clients: Clients, runs: int, quiet: bool | None) -> list[Measured]:
-        if self.load.objective is not None:
-            return self._runs_within(clients, runs, quiet)
-        return [self._run(clients, run) for run in self._each(runs, quiet)]
+        with self.monitor.phase("measure"):
+            if self.load.objective is not None:
+                return self._runs_within(clients, runs, quiet)
+            return [self._run(clients, run) for run in self._each(runs, quiet)]
 
     def _runs_within(self, clients: Clients, runs: int, quiet: bool | None) -> list[Measured]:
         """Measure at the highest rate at which the runs, taken together, keep the objective."""
@@ -169,12 +174,14 @@ class LoadedPoint:
             clients.run()
             clients.answers()
 
-        return warm_up(warmup, ask_for, ask, partial(self.load.run_seconds, len(self.queries)))
+        with self.monitor.phase("warm-up"):
+            return warm_up(warmup, ask_for, ask, partial(self.load.run_seconds, len(self.queries)))
 
     def _answers_of(self, clients: Clients) -> np.ndarray:
         dealt = [np.arange(i, len(self.queries), self.load.clients) for i in range(self.load.clients)]
-        clients.prepare(dealt)
-        clients.run()
+        with self.monitor.phase("answers"):
+            clients.prepare(dealt)
+            clients.run()
         answers: list[Any] = [[]] * len(self.queries)
         for given in clients.answers():
             for number, ids in given.ids.items():
@@ -195,7 +202,9 @@ class LoadedPoint:
 
     @contextmanager
     def _opened(self, driver: str = "own") -> Iterator[Clients]:
-        with closing(open_clients(self.algo, self.queries, self.count, self.load, driver)) as clients:
+        with self.monitor.phase("clients"):
+            opened = open_clients(self.algo, self.queries, self.count, self.load, driver)
+        with closing(opened) as clients:
             yield clients
 
 

@@ -2,12 +2,14 @@
 
 import argparse
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
 from ..cli import positive_float, positive_floats, positive_int, positive_ints
 from ..errors import UserError
+from ..workloads.options import add_workload_options, check_workload_options, workloads_asked_for
+from ..workloads.request import Workload
 from .orders import QueryOrder
 from .request import Load, Objective
 from .warmup import Warmup
@@ -64,10 +66,14 @@ def add_load_options(parser: argparse.ArgumentParser) -> None:
     add("--driver", choices=["own", "pgbench"], help="who makes the load of PostgreSQL (default: own)")
     add("--scheduler", metavar="ADDRESS", help="run the clients on the machines of this Dask cluster")
     add("--debug-single-query", action="store_true", help="have clients ask the first query again and again")
+    add_workload_options(parser)
 
 
 def check_load_options(args: argparse.Namespace) -> None:
     """Refuse options that cannot go together."""
+    check_workload_options(args)
+    if args.workload is not None:
+        return  # it takes some of these, and has said which
     if args.clients and (args.batch or args.parallelism > 1):
         raise UserError("--clients cannot be had with --batch or --parallelism: its clients need all cores")
     for name in OF_CLIENTS:
@@ -103,8 +109,13 @@ def check_load_options(args: argparse.Namespace) -> None:
         raise UserError(f"--build-only measures nothing: leave {option} out")
 
 
-def loads_asked_for(args: argparse.Namespace) -> list[Load]:
-    """Return a load for each number of clients and each rate; none where no clients are asked for."""
+def loads_asked_for(args: argparse.Namespace) -> Sequence[Load | Workload]:
+    """Return a load for each number of clients and each rate; none where no clients are asked for.
+
+    What writes is a workload instead.
+    """
+    if args.workload is not None:
+        return workloads_asked_for(args)
     order = QueryOrder("single") if args.debug_single_query else args.query_order or QueryOrder()
     return [
         Load(

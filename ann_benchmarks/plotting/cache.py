@@ -1,4 +1,4 @@
-"""The metrics of results that were read before, kept in one file beside them."""
+"""The metrics of a dataset's results that were read before, kept in one file beside them."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from typing import Any
 from ..atomic import atomic_path
 from . import metrics
 
-CACHE_PATH = Path("results/.metrics-cache.json")
+CACHE_NAME = ".metrics-cache.json"  # in results/DATASET/
 FORMAT = 1  # to be raised when what an entry holds changes
 SETTLED_NS = 2_000_000_000  # the coarsest time stamps of file systems in use (FAT) are 2 s apart
 
@@ -25,19 +25,20 @@ def file_stamp(path: Path) -> Stamp:
     return [os.path.realpath(path), status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
 
-def is_settled(stamp: Stamp) -> bool:
-    """Whether a later write is sure to change the stamp: a file this young may change within one tick."""
-    return time.time_ns() - int(stamp[2]) > SETTLED_NS
+def is_settled(*stamps: Stamp) -> bool:
+    """Whether a later write is sure to change the stamps: a file this young may change within one tick."""
+    return all(time.time_ns() - int(stamp[2]) > SETTLED_NS for stamp in stamps)
 
 
 class MetricsCache:
-    """Entries by result file, valid while that file, the true distances and the metrics' code are unchanged.
+    """Entries by result file of one dataset, valid while it, the true distances and the metrics' code stay.
 
     A cache that cannot be read is empty, and one that cannot be written is not: neither is an error.
     """
 
-    def __init__(self, path: Path = CACHE_PATH) -> None:
-        self.path = path
+    def __init__(self, folder: Path) -> None:
+        """Read what results/DATASET/ holds."""
+        self.path = folder / CACHE_NAME
         self.version = f"{FORMAT}-{hashlib.sha256(Path(metrics.__file__).read_bytes()).hexdigest()}"
         self.entries: dict[str, dict[str, Any]] = self._load()
         self.changed = False
@@ -57,10 +58,9 @@ class MetricsCache:
         return None
 
     def put(self, path: Path, file: Stamp, truth: Stamp, value: Mapping[str, Any]) -> None:
-        """Store the value for a result file, unless one of the files has just been written."""
-        if is_settled(file) and is_settled(truth):
-            self.entries[str(path)] = {"file": file, "truth": truth, "value": value}
-            self.changed = True
+        """Store the value for a result file; both files must have been settled before they were read."""
+        self.entries[str(path)] = {"file": file, "truth": truth, "value": value}
+        self.changed = True
 
     def save(self) -> None:
         """Write the entries of files that still exist, if anything changed and the folder can be written."""

@@ -10,8 +10,10 @@ from ..results import iter_result_paths
 from .figure import create_plot
 from .metrics import QPS_AT_RECALL, ROUNDING, TARGET_RECALL
 from .points import points_by_algorithm
+from .published import read_points
 from .runs import Run, load_runs, result_styles
 from .scales import parse_scale
+from .shares import over_first
 
 
 def draw_dataset(
@@ -27,10 +29,13 @@ def draw_dataset(
     recompute: bool,
     intervals: bool = True,
     target_recall: float | None = None,
+    published: str | None = None,
+    normalise: bool = False,
 ) -> None:
     """Draw the results of one dataset and count; without `output`, into results/ or, read-only, here.
 
-    `target_recall` is what a result must reach for the metric qpsatrecall.
+    `target_recall` is what a result must reach for the metric qpsatrecall. `published` names figures of
+    reference/ to lay over (NAME or NAME:TABLE); `normalise` divides every curve by its first point.
     """
     at_target = QPS_AT_RECALL in (x, y)
     if target_recall is not None and not at_target:
@@ -39,6 +44,7 @@ def draw_dataset(
     for axis, scale in (("x", x_scale), ("y", y_scale)):
         parse_scale(scale, axis)  # before any work is done
     dataset = canonical_name(dataset)
+    others = read_points(published, dataset, x, y, normalise) if published else None
     runs = runs_of(dataset, count, batch, recompute)
     name = f"{dataset}-batch.png" if batch else f"{dataset}.png"
     about = [
@@ -50,10 +56,12 @@ def draw_dataset(
     if at_target:
         check_reached(runs, target)
     series = points_by_algorithm(runs, x, y, target, intervals)
+    if normalise:
+        series = {name: over_first(points, (x, y)) for name, points in series.items()}
     styles = result_styles(runs)
 
     def draw(picture: Path) -> None:
-        points = create_plot(series, x, y, picture, x_scale, y_scale, raw, title, styles)
+        points = create_plot(series, x, y, picture, x_scale, y_scale, raw, title, styles, others, normalise)
         print(f"wrote {picture} (points: {points}, algorithms: {len(series)})")
 
     to_folder(output, name, draw)

@@ -15,7 +15,9 @@ from .bars import bars_note, draw_bars
 from .frontier import pareto_frontier
 from .labels import add_labels
 from .metrics import RECALLS, all_metrics, plot_label
+from .overlay import draw_published
 from .points import Point
+from .published import PublishedPoints
 from .scales import Scale, apply_scale, parse_scale, with_room
 from .styles import DASHES, LIGHT_COLORS, MARKERS, Style, assign_styles
 
@@ -35,25 +37,31 @@ def create_plot(
     raw: bool = False,
     title: str = "",
     styles: Mapping[str, Style] | None = None,
+    others: PublishedPoints | None = None,
+    shares: bool = False,
 ) -> int:
     """Draw the Pareto frontier of each series into a picture; return the number of points drawn.
 
-    `x` and `y` name the metrics; `raw` adds the points behind the frontier in faded colours. The format
+    `x` and `y` name the metrics; `raw` adds the points behind the frontier in faded colours, `others` those
+    of another machine. With `shares` every y is over the first of its curve (shares.over_first). The format
     follows the name's ending. UserError if nothing can be drawn or the file not written.
     """
     scales = (parse_scale(x_scale, "x"), parse_scale(y_scale, "y"))
     styles = styles or assign_styles(series)
     figure = Figure(figsize=(10, 6.5))
     axes = figure.subplots()
-    drawn, faded = draw_series(axes, series, x, y, raw, styles)
+    drawn, faded = draw_series(axes, series, x, y, raw, styles, others)
     if not drawn:
         raise UserError(f"nothing to plot: no result has both {x} and {y}")
     points = [point for point, _ in drawn]
-    fit_scales(axes, points, faded, (x, y), scales)
+    theirs = [point for curve in others.series.values() for point in curve] if others else []
+    fit_scales(axes, points, [*faded, *theirs], (x, "qps" if shares else y), scales)
     draw_bars(axes, drawn)
     add_note(axes, bars_note(points, x, y))
-    add_labels(axes, points, GREY)
+    add_labels(axes, [*points, *theirs], GREY)
     decorate(axes, x, y, title)
+    if shares:
+        axes.set_ylabel(f"{all_metrics[y].description} / that of the curve's first point")
     save(figure, output)
     return len(drawn) + len(faded)
 
@@ -65,6 +73,7 @@ def draw_series(
     y: str,
     raw: bool,
     styles: Mapping[str, Style],
+    published: PublishedPoints | None = None,
 ) -> tuple[Drawn, list[Point]]:
     """Draw every series and the legend beside them, in the order of their heights.
 
@@ -106,6 +115,10 @@ def draw_series(
         handles.append(ring)
         recalls = sorted({point.found_for for point in found if point.found_for is not None})
         names.append(f"found for recall {', '.join(f'{recall:g}' for recall in recalls)}")
+    if published:
+        their_handles, their_names = draw_published(axes, published, metrics=(x, y))
+        handles += their_handles
+        names += their_names
     if handles:
         add_legend(axes, handles, names)
     return drawn, faded
@@ -170,6 +183,11 @@ def decorate(axes: Axes, x: str, y: str, title: str) -> None:
     axes.set_xlabel(all_metrics[x].description)
     axes.set_ylabel(all_metrics[y].description)
     axes.set_title(plot_label(x, y), loc="left", fontsize=10, color=GREY, pad=8)
+    frame(axes, title)
+
+
+def frame(axes: Axes, title: str) -> None:
+    """Add the title above all else and the grid; take away what says nothing."""
     axes.annotate(
         title,
         (0, 1),

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +23,13 @@ class Truth:
     """The true distances that a dataset stores, (queries, neighbours), in ascending order."""
 
     distances: np.ndarray
+    _columns: dict[int, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
+
+    def nth(self, number: int) -> np.ndarray:
+        """Each query's distance to its n-th neighbour; copied once, because a column of a matrix is slow."""
+        if number not in self._columns:
+            self._columns[number] = np.ascontiguousarray(self.distances[:, number - 1])
+        return self._columns[number]
 
     @cached_property
     def sums(self) -> np.ndarray:
@@ -51,7 +58,7 @@ class Measurement:
     @property
     def kth(self) -> np.ndarray:
         """Each query's true distance to its k-th neighbour."""
-        return self.truth.distances[: len(self.found), self.count - 1]
+        return self.truth.nth(self.count)[: len(self.found)]
 
     @cached_property
     def latencies(self) -> dict[float, float]:

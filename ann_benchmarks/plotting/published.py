@@ -1,61 +1,121 @@
-"""Figures that others have published, from reference/NAME.yml (reference/README.md has the format)."""
+"""Published figures as the points and lines that pictures draw."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import yaml
-
-from ..errors import UserError, told
+from ..errors import UserError
+from ..published import Published, Row, Selection, Table, published, select
+from ..published.selecting import curve_name, rows_where
+from .metrics import QPS_AT_RECALL
 from .points import Point
-from .ram import GB, Line, normalised
+from .ram import Line, normalised
+from .shares import over_first
 
-FOLDER = Path(__file__).parents[2] / "reference"
+IN_TIERS = ("ram", "index_size", "clients", "qps", "p99")
+COLUMNS = {  # what a metric is called in tables, and the unit in which the metric is
+    "k-nn": ("recall", "share"),
+    "qps": ("qps", "1/s"),
+    "p50": ("p50", "ms"),
+    "p95": ("p95", "ms"),
+    "p99": ("p99", "ms"),
+    "p999": ("p999", "ms"),
+    "build": ("build_time", "s"),
+    "indexsize": ("index_size", "KiB"),
+}
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedLines:
     """Lines of another machine, as shares (ram.normalised), and how they are marked."""
 
     label: str
     lines: Sequence[Line]
 
 
-def published_names() -> list[str]:
-    """Return what there is."""
-    return sorted(path.stem for path in FOLDER.glob("*.yml"))
+@dataclass(frozen=True)
+class PublishedPoints:
+    """Points of another machine by curve, how they are marked, and where they come from.
+
+    Those of a table with labels are no steps along one setting: they are not `joined`.
+    """
+
+    label: str
+    series: Mapping[str, Sequence[Point]]
+    joined: bool = True
+    origin: str = ""
 
 
-def read_published(name: str) -> Published:
-    """Read one file; UserError if it is missing or has another format."""
-    try:
-        content = read_yaml(name)
-        lines = [
-            published_line(engine, clients)
-            for engine in content["engines"]
-            for clients in sorted({row[2] for row in engine["rows"]})
+def read_tiers(asked: str) -> PublishedLines:
+    """Return throughput and p99 by RAM out of NAME or NAME:TABLE."""
+    source, table = table_of(asked, IN_TIERS)
+    lines = []
+    for values, rows in curves(table, table.rows, "clients"):
+        clients = int(rows[0]["clients"])
+        variant = f"{clients} client{'s' * (clients > 1)}"
+        name = curve_name(table, {key: value for key, value in values.items() if key != "clients"})
+        ram = table.in_unit("ram", "KiB") * 1024
+        panels = {
+            panel: [
+                Point(row["ram"] * ram, row[panel] * table.in_unit(panel, unit))
+                for row in sorted(rows, key=lambda row: row["ram"])
+            ]
+            for panel, unit in (("qps", "1/s"), ("p99", "ms"))
+        }
+        size = rows[0]["index_size"] * table.in_unit("index_size", "KiB") * 1024
+        lines.append(normalised(Line(f"{name}, {variant}", name, variant, clients, size, panels)))
+    return PublishedLines(source.label, lines)
+
+
+def read_points(asked: str, dataset: str, x: str, y: str, normalise: bool = False) -> PublishedPoints:
+    """Return two metrics out of NAME or NAME:TABLE: of a dataset where the table has it, else of all of them.
+
+    UserError if published figures have no such metric or the table not its column.
+    """
+    for metric in (x, y):
+        if metric not in COLUMNS:
+            known = ", ".join(COLUMNS)
+            hint = " (qps for its throughput)" if metric == QPS_AT_RECALL else ""
+            raise UserError(f"published figures have no {metric}{hint}: choose from {known}")
+    wanted = [COLUMNS[metric] for metric in (x, y)]
+    source, table = table_of(asked, [column for column, _ in wanted])
+    is_there = table.has("dataset") and any(row["dataset"] == dataset for row in table.rows)
+    rows = rows_where(table, {"dataset": dataset}) if is_there else table.rows
+    (x_column, x_unit), (y_column, y_unit) = ((name, table.in_unit(name, unit)) for name, unit in wanted)
+    series = {}
+    for values, group in curves(table, rows):
+        points = [
+            Point(row[x_column] * x_unit, row[y_column] * y_unit, label=str(row.get(table.labels) or ""))
+            for row in group
+            if row[x_column] and row[y_column]
         ]
-        return Published(str(content["label"]), lines)
-    except FileNotFoundError:
-        known = ", ".join(published_names()) or "none"
-        raise UserError(f"there are no published figures named '{name}': there are {known}") from None
-    except (OSError, ValueError, TypeError, LookupError, yaml.YAMLError) as error:
-        raise UserError(f"{FOLDER / name}.yml is not as reference/README.md says: {told(error)}") from error
+        named = {key: value for key, value in values.items() if key != "dataset" or not is_there}
+        name = curve_name(table, named) or table.name
+        if points:
+            series[name] = over_first(points, None if table.labels else (x, y)) if normalise else points
+    return PublishedPoints(source.label, series, not table.labels, source.origin)
 
 
-def read_yaml(name: str) -> Any:
-    """Return what a file says."""
-    return yaml.safe_load((FOLDER / f"{name}.yml").read_text(encoding="utf-8"))
+def read_series(asked: Mapping[str, Any] | Selection) -> PublishedPoints:
+    """Return the curves of a selection ({"published": NAME, "x": ..., "y": ...})."""
+    source, found = select(asked)
+    series = {curve.name or source.name: [Point(x, y) for x, y in curve.points] for curve in found}
+    return PublishedPoints(source.label, series, True, source.origin)
 
 
-def published_line(engine: dict, clients: int) -> Line:
-    """Return an engine's line for one number of clients."""
-    rows = sorted(row for row in engine["rows"] if row[2] == clients)
-    text = f"{clients} client{'s' * (clients > 1)}"
-    panels = {
-        "qps": [Point(ram * GB, qps) for ram, _, _, qps, _, _ in rows],
-        "p99": [Point(ram * GB, p99) for ram, _, _, _, _, p99 in rows],
-    }
-    name = str(engine["name"])
-    return normalised(Line(f"{name}, {text}", name, text, clients, engine["index_gb"] * GB, panels))
+def table_of(asked: str, columns: Sequence[str]) -> tuple[Published, Table]:
+    """Return the file and table of NAME:TABLE or, of NAME, the first table with these columns."""
+    name, _, table_name = asked.partition(":")
+    source = published(name)
+    table = source.table(table_name) if table_name else source.table_with(*columns)
+    table.check(*columns)
+    return source, table
+
+
+def curves(table: Table, rows: Iterable[Row], *more: str) -> list[tuple[dict[str, Any], list[Row]]]:
+    """Return the rows of each curve, and what sets it apart: the table's columns for it, and some more."""
+    columns = list(dict.fromkeys([*table.curves, *more]))
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[column] for column in columns), []).append(row)
+    return [(dict(zip(columns, values, strict=True)), group) for values, group in groups.items()]

@@ -6,7 +6,7 @@ from pathlib import Path
 from ..datasets import canonical_name
 from ..errors import UserError
 from .draw import check_reached, checked_target, runs_of, to_folder
-from .published import read_published
+from .published import read_tiers
 from .ram import Line, as_tier_run, fastest, normalised, ram_lines, whole_machine
 from .ram_figure import create_ram_figure
 from .ram_table import write_table
@@ -22,14 +22,15 @@ def draw_tiers(
     batch: bool = False,
     recompute: bool = False,
     intervals: bool = True,
+    normalise: bool = False,
 ) -> None:
     """Draw throughput and p99 by available RAM; without `output`, into DATASET-tiers.png in results/ or here.
 
-    `published` names figures of reference/ to lay over, which makes all of them shares of the index's size
-    and of the value at the most RAM.
+    `published` names figures of reference/ to lay over (NAME or NAME:TABLE), which makes all of them shares
+    of the index's size and of the value at the most RAM, as `normalise` does.
     """
     target = checked_target(target_recall)
-    others = read_published(published) if published else None
+    others = read_tiers(published) if published else None
     dataset = canonical_name(dataset)
     runs = runs_of(dataset, count, batch, recompute)
     on_tiers = [found for run in runs if (found := as_tier_run(run))]
@@ -40,14 +41,15 @@ def draw_tiers(
     lines = ram_lines(on_tiers, target, machine, intervals)
     if not lines:
         raise UserError("nothing to plot: the results on tiers tell neither QPS nor latency")
-    if others:
+    shares = normalise or bool(others)
+    if shares:
         lines = shares_of(lines)
     name = f"{dataset}-tiers{'-batch' if batch else ''}.png"
     about = [f"k = {count}", *(["batch"] if batch else []), f"target recall {target:g}"]
     title = f"{dataset} ({', '.join(about)})"
 
     def draw(picture: Path) -> None:
-        points = create_ram_figure(lines, picture, title, machine, others)
+        points = create_ram_figure(lines, picture, title, machine, others, shares)
         write_table(picture.with_suffix(".md"), title, fastest(on_tiers, target), machine, intervals)
         print(f"wrote {picture} and {picture.with_suffix('.md')} (points: {points}, lines: {len(lines)})")
 
@@ -58,7 +60,10 @@ def shares_of(lines: Sequence[Line]) -> list[Line]:
     """Return the lines that can be compared with published ones; UserError if there are none."""
     shares = [normalised(line) for line in lines if line.index_size]
     if not shares:
-        raise UserError("no result tells the size of its index, by which --published compares: leave it out")
+        raise UserError(
+            "no result tells the size of its index, by which --published and --normalise compare:"
+            " leave them out"
+        )
     return shares
 
 

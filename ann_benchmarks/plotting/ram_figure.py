@@ -1,7 +1,6 @@
 """The picture of throughput and p99 against available RAM: two panels, one above the other."""
 
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,13 @@ from matplotlib.ticker import NullLocator
 
 from .bars import draw_bars
 from .figure import GREY, add_legend, add_note, coordinates, decorate, fit_scales, save
+from .overlay import HOLLOW, greys, heading
 from .points import Point
-from .published import Published
+from .published import PublishedLines
 from .ram import PANELS, Line, index_sizes, size_text
 from .scales import Scale, plain_number, spaced
 from .styles import DASHES, LIGHT_COLORS, MARKERS, assign_styles
 
-GREYS = ("0.5", "0.72")  # of published engines
 CLOSE = 2.0  # the largest value over the smallest, below which a linear axis from 0 tells more
 BEYOND = 2.0  # how far outside of the tiers, as a factor, an index is still marked
 ROW = 13.0  # height of a line of text, in points
@@ -30,29 +29,34 @@ LABELS_OF_SHARES = {"qps": "QPS / QPS with the most RAM", "p99": "p99 / p99 with
 RAM = "Available RAM: shared_buffers + the system's cache"
 BARS = "bars: 95% intervals of the mean of runs (a point is one run)"
 RAM_SHARE = "Available RAM / size of the index"
-LONGEST_LABEL = 34  # of a line in the legend
 
 
 def create_ram_figure(
-    lines: Sequence[Line], output: Path, title: str, machine: float | None, published: Published | None = None
+    lines: Sequence[Line],
+    output: Path,
+    title: str,
+    machine: float | None,
+    published: PublishedLines | None = None,
+    shares: bool = False,
 ) -> int:
     """Draw the lines into a picture; return the number of results shown.
 
-    `machine` is where tiers are drawn that have all RAM. Beside published lines, all lines are to be shares.
+    `machine` is where tiers are drawn that have all RAM. With `shares`, and beside published lines, which are
+    shares, all lines are to be such.
     """
     figure = Figure(figsize=(10, 8.5))
     panels = dict(zip(PANELS, figure.subplots(2, sharex=True, gridspec_kw={"hspace": 0.2}), strict=True))
     others = published.lines if published else []
+    shares = shares or bool(published)
     looks = variant_looks(lines, others)
     styles = assign_styles(line.algorithm for line in lines)
     colors = {name: LIGHT_COLORS[style.color] for name, style in styles.items()}
-    engines = list(dict.fromkeys(line.algorithm for line in others))
-    greys = {name: GREYS[i % len(GREYS)] for i, name in enumerate(engines)}
+    engine_greys = greys(line.algorithm for line in others)
     for panel, axes in panels.items():
-        handles, names = draw_lines(axes, panel, others, greys, looks, {"lw": 1.3, "ms": 5, "mfc": "white"})
+        handles, names = draw_lines(axes, panel, others, engine_greys, looks, HOLLOW)
         if published:
-            label = textwrap.fill(published.label, LONGEST_LABEL)
-            handles, names = [Line2D([], [], ls=""), *handles], [label, *names]
+            head, label = heading(published.label)
+            handles, names = [head, *handles], [label, *names]
         own, own_names = draw_lines(
             axes, panel, lines, colors, looks, {"lw": 2, "ms": 7, "mec": "white", "mew": 0.6, "zorder": 3}
         )
@@ -61,12 +65,12 @@ def create_ram_figure(
         draw_bars(axes, drawn)
         decorate(axes, panel, panel, title if panel == PANELS[0] else "")
         axes.set_title(TITLES[panel], loc="left", fontsize=10, color=GREY, pad=8)
-        axes.set(xlabel="", ylabel=(LABELS_OF_SHARES if published else LABELS)[panel])
+        axes.set(xlabel="", ylabel=(LABELS_OF_SHARES if shares else LABELS)[panel])
     upper, lower = panels.values()
     add_legend(upper, [*own, *handles], [*own_names, *names])
     points = [point for line in lines for point in line.panels["qps"]]
     rams = sorted({point.x for point in points})
-    if published:
+    if shares:
         share_ticks(lower)
         mark_indexes([upper, lower], [("RAM = index", 1.0, GREY)])
         lower.set_xlabel(RAM_SHARE, loc="left")

@@ -3,22 +3,30 @@
 import json
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
-from ..datasets import stored_distances, truth_file
 from ..errors import UserError
-from ..results import TRUTH_ATTRIBUTE, iter_result_paths, read_result, truth_mark
-from .cache import MetricsCache, Stamp, file_stamp
-from .metrics import Measurement, Truth, compute_all, standard_metrics
+from ..host import usable_cores
+from ..results import TRUTH_ATTRIBUTE, iter_result_paths, read_result
+from .cache import MetricsCache, Stamp, file_stamp, is_settled
+from .forks import each
+from .metrics import Measurement, compute_all, standard_metrics
 from .styles import Style, assign_styles
+from .truth_file import TruthError, TruthFile
 
 LONGEST_ATTRIBUTE = 64  # elements; an attribute that is a longer array is data, not a property
+FEWEST_FILES = 16  # for which a process is worth being started
+MOST_PROCESSES = 8
+MEMORY = 2**30  # bytes that all processes together may need, of which each needs three times its largest file
 
 
 @dataclass(frozen=True)
@@ -60,54 +68,9 @@ def plain_attributes(attrs: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
-class TruthError(UserError):
-    """The true distances of a dataset cannot be had, so that none of its results can be judged."""
-
-
-class TruthFile:
-    """A dataset's true distances, read when they are first needed."""
-
-    def __init__(self, dataset: str) -> None:
-        self.dataset = dataset
-        try:
-            self.stamp: Stamp = file_stamp(truth_file(dataset))
-        except OSError:
-            raise TruthError(
-                f"{truth_file(dataset)}, which holds the true distances, is missing: restore it, or make it"
-                f" with run.py or create_dataset.py"
-            ) from None
-        self._truth: Truth | None = None
-        self._marks: dict[int, str] = {}
-
-    def covering(self, queries: int, count: int) -> Truth:
-        """Return all true distances; UserError if they are fewer than the queries or neighbours asked for."""
-        if self._truth is None:
-            self._truth = Truth(self._read())
-        stored_queries, stored_count = self._truth.distances.shape
-        if queries > stored_queries or not 1 <= count <= stored_count:
-            raise UserError(
-                f"it has {queries} queries with {count} neighbours, {truth_file(self.dataset)} the truth of"
-                f" {stored_queries} with {stored_count}: it was run on another version of the dataset"
-            )
-        return self._truth
-
-    def mark(self, count: int) -> str:
-        """Return what results that asked for `count` neighbours hold as the mark of this dataset."""
-        if count not in self._marks:
-            assert self._truth is not None
-            self._marks[count] = truth_mark(self._truth.distances[:, :count])
-        return self._marks[count]
-
-    def _read(self) -> np.ndarray:
-        try:
-            return stored_distances(self.dataset)
-        except (UserError, OSError, RuntimeError, KeyError, ValueError) as error:
-            raise TruthError(str(error)) from error
-
-
 def measure(path: Path, dataset: str, count: int, truth: TruthFile) -> Run:
     """Read one result file and compute its metrics; UserError if it is damaged or fits no dataset."""
-    result = read_result(path)
+    result = read_result(path, with_neighbors=False)
     attrs = plain_attributes(result.attrs)
     if not isinstance(attrs.setdefault("count", count), int):
         raise UserError(f"its count is {attrs['count']!r}, which is no number")
@@ -128,11 +91,18 @@ def measure(path: Path, dataset: str, count: int, truth: TruthFile) -> Run:
     )
 
 
-def split_path(path: Path) -> tuple[str, int]:
-    """Return the dataset and the count of results/DATASET/COUNT/ALGORITHM/ARGS.hdf5."""
-    if len(path.parts) < 5 or not path.parts[-3].isdecimal():
-        raise UserError("it does not lie in results/DATASET/COUNT/ALGORITHM/")
-    return path.parts[-4], int(path.parts[-3])
+def measured(path: Path, truth: TruthFile) -> Run | UserError | OSError:
+    """Return what `measure` does or raises."""
+    try:
+        return measure(path, truth.dataset, int(path.parts[-3]), truth)
+    except (UserError, OSError) as error:
+        return error
+
+
+def fitting_processes(sizes: Sequence[int]) -> int:
+    """How many processes to read files of these sizes with, in bytes."""
+    in_memory = MEMORY // (3 * max(sizes, default=1))
+    return max(min(usable_cores(), MOST_PROCESSES, len(sizes) // FEWEST_FILES, in_memory), 1)
 
 
 def from_cache(value: Any) -> Run | None:
@@ -150,34 +120,61 @@ def skipped(what: object, reason: object) -> None:
     tqdm.write(f"skipped {what}: {str(reason).removeprefix(f'{what} ')}", file=sys.stderr)
 
 
-def load_runs(paths: Iterable[Path], recompute: bool = False) -> Iterator[Run]:
+def load_runs(paths: Iterable[Path], recompute: bool = False, processes: int | None = None) -> Iterator[Run]:
     """Yield the run of each result file that can be read; say on stderr which cannot, and why.
 
-    `recompute` computes every metric anew. Datasets are not downloaded: the results of one that is missing
-    are left out, which is said once for all of them.
+    `recompute` computes every metric anew. Many files are read by several processes, by default one a core.
+    Datasets are not downloaded: the results of one that is missing are left out, which is said once for all.
     """
-    cache = MetricsCache()
-    truth: TruthFile | None = None
-    without_truth: set[str] = set()
-    try:
-        for path in tqdm(list(paths), desc="metrics", unit="file", disable=None, leave=False):
+    located = []
+    for path in paths:
+        if len(path.parts) >= 5 and path.parts[-3].isdecimal():
+            located.append(path)
+        else:
+            skipped(path, "it does not lie in results/DATASET/COUNT/ALGORITHM/")
+    with tqdm(total=len(located), desc="metrics", unit="file", disable=None, leave=False) as bar:
+        for dataset, members in groupby(located, lambda path: path.parts[-4]):
             try:
-                dataset, count = split_path(path)
-                if dataset in without_truth:
-                    continue
-                if truth is None or truth.dataset != dataset:
-                    truth = TruthFile(dataset)
-                stamp = file_stamp(path)
-                run = None if recompute else from_cache(cache.get(path, stamp, truth.stamp))
-                if run is None:
-                    run = measure(path, dataset, count, truth)
-                    cache.put(path, stamp, truth.stamp, vars(run))
-                yield run
+                for path, outcome in load_dataset(dataset, list(members), recompute, processes):
+                    bar.update()
+                    if isinstance(outcome, Run):
+                        yield outcome
+                    else:
+                        skipped(path, outcome)
             except TruthError as error:
-                without_truth.add(dataset)
                 skipped(f"results/{dataset}", error)
-            except (UserError, OSError) as error:
-                skipped(path, error)
+
+
+def load_dataset(
+    dataset: str, paths: Sequence[Path], recompute: bool, processes: int | None
+) -> Iterator[tuple[Path, Run | UserError | OSError]]:
+    """Yield the run of each result file of a dataset, or why it has none; TruthError where none can have one.
+
+    What an entry of the cache is valid for is looked up before anything is read: what changes later is found
+    to have changed.
+    """
+    truth = TruthFile(dataset)
+    cache = MetricsCache(paths[0].parents[2])
+    stamps: dict[Path, Stamp] = {}
+    for path in paths:
+        with suppress(OSError):  # it is gone, which reading it will tell
+            stamps[path] = file_stamp(path)
+    known: dict[Path, Run] = {}
+    if not recompute:
+        cached = ((path, from_cache(cache.get(path, stamp, truth.stamp))) for path, stamp in stamps.items())
+        known = {path: run for path, run in cached if run}
+    unknown = [path for path in paths if path not in known]
+    settled = {path for path in unknown if path in stamps and is_settled(stamps[path], truth.stamp)}
+    if unknown:
+        truth.read()
+    number = processes or fitting_processes([int(stamps[path][1]) for path in unknown if path in stamps])
+    try:
+        with closing(each(partial(measured, truth=truth), unknown, number)) as outcomes:
+            for path in paths:
+                outcome = known.get(path) or next(outcomes)
+                if isinstance(outcome, Run) and path in settled:
+                    cache.put(path, stamps[path], truth.stamp, vars(outcome))
+                yield path, outcome
     finally:
         cache.save()
 

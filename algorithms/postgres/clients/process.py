@@ -61,8 +61,8 @@ def become_clients(sockets: list[int], books: list[int], arrivals: int, paramete
 
 def serve(pipe: "Connection[Any, Any]", book: Book, arrivals: int, rows: np.ndarray) -> None:
     """Be a client until the pipe closes. An error is sent, and ends it."""
-    threading.Thread(target=_end_with, args=(pipe.fileno(),), daemon=True).start()
-    _wake_on_time()
+    threading.Thread(target=end_with, args=(pipe.fileno(),), daemon=True).start()
+    wake_on_time()
     try:
         asking = pipe.recv()
         parameters = [(row.data,) for row in rows]
@@ -111,12 +111,12 @@ class _Client:
     def ask(self, arrivals: int, start: float) -> None:
         while (early := start - time.perf_counter()) > 0:
             time.sleep(early)
-        before = _cpu_seconds()
+        before = cpu_seconds()
         if isinstance(self.asked, InOrder):
             self.ask_in_order(self.asked, start)
         else:
             self.ask_when_due(self.asked, arrivals, start)
-        self.cpu_seconds = _cpu_seconds() - before
+        self.cpu_seconds = cpu_seconds() - before
 
     def ask_in_order(self, asked: InOrder, start: float) -> None:
         execute, clock, fine = self.session.execute, time.perf_counter, pq.ExecStatus.TUPLES_OK
@@ -174,19 +174,20 @@ class _Client:
         self.book.release()
 
 
-def _cpu_seconds() -> float:
+def cpu_seconds() -> float:
+    """CPU that this process has used, of user and system."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
-def _wake_on_time() -> None:
+def wake_on_time() -> None:
     """Have sleeps end when they should: Linux lets them be 50 us late by default."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_SET_TIMER_SLACK, 1, 0, 0, 0)
 
 
-def _end_with(pipe: int) -> None:
+def end_with(pipe: int) -> None:
     """End when the other side of the pipe does, even within a query; to wait for that costs nothing."""
     ended = select.poll()
     ended.register(pipe, 0)  # that it is closed is always told

@@ -1,0 +1,144 @@
+"""Processes that do the same at the same time: started together, told together, and gone together."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from ..errors import PostgresError
+from .book import Book
+from .work import Member
+
+CONNECT_SECONDS = 60
+END_SECONDS = 2
+LEAD_SECONDS = 0.002  # from the word to the start: enough for it to reach every member
+LEAD_A_MEMBER = 0.0005
+MOST_A_SECOND = 100_000  # operations of one member, for which there is room in its book
+
+
+class ProcessGroup:
+    """So many processes, each with a connection to the server, a pipe to here and a book.
+
+    Each is told what it is and says that it is ready; from then on, what to do, and is ready; the word, and
+    has its last answer; and reports. An error comes in place of an answer, and is the end of all.
+    """
+
+    noun = "client"
+    members: list[Member]
+
+    def __init__(
+        self,
+        number: int,
+        become: Callable[..., None],
+        arguments: Sequence[Any],
+        files: Sequence[int],
+        identity: Any,
+    ) -> None:
+        """Start them, and return when all are ready.
+
+        `become` is called in a new process with their sockets, their books, and the arguments, written as
+        Python writes them; `files` are the file descriptors among these. `identity` is what each is told.
+        """
+        pairs = [socket.socketpair() for _ in range(number)]
+        self._pipes: list[Connection[Any, Any]] = [Connection(ours.detach()) for ours, _ in pairs]
+        self._books = [Book.new() for _ in pairs]
+        sockets, books = [theirs.fileno() for _, theirs in pairs], [book.file for book in self._books]
+        self._spawner = _spawn(become, [sockets, books, *arguments], [*sockets, *books, *files])
+        for _, theirs in pairs:
+            theirs.close()
+        with self._all_or_none():
+            self._tell([identity] * number)
+            self.members = self._receive(CONNECT_SECONDS)
+
+    def __len__(self) -> int:
+        return len(self._pipes)
+
+    def run(self, start: float | None = None) -> None:
+        """Give the word, and wait until all have their last answer; `start`: at that time of perf_counter.
+
+        Raises PostgresError if one fails or ends; the others are ended, too, and the group is of no more use.
+        """
+        start = start or time.perf_counter() + LEAD_SECONDS + LEAD_A_MEMBER * len(self)
+        with self._all_or_none():
+            self._tell([start] * len(self))
+            self._receive(None)
+
+    def close(self) -> None:
+        """End all of them: each ends when its pipe does."""
+        for pipe in self._pipes:
+            pipe.close()
+        for book in self._books:
+            book.close()
+        self._pipes, self._books = [], []
+        try:
+            self._spawner.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:  # one is frozen, say
+            self.abort()
+            self._spawner.wait()
+
+    def abort(self) -> None:
+        """End their processes now, from whichever thread; who waits for them is told as an error."""
+        if self._spawner.poll() is None:
+            os.killpg(self._spawner.pid, signal.SIGKILL)
+
+    @contextmanager
+    def _all_or_none(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+    def _tell(self, what: Sequence[Any]) -> None:
+        """Tell each member its own."""
+        for pipe, part in zip(self._pipes, what, strict=True):
+            with suppress(BrokenPipeError):  # that it has ended is told when it is listened to
+                pipe.send(part)
+
+    def _receive(self, seconds: float | None) -> list[Any]:
+        """Return what each member says, in their order."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        said: dict[int, Any] = {}
+        while len(said) < len(self._pipes):
+            waiting = {pipe: i for i, pipe in enumerate(self._pipes) if i not in said}
+            ready = wait(list(waiting), None if deadline is None else max(deadline - time.monotonic(), 0))
+            if not ready:
+                missing = f"{len(waiting)} of {len(self)} {self.noun}s"
+                raise PostgresError(f"{missing} did not connect in {seconds} s")
+            for pipe, number in waiting.items():
+                if pipe not in ready:
+                    continue
+                name = f"{self.noun} {number + 1} of {len(self._pipes)}"
+                try:
+                    answer = pipe.recv()
+                except (EOFError, ConnectionError):
+                    raise PostgresError(f"{name} ended before it answered") from None
+                if isinstance(answer, Exception):
+                    raise PostgresError(f"{name}: {answer}")
+                said[number] = answer
+        return [said[i] for i in range(len(self._pipes))]
+
+
+def _spawn(
+    become: Callable[..., None], arguments: Sequence[Any], files: Sequence[int]
+) -> "subprocess.Popen[bytes]":
+    """Start a process that imports what a member needs, once, and becomes a member for each socket.
+
+    (multiprocessing would import the main script again, which need not be made for that.)
+    """
+    code = (
+        f"import sys; sys.path[:] = {sys.path!r}; "
+        f"from {become.__module__} import {become.__name__}; "
+        f"{become.__name__}({', '.join(map(repr, arguments))})"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", code], pass_fds=files,
+        stdin=subprocess.DEVNULL, start_new_session=True,
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip

@@ -1,0 +1,140 @@
+"""A table with an index that one workload writes to: vacuumed, reindexed, looked at, and dropped."""
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+
+from ..catalog import BuiltIndex
+from ..disk import relation_bytes
+from ..errors import PostgresError
+from ..failures import plainly
+from ..progress import index_progress
+from ..servers import Server
+from ..settings import apply_settings
+from ..watching import CLIENT_APPLICATION, flush_statement
+from .process import Writing
+from .scratch import drop, new_name
+from .writers import Writers
+
+BUILD_SETTINGS = ("maintenance_work_mem", "max_parallel_maintenance_workers")
+WRITER_APPLICATION = "ann_benchmarks_writer"
+
+
+class WritableTable:
+    """What PostgresANN.open_writable gives; its index is the one that the plug-in's queries use meanwhile."""
+
+    def __init__(self, server: Server, column_type: str, dimension: int) -> None:
+        """Choose a name; the table is not there yet."""
+        self.name = new_name()  # with its schema
+        self._server, self._column_type, self._dimension = server, column_type, dimension
+        self._settings: Mapping[str, str] = {}
+        self._index: BuiltIndex | None = None
+        self._looking: psycopg.Connection[Any] | None = None
+        self._has_restarted = False
+
+    def turn_autovacuum_on(self) -> None:
+        """Have the server vacuum tables by itself; ours, where it does not, is restarted until the end."""
+        with self._server.connect() as connection:
+            is_on = connection.execute("SELECT current_setting('autovacuum')").fetchone() == ("on",)
+        if not is_on and not self._server.is_ours:
+            raise PostgresError(
+                "autovacuum is off on this server: set it on the server itself, or leave it off here, too"
+            )
+        if not is_on:
+            self._has_restarted = True
+            self._server.restart({"autovacuum": "on"})
+
+    def add_key(self, connection: psycopg.Connection[Any]) -> None:
+        """Let rows be found by their id."""
+        with plainly(self._server, "adding the key"):
+            connection.execute(f"ALTER TABLE {self.name} ADD PRIMARY KEY (id)")
+
+    def turn_autovacuum_off(self, connection: psycopg.Connection[Any]) -> None:
+        """Have nobody but us vacuum the table."""
+        connection.execute(f"ALTER TABLE {self.name} SET (autovacuum_enabled = off)")
+
+    def finish(self, index: BuiltIndex | None, settings: Mapping[str, str]) -> None:
+        """Take the index, None if the plug-in has none, and the settings of the sessions that write."""
+        self._index, self._settings = index, settings
+
+    def open_writers(self, writers: int, beside_queries: bool = False) -> Writers:
+        """Start so many writers, each a process with a connection.
+
+        ServerWatch looks at the waits of sessions that ask; where there are none, at those that write.
+        """
+        application = WRITER_APPLICATION if beside_queries else CLIENT_APPLICATION
+        how = (self._column_type, self._dimension, self._settings)
+        writing = Writing(self._server.connection_parameters(), application, self.name, *how)
+        return Writers(writing, writers)
+
+    def checkpoint(self) -> None:
+        """Have a server of ours write all pages, so that what follows begins alike each time."""
+        if self._server.is_ours:
+            with plainly(self._server, "writing all pages"), self._server.connect() as connection:
+                connection.execute("CHECKPOINT")
+
+    def vacuum(self) -> float:
+        """VACUUM the table and, however little there is to do, its indexes; return the seconds."""
+        with plainly(self._server, "vacuuming"), self._server.connect() as connection:
+            self._set_up(connection)
+            started = time.perf_counter()
+            connection.execute(f"VACUUM (INDEX_CLEANUP ON) {self.name}")
+            return time.perf_counter() - started
+
+    def reindex(self) -> float | None:
+        """Build the index anew, from the rows that there are; return the seconds, None without an index."""
+        if self._index is None:
+            return None
+        with plainly(self._server, "reindexing"), self._server.connect() as connection:
+            self._set_up(connection)
+            row = connection.execute(f"SELECT count(*) FROM {self.name}").fetchone()
+            with index_progress(self._server, connection.info.backend_pid, row[0] if row else 0):
+                started = time.perf_counter()
+                connection.execute(f"REINDEX INDEX {self._index.name}")
+                return time.perf_counter() - started
+
+    def sizes(self) -> dict[str, float]:
+        """Return index_size and table_size in KiB, as files on the disk."""
+        with plainly(self._server, "looking at sizes"):
+            if self._looking is None or self._looking.closed:
+                self._looking = self._server.connect()
+            index = relation_bytes(self._looking, self._index.name) if self._index else 0
+            table = relation_bytes(self._looking, self.name)
+        return {"index_size": index / 1024, "table_size": table / 1024}
+
+    def statistics(self) -> dict[str, Any]:
+        """Return what the server counts: dead_rows, and autovacuums so far."""
+        with suppress(psycopg.Error, PostgresError), self._server.connect() as connection:
+            connection.execute(flush_statement(connection.info.server_version))
+            row = connection.execute(
+                "SELECT n_dead_tup, autovacuum_count FROM pg_stat_user_tables WHERE relid = to_regclass(%s)",
+                [self.name],
+            ).fetchone()
+            if row is not None:
+                return {"dead_rows": row[0], "autovacuums": row[1]}
+        return {}
+
+    def close(self) -> None:
+        """Drop it, also where the server has to recover first; what is left then goes at the next start."""
+        if self._looking is not None:
+            self._looking.close()
+        try:
+            self._drop()
+        except (psycopg.Error, PostgresError):
+            with suppress(psycopg.Error, PostgresError):
+                self._server.revive()
+                self._drop()
+        if self._has_restarted:
+            self._has_restarted = False
+            self._server.restart({})
+
+    def _drop(self) -> None:
+        with self._server.connect() as connection:
+            drop(connection, self.name)
+
+    def _set_up(self, connection: psycopg.Connection[Any]) -> None:
+        facts = self._index.facts if self._index else {}
+        apply_settings(connection, {name: facts[name] for name in BUILD_SETTINGS if name in facts})

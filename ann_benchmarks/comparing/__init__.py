@@ -1,0 +1,1 @@
+"""Comparing measurements: what changed, and whether it is more than noise."""

@@ -1,0 +1,1 @@
+"""Experiments: files that say what is measured, how it is shown, and what others have found."""

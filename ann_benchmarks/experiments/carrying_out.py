@@ -1,0 +1,112 @@
+"""Carrying an experiment out: its steps, one command after the other."""
+
+import argparse
+import os
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from ..console import counted, say, warn
+from ..containers.engine import OTHER_WAY, connect
+from ..containers.images import find_image
+from ..errors import UserError
+from ..installing.main import main as install
+from .options import Options
+from .schema import Experiment, Step, find_experiment, read_experiment
+
+SETTINGS = "ANN_BENCHMARKS_PG_SETTINGS"
+
+
+def split_arguments(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Split a command line into what says which experiment, and what goes on to its steps."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--experiment", metavar="FILE")
+    parser.add_argument("--mini", action="store_true")
+    return parser.parse_known_args(arguments)
+
+
+def add_experiment_options(parser: argparse.ArgumentParser) -> None:
+    """Add them for the help text; split_arguments reads them."""
+    add = parser.add_argument_group("experiments").add_argument
+    add(
+        "--experiment",
+        metavar="FILE",
+        help="carry out experiments/FILE.yml, or a file of your own; other options go before those in it",
+    )
+    add("--mini", action="store_true", help="with --experiment: its miniature, for a laptop")
+
+
+def carry_out(
+    name: str,
+    is_mini: bool,
+    parser: argparse.ArgumentParser,
+    given: Sequence[str],
+    run: Callable[[argparse.Namespace], int],
+) -> int:
+    """Run the steps of an experiment, with `given` options of run.py before its own; return the exit status.
+
+    A step that fails is told, and the next one is begun: the same command goes on with what is missing.
+    """
+    experiment = read_experiment(find_experiment(name), is_mini, Options(parser))
+    steps = [(step, arguments_of(step, parser, given)) for step in experiment.steps if not step.skip]
+    say(f"experiment {experiment.name}: {experiment.title} ({counted(len(steps), 'step')})")
+    failed = []
+    for number, (step, args) in enumerate(steps, 1):
+        say(f"step {number} of {len(steps)}, {step.name}: {step.title}")
+        say(f"  run.py {shlex.join([*step.arguments, *given])}")
+        try:
+            with settings_of(step):
+                if not args.local:
+                    build_images(step)
+                status = run(args)
+        except UserError as error:
+            warn(f"step {step.name}: {error}")
+            status = 1
+        if status:
+            failed.append(step.name)
+    say(f"report: python report.py {shlex.join(report_arguments(experiment, given))}")
+    if failed:
+        say(f"not complete: {', '.join(failed)}; the same command goes on")
+    return 1 if failed else 0
+
+
+def report_arguments(experiment: Experiment, given: Sequence[str]) -> list[str]:
+    """Return the words that have report.py show what the same words had run.py measure."""
+    mini = ["--mini"] if experiment.is_mini else []
+    return ["--experiment", str(experiment.path), *mini, *given]
+
+
+def arguments_of(step: Step, parser: argparse.ArgumentParser, given: Sequence[str]) -> argparse.Namespace:
+    """Return a step's options, as the command line parser would."""
+    args = Options(parser).parse([*step.arguments, *given])
+    args.run_groups = step.groups
+    args.skips_unavailable = True
+    return args
+
+
+@contextmanager
+def settings_of(step: Step) -> Iterator[None]:
+    """Have the servers of a step take its settings; those that the user gives win."""
+    before = os.environ.get(SETTINGS)
+    os.environ[SETTINGS] = " ".join([*written(step.settings), *([before] if before else [])])
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[SETTINGS]
+        else:
+            os.environ[SETTINGS] = before
+
+
+def written(settings: Mapping[str, str]) -> Iterator[str]:
+    """Write settings as the variable of the environment has them."""
+    return (f"{name}={shlex.quote(value)}" for name, value in settings.items())
+
+
+def build_images(step: Step) -> None:
+    """Build those images of a step that the engine does not have."""
+    client = connect(OTHER_WAY) if step.install else None
+    for options in step.install:
+        if find_image(client, f"ann-benchmarks-{options['algorithm']}") is None:
+            values = options.get("build-arg", [])
+            install(["--algorithm", options["algorithm"], *(["--build-arg", *values] if values else [])])

@@ -1,0 +1,67 @@
+"""Options of run.py as an experiment's file writes them: names and values instead of a command line."""
+
+import argparse
+import contextlib
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import UserError, closest
+
+# What is not a part of an experiment but of whoever runs it.
+OF_THE_COMMAND_LINE = (
+    "definitions",
+    "list-algorithms",
+    "local",
+    "force",
+    "rebuild",
+    "storage",
+    "parallelism",
+    "experiment",
+    "mini",
+)
+
+
+class Options:
+    """The options that a parser knows."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        """Take run.py's parser."""
+        self._parser = parser
+        self._defaults = {
+            name.replace("_", "-"): value
+            for name, value in vars(parser.parse_args([])).items()
+            if f"--{name.replace('_', '-')}" in parser.format_help()
+        }
+
+    def arguments(self, name: str, value: Any) -> list[str]:
+        """Return an option as words of a command line; UserError where it, or its value, is not known.
+
+        A list is given as run.py takes several values; true stands for an option without one.
+        """
+        known = [option for option in self._defaults if option not in OF_THE_COMMAND_LINE]
+        if name not in known:
+            raise UserError(f"unknown option '{name}' of run.py; {closest(name, known)}")
+        if value is None or value is False:
+            return []
+        option = f"--{name}"
+        if value is True:
+            words = [option]
+        elif isinstance(value, list) and value and not any(isinstance(part, (list, dict)) for part in value):
+            texts = [str(part) for part in value]
+            words = [option, *texts] if isinstance(self._defaults[name], list) else [option, ",".join(texts)]
+        elif isinstance(value, (str, int, float)):
+            words = [option, str(value)]
+        else:
+            raise UserError(f"the option '{name}' cannot be {value!r:.40}")
+        self.parse(words)
+        return words
+
+    def parse(self, words: Sequence[str]) -> argparse.Namespace:
+        """Read a command line; UserError instead of an exit."""
+        said = io.StringIO()
+        try:
+            with contextlib.redirect_stderr(said):
+                return self._parser.parse_args(words)
+        except SystemExit:
+            raise UserError(" ".join(said.getvalue().rpartition("error: ")[2].split())) from None

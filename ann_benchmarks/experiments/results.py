@@ -1,0 +1,83 @@
+"""What an experiment's steps have left: the results of their points, found where the points lie."""
+
+import argparse
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..definitions import label
+from ..errors import UserError
+from ..jobs import Job
+from ..plotting.runs import Run, load_runs
+from ..workloads.records import Record, read_record
+from .schema import Step
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One point or workload of a step, which a selection may mean."""
+
+    step: str
+    job: Job
+    query_arguments: Sequence[Any]
+    outcome: Run | Record
+
+    @property
+    def attrs(self) -> Mapping[str, Any]:
+        """Attributes of the result."""
+        return self.outcome.attrs
+
+
+@dataclass(frozen=True)
+class Results:
+    """All of a step; `missing` has a line for each point that is not there."""
+
+    step: Step
+    measured: Sequence[Measured]
+    missing: Sequence[str]
+
+    @property
+    def runs(self) -> list[Run]:
+        """The points that are no workloads."""
+        return [m.outcome for m in self.measured if isinstance(m.outcome, Run)]
+
+    @property
+    def records(self) -> list[Record]:
+        """The workloads."""
+        return [m.outcome for m in self.measured if isinstance(m.outcome, Record)]
+
+
+def results_of(
+    step: Step, args: argparse.Namespace, jobs_of: Callable[[argparse.Namespace], Iterable[Job]]
+) -> Results:
+    """Find the results of a step; several jobs may stand for one, of which those with results count."""
+    try:
+        jobs = list(jobs_of(args))
+    except UserError as error:
+        return Results(step, [], [str(error)])
+    places = {path: (job, arguments) for job in jobs for path, arguments in job.paths()}
+    outcomes: dict[Path, Run | Record] = {}
+    for path in places:
+        if path.suffix == ".json" and path.exists():
+            outcomes[path] = read_record(path)
+    points = [path for path in places if path.suffix != ".json" and path.exists()]
+    for path, run in with_paths(points):
+        outcomes[path] = run
+    measured = [Measured(step.name, *places[path], outcome) for path, outcome in outcomes.items()]
+    there = {named(*places[path]) for path in outcomes}
+    missing = [named(*place) for place in places.values() if named(*place) not in there]
+    return Results(step, measured, list(dict.fromkeys(missing)))
+
+
+def with_paths(paths: Sequence[Path]) -> Iterable[tuple[Path, Run]]:
+    """Read results; those that cannot be read are told and left out."""
+    for path in paths:
+        for run in load_runs([path]):
+            yield path, run
+
+
+def named(job: Job, query_arguments: Sequence[Any]) -> str:
+    """Name a point for the reader, whatever held its memory back."""
+    name = label(job.definition.algorithm, [*job.definition.arguments, *query_arguments])
+    return f"{name}{job.by_clients}".rpartition(" by ")[0] if job.conditions else name + job.by_clients

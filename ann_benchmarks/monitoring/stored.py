@@ -1,0 +1,143 @@
+"""What was sampled as columns, in the group `monitoring` of a result file and out of it.
+
+The group's datasets have one entry a sample: `seconds` (float64, from the start of the job), `phase` (int8,
+into the JSON list that is the attribute `phases`), and one (float32) for each counter, with an attribute
+`unit`. A rate is the mean since the sample before. Each time that a phase is entered, which the attribute
+`starts` lists as JSON, it begins with a sample without rates (nan). Counters that stayed 0 are not there.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from ..errors import UserError
+from .monitor import Recording
+from .samples import CLOSE_SECONDS, Sample, Stretch
+
+GROUP = "monitoring"
+_WORTH_COMPRESSING = 256  # samples; the index of a compressed dataset takes more than fewer do
+_UNITS = {"_bytes": "bytes", "_percent": "%", "_seconds": "s", "_sessions": "sessions"}
+_CPU = tuple(f"machine.{name}_percent" for name in ("cpu", "iowait", "steal", "busiest_core"))
+
+
+@dataclass(frozen=True)
+class Monitored:
+    """Columns of equal length: `seconds`, `phase` (numbers into `phases`), and each counter by its name."""
+
+    seconds: np.ndarray
+    phase: np.ndarray
+    phases: list[str]
+    starts: list[int]  # the first sample of each time that a phase was entered
+    columns: dict[str, np.ndarray]
+    units: dict[str, str]
+    attrs: dict[str, Any] = field(default_factory=dict)
+
+    def stretches(self) -> list[tuple[str, slice]]:
+        """Return each phase, from its begin to its end, with its samples."""
+        ends = [*self.starts[1:], len(self.seconds)]
+        return [
+            (self.phases[self.phase[start]], slice(start, end))
+            for start, end in zip(self.starts, ends, strict=True)
+        ]
+
+
+def monitored(recording: Recording) -> Monitored | None:
+    """Make rates of what was counted, without counters that stayed 0; None if there is nothing."""
+    stretches = [stretch for stretch in recording.stretches if stretch.seconds >= CLOSE_SECONDS]
+    if not stretches:
+        return None
+    phases = list(dict.fromkeys(stretch.phase for stretch in stretches))
+    rows = [row for stretch in stretches for row in _rows(stretch)]
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {name: np.array([row.get(name, np.nan) for row in rows], np.float32) for name in names}
+    columns = {name: column for name, column in columns.items() if np.nan_to_num(column).any()}
+    levels = {name for stretch in stretches for sample in stretch.samples for name in sample.levels}
+    samples = [(sample, stretch) for stretch in stretches for sample in stretch.samples]
+    return Monitored(
+        np.array([sample.seconds for sample, _ in samples], np.float64),
+        np.array([phases.index(stretch.phase) for _, stretch in samples], np.int8),
+        phases,
+        [0, *accumulate(len(stretch.samples) for stretch in stretches[:-1])],
+        columns,
+        {name: unit_of(name, name not in levels) for name in columns},
+        {**recording.facts, "monitoring_cpu_seconds": recording.cpu_seconds},
+    )
+
+
+def unit_of(name: str, is_rate: bool) -> str:
+    """Return the unit that a counter's name tells, a second where it is a rate."""
+    unit = next((unit for ending, unit in _UNITS.items() if name.endswith(ending)), "")
+    if not is_rate or unit == "%":
+        return unit
+    return f"{unit or '1'}/s"
+
+
+def _rows(stretch: Stretch) -> list[dict[str, float]]:
+    first, *others = stretch.samples
+    rows = [dict(first.levels)]
+    for before, sample in zip(stretch.samples, others, strict=False):
+        rows.append({**sample.levels, **_rates(before, sample)})
+    return rows
+
+
+def _rates(before: Sample, sample: Sample) -> dict[str, float]:
+    seconds = sample.seconds - before.seconds
+    if seconds <= 0:
+        return {}
+    differences = {
+        name: total - before.totals[name] for name, total in sample.totals.items() if name in before.totals
+    }
+    # Less than before: it was counted anew, as by a server that has been restarted.
+    rates = {name: value / seconds for name, value in differences.items() if value >= 0}
+    if sample.cores is not None and before.cores is not None and sample.cores.shape == before.cores.shape:
+        used = np.maximum(sample.cores - before.cores, 0)
+        if (used[:, 3] > 0).all():
+            of_all = 100 * used.sum(axis=0) / used[:, 3].sum()
+            busiest = float((100 * used[:, 0] / used[:, 3]).max())
+            rates |= dict(zip(_CPU, map(float, (*of_all[:3], busiest)), strict=True))
+    return rates
+
+
+def writer(what: Monitored) -> Callable[[h5py.Group], None]:
+    """Return what fills the group."""
+
+    def write(group: h5py.Group) -> None:
+        group.attrs.update(what.attrs, phases=json.dumps(what.phases), starts=json.dumps(what.starts))
+        options = {"compression": "gzip", "shuffle": True} if len(what.seconds) > _WORTH_COMPRESSING else {}
+        group.create_dataset("seconds", data=what.seconds, **options)
+        group.create_dataset("phase", data=what.phase, **options)
+        for name, column in what.columns.items():
+            group.create_dataset(name, data=column, **options).attrs["unit"] = what.units[name]
+
+    return write
+
+
+def read_monitoring(path: Path) -> Monitored | None:
+    """Read what was sampled for a point; None if nothing was. UserError where the file cannot be read."""
+    try:
+        with h5py.File(path, "r", locking=False) as file:
+            if GROUP not in file:
+                return None
+            group = file[GROUP]
+            columns = {name: column[()] for name, column in group.items() if name not in ("seconds", "phase")}
+            attrs = {
+                name: value.item() if isinstance(value, np.generic) else value
+                for name, value in group.attrs.items()
+            }
+            return Monitored(
+                group["seconds"][()],
+                group["phase"][()],
+                json.loads(attrs.pop("phases")),
+                json.loads(attrs.pop("starts")),
+                columns,
+                {name: str(group[name].attrs.get("unit", "")) for name in columns},
+                attrs,
+            )
+    except (OSError, RuntimeError, KeyError, ValueError, AttributeError) as error:
+        raise UserError(f"{path} cannot be read: {' '.join(str(error).split()):.150}") from None

@@ -1,0 +1,266 @@
+"""One picture of what the machine and the server did while a point was built and measured."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import EngFormatter, FixedLocator, MaxNLocator, NullLocator
+from PIL import Image
+
+from ..atomic import atomic_path
+from ..errors import UserError
+from ..monitoring import Monitored, read_monitoring
+from ..results import read_attributes
+from .figure import GREY, save
+from .styles import LIGHT_COLORS
+
+OTHER = "other"  # what has no name of its own is left white
+MEASURED = ("clients", "answers", "warm-up", "measure", "cool")
+Part = list[tuple[str, slice]]  # phases with their samples, one after the other
+NAMES = ("load", "build", "measure", "warm-up", "answers", "prewarm", "clients", "start", "cool")
+COLORS = 64
+TINT = 0.17  # how strong the colours of the bands are
+ROOM_A_LETTER = 0.0095  # of the width
+SHORTEST_SHARE = 0.3  # of the width, for the shorter of the two parts
+LOG_TICKS = (1e2, 1e4, 1e6, 1e8)
+WAITS = ("cpu", "io", "lwlock", "lock", "client", "other")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve of a panel: the counter, and its name in the legend."""
+
+    column: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One of the small pictures, all with the same time axis."""
+
+    title: str
+    lines: Sequence[Line]
+    unit: str  # "bytes", "bytes/s", "%" or that of what is counted
+    top: float | None = None
+    is_logarithmic: bool = False
+
+
+def draw_dashboard(monitored: Monitored, path: Path, title: str) -> None:
+    """Draw all panels that there is something to see in; UserError if there is none, or no file."""
+    panels = [panel for panel in panels_of(monitored) if panel.lines]
+    parts = parts_of(monitored)
+    if not panels or not parts:
+        raise UserError("nothing to draw: no counter was sampled")
+    figure = Figure(figsize=(8.2, 0.6 + 1.15 * len(panels)))
+    grid = figure.subplots(
+        len(panels), len(parts), sharex="col", sharey="row", squeeze=False,
+        gridspec_kw={"width_ratios": widths_of(monitored, parts), "hspace": 0.5, "wspace": 0.03},
+    )  # fmt: skip
+    for panel, row in zip(panels, grid, strict=True):
+        for place, (axes, part) in enumerate(zip(row, parts, strict=True)):
+            draw_panel(axes, monitored, panel, part)
+            decorate(axes, panel, top_of(monitored, panel, parts), place == 0, place == len(parts) - 1)
+    nameless = [name_phases(axes, monitored, part) for axes, part in zip(grid[0], parts, strict=True)]
+    if handles := [Patch(color=tint_of(phase), label=phase) for phase in sorted(set().union(*nameless))]:
+        figure.legend(
+            handles=handles, loc="lower left", bbox_to_anchor=(1.005, 1.15), handlelength=1.4, ncols=2,
+            bbox_transform=grid[0][-1].transAxes, frameon=False, fontsize=7,
+        )  # fmt: skip
+    for axes in grid[-1]:
+        axes.xaxis.set_major_locator(MaxNLocator(6))
+        axes.set_xlabel("seconds from the start of the job", fontsize=8, color=GREY)
+    grid[0][0].annotate(
+        title, (0, 1), xytext=(0, 30), xycoords="axes fraction", textcoords="offset points", fontsize=9.5,
+        fontweight="bold", parse_math=False,
+    )  # fmt: skip
+    save(figure, path)
+    if path.suffix.lower() == ".png":
+        reduce_colors(path)
+
+
+def reduce_colors(path: Path) -> None:
+    """Store a picture with few colours, in a third of the bytes: many samples make jagged curves."""
+    with Image.open(path) as image:
+        reduced = image.convert("RGB").quantize(COLORS, dither=Image.Dither.NONE)
+    with atomic_path(path) as temporary:
+        reduced.save(temporary, "png", optimize=True)
+
+
+def draw_monitoring(result: Path, output: Path | None) -> None:
+    """Draw the dashboard of a result file; without `output`, beside it. UserError if it has none."""
+    monitored = read_monitoring(result)
+    if monitored is None:
+        raise UserError(f"nothing was sampled for {result}: measure it with run.py --force")
+    attrs = read_attributes(result)
+    picture = output or result.with_name(f"{result.stem}-monitoring.png")
+    picture = picture if picture.suffix else picture.with_name(f"{picture.name}.png")
+    draw_dashboard(
+        monitored, picture, f"{attrs.get('algo', '')} on {attrs.get('dataset', '')}\n{attrs['name']}"
+    )
+    print(f"wrote {picture}")
+
+
+def panels_of(monitored: Monitored) -> list[Panel]:
+    """Choose what to show of what there is."""
+    columns = monitored.columns
+
+    def lines(*wanted: tuple[str, str]) -> list[Line]:
+        return [Line(column, label) for column, label in wanted if column in columns]
+
+    where = " (of the whole host)" if monitored.attrs.get("in_container") else ""
+    disks = {name.split(".")[1] for name in columns if name.startswith("disk.")}
+    of_disks = [
+        (f"disk.{disk}.{kind}_bytes", f"{disk} {kind}s")
+        for disk in sorted(disks, key=disk_order(columns))[:3]
+        for kind in ("read", "write")
+    ]
+    sessions = [(f"postgresql.{wait}_sessions", wait if wait != "cpu" else "on a CPU") for wait in WAITS]
+    return [
+        Panel(
+            f"CPU{where}",
+            lines(("machine.cpu_percent", "all cores"), ("machine.busiest_core_percent", "busiest core"),
+                  ("machine.iowait_percent", "waiting for disks"), ("machine.steal_percent", "stolen")),
+            "%", 100,
+        ),
+        Panel(
+            f"memory{where}",
+            lines(("machine.memory_used_bytes", "used"), ("machine.page_cache_bytes", "page cache"),
+                  ("machine.memory_shared_bytes", "shared, as buffers")),
+            "bytes",
+        ),
+        Panel(f"disks{where}", lines(*of_disks), "bytes/s"),
+        Panel(
+            "network of the container" if where else "network",
+            lines(("network.received_bytes", "received"), ("network.sent_bytes", "sent")),
+            "bytes/s",
+        ),
+        Panel(
+            "PostgreSQL: blocks",
+            lines(("postgresql.blocks_hit", "hit"), ("postgresql.blocks_read", "read"),
+                  ("postgresql.io_writes", "written"), ("postgresql.io_extends", "added")),
+            "1/s", is_logarithmic=True,
+        ),
+        Panel(
+            "PostgreSQL: log and checkpoints",
+            lines(("postgresql.wal_bytes", "log"), ("postgresql.checkpoint_bytes", "checkpoints")),
+            "bytes/s",
+        ),
+        Panel("PostgreSQL: sessions, by what they wait for", lines(*sessions), "sessions"),
+    ]  # fmt: skip
+
+
+def disk_order(columns: Mapping[str, np.ndarray]) -> Callable[[str], float]:
+    """Return the key that sorts disks, the one with the most bytes first."""
+
+    def key(disk: str) -> float:
+        kinds = (columns.get(f"disk.{disk}.{kind}_bytes", np.zeros(1)) for kind in ("read", "write"))
+        return -float(sum(np.nansum(kind) for kind in kinds))
+
+    return key
+
+
+def parts_of(monitored: Monitored) -> list[Part]:
+    """Return the stretches before the point and those of it; between them, other points were measured."""
+    stretches = monitored.stretches()
+    places = [place for place, (phase, _) in enumerate(stretches) if phase in MEASURED]
+    first = places[0] if places else len(stretches)
+    parts = [stretches[:first], stretches[first : places[-1] + 1] if places else []]
+    return [part for part in map(without_ends, parts) if part]
+
+
+def without_ends(part: Part) -> Part:
+    """Leave out what has no name before and after all that has one."""
+    named = [place for place, (phase, _) in enumerate(part) if phase != OTHER]
+    return part[named[0] : named[-1] + 1] if named else []
+
+
+def widths_of(monitored: Monitored, parts: Sequence[Part]) -> list[float]:
+    """Return the shares of the width, of which a short part gets more than its time."""
+    seconds = [
+        monitored.seconds[part[-1][1].stop - 1] - monitored.seconds[part[0][1].start] for part in parts
+    ]
+    shares = np.clip(np.array(seconds) / max(sum(seconds), 1e-9), SHORTEST_SHARE, 1 - SHORTEST_SHARE)
+    return [1.0] if len(parts) == 1 else list(shares / shares.sum())
+
+
+def draw_panel(axes: Axes, monitored: Monitored, panel: Panel, part: Part) -> None:
+    """Draw the phases as bands and the curves over them."""
+    for phase, place in part:
+        if phase != OTHER:
+            start, *_, end = monitored.seconds[place]
+            axes.axvspan(start, end, color=tint_of(phase), lw=0, zorder=0)
+    chosen = slice(part[0][1].start, part[-1][1].stop)
+    for line, color in zip(panel.lines, LIGHT_COLORS, strict=False):
+        values = monitored.columns[line.column][chosen]
+        # A rate is that of the time before it.
+        steps = "default" if is_level(monitored, line.column) else "steps-pre"
+        axes.plot(monitored.seconds[chosen], values, color=color, lw=1.3, drawstyle=steps, label=line.label)
+    axes.margins(x=0)
+
+
+def is_level(monitored: Monitored, column: str) -> bool:
+    """Whether a counter is as it is at each moment; a rate is not told at the begin of a phase."""
+    return bool(np.isfinite(monitored.columns[column][monitored.starts]).any())
+
+
+def top_of(monitored: Monitored, panel: Panel, parts: Sequence[Part]) -> float:
+    """Return the end of the y axis, the same for all parts."""
+    places = [place for part in parts for _, place in part]
+    values = [monitored.columns[line.column][place] for line in panel.lines for place in places]
+    most = float(np.nanmax(np.nan_to_num(np.concatenate(values))))
+    return panel.top or most * (3 if panel.is_logarithmic else 1.08) or 1.0
+
+
+def decorate(axes: Axes, panel: Panel, top: float, is_first: bool, is_last: bool) -> None:
+    """Give a panel its title, axis, and on its right the names of the curves."""
+    if panel.is_logarithmic:
+        axes.set_yscale("symlog", linthresh=10)
+        axes.yaxis.set_major_locator(FixedLocator([0, *(tick for tick in LOG_TICKS if tick < top)]))
+        axes.yaxis.set_minor_locator(NullLocator())
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(3, integer=panel.unit == "sessions", min_n_ticks=2))
+    axes.set_ylim(0, top)
+    unit = panel.unit.replace("bytes", "B") if "bytes" in panel.unit else ""
+    axes.yaxis.set_major_formatter(EngFormatter(unit, sep=" " if unit else ""))
+    axes.tick_params(labelsize=7, color="0.7", labelcolor=GREY, length=2)
+    axes.tick_params(axis="y", which="both", left=is_first)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines["left"].set_visible(is_first)
+    axes.spines[["left", "bottom"]].set_color("0.7")
+    axes.set_axisbelow(True)
+    axes.grid(axis="y", color="0.8", lw=0.5)
+    if is_first:
+        unit = f", {panel.unit}" if panel.unit in ("%", "1/s") else ""
+        axes.set_title(f"{panel.title}{unit}", loc="left", fontsize=8, color="0.2", pad=3)
+    if is_last:
+        axes.legend(
+            loc="upper left", bbox_to_anchor=(1.005, 1.08), frameon=False, fontsize=7, handlelength=1.4
+        )
+
+
+def name_phases(axes: Axes, monitored: Monitored, part: Part) -> set[str]:
+    """Write the names of the phases over their bands; return those that there is no room for."""
+    begin, end = axes.get_xlim()
+    room = axes.get_position().width / (end - begin)
+    named: set[str] = set()
+    for phase, place in part:
+        start, *_, stop = monitored.seconds[place]
+        if phase != OTHER and (stop - start) * room > ROOM_A_LETTER * len(phase):
+            named.add(phase)
+            axes.annotate(
+                phase, ((start + stop) / 2, 1), xytext=(0, 15), xycoords=("data", "axes fraction"),
+                textcoords="offset points", ha="center", fontsize=7.5, color="0.3",
+            )  # fmt: skip
+    return {phase for phase, _ in part} - named - {OTHER}
+
+
+def tint_of(phase: str) -> tuple[float, float, float]:
+    """Return the colour of a phase's bands, the same in every picture."""
+    color = LIGHT_COLORS[NAMES.index(phase) % len(LIGHT_COLORS)] if phase in NAMES else "0.3"
+    red, green, blue = (1 - TINT * (1 - part) for part in to_rgb(color))
+    return red, green, blue

@@ -1,0 +1,105 @@
+"use strict";
+
+// Plots at a recall: by available RAM, by clients, by version. Of several points the fastest counts.
+
+const SHORT = { postgres_version: "PG", vector_version: "pgvector", vchord_version: "VC" };
+
+const COMPARISONS = {
+  ram: {
+    without: ["ram", "buffers"],
+    place: (point) => (isNumber(point.ramat) ? point.ramat : null),
+    axis: (values) => ({ label: "Available RAM", scale: "log", places: values, show: showSize }),
+    guides: indexSizes,
+    says: "Dotted: the size of an index. Tiers with all of the machine's RAM stand at what was measured.",
+  },
+  clients: {
+    without: ["clients"],
+    place: (point) => (isNumber(point.clients) ? point.clients : null),
+    axis: (values) => ({ label: "Clients", scale: "log", places: values }),
+  },
+  versions: {
+    without: VERSIONS,
+    and: ["form", "built"],
+    place: versionOf,
+    axis: (values) => ({ label: "Version", ...categories(values) }),
+  },
+};
+
+// Names at equal distances, as an axis.
+function categories(names) {
+  const places = names.map((_, i) => i);
+  return { scale: "linear", isFixed: true, places, show: (i) => names[i] ?? "" };
+}
+
+function versionOf(point, site) {
+  const told = VERSIONS.filter((id) => site.facets.some((facet) => facet.id === id) && point[id]);
+  return told.map((id) => (told.length > 1 ? `${SHORT[id]} ${point[id]}` : point[id])).join(" · ") || null;
+}
+
+function indexSizes(points) {
+  const sizes = new Map();
+  for (const { algorithm, indexsize } of points)
+    if (indexsize > 0) sizes.set(algorithm, Math.max(sizes.get(algorithm) ?? 0, indexsize * 1024));
+  return [...sizes].map(([algorithm, x]) => ({ x, label: `index of ${algorithm}` }));
+}
+
+class Comparison {
+  constructor(site, kind, metric) {
+    Object.assign(this, { site, metric, kind: COMPARISONS[kind] });
+    this.isOrdered = kind === "versions";
+    this.places = new Map(site.points.map((point) => [point, this.kind.place(point, site)]));
+    // All places there are, so that a filter leaves them where they are.
+    const known = [...new Set(this.places.values())].filter((place) => place !== null);
+    this.known = this.isOrdered
+      ? known.sort((a, b) => a.localeCompare(b, "en", { numeric: true }))
+      : known.sort((a, b) => a - b);
+  }
+
+  get isOfInterest() {
+    return this.known.length > 1;
+  }
+
+  by() {
+    const { facets, state } = this.site;
+    const asked = state.by.includes("series") ? [...IN_SERIES, ...state.by] : state.by;
+    const wanted = new Set([...asked, ...(this.kind.and ?? [])]);
+    const without = ["series", ...this.kind.without];
+    return facets.map((facet) => facet.id).filter((id) => wanted.has(id) && !without.includes(id));
+  }
+
+  describe() {
+    const { site, kind, metric } = this;
+    const at = Math.max(site.state.at, site.state.least ?? 0);
+    const points = site.kept.filter(
+      (point) =>
+        this.places.get(point) !== null && reaches(point, at) && drawable(point.qps) && drawable(point[metric]),
+    );
+    const by = this.by();
+    const curves = site.curvesBy(by).group(points).map(({ name, style, points: own }) => {
+      const best = new Map();
+      for (const point of own) {
+        const place = this.places.get(point);
+        if (!best.has(place) || point.qps > best.get(place).qps) best.set(place, point);
+      }
+      const marks = [...best].map(([place, point]) => ({
+        ...site.mark(point, null, metric),
+        x: this.isOrdered ? this.known.indexOf(place) : place,
+        isJoined: true,
+      }));
+      return { name, style, marks: marks.sort((a, b) => a.x - b.x) };
+    });
+    return {
+      x: { isFixed: false, ...kind.axis(this.known) },
+      y: { label: site.column(metric).label, scale: "log" },
+      curves,
+      guides: kind.guides?.(points),
+      note: this.note(points, by, at),
+    };
+  }
+
+  note(points, by, at) {
+    const differing = mixed(this.site.facets, points, [...by, ...this.kind.without]);
+    const whatever = differing.length ? `, whatever its ${labelsOf(differing)}` : "";
+    return `A point is the fastest that reaches a recall of ${showShare(at)}${whatever}. ${this.kind.says ?? ""}`;
+  }
+}

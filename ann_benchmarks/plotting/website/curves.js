@@ -1,0 +1,100 @@
+"use strict";
+
+// Which points make a curve, how it is called and how it looks.
+
+const FEW_CURVES = 12; // more of them are not made without being asked for
+const IN_SERIES = ["dataset", "k", "algorithm", "load", "clients", "disk", "cpus", "method", "ram", "buffers"];
+const SPLIT_ORDER = [...IN_SERIES.slice(0, -2), ...VERSIONS, "form", "ram"];
+
+const CURVE_WORDS = {
+  clients: (value) => `${value} client${value === "1" ? "" : "s"}`,
+  ram: (value) => `${value} RAM`,
+  buffers: (value) => `shared_buffers ${value}`,
+  cpus: (value) => `${value} CPU${value === "1" ? "" : "s"}`,
+  k: (value) => `k = ${value}`,
+  writers: (value) => `${value} writer${value === "1" ? "" : "s"}`,
+  rate: (value) => `${value} writes/s`,
+  load: (value) => (value === "plain" ? "" : value),
+  postgres_version: (value) => `PostgreSQL ${value}`,
+  vector_version: (value) => `pgvector ${value}`,
+  vchord_version: (value) => `VectorChord ${value}`,
+};
+
+// The series as they are stored if they are few, otherwise as many facets as make few curves. Build arguments
+// make none: as in plot.py a curve is the best of an algorithm, however it is built.
+function standardCurves(facets, points) {
+  const count = (ids) => new Set(points.map((point) => nameOf(point, ids))).size;
+  const known = (id) => facets.some((facet) => facet.id === id);
+  if (known("series") && count(["series"]) <= FEW_CURVES) return ["series"];
+  const by = [];
+  for (const id of SPLIT_ORDER) if (known(id) && (!by.length || count([...by, id]) <= FEW_CURVES)) by.push(id);
+  return by;
+}
+
+const nameOf = (point, by) =>
+  by
+    .map((id) => [id, written(point[id])])
+    .map(([id, value]) => (value === NOTHING ? "" : (CURVE_WORDS[id]?.(value) ?? value)))
+    .filter(Boolean)
+    .join(", ") || String(point[data.links.column]);
+
+// Gives every curve of all points its style, so that it keeps it whatever is filtered out.
+class Curves {
+  constructor(points, by) {
+    this.by = by;
+    this.names = new Map(points.map((point) => [point, nameOf(point, by)]));
+    this.styles = new Map();
+    const alone = by.length === 1 && data.styles[by[0]];
+    const colored = by.find((id) => data.styles[id] && new Set(points.map((point) => point[id])).size > 1)
+      ?? (by.length ? null : data.links.column);
+    const used = new Map();
+    for (const point of points) {
+      const name = this.names.get(point);
+      if (this.styles.has(name)) continue;
+      const own = data.styles[colored]?.[point[colored]];
+      const turn = colored ? (used.get(own?.[0]) ?? 0) : Math.floor(this.styles.size / COLORS);
+      used.set(own?.[0], turn + 1);
+      if (alone && own) this.styles.set(name, own);
+      else if (own) this.styles.set(name, [own[0], (own[1] + turn) % MARKERS.length, turn % data.dashes.length]);
+      else {
+        const i = this.styles.size;
+        this.styles.set(name, [i % COLORS, i % MARKERS.length, turn % data.dashes.length]);
+      }
+    }
+  }
+
+  name(point) {
+    return this.names.get(point);
+  }
+
+  // The points by curve, in the order of the names.
+  group(points) {
+    const groups = new Map();
+    for (const point of points) {
+      const name = this.name(point);
+      if (!groups.has(name)) groups.set(name, { name, style: this.styles.get(name), points: [] });
+      groups.get(name).points.push(point);
+    }
+    return [...groups.values()].sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
+  }
+}
+
+// The points that no other one beats, from the best y to the worst; `better` is 1 where more is, else -1.
+function frontierOf(points, x, y, [xBetter, yBetter]) {
+  const sorted = [...points].sort((a, b) => yBetter * (b[y] - a[y]) || xBetter * (b[x] - a[x]));
+  let best = -Infinity;
+  return sorted.filter((point) => {
+    if (xBetter * point[x] <= best) return false;
+    best = xBetter * point[x];
+    return true;
+  });
+}
+
+// What differs between points that one curve joins.
+function mixed(facets, points, by) {
+  const told = by.includes("series") ? [...by, ...IN_SERIES] : by;
+  return facets.filter(
+    ({ id }) =>
+      id !== "series" && !told.includes(id) && new Set(points.map((point) => written(point[id]))).size > 1,
+  );
+}

@@ -1,0 +1,52 @@
+"use strict";
+
+// Plots of two metrics: the best points of each curve, and on demand all of them.
+
+const isShare = (column) => column.kind === "share";
+
+class Frontier {
+  constructor(site, chart, isOfAll) {
+    Object.assign(this, { site, chart, isOfAll, isRaw: isOfAll });
+  }
+
+  axis(id, scale) {
+    const column = this.site.column(id);
+    return { label: column.label, scale, ...(isShare(column) && { limit: 1, show: showShare }) };
+  }
+
+  describe() {
+    const { x, y, better } = this.chart;
+    const points = this.site.kept.filter((point) => drawable(point[x]) && drawable(point[y]));
+    const differing = this.isOfAll ? [] : mixed(this.site.facets, points, this.site.state.by);
+    // A point found for a recall is drawn even where others of its curve beat it, if they are of one kind.
+    const stays = (point) => this.isRaw || (isNumber(point.found) && !differing.length);
+    const curves = this.site.curves.group(points).map(({ name, style, points: own }) => {
+      const best = this.isOfAll ? [] : frontierOf(own, x, y, better);
+      const known = new Set(best);
+      const others = own.filter((point) => !known.has(point) && stays(point));
+      const mark = (point, isJoined) => ({
+        ...this.site.mark(point, x, y),
+        isJoined,
+        ...(isJoined || (stays(point) && !this.isRaw) ? {} : { xBar: null, yBar: null }),
+        isFaded: !isJoined && (this.isRaw || !isNumber(point.found)),
+        ring: isNumber(point.found),
+      });
+      const marks = [...others.map((point) => mark(point, false)), ...best.map((point) => mark(point, true))];
+      return { name, style, marks };
+    });
+    return { x: this.axis(x, "linear"), y: this.axis(y, "log"), curves, note: this.note(points, differing) };
+  }
+
+  note(points, differing) {
+    const said = [];
+    if (differing.length)
+      said.push(`A curve joins the best of its points, whatever their ${labelsOf(differing)}.`);
+    const found = [...new Set(points.map((point) => point.found).filter(isNumber))].sort();
+    if (found.length) said.push(`Rings: found for a recall of ${found.map(showShare).join(" or ")}.`);
+    if (points.some((point) => [this.chart.x, this.chart.y].some((id) => point.bars[id])))
+      said.push("Bars: 95% intervals.");
+    return said.join(" ");
+  }
+}
+
+const labelsOf = (facets) => facets.map((facet) => withoutCapital(facet.label)).join(", ");

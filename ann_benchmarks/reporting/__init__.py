@@ -1,0 +1,1 @@
+"""Reports: what was run and what came out, in one folder that can be handed on."""

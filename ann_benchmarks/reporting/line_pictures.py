@@ -1,0 +1,120 @@
+"""Pictures of throughput over clients and of inserts over writers."""
+
+import re
+from collections.abc import Mapping
+from itertools import groupby
+from typing import Any
+
+from ..errors import UserError
+from ..intervals import Interval
+from ..plotting.built import build_arguments
+from ..plotting.lines import draw_lines
+from ..plotting.metrics import all_metrics
+from ..plotting.points import Point, interval
+from ..plotting.published import PublishedPoints, read_series
+from ..plotting.runs import Run
+from ..published import Selection
+from ..published import published as published_file
+from .curves import clients, conditions, family, is_open
+from .document import Block, Paragraph, Picture
+from .kinds import MOST_ROWS, Shown, file_of, origins, without_results
+from .workload_tables import inserts_of, place
+
+THROUGHPUT = ("qps", "tps")  # columns of published figures
+Where = Mapping[str, Any] | None
+
+
+def by_clients(
+    shown: Shown, published: str = "", where: Where = None, normalise: bool = False
+) -> list[Block]:
+    """Draw throughput over clients, a line for each query argument; those searched for a recall are one.
+
+    `where` chooses rows of the published figures by their columns.
+    """
+    series: dict[str, dict[int, Point]] = {}
+    for run in shown.runs:
+        if not is_open(run):
+            name = f"{family(run)}{without_clients(run)} {asked_with(run)}"
+            point = Point(clients(run), run.metrics["qps"], None, interval(run, "qps"))
+            series.setdefault(name, {})[clients(run)] = point
+    lines = {
+        name: list(points.values())
+        for name, points in sorted(series.items(), key=lambda item: natural(item[0]))
+        if len(points) > 1
+    }
+    if not lines:
+        raise without_results("was measured with several numbers of clients")
+    more = len(lines) - MOST_ROWS
+    if more > 0:
+        lines = dict(list(lines.items())[:MOST_ROWS])
+    left = [Paragraph(f"{more} more lines are in the tables.", is_note=True)] if more > 0 else []
+    y = all_metrics["qps"].description
+    return [*line_picture(shown, "clients", lines, ("Clients", y), published, where, normalise), *left]
+
+
+def natural(text: str) -> list[tuple[str, float]]:
+    """Return what names are sorted by, so that 20 comes before 100."""
+    return [(words, float(number or 0)) for words, number in re.findall(r"(\D*)(\d+|$)", text)]
+
+
+def without_clients(run: Run) -> str:
+    """Return what a curve's name adds to its algorithm beside the clients."""
+    return conditions(run).removeprefix(f"-c{clients(run)}")
+
+
+def asked_with(run: Run) -> str:
+    """Say what a query was asked with, or for which recall that was searched."""
+    if run.attrs.get("target_recall"):
+        built = ", ".join(text for text in build_arguments(run).values() if text != run.distance)
+        return f"({built}) at recall {run.attrs['target_recall']:g}"
+    inside = run.parameters.partition("(")[2]
+    return f"({inside}" if inside else run.parameters
+
+
+def inserts(shown: Shown, published: str = "", where: Where = None, normalise: bool = False) -> list[Block]:
+    """Draw inserts a second over writers."""
+    series = {
+        " on ".join(reversed(key)): [
+            Point(record.writers, rate.per_second, None, bounds(rate.low, rate.high))
+            for record, rate in group
+        ]
+        for key, group in groupby(inserts_of(shown.records), lambda item: place(item[0]))
+    }
+    if not series:
+        raise without_results("is of inserts")
+    axes = ("Writers", "Inserts per second (1/s)")
+    return line_picture(shown, "inserts", series, axes, published, where, normalise)
+
+
+def bounds(low: float | None, high: float | None) -> Interval | None:
+    """Return an interval that a picture can show."""
+    return Interval(low, high) if low is not None and high is not None and low <= high else None
+
+
+def line_picture(
+    shown: Shown,
+    kind: str,
+    series: dict[str, list[Point]],
+    axes: tuple[str, str],
+    published: str,
+    where: Where,
+    normalise: bool,
+) -> list[Block]:
+    """Draw lines, with published ones over the same axis."""
+    others = [published_lines(published, where or {})] if published else []
+    path = file_of(shown, kind)
+    draw_lines(series, path, *axes, "log", "", shown.title, others, normalise, "up is better")
+    blocks: list[Block] = [Picture(path.name, f"{axes[1]} over {axes[0].lower()}.")]
+    return [*blocks, *(block for other in others for block in origins(other))]
+
+
+def published_lines(asked: str, where: Mapping[str, Any]) -> PublishedPoints:
+    """Return throughput over clients out of NAME or NAME:TABLE, a line for each curve of the table."""
+    source, name = published_file(asked.partition(":")[0]), asked.partition(":")[2]
+    tables = [source.table(name)] if name else source.tables
+    for table in tables:
+        rate = next((column for column in THROUGHPUT if table.has("clients", column)), None)
+        if rate:
+            by = [column for column in table.curves if column not in where and column != "clients"]
+            return read_series(Selection(source.name, "clients", rate, table.name, where, by))
+    raise UserError(f"{source.path} has no table of {' or '.join(THROUGHPUT)} over clients")

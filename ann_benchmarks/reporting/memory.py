@@ -1,0 +1,124 @@
+"""How much memory an algorithm needs: the least with which it keeps most of its throughput."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby, takewhile
+
+from ..plotting.metrics import qps_at_recall
+from ..plotting.ram import TierRun, as_tier_run, size_text
+from ..plotting.runs import Run
+from .curves import family, is_on_tier, is_usual
+from .figures import factor
+from .ratios import rates, ratio
+from .statements import Statement, listed
+
+KEPT = 0.8  # of the throughput with all memory, that counts as enough
+
+
+@dataclass(frozen=True)
+class Need:
+    """The least available RAM, in bytes, from which on `KEPT` of the throughput is there.
+
+    `ram` is None where only all of the machine's memory suffices, `perhaps` what noise does not rule out and
+    `least` the least that was measured. `whole` is what "all memory" is: None for the machine's, else the
+    most RAM of any tier.
+    """
+
+    algorithm: str
+    clients: int
+    ram: int | None
+    share: float  # of the throughput with all memory, at this RAM
+    perhaps: int | None
+    least: int
+    index_size: float | None  # bytes
+    whole: int | None
+
+
+def needs(runs: Iterable[Run], target: float) -> list[Need]:
+    """Return the need of each algorithm with each number of clients, where several amounts were measured."""
+    runs = [run for run in runs if is_usual(run) and qps_at_recall(run.metrics, target) > 0]
+    lines: dict[tuple[str, int], dict[str, list[TierRun]]] = {}
+    for run in runs:
+        if tier_run := as_tier_run(run):
+            of_method = lines.setdefault((tier_run.algorithm, tier_run.clients), {})
+            of_method.setdefault(tier_run.name, []).append(tier_run)
+    found = []
+    for (algorithm, clients), by_name in sorted(lines.items(), key=lambda item: (item[0][1], item[0][0])):
+        best = max(map(by_ram, by_name.values()), key=len)
+        off_tiers = [run for run in runs if family(run) == algorithm and not is_on_tier(run)]
+        need = need_of(best, [run for run in off_tiers if int(run.attrs.get("clients", 1)) == clients])
+        if need:
+            found.append(need)
+    return found
+
+
+def by_ram(tier_runs: Iterable[TierRun]) -> dict[int | None, TierRun]:
+    """Return the fastest at each amount of RAM, the most first, all of it (None) before any amount."""
+    best: dict[int | None, TierRun] = {}
+    for tier_run in sorted(tier_runs, key=lambda tier_run: -tier_run.run.metrics["qps"]):
+        best.setdefault(tier_run.ram, tier_run)
+    return dict(sorted(best.items(), key=lambda item: -(item[0] or float("inf"))))
+
+
+def need_of(best: dict[int | None, TierRun], off_tiers: Sequence[Run]) -> Need | None:
+    """Find the need of one line, whose first result is that with the most memory."""
+    most = next(iter(best.values()))
+    whole, is_all = most.run, most.ram is None
+    if not is_all and off_tiers:
+        whole, is_all = max(off_tiers, key=lambda run: run.metrics["qps"]), True
+    steps = [(ram, ratio(rates(found.run), rates(whole))) for ram, found in best.items() if ram is not None]
+    if len(steps) + is_all < 2:
+        return None
+    enough = list(takewhile(lambda step: step[1].value >= KEPT, steps))
+    perhaps = list(takewhile(lambda step: (step[1].interval or (0, step[1].value))[1] >= KEPT, steps))
+    return Need(
+        most.algorithm,
+        most.clients,
+        enough[-1][0] if enough else None,
+        enough[-1][1].value if enough else 1.0,
+        perhaps[-1][0] if perhaps else None,
+        steps[-1][0],
+        most.index_size,
+        None if is_all else most.ram,
+    )
+
+
+def memory_statements(found: Sequence[Need]) -> list[Statement]:
+    """Say how much memory each algorithm needs, for each number of clients."""
+    told = []
+    for clients, group in groupby(found, lambda need: need.clients):
+        of_clients = list(group)
+        text = f"{KEPT:.0%} of the throughput with all memory is there " + "; ".join(
+            map(need_text, of_clients)
+        )
+        told.append(Statement(f"Memory, {clients} client{'s' * (clients > 1)}", f"{text}."))
+    if told:
+        told[-1] = Statement(told[-1].about, " ".join([told[-1].text, *about_memory(found)]))
+    return told
+
+
+def about_memory(found: Sequence[Need]) -> list[str]:
+    """Say what is meant by memory."""
+    told = ["Available RAM is shared_buffers and what the system can cache."]
+    if wholes := sorted({need.whole for need in found if need.whole}):
+        most = listed([size_text(whole) for whole in wholes])
+        told.append(f"The most that was measured, {most}, stands for all memory.")
+    if all(need.index_size and need.least > need.index_size for need in found):
+        told.append("No tier had less of it than the size of the index: smaller ones would tell more.")
+    return told
+
+
+def need_text(need: Need) -> str:
+    """Write one need, in absolute numbers and relative to the index."""
+    if need.ram is None:
+        text = f"with {need.algorithm} on no tier below all memory"
+    else:
+        text = f"with {need.algorithm} from {size_text(need.ram)} of available RAM on"
+    notes = []
+    if need.ram is not None:
+        notes += [f"{factor(need.ram / need.index_size)} times its index"] if need.index_size else []
+        notes += ["the least that was measured"] if need.ram == need.least else []
+        notes.append(f"{need.share:.0%} there")
+    if need.perhaps is not None and need.perhaps != need.ram:
+        notes.append(f"within noise {size_text(need.perhaps)} may do")
+    return f"{text} ({', '.join(notes)})" if notes else text

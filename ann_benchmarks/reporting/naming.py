@@ -1,0 +1,26 @@
+"""How a built index is called: its algorithm, and the build arguments in which others of it differ."""
+
+from collections.abc import Iterable
+
+from ..plotting.built import build_arguments
+from ..plotting.runs import Run
+from .curves import family
+
+
+class IndexNames:
+    """The names of the indexes that some results were measured on."""
+
+    def __init__(self, runs: Iterable[Run]) -> None:
+        """Compare the build arguments of each algorithm."""
+        self._arguments: dict[str, list[dict[str, str]]] = {}
+        for run in runs:
+            known = self._arguments.setdefault(family(run), [])
+            arguments = build_arguments(run)
+            if arguments not in known:
+                known.append(arguments)
+
+    def of(self, run: Run) -> str:
+        """Return the name of the index of one of the results."""
+        arguments, others = build_arguments(run), self._arguments[family(run)]
+        told = [text for name, text in arguments.items() if any(other.get(name) != text for other in others)]
+        return f"{family(run)} ({', '.join(told)})" if told else family(run)

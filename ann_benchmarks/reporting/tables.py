@@ -1,0 +1,170 @@
+"""The tables of a report: one function a kind, in the dict below."""
+
+from collections.abc import Mapping
+from itertools import groupby
+from typing import Any
+
+from ..plotting.built import fastest_of_each_index
+from ..plotting.ram import GB, KIB, TierRun, as_tier_run, fastest, size_text, whole_machine
+from ..plotting.ram_table import (
+    COLUMNS,
+    cells_of,
+    deviation,
+    differing_columns,
+    exact,
+    heading,
+    index_of,
+    line_of,
+)
+from ..plotting.runs import Run
+from ..plotting.scales import plain_number
+from ..published import published
+from ..published.selecting import rows_where
+from ..published.tables import TEXT
+from .builds import build_table
+from .curves import comparisons, family
+from .document import Block, Paragraph, Table
+from .figures import UNKNOWN, factor, plain, share, with_interval
+from .kinds import Kind, Shown, without_results
+from .naming import IndexNames
+from .workload_tables import insert_table, write_tables
+
+
+def point_table(shown: Shown) -> list[Block]:
+    """Return all results with their intervals."""
+    if not shown.runs:
+        raise without_results("was chosen")
+    runs = sorted(shown.runs, key=lambda run: (run.dataset, run.algorithm, run.metrics["k-nn"]))
+    columns = {
+        "Curve": [run.algorithm for run in runs],
+        "Parameters": [run.parameters for run in runs],
+        "Dataset": [run.dataset for run in runs],
+        "k": [str(run.count) for run in runs],
+        "Recall": [with_interval(run, "k-nn") for run in runs],
+        "QPS": [with_interval(run, "qps") for run in runs],
+        **{
+            f"{name} (ms)": [with_interval(run, name) for run in runs]
+            for name in ("p50", "p95", "p99", "p999")
+        },
+    }
+    for name in ("Dataset", "k"):
+        if len(set(columns[name])) == 1:
+            del columns[name]
+    words = frozenset({"Curve", "Parameters", "Dataset"})
+    rows = list(zip(*columns.values(), strict=True))
+    return [Table(tuple(columns), rows, shown.title or f"All points ({len(runs)})", words)]
+
+
+def tier_table(shown: Shown) -> list[Block]:
+    """Return for each index its fastest result on each tier, at the target recall."""
+    on_tiers = [found for run in shown.runs if (found := as_tier_run(run))]
+    rows = fastest(on_tiers, shown.target)
+    if not rows:
+        raise without_results(f"on a tier reaches a recall of {shown.target:g}")
+    machine, more = whole_machine(on_tiers), differing_columns(rows)
+    best: dict[tuple[Any, ...], TierRun] = {}
+    for row in rows:
+        best.setdefault((*index_of(row), row.name, row.method, row.ram, row.shared_buffers), row)
+
+    def place(row: TierRun) -> tuple[Any, ...]:
+        return *index_of(row), *line_of(row), row.ram or machine or 0, row.shared_buffers or 0
+
+    def cells(row: TierRun) -> list[str]:
+        ram = exact(row.ram) if row.ram else f"all ({size_text(machine)})" if machine else "all"
+        buffers = exact(row.shared_buffers) if row.shared_buffers else UNKNOWN
+        extra = [text(row) for text in more.values()]
+        return [ram, buffers, str(row.clients), *cells_of(row, intervals=True), *extra]
+
+    blocks: list[Block] = []
+    ordered = sorted(best.values(), key=place)
+    for _, group in groupby(ordered, index_of):
+        of_index = list(group)
+        caption = heading(of_index).replace("**", "").rstrip(":")
+        blocks.append(Table((*COLUMNS, *more), [cells(row) for row in of_index], caption, frozenset(more)))
+    return [*blocks, *(Paragraph(text.strip(), is_note=True) for text in deviation(ordered))]
+
+
+def speedup_tables(shown: Shown, baseline: str = "") -> list[Block]:
+    """Return, for each number of clients, what each index does at the target recall, and times how much.
+
+    Without a `baseline`, the name of a row or of its algorithm, the worst of each column is 1.
+    """
+    blocks: list[Block] = []
+    for comparison in comparisons(shown.runs, shown.target):
+        fastest_ones = [run for run, _ in fastest_of_each_index(comparison.runs, shown.target)]
+        if not fastest_ones:
+            continue
+        caption = (
+            f"{comparison.who_asks}{comparison.where}, at a recall of {shown.target:g}: the fastest result"
+        )
+        blocks.append(speedup_table(sorted(fastest_ones, key=family), f"{caption} of each index", baseline))
+        short = sorted({family(run) for run in comparison.runs} - {family(run) for run in fastest_ones})
+        if short:
+            blocks.append(Paragraph(f"Below that recall stay: {', '.join(short)}.", is_note=True))
+    if not blocks:
+        raise without_results(f"reaches a recall of {shown.target:g}")
+    return blocks
+
+
+def speedup_table(runs: list[Run], caption: str, baseline: str) -> Table:
+    """Return the table of indexes under the same conditions."""
+    index_names = IndexNames(runs)
+    names = [index_names.of(run) for run in runs]
+    bases = [i for i, name in enumerate(names) if baseline in (name, family(runs[i]))]
+
+    def times(values: list[float], more_is_better: bool) -> list[str]:
+        known = [value for value in values if value > 0]
+        if not known:
+            return [UNKNOWN] * len(values)
+        worst = min(known) if more_is_better else max(known)
+        base = values[bases[0]] if bases else worst
+        return [
+            factor(value / base if more_is_better else base / value) if value > 0 and base > 0 else UNKNOWN
+            for value in values
+        ]
+
+    columns = {"Index": names, "Recall": [share(run.metrics["k-nn"]) for run in runs]}
+    for title, metric, is_more in (
+        ("QPS", "qps", True),
+        ("p99 (ms)", "p99", False),
+        ("Build (s)", "build", False),
+    ):
+        values = [run.metrics[metric] for run in runs]
+        columns[title] = [plain(value) for value in values]
+        columns[f"{title.partition(' (')[0]} speedup"] = times(values, is_more)
+    gibs = [run.metrics["indexsize"] * KIB / GB for run in runs]
+    columns["Size (GiB)"] = [f"{gib:.3g}" if gib > 0 else UNKNOWN for gib in gibs]
+    columns["Size improvement"] = times(gibs, False)
+    best = f"{names[bases[0]]} is 1" if bases else "the worst of each column is 1"
+    rows = list(zip(*columns.values(), strict=True))
+    return Table(tuple(columns), rows, f"{caption}; {best}", frozenset({"Index"}))
+
+
+def published_table(shown: Shown, name: str = "", where: Mapping[str, Any] | None = None) -> list[Block]:
+    """Return a table of published figures, NAME or NAME:TABLE; `where` chooses rows by their columns."""
+    source = published(name.partition(":")[0])
+    table = source.table(name.partition(":")[2]) if ":" in name else source.tables[0]
+    columns = [
+        column if unit in (TEXT, column) else f"{column} ({unit})" for column, unit in table.columns.items()
+    ]
+    rows = [
+        [
+            cell if isinstance(cell, str) else plain_number(cell) if cell is not None else UNKNOWN
+            for cell in row.values()
+        ]
+        for row in rows_where(table, where or {})
+    ]
+    words = frozenset(column for column, unit in table.columns.items() if unit == TEXT)
+    origin = Paragraph(f"Published, of another machine: {source.origin}", is_note=True)
+    return [Table(columns, rows, shown.title or source.label, words), origin]
+
+
+table_kinds: dict[str, Kind] = {
+    "points": point_table,
+    "builds": build_table,
+    "tiers": tier_table,
+    "speedups": speedup_tables,
+    "inserts": insert_table,
+    "writes": write_tables,
+    "published": published_table,
+}

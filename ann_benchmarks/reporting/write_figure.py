@@ -1,0 +1,110 @@
+"""The picture of changes beside queries: what happened over time, with its phases."""
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ..errors import UserError
+from ..plotting.figure import GREY, save
+from ..plotting.styles import LIGHT_COLORS
+from ..workloads.records import Record
+from .canvas import shortened, tidy
+
+PANEL = 1.5  # inches
+COLUMN = 6.5
+RECALL, SIZE = "Recall", "Index (MB)"
+SHADES = ("0.95", "1.0")
+Windows = dict[str, list[Any]]
+
+
+def milli(name: str) -> Callable[[Windows], list[float]]:
+    """Return a column of times in s, in ms."""
+    return lambda windows: [value * 1e3 for value in column(windows, name)]
+
+
+def a_second(name: str) -> Callable[[Windows], list[float]]:
+    """Return a column of counts, as a rate."""
+    return lambda windows: [
+        count / seconds if seconds else math.nan
+        for count, seconds in zip(column(windows, name), column(windows, "seconds"), strict=True)
+    ]
+
+
+def mebi(name: str) -> Callable[[Windows], list[float]]:
+    """Return a column of KiB, in MiB."""
+    return lambda windows: [value / 1024 for value in column(windows, name)]
+
+
+def column(windows: Windows, name: str) -> list[float]:
+    """Return a column, nan where nothing was told."""
+    values = windows.get(name) or [None] * len(windows["start"])
+    return [math.nan if value is None else float(value) for value in values]
+
+
+PANELS: dict[str, Callable[[Windows], list[float]]] = {
+    "Queries/s": a_second("queries"),
+    "Query p99 (ms)": milli("query_p99"),
+    "Writes/s": a_second("writes"),
+    "Write p99 (ms)": milli("write_p99"),
+    RECALL: lambda windows: column(windows, "recall"),
+    SIZE: mebi("index_size"),
+}
+
+
+def draw_writes(records: Sequence[Record], path: Path) -> None:
+    """Draw the workloads side by side, with a panel for each figure that any of them tells."""
+    try:
+        drawn = [{name: of(record.windows) for name, of in PANELS.items()} for record in records]
+        starts = [column(record.windows, "start") for record in records]
+        lengths = [column(record.windows, "seconds") for record in records]
+    except (LookupError, ValueError, TypeError, AttributeError):
+        raise UserError("the windows over time of a record cannot be read") from None
+    names = [name for name in PANELS if any(math.isfinite(v) for values in drawn for v in values[name])]
+    if not names:
+        raise UserError("no record tells what happened over time")
+    size = (COLUMN * len(records), PANEL * len(names) + 1)
+    figure = Figure(figsize=size)
+    grid = figure.subplots(
+        len(names),
+        len(records),
+        sharex="col",
+        sharey="row",
+        squeeze=False,
+        gridspec_kw={"hspace": 0.18, "wspace": 0.06},
+    )
+    for place, (record, values) in enumerate(zip(records, drawn, strict=True)):
+        middles = [s + n / 2 for s, n in zip(starts[place], lengths[place], strict=True)]
+        for row, name in enumerate(names):
+            axes = grid[row, place]
+            shade(axes, record, is_top=row == 0)
+            drawn_at, heights = middles, values[name]
+            if name == RECALL:  # told now and then: what lies between is joined
+                told = [(x, y) for x, y in zip(middles, heights, strict=True) if math.isfinite(y)]
+                drawn_at, heights = [x for x, _ in told], [y for _, y in told]
+            axes.plot(drawn_at, heights, ".-", lw=1.4, ms=4, color=LIGHT_COLORS[row % len(LIGHT_COLORS)])
+            tidy(axes, "")
+            axes.margins(x=0.01)
+            if place == 0:
+                axes.set_ylabel(name, fontsize=9, color=GREY)
+            if name not in (RECALL, SIZE):
+                axes.set_ylim(bottom=0)
+        grid[0, place].set_title(shortened(record.name), loc="left", fontsize=11, pad=20, parse_math=False)
+        grid[-1, place].set_xlabel("Seconds in which something was measured", fontsize=9)
+    save(figure, path)
+
+
+def shade(axes: Axes, record: Record, is_top: bool) -> None:
+    """Mark the phases, with their names above the first panel, as far as there is room."""
+    end = max((phase.start + phase.seconds for phase in record.phases), default=1.0)
+    free = -math.inf  # where the last name ends
+    for number, phase in enumerate(record.phases):
+        axes.axvspan(phase.start, phase.start + phase.seconds, color=SHADES[number % 2], zorder=0, lw=0)
+        if is_top and phase.start >= free:
+            at = (phase.start, 1.0)
+            how: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8, "color": GREY}
+            axes.annotate(phase.name, at, (2, 4), xycoords=("data", "axes fraction"), parse_math=False, **how)
+            free = phase.start + len(phase.name) * 0.013 * end

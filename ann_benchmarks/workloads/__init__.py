@@ -1,0 +1,1 @@
+"""Workloads that write: inserts by many clients, and changes beside queries."""

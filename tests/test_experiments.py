@@ -1,0 +1,243 @@
+"""Experiments: files whose mistakes are told by line, carried out, and looked at for findings."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ann_benchmarks.definitions import Definition
+from ann_benchmarks.errors import UserError
+from ann_benchmarks.experiments.findings import judged, selected
+from ann_benchmarks.experiments.options import Options
+from ann_benchmarks.experiments.report import report_of
+from ann_benchmarks.experiments.results import Measured
+from ann_benchmarks.experiments.schema import FOLDER, Claim, find_experiment, read_experiment
+from ann_benchmarks.jobs import Job
+from ann_benchmarks.plotting.runs import Run
+from ann_benchmarks.workloads.records import Phase, Rate, Record
+from tiers.main import every_job, parser_with_tiers
+
+ROOT = Path(__file__).parent.parent
+SHIPPED = sorted(FOLDER.glob("*.yml"))
+SMALL = """\
+title: A small one
+text: how it is asked
+steps:
+- name: first
+  run: {algorithm: bruteforce-numpy, dataset: clustered-500-8-euclidean, runs: 1}
+  mini: {run: {runs: 2, count: 5}, text: smaller}
+- name: second
+  title: with clients
+  run: {algorithm: bruteforce-numpy, dataset: clustered-500-8-ip, clients: [1, 2], runs: 2, duration: 0.3}
+  tables: [{kind: points}]
+- name: third
+  run: {algorithm: bruteforce-numpy, dataset: no-such-dataset}
+  mini: {skip: there is none}
+findings:
+- {says: it finds all, published: "1.0", compare: value, metric: k-nn, of: {step: first}, least: 0.999}
+- {says: two are slower, published: "2", compare: ratio, of: {step: second, clients: 2},
+   to: {step: second, clients: 1}, least: 100, mini: {not-testable: too small}}
+- {says: a third, published: "-", compare: value, of: {step: third}, least: 1}
+"""
+
+
+@pytest.fixture
+def options():
+    return Options(parser_with_tiers())
+
+
+def written(tmp_path, text):
+    path = tmp_path / "small.yml"
+    path.write_text(text)
+    return path
+
+
+def run(tmp_path, *arguments):
+    command = [sys.executable, ROOT / "run.py", "--local", *arguments]
+    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("is_mini", [False, True])
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_what_comes_along_can_be_read(path, is_mini, options):
+    experiment = read_experiment(path, is_mini, options)
+    assert experiment.title and experiment.text and experiment.steps
+    assert [step for step in experiment.steps if not step.skip]
+    assert is_mini or not [step for step in experiment.steps if step.skip]
+
+
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        ("title: A small one", "titel: A", r":1: unknown key 'titel'.*did you mean 'title'"),
+        ("name: second", "name: first", r":7: the step 'first' stands here a second time"),
+        (
+            "clients: [1, 2]",
+            "cleints: [1, 2]",
+            r":9: unknown option 'cleints' of run.py; did you mean 'clients'",
+        ),
+        ("clients: [1, 2]", "clients: [1, 0]", r":9: argument --clients: .*'0' is not a whole number"),
+        ("runs: 2, duration: 0.3", "local: true", r":9: unknown option 'local'"),
+        (
+            "mini: {run: {runs: 2, count: 5}",
+            "mini: {run: {runs: {a: 1}}",
+            r":6: the option 'runs' cannot be {'a': 1}",
+        ),
+        ("mini: {skip: there is none}", "mini: {scip: x}", r":13: unknown key 'scip'.*did you mean 'skip'"),
+        ("{kind: points}", "{kind: pionts}", r":10: the kind has to be one of points, "),
+        (
+            "compare: value, metric: k-nn",
+            "compare: sum, metric: k-nn",
+            r":15: 'compare' has to be one of ratio",
+        ),
+        ("of: {step: first}", "of: {step: forst}", r":15: there is no step 'forst': there are first, second"),
+        ("of: {step: first}", "of: {stepp: first}", r":15: unknown key 'stepp'"),
+        ("least: 0.999", "least: a lot", r":15: 'least' has to be a number"),
+        (", least: 0.999", "", r":15: say what is found with 'least' or 'most'"),
+        (
+            "  title: with clients",
+            "  title: with clients\n  title: b",
+            r":9: the key 'title' stands here a second",
+        ),
+        ("  title: with clients", "  groups: {a: {b: {arg: 1}}}", r":8: unknown key 'arg' in run group 'b'"),
+        ("steps:", "steps: [", r"not valid YAML"),
+    ],
+)
+def test_a_mistake_is_told_by_its_line(tmp_path, options, old, new, message):
+    assert old in SMALL
+    path = written(tmp_path, SMALL.replace(old, new, 1))
+    with pytest.raises(UserError, match=message) as error:
+        read_experiment(path, True, options)
+    assert str(path) in str(error.value)
+
+
+def test_a_miniature_differs_where_it_says_so(tmp_path, options):
+    path = written(tmp_path, SMALL)
+    full, mini = (read_experiment(path, is_mini, options) for is_mini in (False, True))
+    assert full.name == "small" and mini.name == "small-mini"
+    assert full.steps[0].arguments[-2:] == ["--runs", "1"] and not full.steps[0].text
+    assert mini.steps[0].arguments[-4:] == ["--runs", "2", "--count", "5"] and mini.steps[0].text == "smaller"
+    assert full.steps[1] == mini.steps[1]
+    assert (full.steps[2].skip, mini.steps[2].skip) == ("", "there is none")
+
+
+def test_names_and_unknown_names():
+    assert find_experiment("storage") == FOLDER / "storage.yml"
+    with pytest.raises(UserError, match="there is no experiment 'storag': give a file, or one of .*storage"):
+        find_experiment("storag")
+
+
+def test_an_experiment_is_carried_out_and_goes_on(tmp_path, monkeypatch):
+    path = written(tmp_path, SMALL)
+    done = run(tmp_path, "--experiment", path)
+    assert done.returncode == 1 and "not complete: third; the same command goes on" in done.stdout
+    assert "step third: unknown dataset 'no-such-dataset'" in done.stderr
+    assert "step 2 of 3, second: with clients" in done.stdout and "Traceback" not in done.stderr
+    assert len(list(tmp_path.glob("results/*/10/*/*.hdf5"))) == 3
+    mini = run(tmp_path, "--experiment", path, "--mini")
+    assert mini.returncode == 0 and "nothing to do: 2 points finished before" in mini.stdout
+    assert "report: python report.py --experiment" in mini.stdout and "--mini --local" in mini.stdout
+
+    monkeypatch.chdir(tmp_path)
+    name, report = report_of(str(path), False, parser_with_tiers(), ["--local"], every_job)
+    assert name == "small" and [len(chapter.runs) for chapter in report.chapters] == [1, 2, 0]
+    assert report.chapters[2].missing and not report.chapters[1].missing
+    assert [finding.verdict for finding in report.findings] == [
+        "reproduced",
+        "not reproduced",
+        "not measured",
+    ]
+    _, report = report_of(str(path), True, parser_with_tiers(), ["--local"], every_job)
+    assert [finding.verdict for finding in report.findings][1:] == ["not testable here", "not measured"]
+    assert report.chapters[2].missing == ["left out: there is none"]
+
+
+def test_what_the_command_line_says_wins(tmp_path):
+    path = written(tmp_path, SMALL[: SMALL.index("- name: second")])
+    done = run(tmp_path, "--experiment", path, "--dataset", "clustered-300-4-euclidean")
+    assert done.returncode == 0, done.stderr
+    assert {found.parts[-4] for found in tmp_path.glob("results/*/10/*/*.hdf5")} == {
+        "clustered-300-4-euclidean"
+    }
+    for words, said in (
+        (["--experiment", path, "--cleints", "3"], "--cleints"),
+        (["--mini"], "--experiment"),
+    ):
+        refused = run(tmp_path, *words)
+        assert refused.returncode == 1 and said in refused.stderr and "Traceback" not in refused.stderr
+
+
+def point(algorithm, qps, arguments=({"M": 16},), query=(40,), recall=0.96, **attrs):
+    definition = Definition(algorithm, "C", "m", "t", list(arguments), [], False)
+    metrics = {"k-nn": recall, "qps": qps, "p99": 1000 / qps}
+    given = {"clients": 1, "qps_low": qps * 0.9, "qps_high": qps * 1.1, **attrs}
+    outcome = Run("d", 10, "euclidean", False, algorithm, "p", metrics, given)
+    return Measured("s", Job(definition, [], "d", 10, 1, False), list(query), outcome)
+
+
+def claim(compare, **more):
+    return Claim(says="x", published="y", compare=compare, **more)
+
+
+def test_a_ratio_has_an_interval_and_a_verdict():
+    points = [point("a", 300.0), point("a", 500.0, query=(10,), recall=0.5), point("b", 100.0)]
+    found = judged(
+        claim("ratio", at_recall=0.95, of={"algorithm": "a"}, to={"algorithm": "b"}, least=2), points
+    )
+    assert found.verdict == "reproduced" and found.measured.startswith("3 (95%: 2.")
+    found = judged(claim("ratio", of={"algorithm": "a"}, to={"algorithm": "b"}, most=4), points)
+    assert found.verdict == "not reproduced" and found.measured.startswith("5 (95%: ")
+    lower = judged(
+        claim("ratio", metric="p99", of={"algorithm": "a"}, to={"algorithm": "b"}, most=0.4), points
+    )
+    assert lower.measured.startswith("0.2")  # the best p99 is the smallest
+
+
+def test_a_spread_is_of_the_best_of_each_tier():
+    points = [point("a", qps, tier=tier) for qps, tier in ((100.0, "s"), (90.0, "s"), (700.0, "l"))]
+    found = judged(claim("spread", of={"algorithm": "a"}, least=5), points)
+    assert found.verdict == "reproduced" and found.measured == "7; from 100 to 700"
+    assert judged(claim("spread", of={"algorithm": "a"}, least=5), points[:2]).verdict == "not measured"
+
+
+def test_what_is_not_there_is_not_measured():
+    assert judged(claim("value", of={"algorithm": "b"}, least=1), [point("a", 1.0)]).verdict == "not measured"
+    assert judged(claim("value", metric="nope", of={}, least=1), [point("a", 1.0)]).verdict == "not measured"
+    assert judged(claim("value", at_recall=0.99, of={}, least=1), [point("a", 1.0)]).verdict == "not measured"
+
+
+def test_selections():
+    points = [
+        point("a", 1.0, query=("38,76", 1.9), clients=32, tier_disk="gp3"),
+        point("b", 1.0, ({"M": 8, "e": 4},)),
+    ]
+    for selection, chosen in (
+        ({"build": {"M": 8}}, [1]),
+        ({"build": {"M": 8, "e": 5}}, []),
+        ({"query": ["38,76", 1.9]}, [0]),
+        ({"clients": [1, 2]}, [1]),
+        ({"disk": "gp3", "clients": 32}, [0]),
+        ({"algorithm": ["a", "b"]}, [0, 1]),
+    ):
+        assert selected(selection, points) == [points[i] for i in chosen]
+
+
+def rate(per_second, p99=0.01):
+    return Rate(10, per_second, per_second * 0.9, per_second * 1.1, 0.001, 0.005, p99, 0.02)
+
+
+def test_workloads_are_compared_by_phase():
+    phases = [
+        Phase("before", 0, 1, rate(100.0, 0.01)),
+        Phase("writing", 1, 1, rate(50.0, 0.03), {"insert": rate(20.0)}, recall=0.9),
+    ]
+    record = Record("writes", "d", 10, "a-writes", "A", [{}], [40], 32, 2, 100.0, phases)
+    measured = [Measured("s", point("a", 1.0).job, [40], record)]
+    slower = claim(
+        "ratio", metric="writing.queries.p99", to_metric="before.queries.p99", of={"rate": 100}, least=2
+    )
+    assert judged(slower, measured).measured.startswith("3; 0.03 to 0.01")
+    inserts = claim("value", metric="writing.writes.insert.per_second", of={"writers": 2}, least=20)
+    assert judged(inserts, measured).measured.startswith("20 (95%: 18 to 22)")
+    assert judged(claim("value", metric="after.recall", of={}, least=0), measured).verdict == "not measured"

@@ -1,0 +1,253 @@
+"""What makes plots of many results fast: what is imported, what is read, and by how many processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import h5py
+import numpy as np
+import psutil
+import pytest
+
+from ann_benchmarks.attributes import UNREADABLE, OtherLayoutError, RootAttributes, all_attributes
+from ann_benchmarks.plotting import forks, runs
+from ann_benchmarks.plotting.forks import each
+from ann_benchmarks.plotting.runs import fitting_processes, load_runs
+from ann_benchmarks.results import iter_result_paths, read_result
+
+from .plotting_data import make_result, make_truth
+
+ROOT = Path(__file__).parent.parent
+HEAVY = "docker psycopg pyarrow requests sklearn distributed pandas"
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    """Twenty results of two datasets, of which one is damaged."""
+    monkeypatch.chdir(tmp_path)
+    paths = []
+    for name in ("d", "e"):
+        truth = make_truth(name)
+        paths += [make_result(name, f"algo{i % 3}", f"a{i}", truth, 0.05 * i, 1e-3) for i in range(10)]
+    paths[4].write_bytes(paths[4].read_bytes()[:1000])
+    return paths
+
+
+def imported(module):
+    """The packages that a fresh Python has after importing a module."""
+    script = f"import sys, {module}; print(*sys.modules)"
+    output = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    return {name.split(".")[0] for name in output.stdout.split()}
+
+
+@pytest.mark.parametrize(
+    ("module", "unwanted"),
+    [
+        ("ann_benchmarks.plotting.runs", f"{HEAVY} matplotlib jinja2"),
+        ("create_website", f"{HEAVY} matplotlib"),
+        ("plot", f"{HEAVY} jinja2"),
+    ],
+)
+def test_nothing_is_imported_that_is_not_used(module, unwanted):
+    there = imported(module)
+    assert "numpy" in there
+    assert not there & set(unwanted.split())
+
+
+# --- processes ---
+
+
+@pytest.mark.parametrize("processes", [2, 3, 12])
+def test_any_number_of_processes_gives_the_same(results, capfd, processes):
+    alone = list(load_runs(iter_result_paths(), recompute=True, processes=1))
+    said = capfd.readouterr().err
+    assert len(alone) == 19
+    assert list(load_runs(iter_result_paths(), recompute=True, processes=processes)) == alone
+    assert capfd.readouterr().err == said
+    assert said.count("skipped results/d/10/algo1/a4.hdf5") == said.count("\n") == 1
+
+
+def test_forks_compute_and_what_they_computed_is_cached(results, monkeypatch):
+    for path in [*results, *Path("data").iterdir()]:
+        os.utime(path, (1e9, 1e9))
+    here = os.getpid()
+    measured = runs.measured
+
+    def only_in_forks(path, truth):
+        assert os.getpid() != here
+        return measured(path, truth)
+
+    monkeypatch.setattr(runs, "measured", only_in_forks)
+    cold = list(load_runs(iter_result_paths("e"), processes=2))
+    monkeypatch.setattr(runs, "measured", lambda path, truth: 1 / 0)
+    assert list(load_runs(iter_result_paths("e"))) == cold
+    assert len(cold) == 10
+
+
+def test_values_come_in_the_order_of_their_items_and_large_ones_whole():
+    values = each(lambda item: bytes([item]) * 300_000, range(20), 3)
+    assert [(value[0], len(value)) for value in values] == [(item, 300_000) for item in range(20)]
+
+
+def test_what_a_killed_fork_leaves_is_computed_here():
+    here = os.getpid()
+
+    def dies(item):
+        if os.getpid() != here and item == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return item, os.getpid() == here
+
+    values = list(each(dies, range(12), 2))
+    assert [item for item, _ in values] == list(range(12))
+    assert [item for item, is_here in values if is_here] == [3, 5, 7, 9, 11]
+
+
+def children():
+    """Processes of this one; those of other tests, as a server, stay until the session ends."""
+    return {child.pid for child in psutil.Process().children()}
+
+
+def test_an_exception_in_a_fork_is_raised_here():
+    before = children()
+    with pytest.raises(ZeroDivisionError):
+        list(each(lambda item: 1 // (item - 5), range(12), 2))
+    assert children() == before
+
+
+def test_forks_end_when_their_values_are_no_longer_wanted():
+    before = children()
+    values = each(lambda item: bytes(100_000), range(100), 2)
+    next(values)
+    assert len(children() - before) == 2
+    values.close()
+    assert children() == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_forks_end_with_their_parent(number, tmp_path):
+    script = """
+import sys, time
+from ann_benchmarks.cli import run_command
+from ann_benchmarks.plotting.forks import each
+def slow(item):
+    time.sleep(0.05)
+    return item
+def main():
+    for value in each(slow, range(10_000), 3):
+        print(value, flush=True)
+run_command(main)
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout.readline() == "0\n"
+    forked = psutil.Process(process.pid).children()
+    # Ctrl-C reaches all processes of a terminal.
+    (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
+    _, said = process.communicate(timeout=10)
+    assert "Traceback" not in said
+    assert len(forked) == 3
+    deadline = time.monotonic() + 10
+    while any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in forked):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_one_process_where_there_are_no_forks(monkeypatch):
+    monkeypatch.delattr(forks.os, "fork")
+    here = os.getpid()
+    assert list(each(lambda item: os.getpid(), range(4), 3)) == [here] * 4
+
+
+def test_few_files_one_core_and_large_files_take_one_process(monkeypatch):
+    monkeypatch.setattr(runs, "usable_cores", lambda: 4)
+    assert fitting_processes([10**6] * 1000) == 4
+    assert fitting_processes([10**6] * 40) == 2
+    assert fitting_processes([10**6] * 10) == fitting_processes([]) == 1
+    assert fitting_processes([10**6] * 1000 + [2 * 10**8]) == 1
+    monkeypatch.setattr(runs, "usable_cores", lambda: 1)
+    assert fitting_processes([10**6] * 1000) == 1
+    monkeypatch.setattr(runs, "usable_cores", lambda: 64)
+    assert fitting_processes([10**6] * 1000) == runs.MOST_PROCESSES
+
+
+# --- what is read ---
+
+
+def test_neighbors_are_not_read_for_metrics(results):
+    path = results[1]
+    whole, without = read_result(path), read_result(path, with_neighbors=False)
+    assert whole.neighbors.shape == (100, 10)
+    assert without.neighbors.size == 0
+    assert without.distances.tolist() == whole.distances.tolist()
+    assert without.attrs == whole.attrs
+
+
+def test_runs_keep_no_arrays(results):
+    with h5py.File(results[0], "r+") as file:
+        file.attrs["long"] = np.zeros(1000)
+    for run in load_runs(iter_result_paths()):
+        assert not any(isinstance(value, np.ndarray) for value in vars(run).values())
+        assert "long" not in run.attrs
+
+
+def test_a_dataset_has_a_cache_of_its_own(results):
+    for path in [*results, *Path("data").iterdir()]:
+        os.utime(path, (1e9, 1e9))
+    list(load_runs(iter_result_paths()))
+    assert sorted(Path("results").rglob(".metrics-cache.json")) == [
+        Path("results", name, ".metrics-cache.json") for name in ("d", "e")
+    ]
+
+
+def test_attributes_are_those_of_h5py(tmp_path):
+    with h5py.File(tmp_path / "a.hdf5", "w", libver=("earliest", "v108")) as file:
+        values = {
+            "float": 0.1, "nan": np.nan, "float32": np.float32(0.1), "big endian": np.array(0.5, ">f8"),
+            "int": -(2**62), "int32": np.int32(7), "unsigned": np.uint64(2**64 - 1), "true": True,
+            "false": np.bool_(False), "text": "größer", "empty text": "", "two\nlines": "a\nb" * 5000,
+            "bytes": np.bytes_(b"caf\xe9"), "one number": [1.5], "one int": np.array([3]),
+            "numbers": [1.5, 2], "texts": ["a", "b"], "one text": ["a"], "matrix": np.eye(3),
+            "bools": [True, False], "nothing": h5py.Empty("f8"), "complex": 1 + 2j, "größe": 1.0,
+        }  # fmt: skip
+        for name, value in values.items():
+            file.attrs[name] = value
+        file.attrs.create("undecodable", b"a\xff", dtype=h5py.string_dtype())
+        file.attrs.create("ascii", "a", dtype=h5py.string_dtype("ascii"))
+        colour = h5py.enum_dtype({"RED": 0, "GREEN": 1}, "i1")
+        file.attrs.create("enumeration", 1, dtype=colour)
+    with h5py.File(tmp_path / "a.hdf5") as file:
+        expected, found = dict(file.attrs), all_attributes(file)
+    assert list(found) == list(expected)
+    for name, value in expected.items():
+        assert type(found[name]) is type(value), name
+        assert repr(found[name]) == repr(value), name
+
+
+def test_attributes_in_a_newer_layout_or_a_damaged_file_are_left_to_h5py(tmp_path):
+    path = tmp_path / "new.hdf5"
+    with h5py.File(path, "w", libver="latest") as file:
+        file.attrs.update({f"number {i}": i for i in range(20)})
+    with h5py.File(path) as file:
+        assert all_attributes(file) == dict(file.attrs)
+        with pytest.raises(OtherLayoutError):
+            RootAttributes(file.id.get_vfd_handle()).read()
+    with h5py.File(path, "w") as file:
+        file.attrs.update({f"text {i}": "a" * i for i in range(20)})
+    rng = np.random.default_rng(1)
+    content = np.fromfile(path, np.uint8)
+    for place in rng.integers(0, len(content) - 8, 400):
+        damaged = content.copy()
+        damaged[place : place + 8] = rng.integers(0, 256, 8)
+        damaged.tofile(path)
+        with path.open("rb") as opened, suppress(*UNREADABLE):
+            RootAttributes(opened.fileno()).read()

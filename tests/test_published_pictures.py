@@ -1,0 +1,231 @@
+"""Published figures laid over one's own: frontiers, lines and tables, absolute and over the first point."""
+
+import re
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+from ann_benchmarks.errors import UserError
+from ann_benchmarks.intervals import Interval
+from ann_benchmarks.plotting.beside import table_beside
+from ann_benchmarks.plotting.draw import draw_dataset
+from ann_benchmarks.plotting.lines import draw_lines
+from ann_benchmarks.plotting.points import Point
+from ann_benchmarks.plotting.published import PublishedPoints, read_points, read_series
+from ann_benchmarks.plotting.shares import over_first
+
+from .plotting_data import make_result, make_truth
+
+ROOT = Path(__file__).parent.parent
+MINE = """label: mine
+source: me
+hardware: {cpu: x}
+versions: {pgvector: "0.8"}
+datasets: [{name: d}]
+tables:
+  sweep:
+    curves: engine
+    columns: {engine: text, recall: share, qps: 1/s, p99: s, index_size: MB}
+    rows:
+      - [a, 0.90, 400, 0.002, 64]
+      - [a, 0.95, 200, 0.004, 64]
+      - [a, 0.94, 100, null, 64]
+"""
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    """Three results of an algorithm, and figures of another machine."""
+    monkeypatch.chdir(tmp_path)
+    Path("mine.yml").write_text(MINE)
+    truth = make_truth("d")
+    for recall, seconds in ((0.8, 0.001), (0.9, 0.002), (0.99, 0.01)):
+        make_result("d", "own", f"{recall}", truth, recall, seconds)
+
+
+def drawn(x="k-nn", y="qps", **options):
+    draw_dataset("d", 10, Path("x.svg"), x, y, "linear", "log", False, False, False, **options)
+    return texts_of("x.svg")
+
+
+def texts_of(path):
+    texts = re.findall(r"<!-- (.*?) -->", Path(path).read_text(), re.DOTALL)
+    return [re.sub(r"\s+", " ", text) for text in texts]
+
+
+# --- beside a frontier ---
+
+
+def test_published_points_are_beside_the_frontier(results):
+    texts = drawn(published="mine.yml")
+    assert {"own", "a", "mine (another machine)"} <= set(texts)
+    assert "mine (another machine)" not in drawn()
+
+
+def test_the_command_lays_over_and_normalises(results):
+    command = [sys.executable, str(ROOT / "plot.py"), "--dataset", "d", "-o", "c.svg", "--normalise"]
+    done = subprocess.run([*command, "--published", "5m:best"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    texts = texts_of("c.svg")
+    assert "Queries per second (1/s) / that of the curve's first point" in texts
+    assert {"VectorChord, 32 clients", "M=16, ef_construction=64"} <= set(texts)
+
+
+def test_units_become_those_of_the_metrics(results):
+    found = read_points("mine.yml", "d", "k-nn", "p99")
+    assert [(p.x, p.y) for p in found.series["a"]] == [(0.9, 2.0), (0.95, 4.0)]  # ms; one is not told
+    assert found.joined and found.origin == "me. Measured on x; pgvector 0.8."
+    (size, *_) = read_points("mine.yml:sweep", "d", "indexsize", "qps").series["a"]
+    assert size == Point(65536.0, 400)
+
+
+def test_normalised_curves_begin_at_1(results):
+    points = [Point(0.9, 300.0), Point(0.8, 200.0, None, Interval(190.0, 210.0)), Point(0.95, 100.0)]
+    # 0.8 is behind the frontier, which begins at 0.9
+    assert [p.y for p in over_first(points, ("k-nn", "qps"))] == pytest.approx([1, 2 / 3, 1 / 3])
+    assert over_first(points[1:])[0] == Point(0.8, 1.0, None, Interval(0.95, 1.05))
+    assert over_first([]) == []
+    series = read_points("mine.yml", "d", "k-nn", "qps", normalise=True).series
+    assert [p.y for p in series["a"]] == [1.0, 0.5, 0.25]
+    assert "Recall / that of the curve's first point" in drawn("qps", "k-nn", normalise=True)
+
+
+def test_of_a_table_with_datasets_the_one_that_is_drawn_counts():
+    found = read_points("year-in-review", "sift-128-euclidean", "k-nn", "qps", normalise=True)
+    assert list(found.series) == ["r7gd.16xlarge", "r7i.16xlarge"] and not found.joined
+    first, *others = found.series["r7gd.16xlarge"]
+    assert (first.label, first.y, len(others)) == ("r7gd.041", 1.0, 7)  # the first row, not the least recall
+    assert max(p.y for p in others) == pytest.approx(487 / 33)
+    assert len(read_points("year-in-review", "mine", "k-nn", "qps").series) == 10
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"published": "5x"}, "no published figures named '5x'"),
+        ({"published": "mine.yml:seep"}, "mine.yml has no table 'seep': it has sweep"),
+        ({"published": "5m:builds"}, "the table 'builds' has no column 'recall'"),
+        ({"published": "insert-scaling"}, "has no table with the columns recall, qps"),
+        ({"published": "mine.yml", "y": "rel"}, "published figures have no rel: choose from k-nn, qps"),
+        ({"published": "mine.yml", "y": "qpsatrecall"}, r"have no qpsatrecall \(qps for its throughput\)"),
+    ],
+)
+def test_mistakes_are_one_line(results, options, message):
+    with pytest.raises(UserError, match=message) as error:
+        drawn(**options)
+    assert "\n" not in str(error.value)
+
+
+def test_a_unit_that_measures_something_else_is_told(results):
+    Path("mine.yml").write_text(MINE.replace("p99: s", "p99: furlongs"))
+    with pytest.raises(UserError, match="'p99' in furlongs, which is no number of ms"):
+        drawn(published="mine.yml", y="p99")
+
+
+# --- lines ---
+
+CLIENTS = [Point(c, 100.0 * c, None, Interval(90.0 * c, 110.0 * c)) for c in (4, 1, 2)]
+SCALING = {
+    "published": "query-scaling",
+    "table": "queries",
+    "where": {"instance": "m7g.16xl", "dimension": 128},
+    "by": "ef_search",
+    "x": "clients",
+    "y": "tps",
+}
+
+
+def lines(tmp_path, series, **options):
+    path = tmp_path / "l.svg"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        shown = draw_lines(series, path, "Clients", "QPS", **options)
+    return shown, texts_of(path)
+
+
+def test_lines_have_bars_and_the_values_of_x_as_ticks(tmp_path):
+    shown, texts = lines(tmp_path, {"ef_search 20": CLIENTS}, title="t", direction="up is better")
+    assert shown == 3
+    assert {"t", "up is better", "Clients", "QPS", "ef_search 20", "bars: 95% intervals"} <= set(texts)
+    assert [text for text in texts if text in ("1", "2", "4", "8", "3")] == ["1", "2", "4"]
+
+
+def test_published_lines_are_named_and_marked(tmp_path):
+    others = read_series(SCALING)
+    _, texts = lines(tmp_path, {"ef_search 20": CLIENTS}, published=[others])
+    assert texts.count("ef_search 20") == 2 and "ef_search 800" in texts
+    assert any("another machine" in text for text in texts) and "64" in texts
+    _, texts = lines(tmp_path, {"ef_search 20": CLIENTS}, published=[others], normalise=True)
+    assert "QPS / that of the line's first point" in texts and "50,000" not in texts
+
+
+@pytest.mark.parametrize(
+    ("series", "options"),
+    [
+        ({"a": [Point(1, 5.0)]}, {}),
+        ({"a": [Point(0, 0.0), Point(0.5, 3.0)]}, {}),
+        ({"$x$ _": [Point(1, 5.0), Point(float("nan"), 1.0)], "none": []}, {"title": "$\\frac{"}),
+        ({f"{i}": [Point(j, i + 1.0) for j in range(1, 40)] for i in range(20)}, {"y_scale": "linear"}),
+        ({"a": [Point(-3, 1e-9), Point(1e9, 1e9)]}, {"normalise": True}),
+    ],
+)
+def test_few_and_many_lines_can_be_drawn(series, options, tmp_path):
+    shown, _ = lines(tmp_path, series, **options)
+    assert shown > 0
+
+
+@pytest.mark.parametrize(
+    ("series", "options", "message"),
+    [
+        ({}, {}, "nothing to plot: no result has both Clients and QPS"),
+        ({"a": [Point(0, 1.0)]}, {"x_scale": "log"}, "a logarithmic x axis cannot show 0: choose linear"),
+        ({"a": [Point(1, 1.0)]}, {"y_scale": "lgo"}, "unknown y scale 'lgo'"),
+        ({"a": [Point(1, 5.0)]}, {"y_scale": "logit"}, "the logit scale is for values between 0 and 1"),
+    ],
+)
+def test_lines_that_cannot_be_drawn_are_one_line(series, options, message, tmp_path):
+    with pytest.raises(UserError, match=message):
+        lines(tmp_path, series, **options)
+    assert not list(tmp_path.iterdir())
+
+
+# --- tables ---
+
+
+def rows_of(markdown):
+    rows = [line.strip("| ").split(" | ") for line in markdown.splitlines() if line.startswith("| ")]
+    return rows[2:]
+
+
+def test_own_rows_stand_beside_published_ones():
+    markdown = table_beside({"ef_search 20": CLIENTS}, read_series(SCALING), "clients", "QPS")
+    rows = rows_of(markdown)
+    assert rows[0] == ["ef_search 20", "1", "100.0 (90.00 to 110.0)", "1,120", "0.08929"]
+    assert ["ef_search 20", "64", "-", "49,731", "-"] in rows and len(rows) == 6 * 7
+    assert "another machine: RDS" in markdown and "the ratio compares machines" in markdown
+    assert "Amazon RDS db.m7g.16xlarge" in markdown and "pgvector 0.5.1" in markdown
+
+
+def test_a_single_published_curve_is_beside_all():
+    theirs = PublishedPoints("other, another machine", {"theirs": [Point(1, 50.0), Point(8, 200.0)]})
+    own = {"a": CLIENTS, "b": [Point(1, 10.0)]}
+    rows = rows_of(table_beside(own, theirs, "clients", "QPS", normalise=True))
+    assert rows[0] == ["a (theirs)", "1", "1.000 (0.9000 to 1.100)", "1.000", "1.000"]
+    assert [row[:2] for row in rows] == [
+        *(["a (theirs)", x] for x in ("1", "2", "4", "8")),
+        ["b (theirs)", "1"],
+    ]
+
+
+def test_curves_with_other_names_can_be_put_together():
+    theirs = PublishedPoints("o, another machine", {"NVMe": [Point(1, 50.0)], "gp3": [Point(1, 25.0)]})
+    own = {"unlimited": [Point(1, 10.0)], "x|y": [Point(1, 5.0)]}
+    rows = rows_of(table_beside(own, theirs, "n", "QPS", same={"unlimited": "NVMe"}))
+    assert rows == [
+        ["unlimited (NVMe)", "1", "10.00", "50.00", "0.2000"],
+        ["x\\|y", "1", "5.000", "-", "-"],
+        ["gp3", "1", "-", "25.00", "-"],
+    ]

@@ -1,0 +1,419 @@
+"""Whole reports, from result files to a folder."""
+
+import csv
+import json
+import re
+import runpy
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ann_benchmarks.errors import UserError
+from ann_benchmarks.reporting.chosen import report_results
+from ann_benchmarks.reporting.content import Chapter, Finding, Report
+from ann_benchmarks.reporting.facts import what_was_run
+from ann_benchmarks.reporting.folder import MARK_FILE
+from ann_benchmarks.reporting.kinds import Shown, make
+from ann_benchmarks.reporting.line_pictures import published_lines
+from ann_benchmarks.reporting.pictures import picture_kinds, worth_a_bar
+from ann_benchmarks.reporting.report import write_report
+from ann_benchmarks.reporting.tables import table_kinds
+from ann_benchmarks.reporting.warnings import warnings_of
+from ann_benchmarks.workloads.records import write_record
+
+from .plotting_data import make_result, make_truth
+from .report_data import GB, make_inserts, make_run, make_writes
+from .test_report_document import NASTY, Page
+
+ROOT = Path(__file__).parents[1]
+PICTURES = [{"kind": kind} for kind in ("frontier", "latency", "builds", "clients", "tiers")]
+TABLES = [{"kind": kind} for kind in ("points", "builds", "tiers", "speedups", "inserts", "writes")]
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    """Result files of two algorithms, one with a name that means mischief."""
+    monkeypatch.chdir(tmp_path)
+    truth = make_truth("mine")
+    for clients in (1, 8):
+        for i, recall in enumerate((0.9, 0.96, 0.99)):
+            seconds = 1e-3 * 2**i / clients
+            for name, algo, slower in (("vchord", "vchord", 1), ("nasty", NASTY, 2)):
+                attrs = {
+                    "clients": clients,
+                    "run_seconds": [seconds * slower * factor for factor in (1, 1.01, 1.02)],
+                    "settings": json.dumps({"jit": "off", "work_mem": f"{slower}MB"}),
+                    "postgres_version": "17.4",
+                    "cpu": f"CPU {NASTY}",
+                    "recall_low": recall - 0.01,
+                    "recall_high": min(recall + 0.005, 1),
+                    "index_reused": True,
+                }
+                make_result(
+                    "mine", f"{name}-c{clients}", f"x{i}", truth, recall, seconds * slower,
+                    **attrs | {"algo": f"{algo}-c{clients}", "name": f"{algo}({i})"},
+                )  # fmt: skip
+    return truth
+
+
+@pytest.fixture
+def without_pictures(monkeypatch):
+    """Pictures take seconds, and these tests are of something else."""
+    monkeypatch.setattr("ann_benchmarks.reporting.chosen.worth_drawing", lambda runs, records: [])
+
+
+def read(folder):
+    return (folder / "report.md").read_text(), (folder / "report.html").read_text()
+
+
+def test_a_report_of_one_dataset(results):
+    folder = report_results(None, title="Mine & others")
+    assert folder == Path("reports/mine")
+    markdown, html = read(folder)
+    page = Page(html)
+    assert "script" not in page.tags and page.text.count("<script>alert(1)</script>") > 10
+    for expected in (
+        "Speed, 1 client:", "It does", "Speed, 8 clients:", "Not measured:", "k = 10", "Test", "17.4",
+        "the index was there from an earlier run", "python report.py --dataset mine",
+    ):  # fmt: skip
+        assert expected == "Test" or (expected in page.text and expected in markdown), expected
+    assert "vchord is the fastest: 495 queries/s" in page.text and "2 times (95% interval" in page.text
+    pictures = sorted(path.name for path in folder.glob("*.png"))
+    assert pictures == ["1-builds.png", "1-clients.png", "1-frontier.png", "1-latency.png"]
+    for picture in pictures:
+        assert f"]({picture})" in markdown and picture in page.references
+        assert (folder / picture).stat().st_size > 5000
+    for reference in page.references:
+        file = reference.partition("#")[0]
+        assert not file or (folder / file).is_file(), reference
+
+
+def test_what_is_the_same_is_said_once_and_what_differs_by_algorithm(results, without_pictures):
+    folder = report_results("mine")
+    text = Page(read(folder)[1]).text
+    assert text.count("17.4") == 1
+    rows = [line for line in read(folder)[0].splitlines() if line.startswith("| work_mem")]
+    assert rows == ["| work_mem | 2MB | 1MB |"]
+
+
+def test_the_data_beside_it(results, without_pictures):
+    folder = report_results("mine")
+    with (folder / "points.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 12 and {row["clients"] for row in rows} == {"1", "8"}
+    assert float(rows[0]["qps"]) > 0 and rows[0]["postgres_version"] == "17.4"
+    content = json.loads((folder / MARK_FILE).read_text())
+    assert len(content["points"]) == 12 and content["target_recall"] == 0.95
+    assert content["chapters"][0]["points"] == list(range(12))
+    assert content["answers"][0]["statements"][0]["about"] == "Speed, 1 client"
+    assert "NaN" not in (folder / MARK_FILE).read_text()
+    assert set(content["files"]) == {path.name for path in folder.iterdir()}
+
+
+def test_it_is_the_same_when_it_is_written_again(results, without_pictures):
+    names = ("report.md", "report.html", "points.csv", "report.json")
+    folder = report_results("mine")
+    before = [(folder / name).read_bytes() for name in names]
+    assert [(report_results("mine") / name).read_bytes() for name in names] == before
+    assert [path.name for path in folder.parent.iterdir()] == ["mine"]
+
+
+def test_only_some_curves_and_a_single_point(results, without_pictures):
+    text = Page(read(report_results("mine", ["vchord"]))[1]).text
+    assert "alert" not in re.sub(r"CPU [^\n]*", "", text) and "vchord-c8" in text
+    folder = report_results("mine", ["vchord-c1"], folder=Path("one"))
+    assert "vchord-c8" not in read(folder)[0]
+    with pytest.raises(UserError, match="no results of 'vch' on mine: there are"):
+        report_results("mine", ["vch"])
+
+
+def test_what_there_is_is_named_when_nothing_fits(results, tmp_path, monkeypatch):
+    make_result("other", "a", "x", make_truth("other"), 0.9, 1e-3)
+    with pytest.raises(UserError, match="give --dataset mine or other"):
+        report_results(None)
+    with pytest.raises(UserError, match=r"nothing to report for mine with count 5: .* mine \(count 10\)"):
+        report_results("mine", count=5)
+    with pytest.raises(UserError, match="unknown dataset 'mien'"):
+        report_results("mien")
+    with pytest.raises(UserError, match="--target-recall 2 is no share"):
+        report_results("mine", target_recall=2.0)
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    with pytest.raises(UserError, match="results/ is empty"):
+        report_results(None)
+
+
+def run_script(monkeypatch, *words):
+    monkeypatch.setattr(sys, "argv", ["report.py", *words])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / "report.py"), run_name="__main__")
+    return ended.value.code
+
+
+def test_the_command(results, without_pictures, monkeypatch, capsys):
+    assert run_script(monkeypatch, "--algorithm", "vchord", "-o", "made", "--title", "My title") == 0
+    assert capsys.readouterr().out == "wrote made/report.html and report.md, points.csv, report.json\n"
+    assert Path("made/report.md").read_text().startswith("# My title\n")
+    assert run_script(monkeypatch, "--dataset", "no") == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: unknown dataset 'no'") and len(said.splitlines()) == 1
+
+
+def test_nothing_of_anybody_elses_is_replaced(results, without_pictures):
+    Path("full").mkdir()
+    Path("full/thesis.tex").write_text("years of work")
+    with pytest.raises(UserError, match="full holds something else than a report"):
+        report_results("mine", folder=Path("full"))
+    folder = report_results("mine")
+    (folder / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match=r"holds notes\.txt, which is none of the report's"):
+        report_results("mine")
+    with pytest.raises(UserError, match="is where you are"):
+        report_results("mine", folder=Path())
+    Path("file").write_text("")
+    with pytest.raises(UserError, match="is a file"):
+        report_results("mine", folder=Path("file"))
+    Path("empty").mkdir()
+    assert (report_results("mine", folder=Path("empty")) / "report.md").is_file()
+
+
+def test_a_failed_report_leaves_the_old_one(results, without_pictures, monkeypatch):
+    folder = report_results("mine")
+    before = (folder / "report.md").read_bytes()
+    monkeypatch.setattr("ann_benchmarks.reporting.report.write_json", lambda *args: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        report_results("mine")
+    assert (folder / "report.md").read_bytes() == before
+    assert [path.name for path in folder.parent.iterdir()] == ["mine"]
+
+
+def test_a_report_that_a_killed_process_had_moved_is_put_back(results, without_pictures):
+    folder = report_results("mine")
+    folder.rename(folder.with_name(".mine.replaced-99999999"))
+    folder.with_name(".mine.partial-99999999").mkdir()
+    (folder.parent / "unrelated").mkdir()
+    report_results("mine")
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["mine", "unrelated"]
+
+
+def test_an_experiment_with_findings_and_what_is_missing(tmp_path):
+    finding = Finding("vchord builds faster", "12 times", "9 times", "reproduced", "on a smaller machine")
+    open_one = Finding("gp3 is slower", "2 times", "", "not testable here", "no such disk")
+    chapter = Chapter(
+        "First | step", "Text with `code`.", "python run.py --x", [make_run()], [],
+        ["vchord with 32 clients"], PICTURES, TABLES,
+    )  # fmt: skip
+    report = Report(
+        "An experiment", "About **it**.", "python report.py", [chapter], [finding, open_one], "A post"
+    )
+    write_report(report, tmp_path / "out")
+    markdown, html = read(tmp_path / "out")
+    assert "| vchord builds faster | 12 times | 9 times | reproduced | on a smaller machine |" in markdown
+    assert "| gp3 is slower | 2 times | - | not testable here | no such disk |" in markdown
+    assert "Published in: A post. Its figures are another machine's." in markdown
+    assert r"## First \| step" in markdown and "- vchord with 32 clients" in markdown
+    assert "No picture of clients: no result was measured with several numbers of clients." in markdown
+    assert "No table of inserts: no result is of inserts." in markdown
+    assert "<strong>it</strong>" in html and "<code>code</code>" in html
+
+
+def test_a_mistake_in_an_experiment_is_named():
+    shown = Shown([make_run()], [], 0.95)
+    with pytest.raises(UserError, match="no picture of kind 'pie': there are frontier, latency"):
+        make(picture_kinds, "picture", {"kind": "pie"}, shown)
+    with pytest.raises(UserError, match="the table 'points' has no option 'colour': it has"):
+        make(table_kinds, "table", {"kind": "points", "colour": "red"}, shown)
+
+
+def test_a_kind_takes_only_the_results_that_it_is_to():
+    runs = [make_run("hnsw", clients=c) for c in (1, 8)] + [make_run("vchord", clients=8)]
+    shown = Shown(runs, [], 0.95)
+    for options, names in (
+        ({"of": {"clients": 8}}, {"hnsw-c8", "vchord-c8"}),
+        ({"of": {"clients": [1, 2]}}, {"hnsw-c1"}),
+        ({"algorithms": ["hnsw"]}, {"hnsw-c1", "hnsw-c8"}),
+        ({"algorithms": "vchord-c8"}, {"vchord-c8"}),
+    ):
+        (table,) = make(table_kinds, "table", {"kind": "points", **options}, shown)
+        assert {row[0] for row in table.rows} == names
+
+
+def test_speedups_are_relative_to_the_worst_or_to_a_baseline():
+    runs = [
+        make_run("ivfflat", (8,) * 3, build_time=480.0, index_kib=7.56 * GB / 1024),
+        make_run("hnsw", (243,) * 3, build_time=7479.0, index_kib=7.55 * GB / 1024),
+        make_run("bq", (236,) * 3, build_time=49.0, index_kib=0.46 * GB / 1024),
+        make_run("short", (900,) * 3, recall=0.9),
+    ]
+    table, note = make(table_kinds, "table", {"kind": "speedups"}, Shown(runs, [], 0.95))
+    by_name = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    assert list(by_name) == ["bq", "hnsw", "ivfflat"]
+    assert by_name["bq"]["QPS speedup"] == "29.5" and by_name["hnsw"]["QPS speedup"] == "30.4"
+    assert by_name["bq"]["Build speedup"] == "153" and by_name["ivfflat"]["QPS speedup"] == "1"
+    assert by_name["bq"]["Size improvement"] == "16.4" and by_name["hnsw"]["Size (GiB)"] == "7.55"
+    assert note.text == "Below that recall stay: short."
+    options = {"kind": "speedups", "recall": 0.9, "baseline": "hnsw"}
+    (table,) = make(table_kinds, "table", options, Shown(runs, [], 0.95))
+    assert len(table.rows) == 4 and "hnsw is 1" in table.caption
+    assert next(row for row in table.rows if row[0] == "ivfflat")[3] == "0.0329"
+
+
+def test_builds_are_told_once_with_what_the_estimate_missed():
+    more = {"load_time": 1.0, "clustering_time": 2.0, "index_build_time": 9.0, "estimated_index_size": 1843.2}
+    runs = [make_run("vchord", clients=c, **more) for c in (1, 8)]
+    runs.append(make_run("hnsw", build_time=99.0, graph_overflow_rows=1234))
+    (table,) = make(table_kinds, "table", {"kind": "builds"}, Shown(runs, [], 0.95))
+    first, second = (dict(zip(table.columns, row, strict=True)) for row in table.rows)
+    assert first["Index"] == "vchord (M=16)" and first["Points"] == "2"
+    assert [first[name] for name in ("Load (s)", "Clustering (s)", "Rest of the index (s)", "All (s)")] == [
+        "1.000", "2.000", "7.000", "10.00",
+    ]  # fmt: skip
+    assert first["Size"] == "2 MB" and first["Estimate"] == "1.8 MB (-10.0%)"
+    assert second["Outgrew memory after"] == "1,234 rows" and second["Clustering (s)"] == "-"
+    assert "Workers" not in table.columns
+
+
+def test_the_table_of_tiers_has_each_index_on_each_tier():
+    runs = [make_run("hnsw", ram=ram) for ram in (1, 4, "all")] + [make_run("vchord", ram=1)]
+    first, second, note = make(table_kinds, "table", {"kind": "tiers"}, Shown(runs, [], 0.95))
+    assert [row[0] for row in first.rows] == ["1 GB", "4 GB", "all (64 GB)"] and len(second.rows) == 1
+    assert "hnsw, M=16, hnsw(ef=1) (recall 0.950)" in first.caption
+    assert "within 0.0%" in note.text
+
+
+def test_warnings_name_the_results_and_say_each_kind_once():
+    limit = {"clients_were_limit": True, "loop": "closed", "clients_waiting_share": 0.5}
+    runs = [
+        make_run("a", index_reused=True, tier="t", tier_ram=100, tier_available=104),
+        make_run("b", index_reused=True, runs_disagree=True, **limit),
+        make_run("c", (100,), warmup_settled=False, warmup_seconds=3.0, target_missed=0.99),
+        make_run("d", graph_overflow_rows=5000),
+        make_run("e", queries_unanswered=5, queries_due=100, queries_counted=10.0),
+        make_run("f", clients_all_busy_share="much"),
+    ]
+    found = dict(warnings_of(runs))
+    assert found["the index was there from an earlier run: the time of its build is that of then"] == [
+        "a-c1: a(ef=1)", "b-c1: b(ef=1)",
+    ]  # fmt: skip
+    text = "\n".join(found)
+    for expected in (
+        "the tier had 4.0% more available RAM",
+        "the runs differ by more than noise: from 99.00 to 101.0 queries/s",
+        "fewer than three runs",
+        "still rose after 3 s of warm-up",
+        "the recall 0.99 was asked for and not reached",
+        "outgrew maintenance_work_mem after 5,000 rows",
+        "the rate was not kept: 5 of 100",
+        "only 10 queries were counted",
+        "the clients, not the server, were the limit",
+        "says of itself cannot be read",
+    ):
+        assert expected in text, expected
+
+
+def test_results_of_several_machines_are_warned_of():
+    assert warnings_of([make_run(), make_run(cpu="another")])[0][0].startswith(
+        "the results come from 2 machines"
+    )
+    assert not warnings_of([make_run()])
+
+
+def test_facts_of_old_results_and_damaged_settings():
+    blocks = what_was_run({"annoy": [{"run_count": 3}, {"settings": "{"}], "b": [{"settings": "[1]"}]})
+    assert [block.columns for block in blocks] == [("What", "annoy", "b")]
+    assert blocks[0].rows == [["Runs of a point", "3", "-"]]
+
+
+def test_workloads_that_write(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    records = [
+        make_inserts(1, 1000),
+        make_inserts(2, 1900),
+        make_writes(),
+        make_writes("vchord()", "vchord-writes-c32-w4"),
+    ]
+    kinds = [{"kind": "inserts"}, {"kind": "writes"}]
+    chapter = Chapter("Writes", records=records, pictures=kinds, tables=kinds)
+    write_report(Report("Writes", "", "", [chapter]), tmp_path / "out")
+    markdown, _ = read(tmp_path / "out")
+    rows = [re.split(r" \| ", line.strip("| ")) for line in markdown.splitlines() if line.startswith("| ")]
+    by_first = {row[0]: row for row in rows}
+    assert by_first["hnsw(M=16)"][2:5] == ["2", "1,900 (1,805 to 1,995)", "1.9"]
+    assert by_first["vacuumed"][1:4] == ["10.00", "5.000", "400.0 (380.0 to 420.0)"]
+    assert "0.9300 (0.9200 to 0.9400)" in by_first["writing"] and "7" in by_first["writing"]
+    assert sorted(p.name for p in (tmp_path / "out").glob("*.png")) == ["1-inserts.png", "1-writes.png"]
+
+
+def test_records_in_the_results_folder_are_reported(tmp_path, without_pictures, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    make_truth("mine")
+    path = Path("results/mine/10/hnsw-c32/x.workload.json")
+    path.parent.mkdir(parents=True)
+    write_record(replace(make_writes(), path=path))
+    Path("results/mine/10/hnsw-c32/y.workload.json").write_text("{")
+    folder = report_results(None)
+    assert "| vacuumed |" in read(folder)[0]
+    content = json.loads((folder / MARK_FILE).read_text())
+    assert len(content["records"]) == 1 and content["records"][0]["phases"][1]["name"] == "writing"
+
+
+def test_every_experiment_asks_for_what_there_is(tmp_path):
+    for path in sorted((ROOT / "experiments").glob("*.yml")):
+        content = yaml.safe_load(path.read_text())
+        for step in content["steps"]:
+            for shown in (step, step.get("mini") or {}):
+                for what, kinds in (("pictures", picture_kinds), ("tables", table_kinds)):
+                    for wanted in shown.get(what, ()):
+                        make(kinds, what, wanted, Shown([], [], 0.95, folder=tmp_path))
+
+
+def test_the_same_result_in_two_chapters_is_one_point(tmp_path):
+    chapters = [Chapter(title, runs=[make_run()], tables=[{"kind": "points"}]) for title in ("a", "b")]
+    write_report(Report("t", "", "", chapters), tmp_path / "out")
+    content = json.loads((tmp_path / "out" / MARK_FILE).read_text())
+    assert [chapter["points"] for chapter in content["chapters"]] == [[0], [0]]
+    assert len((tmp_path / "out" / "points.csv").read_text().splitlines()) == 2
+
+
+def test_latencies_of_every_disk_and_every_shared_buffers():
+    disks = [make_run("hnsw", ram=ram, recall=0.5) for ram in (1, 4)]
+    disks = [
+        replace(
+            run,
+            algorithm=run.algorithm.replace("cgroup", f"cgroup-{disk}"),
+            attrs=run.attrs | {"tier_disk": disk},
+        )
+        for run in disks
+        for disk in ("gp3", "nvme")
+    ]
+    assert [run.algorithm for run in worth_a_bar(Shown(disks, [], 0.95))] == [
+        "hnsw-c1-cgroup-gp3-sb1GB-ram4GB", "hnsw-c1-cgroup-nvme-sb1GB-ram4GB",
+    ]  # fmt: skip
+    buffers = [make_run("hnsw", ram="all"), make_run("hnsw", ram="all", tier_memory_series="-sb8GB-ramall")]
+    buffers[1] = replace(buffers[1], algorithm="hnsw-c1-cgroup-sb8GB-ramall")
+    assert len(worth_a_bar(Shown(buffers, [], 0.95))) == 2
+
+
+def test_published_throughput_over_clients():
+    where = {"dimension": 128, "instance": "m7g.16xl"}
+    lines = published_lines("query-scaling", where).series
+    assert len(lines) == 6 and [point.y for point in lines["ef_search 20"]][:2] == [1120, 1823]
+    assert len(published_lines("insert-scaling", where | {"version": "0.5.1"}).series) == 1
+    with pytest.raises(UserError, match="no table of qps or tps over clients"):
+        published_lines("year-in-review", {})
+    (table, origin) = make(
+        table_kinds, "table", {"kind": "published", "name": "storage", "where": {"disk": "NVMe"}},
+        Shown([], [], 0.95),
+    )  # fmt: skip
+    assert len(table.rows) == 3 and table.columns[0] == "vectors" and "another machine" in origin.text
+
+
+def test_published_figures_are_laid_over_and_their_origin_told(tmp_path):
+    runs = [make_run("hnsw", ram=ram, index_kib=2.0 * GB / 1024) for ram in (1, 4, "all")]
+    chapter = Chapter("Tiers", runs=runs, pictures=[{"kind": "tiers", "published": "1b"}])
+    write_report(Report("t", "", "", [chapter]), tmp_path / "out")
+    assert (tmp_path / "out" / "1-tiers.png").is_file()
+    assert "another machine" in read(tmp_path / "out")[0]

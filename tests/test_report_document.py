@@ -1,0 +1,166 @@
+"""One content in two forms: nothing in a name becomes markup in either."""
+
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import pytest
+
+from ann_benchmarks.reporting.authored import read_text
+from ann_benchmarks.reporting.document import (
+    Code,
+    Heading,
+    Items,
+    Link,
+    Listing,
+    Paragraph,
+    Picture,
+    Strong,
+    Table,
+)
+from ann_benchmarks.reporting.html import as_html
+from ann_benchmarks.reporting.markdown import as_markdown
+
+NASTY = (
+    '</script><script>alert(1)</script> & "q" | `x` **b** [a](javascript:alert(1))'
+    " <img src=x> _e_ \\ $1$\n# h"
+)
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+class Page(HTMLParser):
+    """The tags, references and texts of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.references, self.ids, self.text = [], [], [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.references += [value for name, value in attrs if name in ("href", "src", "srcset")]
+        self.ids += [value for name, value in attrs if name == "id"]
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def nasty_blocks():
+    return [
+        Heading(1, NASTY),
+        Heading(2, "second"),
+        Paragraph(NASTY),
+        Items([NASTY, [Strong(NASTY), NASTY, Code(NASTY)]]),
+        Listing(NASTY),
+        Table(("Name", NASTY), [[NASTY, "1"]], NASTY, frozenset({"Name"})),
+        Picture("a.png", NASTY),
+    ]
+
+
+def test_html_escapes_all_text_and_has_no_script():
+    text = as_html(NASTY, nasty_blocks())
+    page = Page(text)
+    assert "script" not in page.tags and page.tags.count("img") == 1
+    assert page.text.count("<script>alert(1)</script>") == 12
+    assert len(page.ids) == len(set(page.ids)) == 3
+    assert set(page.references) == {"a.png"}
+
+
+def test_html_fetches_nothing_from_elsewhere():
+    text = as_html("t", nasty_blocks())
+    assert not re.search(r"url\(|@import|<link|<script", text)
+
+
+def test_markdown_escapes_all_text():
+    text = as_markdown(nasty_blocks())
+    outside = re.sub(r"(`{1,})(?!`).+?(?<!`)\1(?!`)", "", text, flags=re.DOTALL)  # code means itself
+    assert not re.search(r"(?<!\\)<", outside)
+    assert not re.search(r"(?<!\\)\[a", outside)
+    assert r"\*\*b\*\*" in outside and r"\_e\_" in outside and r"\$1\$" in outside
+    assert "\n# h" not in outside
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert len(rows) == 3 and all(len(re.findall(r"(?<!\\)\|", row)) == 3 for row in rows)
+
+
+def test_names_with_underscores_stay_readable_in_markdown():
+    assert as_markdown([Paragraph("pgvector_hnsw on 1. May")]) == "pgvector_hnsw on 1. May\n"
+    assert (
+        as_markdown([Paragraph("1. May"), Paragraph("- a"), Paragraph("# b")])
+        == "1\\. May\n\n\\- a\n\n\\# b\n"
+    )
+
+
+def test_both_forms_of_every_block():
+    blocks = [
+        Heading(2, "Speed"),
+        Paragraph(["see ", Link("the page", "https://example.org/a(b)"), " and ", Code("a`b")]),
+        Items(["one", "two"]),
+        Listing("python run.py"),
+        Table(("Index", "QPS"), [["hnsw", "1,200"]], "Points", frozenset({"Index"})),
+        Picture("1-frontier.png", "The frontier."),
+    ]
+    assert as_markdown(blocks) == (
+        "## Speed\n\nsee [the page](https://example.org/a%28b%29) and ``a`b``\n\n- one\n- two\n\n"
+        "```sh\npython run.py\n```\n\nPoints\n\n| Index | QPS |\n| --- | ---: |\n| hnsw | 1,200 |\n\n"
+        "![The frontier.](1-frontier.png)\n"
+    )
+    text = " ".join(as_html("t", blocks).split())
+    for expected in (
+        '<h2 id="part-0">Speed</h2>',
+        '<p>see <a href="https://example.org/a(b)">the page</a> and <code>a`b</code></p>',
+        "<li>two</li>",
+        '<p class="caption" id="table-4">Points</p>',
+        '<td class="words">hnsw</td><td>1,200</td>',
+        '<img src="1-frontier.png" alt="The frontier." loading="lazy">',
+    ):
+        assert expected in text, expected
+
+
+def test_authored_text():
+    blocks = read_text(
+        "Seen by **one**,\nwith `code` and [a link](https://example.org) or [not](javascript:alert).\n\n"
+        "# Heading\n\nbefore\n- first\n  goes on\n- second\n\n"
+        "```sh\npython x.py\n\n  indented\n```\nafter <b>\n"
+    )
+    assert [type(block).__name__ for block in blocks] == [
+        "Paragraph", "Heading", "Paragraph", "Items", "Listing", "Paragraph",
+    ]  # fmt: skip
+    line = blocks[0].text
+    assert Strong("one") in line and Code("code") in line and Link("a link", "https://example.org") in line
+    assert "[not](javascript:alert)" in line
+    assert blocks[3].items == [["first goes on"], ["second"]]
+    assert blocks[4].text == "python x.py\n\n  indented"
+    assert "&lt;b&gt;" in as_html("t", blocks) and r"\<b\>" in as_markdown(blocks)
+
+
+SHAPE = """
+const out = document.createElement('pre'); out.id = 'data-report';
+out.textContent = JSON.stringify({
+  overflow: document.documentElement.scrollWidth > innerWidth,
+  table: document.querySelector('.scroll').scrollWidth > document.querySelector('.scroll').clientWidth,
+  font: getComputedStyle(document.querySelector('h1')).fontSize,
+  scripts: document.scripts.length,
+});
+document.body.append(out);
+"""
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed")
+def test_a_phone_scrolls_a_wide_table_and_not_the_page(tmp_path):
+    columns = tuple(f"A column {i}" for i in range(20))
+    wide = [Table(columns, [["1,234.5 (1,200 to 1,300)"] * 20]), Paragraph("long" * 200), *nasty_blocks()]
+    page = tmp_path / "page.html"
+    page.write_text(as_html("t", wide).replace("</body>", f"<script>{SHAPE}</script></body>"))
+    flags = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--no-first-run",
+        "--disable-background-networking",
+    ]
+    command = [CHROMIUM, *flags, "--window-size=500,900", "--dump-dom", f"--user-data-dir={tmp_path / 'p'}"]
+    dom = subprocess.run([*command, page.as_uri()], capture_output=True, text=True, timeout=120).stdout
+    found = re.search(r'<pre id="data-report">(.*?)</pre>', dom)
+    assert found, dom[-2000:]
+    assert found[1] == '{"overflow":false,"table":true,"font":"27.2px","scripts":1}'

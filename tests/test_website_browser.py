@@ -1,0 +1,302 @@
+import json
+import math
+import random
+from pathlib import Path
+
+import pytest
+
+from ann_benchmarks.plotting.metrics import standard_metrics
+from ann_benchmarks.plotting.plot_variants import all_plot_variants
+from ann_benchmarks.plotting.runs import Run
+from ann_benchmarks.plotting.website import build, create_website
+
+from .browser import CHROMIUM, Browser
+from .plotting_data import make_result, make_truth
+from .test_website import NASTY
+from .website_data import SIZES, make_record, tier_attrs
+
+pytestmark = pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed")
+
+VARIANTS = list(all_plot_variants)
+DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
+
+# What a test's script asks of a page.
+HELPERS = """
+window.$ = (selector, root = document) => [...root.querySelectorAll(selector)];
+window.plotOf = (selector) => document.querySelector(`${selector} .plot`);
+window.curvesOf = (selector) => Object.fromEntries($('g g[data-series]', plotOf(selector))
+  .map((g) => [g.dataset.series, $('.mark', g).length]));
+window.rows = () => $('#table tbody tr').length;
+window.box = (facet, value) => $('fieldset').find((f) => f.querySelector('legend').textContent === facet)
+  .querySelectorAll('label')[value].querySelector('input');
+window.press = (plot, key) => plot.dispatchEvent(new KeyboardEvent('keydown', { key, cancelable: true }));
+window.fire = (plot, type, x, y, pointerType = 'mouse') => {
+  const area = plot.getBoundingClientRect();
+  plot.dispatchEvent(new PointerEvent(type,
+    { clientX: area.left + x, clientY: area.top + y, pointerId: 1, button: 0, bubbles: true, pointerType }));
+};
+window.markAt = (plot, i = 0) => $('.mark', plot)[i].getAttribute('transform').match(/[0-9.]+/g).map(Number);
+window.setNumber = (i, value) => {
+  const input = $('input[type=number]')[i];
+  input.value = value;
+  input.dispatchEvent(new Event('change'));
+};
+"""
+FRONTIER = "[data-chart=recall-time][data-points=frontier]"
+RAM = "[data-compare=ram][data-metric=qps]"
+EVERYTHING = f"[curvesOf('{FRONTIER}'), curvesOf('{RAM}'), rows()]"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    opened = Browser()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """Two algorithms by 1 and 32 clients on three tiers, each at two recalls; three versions; writes."""
+    folder = tmp_path_factory.mktemp("site")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        truth = make_truth("d")
+        for algorithm, factor in (("pgvector_hnsw", 1), ("vchord", 2), (NASTY, 1)):
+            for clients in (1, 32):
+                for i, ram in enumerate(SIZES):
+                    for recall in (0.9, 0.96):
+                        qps = 100 * factor * clients * (i + 1) * (1.5 - recall)
+                        attrs = tier_attrs(
+                            clients, ram, qps_low=0.9 * qps, qps_high=1.1 * qps, index_size=4e5
+                        )
+                        label = f"{algorithm}-c{clients}-cgroup-sb256MB-ram{ram}"
+                        folder_name = label.replace("/", "_").replace(NASTY.replace("/", "_"), "nasty")
+                        found = {"target_recall": 0.95} if recall > 0.95 else {}
+                        attrs |= {"algo": label, "build_arguments": '["euclidean", {"M": 16}]', **found}
+                        arguments = f"ef={recall}"
+                        make_result("d", folder_name, arguments, truth, recall, 1 / qps, **attrs)
+        for version in ("0.7.4", "0.8.1", "0.10.0"):
+            attrs = {"vector_version": version, "postgres_version": "18.1", "clients": 1}
+            name = f"pgvector_hnsw-{version}"
+            make_result("versions", name, "x", truth, 0.96, 1e-3, algo="pgvector_hnsw", **attrs)
+        make_truth("versions")
+        for writers in (1, 2, 4):
+            make_record("d", "inserts", f"vchord-inserts-w{writers}", writers, 0)
+        make_record("d", "writes", "vchord-writes-c32-w4-r100-mix50-25-25", 4, 32)
+        make_record("d", "writes", "pgvector_hnsw-writes-c32-w4-r100-mix50-25-25", 4, 32, 200.0)
+        create_website(Path("site"), VARIANTS, scatter=True)
+    return folder / "site"
+
+
+def opened(browser, page, fragment="", **window):
+    browser.open(page, fragment, **(window or DESKTOP))
+    assert not browser.errors
+    browser.run("{" + HELPERS + "}")
+    return browser.run
+
+
+def test_filters_apply_to_every_plot_and_the_table_and_are_in_the_address(browser, site):
+    page = site / "d_10_euclidean.html"
+    run = opened(browser, page)
+    everything = run(EVERYTHING)
+    names = {
+        f"{name}, {text}"
+        for name in ("pgvector_hnsw", "vchord", NASTY)
+        for text in ("1 client", "32 clients")
+    }
+    assert set(everything[0]) == set(everything[1]) == names and everything[2] == 36
+    assert set(everything[1].values()) == {3}  # of each line the fastest that reaches 0.95, at each RAM
+    run("{ box('Clients', 1).click(); box('Available RAM', 2).click(); setNumber(0, 0.93); }")
+    few = f"[...{EVERYTHING}, $('.filterbar .count')[0].textContent]"
+    filtered = run(few)
+    at_32 = {name for name in names if "32" in name}
+    assert set(filtered[0]) == set(filtered[1]) == at_32 and set(filtered[1].values()) == {1}
+    assert filtered[2] == 3 and filtered[3] == "3 of 36 points"
+    fragment = run("location.hash")
+    assert fragment == "#clients=32&ram=4+GB&least=0.93"
+    assert opened(browser, page, fragment)(few) == filtered
+    assert browser.run("box('Clients', 1).checked && !box('Clients', 0).checked")
+    browser.run("$('.filterbar button').find((b) => b.textContent === 'Reset').click()")
+    assert browser.run(EVERYTHING) == everything
+    assert browser.run("location.hash") == "" and not browser.errors
+
+
+def test_an_address_with_nonsense_shows_everything(browser, site):
+    run = opened(browser, site / "d_10_euclidean.html", "#clients=7&least=x&by=nothing&at=%zz&<b>=1")
+    assert run("rows()") == 36
+    assert opened(browser, site / "d_10_euclidean.html", "#points")("rows()") == 36
+
+
+def test_curves_are_split_and_switched_off(browser, site):
+    run = opened(browser, site / "d_10_euclidean.html", "#by=algorithm")
+    assert set(run(f"curvesOf('{FRONTIER}')")) == {"pgvector_hnsw", "vchord", NASTY}
+    assert "whatever their clients, available RAM" in run(f"$('{FRONTIER} .label')[0].textContent")
+    legend = f"$('{FRONTIER} .legend [data-series=vchord]')[0]"
+    run(f"{{ {legend}.focus(); {legend}.click(); }}")
+    assert set(run(f"curvesOf('{FRONTIER}')")) == {"pgvector_hnsw", NASTY}
+    assert run(f"[rows(), {legend}.getAttribute('aria-pressed'), document.activeElement === {legend}]") == [
+        *(24, "false", True)
+    ]
+    assert run("location.hash") == "#by=algorithm&off=vchord"
+    run(f"$('{FRONTIER} .all button')[1].click()")
+    assert run(f"[rows(), curvesOf('{FRONTIER}')]") == [0, {}]
+    run(f"$('{FRONTIER} .all button')[0].click()")
+    assert run("rows()") == 36 and not browser.errors
+
+
+def test_points_lie_where_their_values_are(browser, site):
+    run = opened(browser, site / "d_10_euclidean.html", "#algorithm=vchord&clients=1")
+    assert run(f"$('{RAM} .plot > text').map((t) => t.textContent)")[:3] == ["256 MB", "1 GB", "4 GB"]
+    heights = run(f"[0, 1, 2].map((i) => markAt(plotOf('{RAM}'), i))")
+    (x0, y0), (x1, y1), (x2, y2) = heights
+    assert x1 - x0 == pytest.approx(x2 - x1, abs=0.3)  # 256 MB, 1 GB and 4 GB on a logarithmic axis
+    assert (y0 - y1) / (y0 - y2) == pytest.approx(math.log(2) / math.log(3), abs=0.02)  # QPS of 1 : 2 : 3
+    assert run(f"$('{RAM} .bar').length") == 3 and run(f"$('{RAM} .guide').length") == 1
+    assert run(f"$('{FRONTIER} .found').length") == 1
+    assert opened(browser, site / "d_10_euclidean.html", "#at=0.99")(f"curvesOf('{RAM}')") == {}
+
+
+def test_details_on_hover_press_and_keys(browser, site):
+    run = opened(browser, site / "d_10_euclidean.html", "#algorithm=vchord&clients=1")
+    plot, tip = f"plotOf('{RAM}')", f"$('{RAM} .tip')[0]"
+    run(f"{plot}.scrollIntoView()")
+    run(f"{{ const [x, y] = markAt({plot}); fire({plot}, 'pointermove', x + 3, y + 3); }}")
+    said = run(f"{tip}.innerText")
+    for expected in ("vchord, 1 client", "(ef=0.96)", "0.96", "256 MB", "M=16", "DataFileRead 60%"):
+        assert expected in said
+    assert "(97.2–118.8)" in said and "maintenance" not in said and "Some CPU" not in said
+    press = f"for (const t of ['down', 'up']) fire({plot}, 'pointer' + t, x, y)"
+    run(f"{{ const [x, y] = markAt({plot}); {press}; }}")
+    run(f"fire({plot}, 'pointermove', 5, 5)")
+    assert "Some CPU, 8 cores, 64 GB" in run(f"{tip}.innerText")  # all of it, and it stays
+    run(f"press({plot}, 'Escape')")
+    assert run(f"{tip}.hidden")
+    run(f"{{ {plot}.focus(); press({plot}, 'ArrowRight'); press({plot}, 'ArrowRight'); }}")
+    assert "1 GB" in run(f"{tip}.innerText")
+    ticks = f"$('text', {plot}).map((t) => t.textContent).join(' ')"
+    before = run(ticks)
+    run(f"fire({plot}, 'pointerdown', 120, 40); fire({plot}, 'pointermove', 220, 120)")
+    run(f"fire({plot}, 'pointerup', 220, 120)")
+    assert run(ticks) != before
+    run(f"$('{RAM} .tools button').at(-1).click()")
+    assert run(ticks) == before and not browser.errors
+
+
+def test_published_figures_are_laid_over_as_shares(browser, site):
+    run = opened(browser, site / "d_10_euclidean.html", "#over=1b&algorithm=vchord&clients=1")
+    curves = run(f"curvesOf('{RAM}')")
+    assert curves["vchord, 1 client"] == 3 and curves["pgvector HNSW, 32 clients (published)"] == 6
+    assert "another machine" in run(f"$('{RAM} .label')[0].textContent")
+    assert "Share of" in run(f"$('{RAM} .plot .name')[1].textContent")
+    run("{ const s = $('.over select')[0]; s.value = ''; s.dispatchEvent(new Event('change')); }")
+    assert run(f"curvesOf('{RAM}')") == {"vchord, 1 client": 3} and "over" not in run("location.hash")
+
+
+def test_the_table_sorts(browser, site):
+    run = opened(browser, site / "d_10_euclidean.html")
+    head = "$('#table thead button').find((b) => b.textContent.startsWith('Queries per second'))"
+    column = f"$('#table thead button').indexOf({head})"
+    values = f"$('tbody tr').map((r) => parseFloat(r.children[{column}].textContent.replaceAll(',', '')))"
+    run(f"{head}.click()")
+    descending = run(values)
+    run(f"{head}.click()")
+    assert descending == sorted(descending, reverse=True) and run(values) == sorted(descending)
+    assert run(f"{head}.parentNode.getAttribute('aria-sort')") == "ascending"
+    run("$('#table .tools button')[0].click()")
+    assert "Machine" in run("$('#table thead')[0].textContent")
+    assert run("$('#table tbody a').map((a) => a.getAttribute('href'))").count("vchord.html") == 12
+
+
+def test_builds_versions_and_writes(browser, site):
+    run = opened(browser, site / "d_10_euclidean.html")
+    builds = run("$('.builds li').map((li) => li.innerText)")
+    assert len(builds) == 3 and "12.5 s (loading 2.5 s, index 10 s)" in builds[0] and "391 MB" in builds[0]
+    assert run("curvesOf('[data-writing=inserts]')") == {"vchord": 3}
+    for kind in ("p99", "recall"):
+        assert sorted(run(f"curvesOf('[data-writing={kind}]')").values()) == [5, 5]
+    assert run("document.getElementById('versions').hidden")
+    run = opened(browser, site / "versions_10_euclidean.html")
+    plot = "[data-compare=versions][data-metric=qps]"
+    assert run(f"$('{plot} .plot > text').map((t) => t.textContent)")[:3] == ["0.7.4", "0.8.1", "0.10.0"]
+    assert run(f"curvesOf('{plot}')") == {"pgvector_hnsw": 3}
+    assert run("['ram', 'clients', 'writing'].map((id) => document.getElementById(id).hidden)") == [True] * 3
+
+
+@pytest.mark.parametrize("name", ["d_10_euclidean", "vchord", "index"])
+def test_nothing_overflows_on_a_phone(browser, site, name):
+    run = opened(browser, site / f"{name}.html", **PHONE)
+    run("{ for (const d of $('details')) d.open = true; $('.filterbar button')[0]?.click(); }")
+    run("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 50)))")
+    assert run("[innerWidth, document.documentElement.scrollWidth]") == [360, 360]
+    if name == "index":
+        assert run("$('.preview svg').every((svg) => svg.querySelector('.curve, .mark'))")
+        return
+    assert run("!$('.filters')[0].hidden")
+    plot = f"plotOf('{FRONTIER}')"
+    run(f"{plot}.scrollIntoView()")
+    tap = f"for (const t of ['down', 'up', 'leave']) fire({plot}, 'pointer' + t, x, y, 'touch')"
+    run(f"{{ const [x, y] = markAt({plot}); {tap}; }}")
+    sheet = f"$('{FRONTIER} .tip')[0].getBoundingClientRect()"
+    place = run(f"{{ const box = {sheet}; return [box.left, box.right, box.bottom]; }}")
+    assert place == [0, 360, 740]  # a sheet at the bottom
+    run(f"$('{FRONTIER} .close')[0].click()")
+    assert run(f"$('{FRONTIER} .tip')[0].hidden") and not browser.errors
+
+
+def test_every_page_draws_without_errors_and_in_the_dark(browser, site):
+    for page in site.glob("*.html"):
+        run = opened(browser, page, **DESKTOP, dark=True)
+        assert run("document.documentElement.dataset.drawn") == "yes"
+        assert run("getComputedStyle(document.body).backgroundColor") == "rgb(15, 18, 22)"
+        run("{ for (const d of $('details')) d.open = true; }")
+        run("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 50)))")
+        assert run("$('.chart').every((c) => c.closest('[hidden]') || c.querySelector('.plot .mark'))")
+        assert not browser.errors
+
+
+def many_runs(count=1000, series=60):
+    """Return so many results without files: 2 algorithms by 5 numbers of clients on 6 tiers."""
+    draw = random.Random(1)
+    runs = []
+    for i in range(count):
+        one = i % series
+        algorithm, clients, tier = ("vchord", "pgvector_hnsw")[one % 2], 4 ** (one // 2 % 5), one // 10
+        attrs = tier_attrs(clients, "1GB", index_size=1e5 + tier) | {"tier_ram": 2 ** (28 + tier)}
+        attrs |= {
+            "tier_memory_series": f"-ram{tier}",
+            "started_at": f"2026-01-01T00:{i // 60:02}:{i % 60:02}",
+        }
+        attrs |= {"build_arguments": json.dumps(["euclidean", {"M": 8 * (1 + i % 3)}]), "run_count": 5}
+        recall, qps = draw.uniform(0.6, 0.999), draw.uniform(10, 5000)
+        for name, value in (
+            ("recall", recall),
+            ("qps", qps),
+            ("latency_p50", 1 / qps),
+            ("latency_p99", 9 / qps),
+        ):
+            attrs |= {
+                f"{name}_low": value * 0.98123,
+                f"{name}_high": min(value * 1.0123, 1.0 if recall == value else 1e9),
+            }
+        metrics = {name: draw.uniform(1, 1000) for name in standard_metrics}
+        metrics |= {"k-nn": recall, "qps": qps, "indexsize": 1e5 + 1e4 * (i % 3), "build": 100.0 + i % 3}
+        name = f"{algorithm}-c{clients}-cgroup-ram{tier}"
+        runs.append(Run("d", 10, "euclidean", False, name, f"Index(m=16, ef_search={i})", metrics, attrs))
+    return runs
+
+
+def test_a_thousand_points_stay_small_and_readable(browser, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(build, "load_runs", lambda *_: many_runs())
+    create_website(Path("site"), VARIANTS)
+    page = tmp_path / "site" / "d_10_euclidean.html"
+    assert page.stat().st_size < 1.5e6
+    run = opened(browser, page)
+    assert len(run(f"curvesOf('{FRONTIER}')")) == 10  # by algorithm and clients, of 60 series
+    assert run("rows()") == 100
+    run("box('Clients', 1).click()")
+    assert len(run(f"curvesOf('{FRONTIER}')")) < 10
+    run("{ box('Clients', 1).click(); box('One curve for each', 0).click(); }")
+    assert len(run(f"curvesOf('{FRONTIER}')")) == 60
+    assert run(f"$('{FRONTIER} .legend [data-series]').length") == 12
+    assert not browser.errors

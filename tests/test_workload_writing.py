@@ -1,0 +1,202 @@
+"""Tables that are written to, on a real server: every change is made once, and nothing is left behind."""
+
+import os
+import signal
+import threading
+from contextlib import closing, contextmanager
+
+import numpy as np
+import psycopg
+import pytest
+
+from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
+from ann_benchmarks.algorithms.pgvector_ivfflat.module import PGVectorIVFFlat
+from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.algorithms.postgres.writing.records import DELETE, INSERT, UPDATE
+from ann_benchmarks.algorithms.vchord.module import VectorChord
+from ann_benchmarks.workloads.interface import Changes
+
+from .postgres_fixtures import clustered, fitted
+
+TRAIN = clustered(900, 24, seed=2)
+OPTIONS = "SELECT reloptions FROM pg_class WHERE oid = to_regclass(%s)"
+METHOD = {"M": 8, "efConstruction": 32}
+
+
+@contextmanager
+def opened(loaded=300, **how):
+    algorithm = PGVectorHNSW("euclidean", METHOD)
+    try:
+        with closing(algorithm.open_writable(TRAIN[:loaded], len(TRAIN), **how)) as table:
+            yield algorithm, table
+    finally:
+        algorithm.done()
+
+
+def changes(kinds, ids, rows, due=None, block=70):
+    for start in range(0, len(ids), block):
+        part = slice(start, start + block)
+        yield Changes(None if due is None else due[part], kinds[part], ids[part], TRAIN[rows[part]])
+
+
+def rows_of(server, table):
+    with server.connect() as connection:
+        found = connection.execute(f"SELECT id, embedding::text FROM {table.name} ORDER BY id").fetchall()
+    return {number: np.array(text.strip("[]").split(","), dtype=np.float32) for number, text in found}
+
+
+def relations(server):
+    with server.connect() as connection:
+        names = connection.execute(
+            "SELECT relname FROM pg_class WHERE relnamespace = 'ann_benchmarks'::regnamespace"
+            " UNION ALL SELECT name FROM ann_benchmarks.tables UNION ALL"
+            " SELECT name FROM ann_benchmarks.indexes"
+        ).fetchall()
+    return sorted(name for (name,) in names)
+
+
+def test_every_row_is_inserted_once_into_an_empty_index(plugin_server):
+    numbers = np.arange(len(TRAIN))
+    with opened(loaded=0) as (algorithm, table), closing(table.open_writers(3)) as crew:
+        assert table.sizes()["table_size"] == 0
+        crew.prepare_changes(changes(np.zeros(900, dtype=int), numbers, numbers), 900, 60.0, False)
+        crew.run()
+        assert crew.count() == 900
+        written = crew.written()
+        assert sorted(np.concatenate([given.numbers for given in written])) == numbers.tolist()
+        for given in written:
+            assert given.due is None and given.done.all() and len(given.sent)
+            assert (given.sent < given.answered).all() and (np.diff(given.sent) > 0).all()
+        there = rows_of(plugin_server, table)
+        assert list(there) == numbers.tolist()
+        assert all((there[number] == TRAIN[number]).all() for number in numbers)
+        algorithm.set_query_arguments(100)  # fails where the plan does not use the index
+        found = algorithm.time_queries(TRAIN[:50], 1)[1]
+        assert np.mean([ids == [number] for number, ids in enumerate(found)]) > 0.9
+
+        # They can be told again, with nothing left of the last time; the time may be over before the rows.
+        more = changes(np.zeros(900, dtype=int), 10_000 + numbers, numbers, block=1)
+        crew.prepare_changes(more, 900, 0.05, False)
+        crew.run()
+        made = sorted(10_000 + np.concatenate([given.numbers for given in crew.written()]))
+        assert 0 < len(made) < 900
+        assert [number for number in rows_of(plugin_server, table) if number >= 10_000] == made
+
+        def broken():
+            yield Changes(None, np.zeros(5, dtype=int), np.arange(5), TRAIN[:5])
+            raise OSError("the disk is gone")
+
+        crew.prepare_changes(broken(), 900, 60.0, False)
+        with pytest.raises(OSError, match="the disk is gone"):
+            crew.run()
+
+
+def test_changes_are_made_when_they_are_due(plugin_server):
+    draw = np.random.default_rng(4)
+    kinds = np.repeat([INSERT, UPDATE, DELETE], 40)
+    ids = np.concatenate([np.arange(900, 940), np.arange(40), np.arange(100, 140)])
+    rows = np.concatenate([np.arange(300, 380), np.zeros(40, dtype=int)])
+    ids[-1] = 5000  # is not there
+    mixed = draw.permutation(120)
+    due = np.sort(draw.uniform(0, 0.6, 120))
+    with opened(has_key=True) as (_, table), closing(table.open_writers(4, beside_queries=True)) as crew:
+        crew.prepare_changes(changes(kinds[mixed], ids[mixed], rows[mixed], due), 120, 30.0, True)
+        crew.run()
+        written = crew.written()
+        numbers = np.concatenate([given.numbers for given in written])
+        assert sorted(numbers) == list(range(120))
+        start = min(float((given.due - due[given.numbers]).min()) for given in written)
+        for given in written:
+            assert given.due == pytest.approx(due[given.numbers] + start)
+            assert (given.sent >= given.due).all()
+        done = np.concatenate([given.done for given in written])
+        assert ids[mixed][numbers[~done]].tolist() == [5000]
+        there = rows_of(plugin_server, table)
+        assert set(there) == set(range(300)) - set(range(100, 139)) | set(range(900, 940))
+        assert all((there[900 + i] == TRAIN[300 + i]).all() for i in range(40))
+        assert all((there[i] == TRAIN[340 + i]).all() for i in range(40))
+        assert table.statistics()["dead_rows"] == 79
+        assert table.vacuum() > 0 and table.statistics()["dead_rows"] == 0
+        before = table.sizes()["index_size"]
+        assert table.reindex() > 0 and 0 < table.sizes()["index_size"] <= before
+
+        # One that is killed ends all.
+        endless = changes(np.zeros(10**6, dtype=int), np.arange(10_000, 1_010_000), np.arange(10**6) % 900)
+        crew.prepare_changes(endless, 10**6, 60.0, False)
+        processes = [member.process for member in crew.members]
+        threading.Timer(0.2, os.kill, (processes[1], signal.SIGKILL)).start()
+        with pytest.raises(PostgresError, match="writer 2 of 4 ended"):
+            crew.run()
+        for process in processes:
+            with pytest.raises(ProcessLookupError):
+                os.kill(process, 0)
+
+
+def test_what_ordinary_points_use_is_not_touched(plugin_server):
+    with fitted(PGVectorHNSW("euclidean", METHOD), TRAIN):
+        pass
+    before = relations(plugin_server)
+    with opened(has_key=True) as (algorithm, table):
+        assert [name for name in relations(plugin_server) if "writing_" in name]
+        with closing(table.open_writers(1)) as crew:
+            crew.prepare_changes(
+                changes(np.full(300, DELETE), np.arange(300), np.arange(300)), 300, 60.0, False
+            )
+            crew.run()
+            crew.written()
+        algorithm.set_query_arguments(50)
+        assert algorithm.time_queries(TRAIN[:1], 10)[1] == [[]]
+    assert relations(plugin_server) == before
+    with fitted(PGVectorHNSW("euclidean", METHOD), TRAIN) as facts:
+        assert facts["index_reused"]
+
+
+def test_what_a_killed_run_has_left_is_dropped_at_the_next_start(plugin_server, capsys):
+    with opened() as (killed, _):
+        left = [name for name in relations(plugin_server) if "writing_" in name]
+        with opened():  # while the first is at work, nobody takes it away
+            assert set(left) < set(relations(plugin_server))
+        killed.done()  # its connections end with it
+        algorithm = PGVectorIVFFlat("euclidean", {"lists": 5})
+        with fitted(algorithm, TRAIN):
+            assert not [name for name in relations(plugin_server) if "writing_" in name]
+    assert "which a run that was killed had left" in capsys.readouterr().out
+
+
+def test_a_build_that_fails_leaves_nothing(plugin_server, monkeypatch):
+    monkeypatch.setattr(PGVectorHNSW, "prewarm", lambda self, index: 1 / 0)
+    with pytest.raises(ZeroDivisionError), opened():
+        pass
+    assert not [name for name in relations(plugin_server) if "writing_" in name]
+
+
+def test_a_table_is_dropped_although_somebody_uses_it(plugin_server):
+    with opened() as (_, table), plugin_server.connect() as other:
+        other.execute("BEGIN")
+        other.execute(f"SELECT count(*) FROM {table.name}")
+        table.close()
+        with pytest.raises(psycopg.OperationalError):
+            other.execute("SELECT 1")
+        other.close()
+    assert not [name for name in relations(plugin_server) if "writing_" in name]
+
+
+def test_nothing_but_the_workload_vacuums_unless_it_is_asked_for(plugin_server):
+    with opened() as (_, table), plugin_server.connect() as connection:
+        assert connection.execute(OPTIONS, [table.name]).fetchone() == (["autovacuum_enabled=off"],)
+    before = plugin_server.start_mark()
+    with opened(autovacuum=True) as (_, table), plugin_server.connect() as connection:
+        assert connection.execute("SHOW autovacuum").fetchone() == ("on",)
+        assert connection.execute(OPTIONS, [table.name]).fetchone() == (None,)
+    with plugin_server.connect() as connection:
+        assert connection.execute("SHOW autovacuum").fetchone() == ("off",)
+    assert plugin_server.start_mark() != before
+
+
+def test_which_indexes_need_rows():
+    assert not PGVectorHNSW("euclidean", METHOD).learns_from_rows(10**6)
+    assert PGVectorIVFFlat("euclidean", {"lists": 5}).learns_from_rows(10**6)
+    assert not VectorChord("euclidean").learns_from_rows(10_000)  # so few have no lists
+    assert VectorChord("euclidean").learns_from_rows(10**6)
+    assert VectorChord("euclidean", {"lists": 30}).learns_from_rows(10_000)
+    assert not VectorChord("euclidean", {"lists": 30, "centroids": "c.npy"}).learns_from_rows(10_000)

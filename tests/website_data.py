@@ -1,0 +1,55 @@
+"""Results on tiers, with clients and versions, and records of workloads that write, for tests of pages."""
+
+from pathlib import Path
+
+from ann_benchmarks.workloads.records import Phase, Rate, Record, write_record
+
+SIZES = {"256MB": 1 << 28, "1GB": 1 << 30, "4GB": 4 << 30}
+
+
+def tier_attrs(clients, ram, version="0.8.1", **more):
+    """Return the attributes of a result of this project that a tier and clients make."""
+    memory = f"-sb256MB-ram{ram}"
+    return {
+        "clients": clients,
+        "tier": f"256MB:{ram}",
+        "tier_ram": SIZES[ram],
+        "tier_available": SIZES[ram],
+        "tier_shared_buffers": SIZES["256MB"],
+        "tier_method": "cgroup",
+        "tier_memory_series": memory,
+        "postgres_version": "18.1",
+        "vector_version": version,
+        "cpu": "Some CPU",
+        "cores": 8,
+        "memory_bytes": 64 << 30,
+        "load_time": 2.5,
+        "index_build_time": 10.0,
+        "wait_events": '{"IO:DataFileRead": 0.6, "CPU": 0.4}',
+        **more,
+    }
+
+
+def rate(per_second, p99=0.005):
+    return Rate(100, per_second, 0.9 * per_second, 1.1 * per_second, p99 / 4, p99 / 2, p99, p99 * 2)
+
+
+def make_record(dataset, workload, algo, writers, clients, queries=500.0):
+    """Write a record, as a workload that writes leaves it."""
+    if workload == "inserts":
+        writes = {"insert": rate(1000.0 * writers)}
+        phases = [Phase("inserting", 0, 10, None, writes, 0.95, 0.94, 0.96, 10000, 900.0)]
+    else:
+        names = ("before", "writing", "after", "vacuumed", "reindexed")
+        writes = {kind: rate(50.0) for kind in ("insert", "update", "delete")}
+        phases = [
+            Phase(name, 10.0 * i, 10, rate(queries, 0.01 * (i + 1)), writes if i == 1 else {}, 0.95 - i / 100)
+            for i, name in enumerate(names)
+        ]
+    path = Path("results", dataset, "10", algo, "x.workload.json")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    attrs = {"vector_version": "0.8.1", "postgres_version": "18.1", "distance": "euclidean"}
+    if "-cgroup" in algo:
+        attrs |= tier_attrs(clients, algo.rpartition("ram")[2])
+    asked = (["euclidean"], [], clients, writers, None if workload == "inserts" else 100.0)
+    write_record(Record(workload, dataset, 10, algo, "Index(x)", *asked, phases, {}, attrs, path))
