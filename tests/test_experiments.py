@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,8 +54,8 @@ def written(tmp_path, text):
     return path
 
 
-def run(tmp_path, *arguments):
-    command = [sys.executable, ROOT / "run.py", "--local", *arguments]
+def run(tmp_path, *arguments, program="run.py"):
+    command = [sys.executable, ROOT / program, "--local", *arguments]
     return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
 
 
@@ -148,6 +149,9 @@ def test_an_experiment_is_carried_out_and_goes_on(tmp_path, monkeypatch):
         "not reproduced",
         "not measured",
     ]
+    done = run(tmp_path, "--experiment", path, "-o", "told", program="report.py")
+    assert done.returncode == 0 and "wrote told/report.html" in done.stdout, done.stderr
+    assert "not reproduced" in (tmp_path / "told" / "report.md").read_text()
     _, report = report_of(str(path), True, parser_with_tiers(), ["--local"], every_job)
     assert [finding.verdict for finding in report.findings][1:] == ["not testable here", "not measured"]
     assert report.chapters[2].missing == ["left out: there is none"]
@@ -238,6 +242,10 @@ def test_workloads_are_compared_by_phase():
         "ratio", metric="writing.queries.p99", to_metric="before.queries.p99", of={"rate": 100}, least=2
     )
     assert judged(slower, measured).measured.startswith("3; 0.03 to 0.01")
+    slow = replace(record, phases=[phases[0], replace(phases[1], queries=rate(50.0, 0.09))])
+    both = [*measured, replace(measured[0], outcome=slow)]
+    best = claim("value", metric="writing.queries.p99", of={"rate": 100}, least=0)
+    assert judged(best, both).measured == "0.03"
     inserts = claim("value", metric="writing.writes.insert.per_second", of={"writers": 2}, least=20)
     assert judged(inserts, measured).measured.startswith("20 (95%: 18 to 22)")
     assert judged(claim("value", metric="after.recall", of={}, least=0), measured).verdict == "not measured"

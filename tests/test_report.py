@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from ann_benchmarks.errors import UserError
+from ann_benchmarks.reporting import write_figure
 from ann_benchmarks.reporting.chosen import report_results
 from ann_benchmarks.reporting.content import Chapter, Finding, Report
 from ann_benchmarks.reporting.facts import what_was_run
@@ -345,6 +346,18 @@ def test_workloads_that_write(tmp_path, monkeypatch):
     assert by_first["vacuumed"][1:4] == ["10.00", "5.000", "400.0 (380.0 to 420.0)"]
     assert "0.9300 (0.9200 to 0.9400)" in by_first["writing"] and "7" in by_first["writing"]
     assert sorted(p.name for p in (tmp_path / "out").glob("*.png")) == ["1-inserts.png", "1-writes.png"]
+
+
+def test_workloads_side_by_side_are_drawn_to_their_tops(tmp_path, monkeypatch):
+    figures = []
+    monkeypatch.setattr(write_figure, "save", lambda figure, path: figures.append(figure))
+    slow, fast = make_writes(), make_writes("vchord()", "vchord-writes-c32-w4")
+    queries = [10 * count for count in fast.windows["queries"]]
+    write_figure.draw_writes([slow, replace(fast, windows=fast.windows | {"queries": queries})], tmp_path)
+    panels = [axes for axes in figures[0].axes if axes.get_title("left")]
+    lines = [line.get_ydata() for axes in panels for line in axes.get_lines()]
+    assert len(lines) == 2 and all(axes.get_ylim()[1] >= max(map(max, lines)) for axes in panels)
+    assert panels[0].get_ylim()[0] == 0
 
 
 def test_records_in_the_results_folder_are_reported(tmp_path, without_pictures, monkeypatch):

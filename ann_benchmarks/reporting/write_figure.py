@@ -90,10 +90,11 @@ def draw_writes(records: Sequence[Record], path: Path) -> None:
             axes.margins(x=0.01)
             if place == 0:
                 axes.set_ylabel(name, fontsize=9, color=GREY)
-            if name not in (RECALL, SIZE):
-                axes.set_ylim(bottom=0)
         grid[0, place].set_title(shortened(record.name), loc="left", fontsize=11, pad=20, parse_math=False)
         grid[-1, place].set_xlabel("Seconds in which something was measured", fontsize=9)
+    for row, name in enumerate(names):
+        if name not in (RECALL, SIZE):
+            grid[row, 0].set_ylim(bottom=0)  # of the whole row, when all of it is drawn
     save(figure, path)
 
 
