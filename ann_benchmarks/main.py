@@ -17,7 +17,7 @@ from .containers.engine import OTHER_WAY, connect
 from .containers.images import split_tag
 from .containers.limits import cpu_list, size
 from .dask_cluster import knock
-from .datasets import Dataset, canonical_name, get_dataset
+from .datasets import Dataset, canonical_name, get_dataset, is_present
 from .definitions import DEFINITIONS_FOLDER, Definition, get_definitions, supported_data
 from .errors import UserError
 from .host import usable_cores
@@ -212,12 +212,14 @@ def definitions_asked_for(
 def jobs_asked_for(
     args: argparse.Namespace, conditions: Callable[[int, int], Sequence[Conditions]] = lambda rows, dim: ()
 ) -> list[Job]:
-    """Return every job with all of its points, whether or not they are finished; nothing is run.
+    """Return every job with all of its points, whether or not they are finished; nothing is run or got.
 
     `conditions` makes those for so many rows and dimensions.
     """
     configs, _ = read_configs(args.definitions)
     args.dataset = canonical_name(args.dataset)
+    if not is_present(args.dataset):
+        raise UserError(f"the dataset {args.dataset} is not here, so that nothing on it can be shown")
     dataset, dimension = get_dataset(args.dataset)
     with dataset:
         definitions = definitions_asked_for(args, configs, dataset)

@@ -9,6 +9,7 @@ import pytest
 
 from ann_benchmarks.definitions import Definition
 from ann_benchmarks.errors import UserError
+from ann_benchmarks.experiments.carrying_out import carry_out
 from ann_benchmarks.experiments.findings import judged, selected
 from ann_benchmarks.experiments.options import Options
 from ann_benchmarks.experiments.report import report_of
@@ -155,6 +156,20 @@ def test_an_experiment_is_carried_out_and_goes_on(tmp_path, monkeypatch):
     _, report = report_of(str(path), True, parser_with_tiers(), ["--local"], every_job)
     assert [finding.verdict for finding in report.findings][1:] == ["not testable here", "not measured"]
     assert report.chapters[2].missing == ["left out: there is none"]
+
+
+def test_a_report_gets_no_dataset(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = written(tmp_path, SMALL.replace("no-such-dataset", "clustered-5k-8-ip"))
+    _, report = report_of(str(path), False, parser_with_tiers(), ["--local"], every_job)
+    assert report.chapters[2].missing[0].startswith("the dataset clustered-5k-8-ip is not here")
+    assert not (tmp_path / "data").exists()
+
+
+def test_termination_ends_all_steps(tmp_path):
+    path, seen = written(tmp_path, SMALL), []
+    status = carry_out(str(path), False, parser_with_tiers(), ["--local"], lambda args: seen.append(1) or 143)
+    assert status == 143 and len(seen) == 1
 
 
 def test_what_the_command_line_says_wins(tmp_path):

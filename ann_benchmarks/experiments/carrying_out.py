@@ -11,6 +11,7 @@ from ..containers.engine import OTHER_WAY, connect
 from ..containers.images import find_image
 from ..errors import UserError
 from ..installing.main import main as install
+from ..main import TERMINATED
 from .options import Options
 from .schema import Experiment, Step, find_experiment, read_experiment
 
@@ -62,6 +63,8 @@ def carry_out(
         except UserError as error:
             warn(f"step {step.name}: {error}")
             status = 1
+        if status == TERMINATED:
+            return status
         if status:
             failed.append(step.name)
     say(f"report: python report.py {shlex.join(report_arguments(experiment, given))}")

@@ -9,7 +9,7 @@ from typing import Any
 from ..definitions import label
 from ..errors import UserError
 from ..jobs import Job
-from ..plotting.runs import Run, load_runs
+from ..plotting.runs import Run, load_runs_of, skipped
 from ..workloads.records import Record, read_record
 from .schema import Step
 
@@ -57,24 +57,19 @@ def results_of(
     except UserError as error:
         return Results(step, [], [str(error)])
     places = {path: (job, arguments) for job in jobs for path, arguments in job.paths()}
+    there_are = [path for path in places if path.exists()]
     outcomes: dict[Path, Run | Record] = {}
-    for path in places:
-        if path.suffix == ".json" and path.exists():
-            outcomes[path] = read_record(path)
-    points = [path for path in places if path.suffix != ".json" and path.exists()]
-    for path, run in with_paths(points):
-        outcomes[path] = run
+    outcomes |= load_runs_of(path for path in there_are if not places[path][0].workload)
+    for path in there_are:
+        if places[path][0].workload:
+            try:
+                outcomes[path] = read_record(path)
+            except UserError as error:
+                skipped(path, error)
     measured = [Measured(step.name, *places[path], outcome) for path, outcome in outcomes.items()]
     there = {named(*places[path]) for path in outcomes}
     missing = [named(*place) for place in places.values() if named(*place) not in there]
     return Results(step, measured, list(dict.fromkeys(missing)))
-
-
-def with_paths(paths: Sequence[Path]) -> Iterable[tuple[Path, Run]]:
-    """Read results; those that cannot be read are told and left out."""
-    for path in paths:
-        for run in load_runs([path]):
-            yield path, run
 
 
 def named(job: Job, query_arguments: Sequence[Any]) -> str:

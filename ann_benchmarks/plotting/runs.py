@@ -121,7 +121,14 @@ def skipped(what: object, reason: object) -> None:
 
 
 def load_runs(paths: Iterable[Path], recompute: bool = False, processes: int | None = None) -> Iterator[Run]:
-    """Yield the run of each result file that can be read; say on stderr which cannot, and why.
+    """Yield the run of each result file that can be read; say on stderr which cannot, and why."""
+    return (run for _, run in load_runs_of(paths, recompute, processes))
+
+
+def load_runs_of(
+    paths: Iterable[Path], recompute: bool = False, processes: int | None = None
+) -> Iterator[tuple[Path, Run]]:
+    """Yield each result file that can be read with its run; say on stderr which cannot, and why.
 
     `recompute` computes every metric anew. Many files are read by several processes, by default one a core.
     Datasets are not downloaded: the results of one that is missing are left out, which is said once for all.
@@ -138,7 +145,7 @@ def load_runs(paths: Iterable[Path], recompute: bool = False, processes: int | N
                 for path, outcome in load_dataset(dataset, list(members), recompute, processes):
                     bar.update()
                     if isinstance(outcome, Run):
-                        yield outcome
+                        yield path, outcome
                     else:
                         skipped(path, outcome)
             except TruthError as error:
