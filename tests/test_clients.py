@@ -1,5 +1,6 @@
 """Clients in processes of their own: what they measure, and what is left when something dies."""
 
+import json
 import os
 import signal
 import subprocess
@@ -145,3 +146,47 @@ def test_a_killed_parent_leaves_no_client(algorithm, tmp_path: Path):
     parent.stdout.close()
     _, alive = psutil.wait_procs(children, timeout=10)
     assert not alive
+
+
+def test_clients_at_rest_are_the_next_ones_by_connections_of_their_own(plugin_server: Server, algorithm):
+    first = algorithm.open_clients(QUERIES, K, 3)
+    ask(first, [np.arange(40)] * 3)
+    few = first.answers()[0].ids
+    processes, backends = [{getattr(m, name) for m in first.members} for name in ("process", "backend")]
+    first.close()
+    with plugin_server.connect() as connection:
+        left = connection.execute("SELECT pid FROM pg_stat_activity WHERE pid = ANY(%s)", [list(backends)])
+        assert left.rowcount == 0
+    algorithm.set_query_arguments(1)
+    second = algorithm.open_clients(QUERIES, K, 3)
+    assert {member.process for member in second.members} == processes
+    assert not backends & {member.backend for member in second.members}
+    assert json.loads(algorithm.get_additional()["settings"])["hnsw.ef_search"] == "1"
+    ask(second, [np.arange(40)] * 3)
+    answers = second.answers()[0].ids
+    assert answers == {number: algorithm.query(query, K) for number, query in enumerate(QUERIES)} != few
+
+
+def test_clients_at_rest_end_where_others_are_asked_for(algorithm):
+    first = algorithm.open_clients(QUERIES, K, 3)
+    children = [psutil.Process(member.process) for member in first.members]
+    first.close()
+    second = algorithm.open_clients(QUERIES[:20], K, 3)
+    _, alive = psutil.wait_procs(children, timeout=5)
+    assert not alive
+    children = [psutil.Process(member.process) for member in second.members]
+    second.close()
+    algorithm.done()
+    _, alive = psutil.wait_procs(children, timeout=5)
+    assert not alive
+
+
+def test_clients_whose_run_was_broken_off_do_not_rest(algorithm):
+    pool = algorithm.open_clients(QUERIES, K, 3)
+    ask(pool, [np.arange(40)] * 3)  # and nobody takes the answers
+    pool.close()
+    assert not len(pool)
+    pool = algorithm.open_clients(QUERIES, K, 3)
+    pool.prepare([np.arange(40)] * 3)  # and nobody gives the word
+    pool.close()
+    assert not len(pool)

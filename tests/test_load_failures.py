@@ -23,7 +23,7 @@ import psycopg
 import pytest
 from distributed import LocalCluster
 
-from ann_benchmarks.algorithms.postgres.clients import process
+from ann_benchmarks.algorithms.postgres.clients import member, process
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.errors import UserError
 from ann_benchmarks.load.remote_clients import RemoteClients
@@ -377,10 +377,10 @@ def test_a_client_that_cannot_be_started_is_told(tmp_path: Path, monkeypatch: py
     def no_child() -> int:  # of its own; the tests may have some
         raise ChildProcessError
 
-    monkeypatch.setattr(process.os, "fork", refuse)
-    monkeypatch.setattr(process.os, "wait", no_child)
-    monkeypatch.setattr(process.signal, "signal", lambda number, handler: None)
-    monkeypatch.setattr(process.gc, "freeze", lambda: None)
+    monkeypatch.setattr(member.os, "fork", refuse)
+    monkeypatch.setattr(member.os, "wait", no_child)
+    monkeypatch.setattr(member.signal, "signal", lambda number, handler: None)
+    monkeypatch.setattr(member.gc, "freeze", lambda: None)
     ours, theirs = socket.socketpair()
     book, arrivals = [os.open(os.devnull, os.O_RDONLY) for _ in range(2)]
     np.save(tmp_path / "parameters.npy", np.zeros((1, 4), np.uint8))

@@ -19,7 +19,7 @@ from . import catalog, machine
 from .building import IndexBuild
 from .catalog import BuiltIndex, LoadedTable
 from .chunks import load_plan
-from .clients import Answers, ClientPool, open_clients
+from .clients import Answers, ClientPool, RestingClients, open_clients
 from .cooling import drop_from_cache
 from .disk import check_disk, relation_bytes
 from .encoding import row_layout
@@ -112,6 +112,7 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
         self._rerank: int | None = None
         self._session: QuerySession | None = None
         self._clients: ClientPool | None = None
+        self._resting = RestingClients()
         self._answers: list[Answers] = []
         self._settings: dict[str, str] = {}
         self._session_settings: dict[str, str] = {}
@@ -249,7 +250,7 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
         clients/__init__.py.
         """
         self._close_session()
-        opened = open_clients(self._server, self._asking(X.shape[1], n), X, clients, **how)
+        opened = open_clients(self._server, self._asking(X.shape[1], n), X, clients, self._resting, **how)
         if opened.members:
             self._settings, self._plan = opened.members[0].settings, opened.members[0].plan
         return opened
@@ -347,6 +348,7 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
     def done(self) -> None:
         """Close the connections; the server runs on for the next definition."""
         self._close_session()
+        self._resting.end()
         if self._guard is not None:
             self._guard.close()
             self._guard = None

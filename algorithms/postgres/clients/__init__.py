@@ -6,10 +6,10 @@ import numpy as np
 
 from ..servers import Server
 from ..session import Asking
-from .pool import ClientPool
+from .pool import ClientPool, RestingClients
 from .work import Answers
 
-__all__ = ["Answers", "ClientPool", "open_clients"]
+__all__ = ["Answers", "ClientPool", "RestingClients", "open_clients"]
 
 
 def open_clients(
@@ -17,10 +17,11 @@ def open_clients(
     asking: Asking,
     queries: np.ndarray,
     clients: int,
+    resting: RestingClients,
     driver: str = "own",
     skew: float | None = None,
 ) -> Any:
-    """Start clients, or have pgbench make the load.
+    """Start clients, of those that rest if they will do, or have pgbench make the load.
 
     With `skew`, pgbench draws queries by Zipf's distribution. What is not used is not imported.
     """
@@ -28,4 +29,4 @@ def open_clients(
         from .pgbench import PgbenchClients, find_pgbench
 
         return PgbenchClients(asking, queries, clients, find_pgbench(server.programs), skew)
-    return ClientPool(asking, queries, clients)
+    return resting.open(asking, queries, clients)

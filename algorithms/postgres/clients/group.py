@@ -26,7 +26,8 @@ class ProcessGroup:
     """So many processes, each with a connection to the server, a pipe to here and a book.
 
     Each is told what it is and says that it is ready; from then on, what to do, and is ready; the word, and
-    has its last answer; and reports. An error comes in place of an answer, and is the end of all.
+    has its last answer; and reports. An error comes in place of an answer, and is the end of all. Between
+    two sessions the processes may rest: to start one takes longer than a short run.
     """
 
     noun = "client"
@@ -52,12 +53,24 @@ class ProcessGroup:
         self._spawner = _spawn(become, [sockets, books, *arguments], [*sockets, *books, *files])
         for _, theirs in pairs:
             theirs.close()
-        with self._all_or_none():
-            self._tell([identity] * number)
-            self.members = self._receive(CONNECT_SECONDS)
+        self.connect(identity)
 
     def __len__(self) -> int:
         return len(self._pipes)
+
+    def connect(self, identity: Any) -> None:
+        """Have each connect as it is told, and return when all are ready."""
+        with self._all_or_none():
+            self._tell([identity] * len(self))
+            self.members = self._receive(CONNECT_SECONDS, "connect")
+
+    def disconnect(self) -> None:
+        """End their sessions, and return when that is done; they may connect anew."""
+        with self._all_or_none():
+            self._tell([None] * len(self))
+            if any(word is not None for word in self._receive(END_SECONDS, "disconnect")):
+                raise PostgresError(f"the {self.noun}s have more to say")  # of a run that was broken off
+            self.members = []
 
     def run(self, start: float | None = None) -> None:
         """Give the word, and wait until all have their last answer; `start`: at that time of perf_counter.
@@ -70,6 +83,10 @@ class ProcessGroup:
             self._receive(None)
 
     def close(self) -> None:
+        """End it, by whoever has used it."""
+        self.end()
+
+    def end(self) -> None:
         """End all of them: each ends when its pipe does."""
         for pipe in self._pipes:
             pipe.close()
@@ -92,7 +109,7 @@ class ProcessGroup:
         try:
             yield
         except BaseException:
-            self.close()
+            self.end()
             raise
 
     def _tell(self, what: Sequence[Any]) -> None:
@@ -101,8 +118,8 @@ class ProcessGroup:
             with suppress(BrokenPipeError):  # that it has ended is told when it is listened to
                 pipe.send(part)
 
-    def _receive(self, seconds: float | None) -> list[Any]:
-        """Return what each member says, in their order."""
+    def _receive(self, seconds: float | None, deed: str = "answer") -> list[Any]:
+        """Return what each member says, in their order; PostgresError if it takes longer than `seconds`."""
         deadline = None if seconds is None else time.monotonic() + seconds
         said: dict[int, Any] = {}
         while len(said) < len(self._pipes):
@@ -110,7 +127,7 @@ class ProcessGroup:
             ready = wait(list(waiting), None if deadline is None else max(deadline - time.monotonic(), 0))
             if not ready:
                 missing = f"{len(waiting)} of {len(self)} {self.noun}s"
-                raise PostgresError(f"{missing} did not connect in {seconds} s")
+                raise PostgresError(f"{missing} did not {deed} in {seconds} s")
             for pipe, number in waiting.items():
                 if pipe not in ready:
                     continue

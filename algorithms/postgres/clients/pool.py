@@ -3,10 +3,12 @@
 import os
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 
 from ..encoding import VectorEncoder
+from ..errors import PostgresError
 from ..session import Asking
 from . import process
 from .book import Book
@@ -17,8 +19,12 @@ from .work import ARRIVAL, Answers, Done, InOrder, WhenDue
 class ClientPool(ProcessGroup):
     """So many processes, each with a connection that has the statement prepared and its plan checked."""
 
-    def __init__(self, asking: Asking, queries: np.ndarray, clients: int) -> None:
-        """Start them, and return when all are ready; `queries` is (count, dimension) of any real type."""
+    def __init__(self, asking: Asking, queries: np.ndarray, clients: int, rests: bool = False) -> None:
+        """Start them, and return when all are ready; `queries` is (count, dimension) of any real type.
+
+        With `rests`, close() ends the sessions only, and connect() begins the next ones.
+        """
+        self._queries, self._rests = queries, rests
         self._work: Sequence[InOrder | WhenDue] = []
         self._arrivals = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         with tempfile.TemporaryFile() as parameters:
@@ -63,9 +69,21 @@ class ClientPool(ProcessGroup):
         of_each = zip(self._books, self._work, reports, strict=True)
         return [self._answers(book, work, report) for book, work, report in of_each]
 
+    def can_ask(self, queries: np.ndarray, clients: int) -> bool:
+        """Whether these are so many processes, at rest, that have these very queries."""
+        return not self.members and len(self) == clients and self._queries is queries
+
     def close(self) -> None:
+        """End the sessions; the processes, too, unless they rest."""
+        if self._rests and len(self):
+            with suppress(PostgresError):  # then they have ended
+                self.disconnect()
+        else:
+            self.end()
+
+    def end(self) -> None:
         """End all of them: a client ends when its pipe does."""
-        super().close()
+        super().end()
         self._arrivals.close()
 
     def _answers(self, book: Book, work: InOrder | WhenDue, report: Done) -> Answers:
@@ -82,6 +100,29 @@ class ClientPool(ProcessGroup):
                 book.make_room(part.most)
             self._tell(work)
             self._receive(None)
+
+
+class RestingClients:
+    """The processes of the last point's clients, which those of the next one are as a rule."""
+
+    def __init__(self) -> None:
+        """Nothing is started yet."""
+        self._pool: ClientPool | None = None
+
+    def open(self, asking: Asking, queries: np.ndarray, clients: int) -> ClientPool:
+        """Return so many clients that ask in this way; close() has them rest."""
+        if self._pool is not None and self._pool.can_ask(queries, clients):
+            self._pool.connect(asking)
+        else:
+            self.end()
+            self._pool = ClientPool(asking, queries, clients, rests=True)
+        return self._pool
+
+    def end(self) -> None:
+        """End the processes."""
+        if self._pool is not None:
+            self._pool.end()
+        self._pool = None
 
 
 def write_all(file: int, content: bytes) -> None:

@@ -1,22 +1,17 @@
-"""One writer: connects, says that it is ready, and makes the changes that it finds in the stream."""
+"""One writer: connects, and makes the changes that it finds in the stream."""
 
-import gc
 import os
-import signal
 import socket
-import threading
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from typing import Any
 
 import psycopg
 from psycopg import pq
 
 from ..clients.book import Book
-from ..clients.process import cpu_seconds, end_with, wake_on_time
+from ..clients.member import become_members, serve
 from ..clients.work import Member
 from ..errors import PostgresError, refusal
 from ..servers.base import connect
@@ -68,57 +63,20 @@ def become_writers(sockets: list[int], books: list[int], stream: int, turns: tup
     All read the records from one socket, `stream`; whoever has the one byte out of the pipe `turns` reads
     one. All of these are given as file descriptors.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who asked for them decides what Ctrl-C ends
-    gc.collect()
-    gc.freeze()
-    for number, book in zip(sockets, books, strict=True):
-        try:
-            is_writer = os.fork() == 0
-        except OSError as error:
-            Connection(os.dup(number)).send(PostgresError(f"cannot be started: {error.strerror}"))
-            break
-        if is_writer:
-            for other in [*sockets, *books]:
-                if other not in (number, book):
-                    os.close(other)
-            try:
-                serve(Connection(number), Book(book), socket.socket(fileno=stream), turns)
-            finally:
-                os._exit(0)
-    for number in [*sockets, *books, stream, *turns]:
-        os.close(number)
-    with suppress(ChildProcessError):
-        while True:
-            os.wait()
 
+    def be_writer(pipe: Any, book: Book) -> None:
+        records = socket.socket(fileno=stream)
 
-def serve(pipe: "Connection[Any, Any]", book: Book, stream: socket.socket, turns: tuple[int, int]) -> None:
-    """Be a writer until the pipe closes. An error is sent, and ends it."""
-    threading.Thread(target=end_with, args=(pipe.fileno(),), daemon=True).start()
-    wake_on_time()
-    try:
-        session = WritingSession(pipe.recv())
-        pipe.send(Member(os.getpid(), session.backend, {}, ""))
-        while True:
-            until: Until = pipe.recv()
-            writer = _Writer(session, book.writer(until.most), stream, turns)
-            gc.collect()
-            pipe.send(True)
-            start = pipe.recv()
-            gc.disable()
-            writer.write(start, until)
-            gc.enable()
-            pipe.send(True)  # what follows is nobody's time
-            session.flush_statistics()
-            pipe.send(Report(writer.changes, writer.missed, writer.cpu_seconds))
-            writer.book.release()
-    except (EOFError, ConnectionError):
-        return  # nobody wants to know any more
-    except Exception as error:
-        is_plain = isinstance(error, PostgresError | psycopg.Error)
-        said = str(error) if is_plain else f"{type(error).__name__}: {error}"
-        with suppress(OSError):  # nobody wants to know any more
-            pipe.send(PostgresError(" ".join(said.split())))
+        def connect(writing: Writing) -> tuple[WritingSession, Member]:
+            session = WritingSession(writing)
+            return session, Member(os.getpid(), session.backend, {}, "")
+
+        def writer(session: WritingSession, until: Until) -> _Writer:
+            return _Writer(session, book.writer(until.most), records, turns, until)
+
+        serve(pipe, connect, writer)
+
+    become_members(sockets, books, [stream, *turns], be_writer)
 
 
 class WritingSession:
@@ -148,6 +106,10 @@ class WritingSession:
         """Have the server count what this session has done, which it would do some seconds later."""
         self._connection.execute(flush_statement(self._connection.info.server_version))
 
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
 
 class _Writer:
     """The loop. A change is taken out of the stream before its time is read; nothing is encoded here."""
@@ -158,16 +120,13 @@ class _Writer:
         book: "memoryview[float]",
         stream: socket.socket,
         turns: tuple[int, int],
+        until: Until,
     ) -> None:
-        self.session, self.book, self.stream, self.turns = session, book, stream, turns
+        self.session, self.book, self.stream, self.turns, self.until = session, book, stream, turns, until
         self.changes = 0
         self.missed: list[int] = []
-        self.cpu_seconds = 0.0
 
-    def write(self, start: float, until: Until) -> None:
-        while (early := start - time.perf_counter()) > 0:
-            time.sleep(early)
-        before = cpu_seconds()
+    def carry_out(self, start: float) -> None:
         record = bytearray(self.session.layout.itemsize)
         content = memoryview(record)[HEAD.size :]
         both = (content[:ID_BYTES], content[ID_BYTES:])
@@ -179,8 +138,8 @@ class _Writer:
         execute, clock, fine = self.session.execute, time.perf_counter, pq.ExecStatus.COMMAND_OK
         read, size, unpack = self.stream.recv_into, len(record), HEAD.unpack_from
         mine, yours = self.turns
-        end = start + until.seconds
-        book, behind, at = self.book, 2 * until.most, 0
+        end = start + self.until.seconds
+        book, behind, at = self.book, 2 * self.until.most, 0
         while at < behind:
             token = os.read(mine, 1)
             taken = read(record, size, socket.MSG_WAITALL)
@@ -203,4 +162,8 @@ class _Writer:
             if result.command_tuples != 1:
                 self.missed.append(number)
         self.changes = at // 2
-        self.cpu_seconds = cpu_seconds() - before
+
+    def report(self, cpu_seconds: float) -> Report:
+        self.session.flush_statistics()
+        self.book.release()
+        return Report(self.changes, self.missed, cpu_seconds)

@@ -110,11 +110,11 @@ class Writers(ProcessGroup):
             book.release()
             memory.close()
 
-    def close(self) -> None:
+    def end(self) -> None:
         """End all of them: a writer ends when its pipe does."""
         self._forget()
         self._feed.close()
         turns, self._turns = self._turns, ()
         for end in turns:
             os.close(end)
-        super().close()
+        super().end()
