@@ -73,7 +73,7 @@ def main() -> None:
         "--monitoring",
         metavar="RESULT",
         type=Path,
-        help="what the machine and the server did meanwhile, from a result file: results/.../ARGS.hdf5",
+        help="what the machine and the server did meanwhile, from the file of a result or workload",
     )
     args = parser.parse_args()
     if args.monitoring:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Watch(Protocol):
-    """Sees what happens in a run, and says it afterwards."""
+    """Sees what happens in each run, and says it afterwards."""
 
     def running(self) -> AbstractContextManager[None]:
         """Go around the timed part."""
@@ -36,6 +36,9 @@ class Conditions(Protocol):
 
     def watch(self) -> Watch:
         """See in a run that they hold."""
+
+    def kills(self) -> int:
+        """How many processes the system has ended so far because the memory was used up."""
 
     def check(self, facts: Mapping[str, Any]) -> None:
         """Raise UserError where what was seen in a run, also by others, shows that they did not hold."""

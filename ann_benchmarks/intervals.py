@@ -6,11 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .student import quantile
+
 CONFIDENCE = 0.95
 _NORMAL = 1.959964  # its two-sided quantile of the normal distribution
-# Its quantiles of Student's t distribution for 1, 2, 3, ... degrees of freedom.
-_STUDENT = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281, 2.2010, 2.1788,
-            2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860)  # fmt: skip
 _PIECES = 20  # of a run, whose means tell its noise: neighbouring queries are not independent
 _BEYOND_NOISE = 3.0902  # normal quantile of 1 in 1,000
 _WORTH_TELLING = 0.05  # of the mean
@@ -45,8 +44,8 @@ def mean_interval(values: Sequence[float]) -> Interval:
     n = len(values)
     if n < 2:
         return Interval(math.nan, math.nan)
-    quantile = _STUDENT[n - 2] if n - 2 < len(_STUDENT) else _NORMAL
-    mean, half = float(np.mean(values)), quantile * float(np.std(values, ddof=1)) / math.sqrt(n)
+    mean = float(np.mean(values))
+    half = quantile((1 + CONFIDENCE) / 2, n - 1) * float(np.std(values, ddof=1)) / math.sqrt(n)
     return Interval(max(mean - half, 0.0), mean + half)
 
 

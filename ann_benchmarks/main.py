@@ -146,7 +146,7 @@ def run(args: argparse.Namespace, simulation: Simulation | None = None) -> int:
     for algorithm, _ in algorithms:
         _, texts = usable_configs(configs, broken, algorithm)
         warnings |= dict.fromkeys(texts)
-    check_options(args, [tag for _, tag in algorithms])
+    check_options(args, [tag for _, tag in algorithms], simulation is not None)
     engine = None if args.local else connect(OTHER_WAY)
     args.dataset = canonical_name(args.dataset)
     dataset, dimension = get_dataset(args.dataset)
@@ -228,11 +228,15 @@ def jobs_asked_for(
     return list(every_job(definitions, args.dataset, args.count, *how, under))
 
 
-def check_options(args: argparse.Namespace, tags: Sequence[str | None]) -> None:
+def check_options(args: argparse.Namespace, tags: Sequence[str | None], is_simulated: bool) -> None:
     """Refuse options that cannot go together."""
     if args.local:
-        if any(tags) or ":" in (args.docker_tag or ""):
-            raise UserError("a tag names a version of an image: leave it out, or leave --local out")
+        if ":" in (args.docker_tag or ""):
+            raise UserError("--docker-tag is of images: leave its tag out, or leave --local out")
+        if any(tags) and is_simulated:
+            raise UserError(
+                "--tiers --local is of the one server that is here: leave the tag out, or leave --local out"
+            )
         for option in ("memory", "cpuset", "storage"):
             if getattr(args, option) is not None:
                 raise UserError(f"--{option} is of containers: leave it out, or leave --local out")

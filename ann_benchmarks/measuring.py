@@ -54,7 +54,7 @@ def measure_each(
     measured = []
     monitor = monitor or NoMonitor()
     bar = tqdm(total=runs * len(queries), desc=f"{algo}", unit="query", disable=quiet, leave=False)
-    with bar, monitor.phase("measure"):
+    with bar, monitor.phase("measure"), watched(algo, conditions) as watch:
         with monitor.phase("warm-up"):
             facts = warm_up(warmup, *_ways_to_ask(algo, queries, count), lambda rate: len(queries) / rate)
         for number in range(runs):
@@ -66,10 +66,10 @@ def measure_each(
             if is_cold and hasattr(algo, "cool"):
                 with monitor.phase("cool"):
                     algo.cool()
-            with watched(algo, conditions) as watch:
-                with watch.running():
-                    run = measure(algo, queries, count, batch, rows, progress)
-                told = watch.facts(len(queries))
+                    watch.close()  # what it was connected to is gone
+            with watch.running():
+                run = measure(algo, queries, count, batch, rows, progress)
+            told = watch.facts(len(queries))
             measured.append(replace(run, facts=facts | told))
     return measured
 
@@ -121,7 +121,7 @@ class NoWatch:
 
 @contextmanager
 def watched(algo: Any, conditions: Conditions | None = None) -> Iterator[Any]:
-    """Have a plug-in watch its server for a run, if it has one, and see that the conditions hold."""
+    """Have a plug-in watch its server in runs, if it has one, and see that the conditions hold."""
     watch = algo.watch_server() if hasattr(algo, "watch_server") else NoWatch()
     if conditions is not None:
         watch = WatchedUnder(watch, conditions)

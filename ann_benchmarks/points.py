@@ -63,6 +63,7 @@ class Points:
         self.all_queries = self.queries if isinstance(self.test, list) else np.array(self.test)
         self.true_distances = dataset.true_distances(job.count)
         self.quiet = None if job.show_progress else True  # None: unless it is a terminal
+        self.kills = job.conditions.kills() if job.conditions is not None else 0
 
     def measure_all(self) -> None:
         """Measure one point after the other.
@@ -77,8 +78,16 @@ class Points:
                 if is_full or isinstance(error, MemoryError) or not hasattr(self.algo, "recover"):
                     raise
                 details = "" if isinstance(error, UserError) else traceback.format_exc()
-                self.report(PointFailed(self.label(query_arguments), told(error), details))
+                reason = told(error) + self.of_memory()
+                self.report(PointFailed(self.label(query_arguments), reason, details))
                 self.algo.recover()
+
+    def of_memory(self) -> str:
+        """Say that a point has failed for want of memory, where that is so."""
+        if self.job.conditions is None or self.job.conditions.kills() == self.kills:
+            return ""
+        self.kills = self.job.conditions.kills()
+        return "; the memory did not suffice and the system ended a process: leave more beside shared_buffers"
 
     def label(self, query_arguments: list[Any]) -> str:
         """Name a point for the user."""

@@ -33,12 +33,11 @@ def run(job: Job, report: Callable[[Event], None]) -> None:
                 " leave --target-recall out"
             )
         dataset, _ = get_dataset(job.dataset)
-        if job.workload is not None:
-            with dataset:
-                return run_workload(job, algo, dataset, report)
         if job.monitoring:
             monitor = open_monitor(algo, in_container="container_memory_bytes" in job.place)
         with dataset:
+            if job.workload is not None:
+                return run_workload(job, algo, dataset, report, monitor)
             facts = {**job.place, **_build(algo, dataset, job, monitor)}
             if job.conditions is not None:
                 facts |= job.conditions.facts

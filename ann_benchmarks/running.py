@@ -20,7 +20,7 @@ from .errors import UserError
 from .jobs import Job
 from .plan import Plan, make_build_plan
 from .worker_process import Failure
-from .workers import AnyWorker, Observer, Outcome, Worker, Workers
+from .workers import AnyWorker, Observer, Outcome, Worker, Workers, version_of
 
 
 def run_plan(plan: Plan, args: argparse.Namespace, engine: Any, simulation: Simulation | None = None) -> int:
@@ -91,7 +91,9 @@ class Runner:
                 )
                 start = containers.start
             workers = stack.enter_context(
-                Workers(args.parallelism, self._timeout, start or (lambda job: Worker()))
+                Workers(
+                    args.parallelism, self._timeout, start or (lambda job: Worker(version=version_of(job)))
+                )
             )
             check = workers.check if containers is None else containers.check
             jobs, failed = available_jobs(jobs, check, bool(args.algorithm) and not args.skips_unavailable)

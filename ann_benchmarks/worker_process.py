@@ -50,8 +50,10 @@ class Stopped(KeyboardInterrupt):
     """The process was asked to end; to libraries, as by Ctrl-C, on which database clients cancel a query."""
 
 
-def serve(pipe: Connection, crash_report: str) -> None:
+def serve(pipe: Connection, crash_report: str, version: str | None = None) -> None:
     """Carry out requests until the pipe closes, None comes or the process is asked to end.
+
+    `version` is the one that all plug-ins here are to use, None: the one that they have.
 
     It always ends by returning, and thereby as Python processes end: finalizers of plug-ins run. The file
     `crash_report`, which the parent has open, is given the stack of a crash in native code.
@@ -70,7 +72,7 @@ def serve(pipe: Connection, crash_report: str) -> None:
             Path(crash_report).unlink()  # nothing is left of it, however the two processes end
             faulthandler.enable(file)
             while (request := pipe.recv()) is not None:
-                pipe.send(_answer(request, pipe))
+                pipe.send(_answer(request, pipe, version))
             faulthandler.disable()
     except (EOFError, OSError, Stopped):
         pass  # the parent has gone or wants this process gone; either way nobody listens
@@ -78,15 +80,29 @@ def serve(pipe: Connection, crash_report: str) -> None:
         signal.signal(signal.SIGTERM, _do_nothing)
 
 
-def _answer(request: Any, pipe: Connection) -> Finished | Failure:
+def _answer(request: Any, pipe: Connection, version: str | None) -> Finished | Failure:
     try:
         if isinstance(request, PluginCheck):
-            constructor_of(request.definition)
+            constructor = constructor_of(request.definition)
+            if version is not None:
+                use_version(constructor, version)
         elif isinstance(request, Job):
+            if version is not None:
+                use_version(constructor_of(request.definition), version)
             run(request, pipe.send)
     except Exception as error:
         return failure_of(error)
     return Finished()
+
+
+def use_version(constructor: Any, version: str) -> None:
+    """Have a plug-in use a version of what it measures that is installed on this machine."""
+    if not hasattr(constructor, "use_version"):
+        raise UserError(
+            f"{constructor.__name__} has one version here, and a tag names another: leave it out, or leave"
+            " --local out, as tags are also of images"
+        )
+    constructor.use_version(version)
 
 
 def failure_of(error: Exception) -> Failure:
@@ -97,6 +113,8 @@ def failure_of(error: Exception) -> Failure:
         return Failure(f"the Python module '{error.name}' is not installed", details, is_unavailable=True)
     if isinstance(error, ImportError):
         return Failure(f"cannot be imported: {text}", details, is_unavailable=True)
+    if getattr(error, "is_unavailable", False):
+        return Failure(text, is_unavailable=True)
     if isinstance(error, MemoryError):
         return Failure(
             f"out of memory: {text or 'an allocation failed'}; give it less data or a larger machine", details

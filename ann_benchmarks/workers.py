@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
+from .containers.images import split_tag
 from .definitions import Definition
 from .found_before import with_found_before
 from .jobs import Built, Event, Job, PointDone, PointFailed, WorkloadDone
@@ -94,12 +95,13 @@ class Worker:
     is_reusable = True
     keeps_log = False
 
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, environment: Mapping[str, str] | None = None, version: str | None = None) -> None:
+        """Start it; `version` is the one that plug-ins in it are to use, None: the one that they have."""
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.crash_report = tempfile.NamedTemporaryFile("r", delete=False)  # noqa: SIM115
         # Not a daemon: those may not have child processes, which plug-ins may want.
-        self.process = context.Process(target=serve, args=(theirs, self.crash_report.name))
+        self.process = context.Process(target=serve, args=(theirs, self.crash_report.name, version))
         resource_tracker.ensure_running()  # else start() would unblock the signals half-way
         signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # until the worker has its handlers
         try:
@@ -202,7 +204,7 @@ class Workers:
         self,
         parallelism: int = 1,
         timeout: float | None = None,
-        start: Callable[[Job], AnyWorker] = lambda job: Worker(),
+        start: Callable[[Job], AnyWorker] = lambda job: Worker(version=version_of(job)),
     ):
         self.parallelism = parallelism
         self.timeout = timeout  # s a job
@@ -259,7 +261,7 @@ class Workers:
 
     def _worker(self, job: Job) -> AnyWorker:
         """Return an idle worker or a new one; one that was started under other conditions is ended before."""
-        under = None if job.conditions is None else (str(job.definition), job.conditions)
+        under = (version_of(job), job.conditions and (str(job.definition), job.conditions))
         if under != self.idle_under:
             while self.idle:
                 self.idle.pop().end()
@@ -304,6 +306,12 @@ class Workers:
             self.idle.append(worker)
         else:
             worker.end()
+
+
+def version_of(job: Job) -> str | None:
+    """Return the version that the user has named by a tag, None without one."""
+    _, tag = split_tag(job.definition.docker_tag)
+    return tag if tag and job.definition.algorithm.endswith(f"-{tag}") else None
 
 
 @contextmanager

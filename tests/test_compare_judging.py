@@ -16,7 +16,7 @@ from ann_benchmarks.comparing.judging import (
     paired_difference,
 )
 from ann_benchmarks.comparing.measurements import Figure
-from ann_benchmarks.comparing.student import quantile, two_sided
+from ann_benchmarks.student import quantile, two_sided
 
 RNG = np.random.default_rng(1)
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from ann_benchmarks.datasets import get_dataset
 from ann_benchmarks.definitions import Definition
 from ann_benchmarks.errors import UserError
-from ann_benchmarks.experiments.carrying_out import carry_out
+from ann_benchmarks.experiments.carrying_out import carry_out, report_arguments
 from ann_benchmarks.experiments.findings import judged, selected
 from ann_benchmarks.experiments.options import Options
 from ann_benchmarks.experiments.report import report_of
@@ -124,8 +125,14 @@ def test_a_miniature_differs_where_it_says_so(tmp_path, options):
     assert (full.steps[2].skip, mini.steps[2].skip) == ("", "there is none")
 
 
-def test_names_and_unknown_names():
+def test_names_and_unknown_names(tmp_path, monkeypatch, options):
+    monkeypatch.chdir(tmp_path)
+    Path("storage").mkdir()  # in which containers keep what outlives them
     assert find_experiment("storage") == FOLDER / "storage.yml"
+    shipped = read_experiment(find_experiment("storage"), True, options)
+    assert report_arguments(shipped, ["--local"]) == ["--experiment", "storage", "--mini", "--local"]
+    own = read_experiment(written(tmp_path, SMALL), False, options)
+    assert report_arguments(own, []) == ["--experiment", str(tmp_path / "small.yml")]
     with pytest.raises(UserError, match="there is no experiment 'storag': give a file, or one of .*storage"):
         find_experiment("storag")
 
@@ -164,6 +171,28 @@ def test_a_report_gets_no_dataset(tmp_path, monkeypatch):
     _, report = report_of(str(path), False, parser_with_tiers(), ["--local"], every_job)
     assert report.chapters[2].missing[0].startswith("the dataset clustered-5k-8-ip is not here")
     assert not (tmp_path / "data").exists()
+
+
+def test_a_damaged_record_is_left_out(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    get_dataset("clustered-300-4-euclidean")[0].close()
+    step = "{algorithm: pgvector_hnsw, dataset: clustered-300-4-euclidean, workload: inserts, writers: [1]}"
+    path = written(tmp_path, f"title: One\ntext: one\nsteps:\n- name: only\n  run: {step}\n")
+    places = []
+
+    def jobs_of(args):
+        jobs = list(every_job(args))
+        places.extend(place for job in jobs for place, _ in job.paths())
+        return jobs
+
+    told = [report_of(str(path), False, parser_with_tiers(), ["--local"], jobs_of)[1]]
+    for place in places:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text("{")
+    told.append(report_of(str(path), False, parser_with_tiers(), ["--local"], jobs_of)[1])
+    assert told[0].chapters[0].missing == told[1].chapters[0].missing != []
+    assert not told[1].chapters[0].records
+    assert f"skipped {places[0]}: cannot be read" in capsys.readouterr().err
 
 
 def test_termination_ends_all_steps(tmp_path):

@@ -4,9 +4,11 @@ import pickle
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from ann_benchmarks.points import Points
 from tiers import keeper as keeping
 from tiers import memory
 from tiers.holding import Holding
@@ -14,6 +16,7 @@ from tiers.keeper import Keeper, keep_limit, keep_pages
 from tiers.meminfo import meminfo, readable
 from tiers.memory import ControlGroup, WholeMachine
 from tiers.records import Records, own_record
+from tiers.simulated import SimulatedServer
 from tiers.tier import GIB, MIB, Tier
 
 from .tier_holds import inside, line_of, needs_huge_pages, needs_memory_group, program, until
@@ -81,6 +84,31 @@ def test_a_group_of_a_kernel_that_adds_nothing_up(tmp_path):
 def test_a_group_has_no_more_than_the_machine(tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "meminfo", lambda: {"MemAvailable": 100 * MIB})
     assert group_of_version_1(tmp_path).available() == 356 * MIB
+
+
+def test_processes_that_the_system_has_ended_are_counted(tmp_path):
+    (tmp_path / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
+    (tmp_path / "memory.events").write_text("low 0\noom 5\noom_kill 3\n")
+    assert [ControlGroup(tmp_path, version).kills() for version in (1, 2)] == [2, 3]
+    server = SimulatedServer(Tier(), "cgroup", ControlGroup(tmp_path, 1))
+    points = Points.__new__(Points)
+    points.job, points.kills = SimpleNamespace(conditions=server), server.kills()
+    assert points.of_memory() == ""
+    (tmp_path / "memory.oom_control").write_text("oom_kill 3\n")
+    assert "the memory did not suffice" in points.of_memory() and points.of_memory() == ""
+    (tmp_path / "memory.oom_control").unlink()
+    assert server.kills() == 0
+
+
+@needs_memory_group
+def test_a_process_that_takes_more_than_there_is_is_ended_and_counted(tmp_path):
+    with Holding("cgroup", None, Records(tmp_path)) as holding:
+        holding.apply(Tier(ram=64 * MIB))
+        holding._stop_keeper()
+        before = holding.memory.kills()
+        with inside(holding.groups, TAKE, "private", 256) as backend:
+            until(lambda: backend.poll() is not None)
+        assert holding.memory.kills() == before + 1
 
 
 def test_no_limit_of_version_2_is_a_number(tmp_path):

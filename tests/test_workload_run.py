@@ -17,6 +17,8 @@ from ann_benchmarks.definitions import Definition, instantiate_algorithm
 from ann_benchmarks.errors import UserError
 from ann_benchmarks.jobs import Built, Job, Note, PhaseDone, WorkloadDone
 from ann_benchmarks.load.request import Load
+from ann_benchmarks.monitoring.stored import from_json
+from ann_benchmarks.plotting.dashboard import draw_monitoring
 from ann_benchmarks.runner import run
 from ann_benchmarks.workloads import asking
 from ann_benchmarks.workloads.records import iter_record_paths, read_record
@@ -108,6 +110,13 @@ def test_writes_beside_queries(plugin_server):
     assert len({len(column) for column in windows.values()}) == 1
     assert sum(windows["writes"]) == sum(made.values())
     assert np.count_nonzero([recall is not None for recall in windows["recall"]]) >= 6
+    sampled = from_json(record.monitoring)
+    seen = [phase for phase, _ in sampled.stretches() if phase in names]
+    assert seen == names
+    inside = dict(sampled.stretches())["writing"]
+    assert np.nanmean(sampled.columns["postgresql.wal_bytes"][inside]) > 0
+    draw_monitoring(path, path.with_name("picture.png"))
+    assert path.with_name("picture.png").read_bytes().startswith(b"\x89PNG")
     # One phase begins where the other ends: the pauses do not count.
     assert [phase.start for phase in record.phases] == pytest.approx([0, 0.3, 1.5, 1.8, 2.1])
     assert not [name for name in relations(plugin_server) if "writing_" in name]

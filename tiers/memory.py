@@ -56,6 +56,12 @@ class ControlGroup:
         """Bytes of shared memory, such as shared_buffers that were touched."""
         return self._statistics().get("total_shmem" if self.version == 1 else "shmem", 0)
 
+    def kills(self) -> int:
+        """How many processes the system has ended because the limit was reached, since the group was made."""
+        name = "memory.oom_control" if self.version == 1 else "memory.events"
+        lines = (self.folder / name).read_text().splitlines()
+        return {name: int(value) for name, value in (line.split() for line in lines)}.get("oom_kill", 0)
+
     def members(self) -> set[int]:
         """Every process of the group, by its pid."""
         return {int(line) for line in (self.folder / "cgroup.procs").read_text().split()}

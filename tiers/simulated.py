@@ -1,11 +1,13 @@
 """A tier as a condition that jobs are measured under: named, stored, watched and checked."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from ann_benchmarks.errors import UserError
 
+from .memory import ControlGroup
 from .tier import Tier, amount
 from .watch import Memory, MemoryWatch
 
@@ -37,6 +39,13 @@ class SimulatedServer:
     def watch(self) -> MemoryWatch:
         """See how much memory is available in a run."""
         return MemoryWatch(self.memory, self.tier.ram)
+
+    def kills(self) -> int:
+        """How many processes the system has ended so far because the memory was used up."""
+        with suppress(OSError, ValueError):
+            if isinstance(self.memory, ControlGroup):
+                return self.memory.kills()
+        return 0
 
     def check(self, facts: Mapping[str, Any]) -> None:
         """Raise UserError where the memory or shared_buffers were not those of the tier."""

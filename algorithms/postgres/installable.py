@@ -1,9 +1,10 @@
-"""Put an extension's release into the embedded PostgreSQL."""
+"""Put an extension's release into the embedded PostgreSQL, or beside it."""
 
 from pathlib import Path
 
 from .environment import PREFIX, server_kind
 from .errors import PostgresError
+from .releases import install_release, use_release
 from .servers.binaries import embedded_installation
 from .servers.installation import Installation, install, read_release
 
@@ -38,6 +39,16 @@ class InstallableExtension:
             f"{cls.extension} {release.version} is installed for PostgreSQL {installation.major()} "
             f"in {installation.folder}"
         )
+
+    @classmethod
+    def install_version(cls, version: str, archive: Path | None) -> str:
+        """Put a release beside the one that is here, to be named by a tag; say so on one line."""
+        return install_release(cls.extension, version, archive)
+
+    @classmethod
+    def use_version(cls, version: str) -> None:
+        """Have this process's server be of that release; an addition to the interface."""
+        use_release(cls.extension, version)
 
 
 def _embedded() -> Installation:

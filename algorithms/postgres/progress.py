@@ -3,7 +3,7 @@
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import psycopg
@@ -13,9 +13,14 @@ from .servers import Server
 
 _POLL_SECONDS = 0.5
 _PERCENT = re.compile(r" \((\d+) %\)$")  # how VectorChord tells the progress of its clustering
-_PROGRESS = (
+_INDEX = (
     "SELECT phase, tuples_done, tuples_total, blocks_done, blocks_total"
     " FROM pg_stat_progress_create_index WHERE pid = %s"
+)
+_VACUUM = (
+    "SELECT phase, 0, 0, CASE phase WHEN 'scanning heap' THEN heap_blks_scanned"
+    " WHEN 'vacuuming heap' THEN heap_blks_vacuumed ELSE 0 END, heap_blks_total"
+    " FROM pg_stat_progress_vacuum WHERE pid = %s"
 )
 
 
@@ -24,15 +29,23 @@ def progress_bar(total: int, doing: str, unit: str) -> "tqdm[Any]":
     return tqdm(total=total, desc=doing, unit=f" {unit}", unit_scale=True, disable=None, leave=False)
 
 
-@contextmanager
-def index_progress(server: Server, backend: int, rows: int) -> Iterator[None]:
+def index_progress(server: Server, backend: int, rows: int) -> AbstractContextManager[None]:
     """Show how far the CREATE INDEX of another connection's backend has come, phase by phase."""
-    bar = progress_bar(rows, "building index", "rows")
+    return _progress(server, _INDEX, backend, progress_bar(rows, "building index", "rows"))
+
+
+def vacuum_progress(server: Server, backend: int, rows: int) -> AbstractContextManager[None]:
+    """Show how far the VACUUM of another connection's backend has come; of an index, that it is at it."""
+    return _progress(server, _VACUUM, backend, progress_bar(rows, "vacuuming", "rows"))
+
+
+@contextmanager
+def _progress(server: Server, sql: str, backend: int, bar: "tqdm[Any]") -> Iterator[None]:
     if bar.disable:
         yield
         return
     done = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(server, backend, rows, bar, done), daemon=True)
+    watcher = threading.Thread(target=_watch, args=(server, sql, backend, bar, done), daemon=True)
     watcher.start()
     try:
         yield
@@ -42,12 +55,12 @@ def index_progress(server: Server, backend: int, rows: int) -> Iterator[None]:
         bar.close()
 
 
-def _watch(server: Server, backend: int, rows: int, bar: "tqdm[Any]", done: threading.Event) -> None:
-    phase = ""
+def _watch(server: Server, sql: str, backend: int, bar: "tqdm[Any]", done: threading.Event) -> None:
+    phase, rows = "", int(bar.total or 0)
     try:
         with server.connect() as connection:
             while not done.wait(_POLL_SECONDS):
-                row = connection.execute(_PROGRESS, [backend]).fetchone()
+                row = connection.execute(sql, [backend]).fetchone()
                 if row is None:
                     continue
                 name, *counts = row
@@ -60,7 +73,7 @@ def _watch(server: Server, backend: int, rows: int, bar: "tqdm[Any]", done: thre
                 bar.n = int((int(percent[1]) / 100 if percent else _share(rows, *counts)) * rows)
                 bar.refresh()
     except (psycopg.Error, RuntimeError):
-        return  # the build itself will say what is wrong with the server
+        return  # the statement itself will say what is wrong with the server
 
 
 def _share(rows: int, tuples: int, tuples_total: int, blocks: int, blocks_total: int) -> float:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from statistics import fmean, variance
 from typing import NamedTuple
 
+from ..student import quantile, two_sided
 from .measurements import Figure
-from .student import quantile, two_sided
 
 POWER = 0.8  # the chance to see the difference that is said to be visible
 RESTARTED = 0.03  # standard deviation of what another start, build and hour alone do, where nothing tells it

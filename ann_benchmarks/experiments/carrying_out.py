@@ -13,7 +13,7 @@ from ..errors import UserError
 from ..installing.main import main as install
 from ..main import TERMINATED
 from .options import Options
-from .schema import Experiment, Step, find_experiment, read_experiment
+from .schema import FOLDER, Experiment, Step, find_experiment, read_experiment
 
 SETTINGS = "ANN_BENCHMARKS_PG_SETTINGS"
 
@@ -57,8 +57,7 @@ def carry_out(
         say(f"  run.py {shlex.join([*step.arguments, *given])}")
         try:
             with settings_of(step):
-                if not args.local:
-                    build_images(step)
+                (install_releases if args.local else build_images)(step)
                 status = run(args)
         except UserError as error:
             warn(f"step {step.name}: {error}")
@@ -75,8 +74,9 @@ def carry_out(
 
 def report_arguments(experiment: Experiment, given: Sequence[str]) -> list[str]:
     """Return the words that have report.py show what the same words had run.py measure."""
-    mini = ["--mini"] if experiment.is_mini else []
-    return ["--experiment", str(experiment.path), *mini, *given]
+    path = experiment.path
+    name = path.stem if path.parent == FOLDER else str(path)
+    return ["--experiment", name, *(["--mini"] if experiment.is_mini else []), *given]
 
 
 def arguments_of(step: Step, parser: argparse.ArgumentParser, given: Sequence[str]) -> argparse.Namespace:
@@ -104,6 +104,16 @@ def settings_of(step: Step) -> Iterator[None]:
 def written(settings: Mapping[str, str]) -> Iterator[str]:
     """Write settings as the variable of the environment has them."""
     return (f"{name}={shlex.quote(value)}" for name, value in settings.items())
+
+
+def install_releases(step: Step) -> None:
+    """Install those that tags name and that can be had here; without one, its algorithm is left out."""
+    for options in step.install:
+        if ":" in options["algorithm"]:
+            try:
+                install(["--local", "--algorithm", options["algorithm"]])
+            except UserError as error:
+                warn(f"{options['algorithm']}: {error}")
 
 
 def build_images(step: Step) -> None:

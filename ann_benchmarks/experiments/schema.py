@@ -84,7 +84,7 @@ class Experiment:
 def find_experiment(name: str) -> Path:
     """Return the file of a name or a path; UserError says what there is."""
     path = Path(name)
-    if path.suffix in (".yml", ".yaml") or path.exists():
+    if path.suffix in (".yml", ".yaml") or path.is_file():
         return path
     known = sorted(file.stem for file in FOLDER.glob("*.yml"))
     if name not in known:

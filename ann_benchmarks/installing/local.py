@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ..configs import Config, read_configs
+from ..containers.images import split_tag
 from ..definitions import Definition, constructor_of
 from ..errors import UserError
 from ..plan import usable_configs
@@ -15,7 +16,13 @@ CACHE = Path("data/releases")
 def install_local(
     algorithm: str | None, version: str | None, archive: Path | None, definitions: Path
 ) -> None:
-    """Install what an algorithm needs from a release, downloaded or `archive`, and say so on one line."""
+    """Install what an algorithm needs from a release, downloaded or `archive`, and say so on one line.
+
+    NAME:TAG is a release beside the one that is there, as run.py then names it.
+    """
+    algorithm, tag = (None, None) if algorithm is None else split_tag(algorithm)
+    if tag is not None and version is not None:
+        raise UserError(f"--version {version} and the tag {tag} both name a release: leave one out")
     configs, broken = read_configs(definitions)
     if algorithm is None:
         names = [name for config in configs if _release_file(config).exists() for name in config.names()]
@@ -26,7 +33,10 @@ def install_local(
     config = next(config for config in configs if algorithm in config.names())
     plugin = _plugin(config, algorithm)
     try:
-        print(plugin.install_local(archive or _download(plugin, config, algorithm, version)))
+        if tag is not None:
+            print(plugin.install_version(tag, archive))
+        else:
+            print(plugin.install_local(archive or _download(plugin, config, algorithm, version)))
     except RuntimeError as error:  # how plug-ins, which know nothing of UserError, say what the user can mend
         raise UserError(str(error)) from None
 

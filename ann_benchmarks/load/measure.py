@@ -1,7 +1,7 @@
 """One point under load: warmed up, its recall told, its runs measured."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from ..conditions import Conditions
 from ..errors import UserError
 from ..measuring import Measured, checked_neighbors, watched
 from ..monitoring import NoMonitor, Phases
-from .interface import Clients
+from .interface import Answers, Clients
 from .local_clients import open_local_clients
 from .objective import CLOSE_ENOUGH, highest_rate
 from .remote_clients import RemoteClients
@@ -45,6 +45,7 @@ class LoadedPoint:
         self.algo, self.queries, self.count, self.load, self.rows = algo, queries, count, load, rows
         self.conditions = conditions
         self.monitor = monitor or NoMonitor()
+        self._watch: Any = None  # of the server, as long as clients are there
 
     def measure(self, warmup: Warmup, runs: int, quiet: bool | None) -> list[Measured]:
         """Warm up, have all queries answered once, which tells the recall, and measure so many runs.
@@ -121,13 +122,8 @@ class LoadedPoint:
         return self._closed(clients, self.load.orders(len(self.queries), run), self.load.seconds)
 
     def _closed(self, clients: Clients, orders: list[np.ndarray], seconds: float | None) -> Measured:
-        with watched(self.algo, self.conditions) as watch:
-            clients.prepare(orders, seconds, keeps_ids=False)
-            with watch.running():
-                clients.run()
-            answers = clients.answers()
-            facts = watch.facts(sum(len(given.numbers) for given in answers))
-            facts |= clients.facts() if hasattr(clients, "facts") else {}
+        clients.prepare(orders, seconds, keeps_ids=False)
+        answers, facts = self._watched_run(clients)
         return closed_loop(answers, facts, getattr(clients, "queries_per_second", None))
 
     def _open(self, clients: Clients, rate: float, run: int) -> Measured:
@@ -135,13 +131,8 @@ class LoadedPoint:
         if self.load.driver != "own":  # it draws arrivals of its own, and needs to know the rate alone
             due = np.arange(1, max(round(rate * float(due[-1])), 1) + 1) / rate
         patience = max(PATIENCE_SHARE * float(due[-1]), LEAST_PATIENCE)
-        with watched(self.algo, self.conditions) as watch:
-            clients.prepare_arrivals(due, numbers, patience, keeps_ids=False)
-            with watch.running():
-                clients.run()
-            answers = clients.answers()
-            facts = watch.facts(sum(len(given.numbers) for given in answers))
-            facts |= clients.facts() if hasattr(clients, "facts") else {}
+        clients.prepare_arrivals(due, numbers, patience, keeps_ids=False)
+        answers, facts = self._watched_run(clients)
         facts["rate"] = rate
         if self.load.driver == "own":
             return open_loop(answers, due, patience, facts)
@@ -153,6 +144,13 @@ class LoadedPoint:
         measured.facts["queries_due"] = expected
         measured.facts["queries_unanswered"] = missing if missing > 4 * math.sqrt(expected) else 0
         return measured
+
+    def _watched_run(self, clients: Clients) -> tuple[Sequence[Answers], dict[str, Any]]:
+        with self._watch.running():
+            clients.run()
+        answers = clients.answers()
+        facts: dict[str, Any] = self._watch.facts(sum(len(given.numbers) for given in answers))
+        return answers, facts | (clients.facts() if hasattr(clients, "facts") else {})
 
     def _warm_up(self, clients: Clients, warmup: Warmup) -> dict[str, Any]:
         piece = 0
@@ -204,7 +202,7 @@ class LoadedPoint:
     def _opened(self, driver: str = "own") -> Iterator[Clients]:
         with self.monitor.phase("clients"):
             opened = open_clients(self.algo, self.queries, self.count, self.load, driver)
-        with closing(opened) as clients:
+        with closing(opened) as clients, watched(self.algo, self.conditions) as self._watch:
             yield clients
 
 

@@ -7,6 +7,7 @@ into the JSON list that is the attribute `phases`), and one (float32) for each c
 """
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -116,6 +117,39 @@ def writer(what: Monitored) -> Callable[[h5py.Group], None]:
             group.create_dataset(name, data=column, **options).attrs["unit"] = what.units[name]
 
     return write
+
+
+def as_json(what: Monitored) -> dict[str, Any]:
+    """Return it as JSON can hold it, six digits of each number, and None for what is not known."""
+    return {
+        "seconds": what.seconds.round(3).tolist(),
+        "phase": what.phase.tolist(),
+        "phases": what.phases,
+        "starts": what.starts,
+        "columns": {name: list(map(_short, column.tolist())) for name, column in what.columns.items()},
+        "units": what.units,
+        "attrs": what.attrs,
+    }
+
+
+def from_json(content: Any) -> Monitored:
+    """Return what `as_json` was given; UserError where it is something else."""
+    try:
+        columns: dict[str, np.ndarray] = {
+            name: np.array([np.nan if value is None else value for value in column], np.float32)
+            for name, column in content["columns"].items()
+        }
+        seconds, phase = np.array(content["seconds"], np.float64), np.array(content["phase"], np.int8)
+        if {len(phase), *map(len, columns.values())} != {len(seconds)}:
+            raise ValueError("its columns do not fit together")
+        places = (content["phases"], content["starts"], columns, content["units"], content["attrs"])
+        return Monitored(seconds, phase, *places)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"what was sampled cannot be read: {error}") from None
+
+
+def _short(value: float) -> float | None:
+    return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
 def read_monitoring(path: Path) -> Monitored | None:

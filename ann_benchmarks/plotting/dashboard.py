@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,14 +16,17 @@ from PIL import Image
 from ..atomic import atomic_path
 from ..errors import UserError
 from ..monitoring import Monitored, read_monitoring
+from ..monitoring.stored import from_json
 from ..results import read_attributes
+from ..workloads.records import SUFFIX, Record, read_record
 from .figure import GREY, save
 from .styles import LIGHT_COLORS
 
 OTHER = "other"  # what has no name of its own is left white
 MEASURED = ("clients", "answers", "warm-up", "measure", "cool")
+WRITTEN = ("inserting", "before", "writing", "after", "vacuum", "vacuumed", "reindex", "reindexed")
 Part = list[tuple[str, slice]]  # phases with their samples, one after the other
-NAMES = ("load", "build", "measure", "warm-up", "answers", "prewarm", "clients", "start", "cool")
+NAMES = ("load", "build", "measure", "warm-up", "answers", "prewarm", "clients", "start", "cool", *WRITTEN)
 COLORS = 64
 TINT = 0.17  # how strong the colours of the bands are
 ROOM_A_LETTER = 0.0095  # of the width
@@ -93,16 +97,23 @@ def reduce_colors(path: Path) -> None:
 
 def draw_monitoring(result: Path, output: Path | None) -> None:
     """Draw the dashboard of a result file; without `output`, beside it. UserError if it has none."""
-    monitored = read_monitoring(result)
+    what: Mapping[str, Any]
+    if result.name.endswith(SUFFIX):
+        record = read_record(result)
+        monitored, what = sampled_with(record), vars(record)
+    else:
+        monitored, what = read_monitoring(result), read_attributes(result)
     if monitored is None:
         raise UserError(f"nothing was sampled for {result}: measure it with run.py --force")
-    attrs = read_attributes(result)
     picture = output or result.with_name(f"{result.stem}-monitoring.png")
     picture = picture if picture.suffix else picture.with_name(f"{picture.name}.png")
-    draw_dashboard(
-        monitored, picture, f"{attrs.get('algo', '')} on {attrs.get('dataset', '')}\n{attrs['name']}"
-    )
+    draw_dashboard(monitored, picture, f"{what.get('algo', '')} on {what.get('dataset', '')}\n{what['name']}")
     print(f"wrote {picture}")
+
+
+def sampled_with(record: Record) -> Monitored | None:
+    """Return what was sampled while a workload went on, None if nothing was."""
+    return from_json(record.monitoring) if record.monitoring is not None else None
 
 
 def panels_of(monitored: Monitored) -> list[Panel]:
@@ -167,7 +178,7 @@ def disk_order(columns: Mapping[str, np.ndarray]) -> Callable[[str], float]:
 def parts_of(monitored: Monitored) -> list[Part]:
     """Return the stretches before the point and those of it; between them, other points were measured."""
     stretches = monitored.stretches()
-    places = [place for place, (phase, _) in enumerate(stretches) if phase in MEASURED]
+    places = [place for place, (phase, _) in enumerate(stretches) if phase in (*MEASURED, *WRITTEN)]
     first = places[0] if places else len(stretches)
     parts = [stretches[:first], stretches[first : places[-1] + 1] if places else []]
     return [part for part in map(without_ends, parts) if part]

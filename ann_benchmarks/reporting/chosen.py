@@ -124,7 +124,7 @@ def worth_drawing(runs: Sequence[Run], records: Sequence[Record]) -> list[str]:
         "clients": len({clients(run) for run in runs if not is_on_tier(run)}) > 1,
         "latency": bool(runs),
         "builds": any(run.metrics["build"] > 0 for run in runs),
-        "dashboard": any(MARK in run.attrs for run in runs),
+        "dashboard": any(MARK in run.attrs for run in runs) or any(record.monitoring for record in records),
         **of_records(records),
     }
     return [kind for kind, is_worth in kinds.items() if is_worth]

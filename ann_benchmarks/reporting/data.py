@@ -4,7 +4,7 @@ import csv
 import json
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,10 +82,15 @@ def write_json(
             for chapter in report.chapters
         ],
         "points": [vars(run) for run in runs],
-        "records": [asdict(record) | {"path": record.path.as_posix()} for record in records],
+        "records": [record_data(record) for record in records],
     }
     text = json.dumps(known(content), default=str, indent=1, ensure_ascii=False, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8", errors="replace")
+
+
+def record_data(record: Record) -> dict[str, Any]:
+    """Return a record; not what was sampled meanwhile, which is for pictures and lies in its file."""
+    return asdict(replace(record, monitoring=None)) | {"path": record.path.as_posix()}
 
 
 def known(value: Any) -> Any:

@@ -142,9 +142,9 @@ def writes(shown: Shown) -> list[Block]:
 
 
 def dashboard(shown: Shown, most: int = DASHBOARDS) -> list[Block]:
-    """Draw what was sampled of the machine and the server while a result was measured, of a few results."""
+    """Draw what was sampled of the machine and the server meanwhile, of a few results and workloads."""
     try:
-        from ..plotting.dashboard import draw_dashboard
+        from ..plotting.dashboard import draw_dashboard, sampled_with
     except ImportError:
         raise UserError("this version cannot draw what was sampled") from None
     blocks: list[Block] = []
@@ -154,6 +154,13 @@ def dashboard(shown: Shown, most: int = DASHBOARDS) -> list[Block]:
             path = file_of(shown, "dashboard", number)
             draw_dashboard(sampled, path, f"{run.algorithm}: {run.parameters}")
             blocks.append(Picture(path.name, f"While {run.algorithm}, {run.parameters}, was measured."))
+    watched = [record for record in shown.records if record.monitoring is not None]
+    for number, record in enumerate(watched[:most], len(blocks)):
+        sampled = sampled_with(record)
+        assert sampled is not None
+        path = file_of(shown, "dashboard", number)
+        draw_dashboard(sampled, path, f"{record.algo}: {record.name}")
+        blocks.append(Picture(path.name, f"While {record.algo}, {record.name}, was written to."))
     if not blocks:
         raise without_results("was monitored")
     return blocks

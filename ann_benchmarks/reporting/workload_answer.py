@@ -6,10 +6,11 @@ from itertools import groupby
 from ..plotting.ram import KIB, size_text
 from ..workloads.records import Phase, Record
 from .figures import factor
-from .statements import Statement, three_digits
+from .statements import Statement, listed, three_digits
 from .workload_tables import inserts_of, place
 
 BEFORE, WRITING = "before", "writing"
+KEPT = 0.95  # of the rate that was asked for, below which it was not kept
 AFTER = {"after": "afterwards", "vacuumed": "after VACUUM", "reindexed": "after REINDEX"}
 
 
@@ -39,29 +40,62 @@ def counted(writers: int) -> str:
 
 
 def write_statements(records: Iterable[Record]) -> list[Statement]:
-    """Say for each index what queries were like before, during and after the changes."""
+    """Say which index is the fastest beside the changes, and how each was before, during and after them."""
+    written = [record for record in records if record.workload == "writes" and record.phase(WRITING)]
     told = []
+    loads: dict[tuple[float | None, int, int], list[Record]] = {}
+    for record in written:
+        loads.setdefault((record.rate, record.clients, record.writers), []).append(record)
+    for (rate, clients, writers), group in loads.items():
+        names = list(dict.fromkeys(record.name for record in group))
+        if len(names) > 1:
+            wanted = "writes" if rate is None else f"{three_digits(rate)} writes/s"
+            where = f"Beside {wanted} from {counted(writers)}, asked by {clients} client{'s' * (clients > 1)}"
+            told.append(Statement("Writes", f"{where}, {fastest_beside(group)}."))
+    return told + [Statement(f"Writes, {record.name}", f"{over_phases(record)}.") for record in written]
+
+
+def fastest_beside(records: Sequence[Record]) -> str:
+    """Rank indexes by their queries while rows were written."""
+    ranked = []
     for record in records:
-        phases = {phase.name: phase for phase in record.phases}
-        if record.workload != "writes" or WRITING not in phases:
-            continue
-        writes = sum(rate.per_second for rate in phases[WRITING].writes.values())
-        parts = [f"beside {three_digits(writes)} writes/s {phase_text(phases[WRITING])}"]
-        if BEFORE in phases:
-            parts.append(f"before {phase_text(phases[BEFORE])}")
-        parts += [f"{when} {phase_text(phases[name])}" for name, when in AFTER.items() if name in phases]
-        told.append(Statement(f"Writes, {record.name}", f"{'; '.join(parts)}."))
+        phase = record.phase(WRITING)
+        if phase is not None and phase.queries is not None:
+            ranked.append((phase.queries.per_second, record, phase))
+    ranked.sort(key=lambda item: -item[0])
+    told = [
+        f"{record.name} {'answers ' * (not place)}{three_digits(rate)} {'queries/s ' * (not place)}"
+        f"({', '.join(beside(record, phase))})"
+        for place, (rate, record, phase) in enumerate(ranked)
+    ]
+    times = f": {factor(ranked[0][0] / ranked[-1][0])} times as many" if ranked[-1][0] > 0 else ""
+    return listed(told) + times
+
+
+def beside(record: Record, phase: Phase) -> list[str]:
+    """Say what else counts of the time of the changes: p99, what an insert takes, what was not kept."""
+    told = [f"p99 {three_digits(phase.queries.p99 * 1e3)} ms"] if phase.queries is not None else []
+    if insert := phase.writes.get("insert"):
+        told.append(f"an insert takes {three_digits(insert.p50 * 1e3)} ms")
+    done = sum(rate.per_second for rate in phase.writes.values())
+    if record.rate is not None and done < KEPT * record.rate:
+        told.append(f"only {three_digits(done)} writes/s were made")
     return told
 
 
-def phase_text(phase: Phase) -> str:
-    """Write what queries were like in a phase, and the index at its end."""
-    told = []
-    if phase.queries is not None:
-        told.append(f"{three_digits(phase.queries.per_second)} queries/s")
-        told.append(f"p99 {three_digits(phase.queries.p99 * 1e3)} ms")
-    if phase.recall is not None:
-        told.append(f"recall {phase.recall:.3f}")
-    if phase.index_size > 0:
-        told.append(f"an index of {size_text(phase.index_size * KIB)}")
-    return ", ".join(told)
+def over_phases(record: Record) -> str:
+    """Say of each phase the queries a second, then their p99, the recall and the size of the index."""
+    writes = next(sum(r.per_second for r in p.writes.values()) for p in record.phases if p.name == WRITING)
+    names = {BEFORE: "before", WRITING: f"beside {three_digits(writes)} writes/s", **AFTER}
+    shown = [(names[phase.name], phase) for phase in record.phases if phase.name in names]
+    asked = [(name, phase.queries) for name, phase in shown if phase.queries is not None]
+    parts = []
+    if asked:
+        (first, rate), *others = [(name, three_digits(queries.per_second)) for name, queries in asked]
+        parts.append(listed([f"{rate} queries/s {first}", *(f"{other} {name}" for name, other in others)]))
+        parts.append(f"p99 {listed([three_digits(queries.p99 * 1e3) for _, queries in asked])} ms")
+    if recalls := [f"{phase.recall:.3f}" for _, phase in shown if phase.recall is not None]:
+        parts.append(f"recall {listed(recalls)}")
+    if sizes := [size_text(phase.index_size * KIB) for _, phase in shown if phase.index_size > 0]:
+        parts.append(f"an index of {listed(sizes)}")
+    return "; ".join(parts)

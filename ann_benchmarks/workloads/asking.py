@@ -68,7 +68,7 @@ def asking_alone(work: Work, asking: Asking, table: Table, name: str, took: floa
     """Measure the queries on the table as it is, and keep that as a phase; `took`: what led to it, in s."""
     seconds = max(QUIET_SHARE * work.workload.seconds, LEAST_QUIET_SECONDS)
     work.check_plan()
-    with work.bar(name) as bar:
+    with work.bar(name) as bar, work.monitor.phase(name):
         facts = asking.warm_up()
         with watched(work.algo, work.job.conditions) as watch:
             asking.prepare(seconds)

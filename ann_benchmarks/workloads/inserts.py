@@ -27,7 +27,7 @@ def inserting(work: Work, table: Table) -> None:
     sizes: list[tuple[float, float]] = []
     with closing(table.open_writers(workload.writers)) as writers, work.bar("inserting") as bar:
         table.checkpoint()
-        with watched(work.algo, work.job.conditions) as watch:
+        with work.monitor.phase("inserting"), watched(work.algo, work.job.conditions) as watch:
             writers.prepare_changes(_rows(work), left, workload.seconds, has_due=False)
 
             def tick(seconds: float) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from ..datasets import Dataset
 from ..errors import UserError
 from ..jobs import Event, Job, WorkloadDone
+from ..monitoring import Phases
 from .asking import Asking, asking_alone
 from .inserts import inserting
 from .interface import Table
@@ -15,11 +16,17 @@ from .work import Work
 from .writes import check_room, writing
 
 
-def run_workload(job: Job, algo: Any, dataset: Dataset, report: Callable[[Event], None]) -> None:
+def run_workload(
+    job: Job,
+    algo: Any,
+    dataset: Dataset,
+    report: Callable[[Event], None],
+    monitor: Phases | None = None,
+) -> None:
     """Do what is asked for on a table of its own, store what was measured, and drop the table."""
     if not hasattr(algo, "open_writable"):
         raise UserError(f"{job.definition.constructor} cannot be written to: leave --workload out")
-    work = Work(job, algo, dataset, report)
+    work = Work(job, algo, dataset, report, monitor)
     if work.workload.kind == "writes":
         check_room(work)
     with closing(work.open_table()) as table:
@@ -38,8 +45,10 @@ def _write_beside_queries(work: Work, table: Table) -> None:
         asking_alone(work, asking, table, "before")
         writing(work, asking, table)
         asking_alone(work, asking, table, "after")
-        with work.bar("vacuuming"):
+        with work.monitor.phase("vacuum"):
             took: float | None = table.vacuum()
         asking_alone(work, asking, table, "vacuumed", took)
-        if (took := table.reindex()) is not None:
+        with work.monitor.phase("reindex"):
+            took = table.reindex()
+        if took is not None:
             asking_alone(work, asking, table, "reindexed", took)

@@ -14,6 +14,8 @@ from ..definitions import label
 from ..host import host_facts
 from ..intervals import share_interval
 from ..jobs import Built, Event, Job, Note, PhaseDone
+from ..monitoring import NoMonitor, Phases
+from ..monitoring.stored import as_json, monitored
 from ..points import Points
 from ..results import TRUTH_ATTRIBUTE, truth_mark
 from ..vectors.rows import FirstRows
@@ -28,8 +30,16 @@ from .truth import Truth
 class Work:
     """One job that writes, while it is done."""
 
-    def __init__(self, job: Job, algo: Any, dataset: Dataset, report: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        job: Job,
+        algo: Any,
+        dataset: Dataset,
+        report: Callable[[Event], None],
+        monitor: Phases | None = None,
+    ) -> None:
         """Open the data; nothing is done yet."""
+        self.monitor = monitor or NoMonitor()
         assert job.workload is not None
         self.job, self.algo, self.dataset, self.report = job, algo, dataset, report
         self.workload: Workload = job.workload
@@ -56,9 +66,12 @@ class Work:
             algo.set_load_options(job.load_threads, job.chunk_size)
         has_key = self.workload.kind == "writes"
         started = time.perf_counter()
-        table: Table = algo.open_writable(
-            FirstRows(self.train, self.loaded), self.rows, has_key, self.workload.autovacuum
-        )
+        if hasattr(algo, "set_phase_listener"):
+            algo.set_phase_listener(self.monitor.enter)
+        with self.monitor.phase("build"):
+            table: Table = algo.open_writable(
+                FirstRows(self.train, self.loaded), self.rows, has_key, self.workload.autovacuum
+            )
         facts = algo.get_additional()
         self.report(Built(facts.get("build_time", time.perf_counter() - started), facts["index_size"]))
         return table
@@ -136,6 +149,7 @@ class Work:
             **self.found,
         }
         phases = [replace(phase, facts=plain(phase.facts)) for phase in self.phases]
+        sampled = monitored(self.monitor.cut())
         return Record(
             workload=workload.kind,
             dataset=job.dataset,
@@ -149,6 +163,7 @@ class Work:
             rate=workload.rate,
             phases=phases,
             windows=self.timeline.columns,
+            monitoring=as_json(sampled) if sampled else None,
             attrs=plain(attrs),
             path=job.path(job.points[0]),
         )

@@ -62,6 +62,7 @@ def writing(work: Work, asking: Asking, table: Table) -> None:
     """Write at the rate while clients ask; what is not begun in one segment is begun in the next."""
     began, seen = work.timeline.now, _Seen()
     with ExitStack() as stack:
+        stack.enter_context(work.monitor.phase("writing"))
         writers = stack.enter_context(closing(table.open_writers(work.workload.writers, beside_queries=True)))
         bar = stack.enter_context(work.bar("writing"))
         table.checkpoint()

@@ -3,14 +3,16 @@
 from pathlib import Path
 
 from ..environment import server_kind, variable
+from .account import server_account
 from .base import Server
 from .binaries import embedded_installation, installed_binaries
 from .external import ExternalServer
-from .local import LocalServer
+from .local import LocalServer, default_folder
 
-__all__ = ["Server", "current_server"]
+__all__ = ["Server", "current_server", "use_installation"]
 
 _current: Server | None = None
+_chosen: tuple[Path, str] | None = None
 
 
 def current_server() -> Server:
@@ -21,7 +23,21 @@ def current_server() -> Server:
     return _current
 
 
+def use_installation(installation: Path, name: str) -> None:
+    """Have the server of this process run by the programs of a folder, with data in a folder of its own."""
+    global _current, _chosen
+    if _chosen != (installation, name):
+        if _current is not None:
+            _current.stop()
+        _current, _chosen = None, (installation, name)
+
+
 def _make_server() -> Server:
+    if _chosen is not None:
+        installation, name = _chosen
+        named = variable("DATA")
+        data = Path(named).expanduser() if named else default_folder(server_account())
+        return LocalServer(installation / "bin", data.with_name(f"{data.name}-{name}"))
     kind = server_kind()
     if kind == "external":
         return ExternalServer()

@@ -101,7 +101,7 @@ class ServerWatch:
         return facts
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection; the next run opens another one."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

@@ -11,7 +11,7 @@ from ..catalog import BuiltIndex
 from ..disk import relation_bytes
 from ..errors import PostgresError
 from ..failures import plainly
-from ..progress import index_progress
+from ..progress import index_progress, vacuum_progress
 from ..servers import Server
 from ..settings import apply_settings
 from ..watching import CLIENT_APPLICATION, flush_statement
@@ -80,9 +80,10 @@ class WritableTable:
         """VACUUM the table and, however little there is to do, its indexes; return the seconds."""
         with plainly(self._server, "vacuuming"), self._server.connect() as connection:
             self._set_up(connection)
-            started = time.perf_counter()
-            connection.execute(f"VACUUM (INDEX_CLEANUP ON) {self.name}")
-            return time.perf_counter() - started
+            with vacuum_progress(self._server, connection.info.backend_pid, self._rows(connection)):
+                started = time.perf_counter()
+                connection.execute(f"VACUUM (INDEX_CLEANUP ON) {self.name}")
+                return time.perf_counter() - started
 
     def reindex(self) -> float | None:
         """Build the index anew, from the rows that there are; return the seconds, None without an index."""
@@ -90,8 +91,7 @@ class WritableTable:
             return None
         with plainly(self._server, "reindexing"), self._server.connect() as connection:
             self._set_up(connection)
-            row = connection.execute(f"SELECT count(*) FROM {self.name}").fetchone()
-            with index_progress(self._server, connection.info.backend_pid, row[0] if row else 0):
+            with index_progress(self._server, connection.info.backend_pid, self._rows(connection)):
                 started = time.perf_counter()
                 connection.execute(f"REINDEX INDEX {self._index.name}")
                 return time.perf_counter() - started
@@ -134,6 +134,13 @@ class WritableTable:
     def _drop(self) -> None:
         with self._server.connect() as connection:
             drop(connection, self.name)
+
+    def _rows(self, connection: psycopg.Connection[Any]) -> int:
+        """About how many there are: to count them would bring them all into memory."""
+        row = connection.execute(
+            "SELECT reltuples::bigint FROM pg_class WHERE oid = %s::regclass", [self.name]
+        ).fetchone()
+        return max(row[0], 0) if row else 0
 
     def _set_up(self, connection: psycopg.Connection[Any]) -> None:
         facts = self._index.facts if self._index else {}

@@ -1,6 +1,7 @@
 """Student's t distribution, also with fractions of degrees of freedom."""
 
 import math
+from functools import cache
 
 _SMALL = 1e-300
 _PRECISION = 1e-14
@@ -13,6 +14,7 @@ def two_sided(t: float, freedom: float) -> float:
     return _incomplete_beta(freedom / (freedom + t * t), freedom / 2, 0.5)
 
 
+@cache
 def quantile(share: float, freedom: float) -> float:
     """Return the value that a share, between 0.5 and 1, of all values do not exceed."""
     low, high = 0.0, 1.0

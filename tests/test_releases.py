@@ -1,0 +1,96 @@
+"""Releases of pgvector beside each other on this machine: installed from wheels, run, told apart."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import h5py
+import pytest
+
+from ann_benchmarks.algorithms.postgres import releases
+from ann_benchmarks.algorithms.postgres.errors import NotInstalledError, PostgresError
+from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
+from ann_benchmarks.algorithms.postgres.servers.installation import Installation
+
+ROOT = Path(__file__).parent.parent
+
+
+def program(folder, name, *arguments):
+    command = [sys.executable, ROOT / name, "--local", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+
+
+def test_two_releases_are_two_curves(tmp_path):
+    tmp_path.chmod(0o755)
+    installed = program(tmp_path, "install.py", "--algorithm", "pgvector_hnsw:0.6.2")
+    if "cannot be downloaded" in installed.stderr:
+        pytest.skip(installed.stderr.strip())
+    assert installed.returncode == 0, installed.stderr
+    assert "pgvector 0.6.2 is installed with a PostgreSQL 16 in data/releases/pgvector" in installed.stdout
+    again = program(tmp_path, "install.py", "--algorithm", "pgvector_hnsw:0.6.2")
+    assert "is here already" in again.stdout
+    options = ("--dataset", "clustered-500-8-euclidean", "--runs", "1", "--max-n-algorithms", "1")
+    both = ("--algorithm", "pgvector_hnsw:0.6.2", "pgvector_hnsw")
+    ran = program(tmp_path, "run.py", *both, *options)
+    assert ran.returncode == 0, ran.stderr + ran.stdout
+    versions = {}
+    for path in tmp_path.glob("results/*/10/*/*.hdf5"):
+        with h5py.File(path) as file:
+            versions[path.parent.name] = file.attrs["vector_version"], file.attrs["postgres_version"]
+    here = Installation(embedded_installation())
+    assert set(versions) == {"pgvector_hnsw", "pgvector_hnsw-0.6.2"}
+    old, new = versions["pgvector_hnsw-0.6.2"], versions["pgvector_hnsw"]
+    assert old[0] == "0.6.2" and old[1].startswith("16.")
+    assert new[0] == here.version_of("vector") and new[1].startswith(f"{here.major()}.")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "said"),
+    [
+        ("pgvector_hnsw:0.6.2", "pgvector 0.6.2 is not here: `python install.py --local"),
+        ("pgvector_hnsw:0.1", "--archive WHEEL takes it from a wheel that has it; there are wheels with"),
+        ("vchord:1.0.0", "with --local, a tag is a release of pgvector; of 'vchord' there is the one"),
+        ("bruteforce-numpy:2", "has one version here, and a tag names another: leave it out"),
+    ],
+)
+def test_a_tag_that_means_nothing_here_is_one_line(tmp_path, algorithm, said):
+    ran = program(tmp_path, "run.py", "--algorithm", algorithm, "--dataset", "clustered-300-4-euclidean")
+    assert ran.returncode == 1 and said in ran.stderr, ran.stderr + ran.stdout
+    assert "Traceback" not in ran.stderr and ran.stderr.count("error:") == 1
+    assert not list(tmp_path.glob("results/*/*/*/*.hdf5"))
+
+
+def test_a_tag_does_not_go_with_tiers_nor_with_version(tmp_path):
+    words = ("--dataset", "clustered-300-4-euclidean", "--tiers", "64MB:256MB")
+    ran = program(tmp_path, "run.py", "--algorithm", "pgvector_hnsw:0.6.2", *words)
+    assert ran.returncode == 1 and "--tiers --local is of the one server" in ran.stderr
+    ran = program(tmp_path, "install.py", "--algorithm", "pgvector_hnsw:0.6.2", "--version", "0.7")
+    assert ran.returncode == 1 and "both name a release" in ran.stderr
+
+
+def test_the_release_that_is_here_needs_no_other(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    version = Installation(embedded_installation()).version_of("vector")
+    assert releases.installed(version) == embedded_installation()
+    assert "is here already" in releases.install_release("vector", version, None)
+
+
+def test_wheels_that_will_not_do(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    wheel = tmp_path / "other.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("other/__init__.py", "")
+    with pytest.raises(PostgresError, match="has no PostgreSQL with pgvector, not pgvector 0.6.2; there are"):
+        releases.install_release("vector", "0.6.2", wheel)
+    wheel.write_bytes(b"no wheel")
+    with pytest.raises(PostgresError, match="cannot be unpacked: .*; give another wheel"):
+        releases.install_release("vector", "0.6.2", wheel)
+    with pytest.raises(PostgresError, match="pgvector 0.1 is in no wheel; there are wheels with 0.5.1"):
+        releases.install_release("vector", "0.1", None)
+    monkeypatch.setitem(releases.WHEELS, "0.2", "no-such-package-of-postgres==1")
+    with pytest.raises(PostgresError, match="cannot be downloaded: .*--archive WHEEL takes yours"):
+        releases.install_release("vector", "0.2", None)
+    assert not list((tmp_path / "data/releases/pgvector").iterdir())
+    with pytest.raises(NotInstalledError):
+        releases.use_release("vector", "0.6.2")
