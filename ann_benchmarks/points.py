@@ -143,6 +143,9 @@ class Points:
             **self.algo.get_additional(),
             **shown.facts,
             **found_facts,
+            "asking_seconds": sum(
+                run.facts.get("asking_seconds", run.seconds_per_query * len(run.times)) for run in runs
+            ),
             "algo": job.definition.algorithm + job.series,
             "dataset": job.dataset,
         }

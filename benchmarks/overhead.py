@@ -66,9 +66,8 @@ def phases_of(paths: list[Path]) -> Counter[str]:
                     continue
                 builds.add(key)
             seconds[phase] += float(end - begin)
-        asking = sum(attrs["run_seconds"]) * attrs["queries_counted"]
-        seconds["asking"] += float(asking)
-        seconds["between runs"] -= float(asking)
+        seconds["asking"] += float(attrs["asking_seconds"])
+        seconds["between runs"] -= float(attrs["asking_seconds"])
     seconds["between runs"] += seconds.pop("measure")
     return seconds
 

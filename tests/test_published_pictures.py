@@ -229,3 +229,9 @@ def test_curves_with_other_names_can_be_put_together():
         ["x\\|y", "1", "5.000", "-", "-"],
         ["gp3", "1", "-", "25.00", "-"],
     ]
+
+
+def test_points_of_some_rows_alone():
+    where = {"dataset": "dbpedia-openai-1000k-angular", "instance": "r7gd.16xlarge"}
+    (points,) = read_points("year-in-review", "mine", "k-nn", "qps", where=where).series.values()
+    assert len(points) == 10 and {point.label for point in points} >= {"r7gd.041", "r7gd.070.fp16"}

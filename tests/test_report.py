@@ -285,6 +285,19 @@ def test_the_table_of_tiers_has_each_index_on_each_tier():
     assert "within 0.0%" in note.text
 
 
+def test_a_machine_that_was_slower_is_seen_by_the_cpu_of_a_query():
+    def took(count, milliseconds, read=0.0, **more):
+        cpu = {"server_cpu_seconds_per_query": milliseconds / 1e3, "index_blocks_read_per_query": read}
+        return make_run("hnsw", clients=count, **cpu, **more)
+
+    found = dict(warnings_of([took(1, 0.64), took(2, 0.44), took(4, 0.5), took(8, 0.45)]))
+    text = "a query took 1.455 times the CPU that it took with more clients: the machine was slower then, or"
+    (told,) = [text for text in found if "CPU that it took" in text]
+    assert told.startswith(text) and found[told] == ["hnsw-c1: hnsw(ef=1)"]
+    for others in ([took(2, 0.6)], [took(2, 0.44, read=5.0)], [took(2, 0.44, name="hnsw(ef=2)")]):
+        assert not [text for text in dict(warnings_of([took(1, 0.64), *others])) if "CPU that it" in text]
+
+
 def test_warnings_name_the_results_and_say_each_kind_once():
     limit = {"clients_were_limit": True, "loop": "closed", "clients_waiting_share": 0.5}
     runs = [

@@ -139,6 +139,7 @@ def _client_facts(answers: Sequence[Answers], facts: Mapping[str, Any], seconds:
     return {
         **facts,
         "queries_asked": asked,
+        "asking_seconds": seconds,
         "client_cpu_seconds_per_query": cpu_seconds / asked,
         "client_cpu_share": cpu_seconds / (seconds * facts.get("client_cores", usable_cores())),
     }

@@ -67,10 +67,18 @@ def read_tiers(asked: str) -> PublishedLines:
     return PublishedLines(source.label, lines)
 
 
-def read_points(asked: str, dataset: str, x: str, y: str, normalise: bool = False) -> PublishedPoints:
+def read_points(
+    asked: str,
+    dataset: str,
+    x: str,
+    y: str,
+    normalise: bool = False,
+    where: Mapping[str, Any] | None = None,
+) -> PublishedPoints:
     """Return two metrics out of NAME or NAME:TABLE: of a dataset where the table has it, else of all of them.
 
-    UserError if published figures have no such metric or the table not its column.
+    `where` chooses rows by their columns instead. UserError if published figures have no such metric or the
+    table not its column.
     """
     for metric in (x, y):
         if metric not in COLUMNS:
@@ -79,8 +87,8 @@ def read_points(asked: str, dataset: str, x: str, y: str, normalise: bool = Fals
             raise UserError(f"published figures have no {metric}{hint}: choose from {known}")
     wanted = [COLUMNS[metric] for metric in (x, y)]
     source, table = table_of(asked, [column for column, _ in wanted])
-    is_there = table.has("dataset") and any(row["dataset"] == dataset for row in table.rows)
-    rows = rows_where(table, {"dataset": dataset}) if is_there else table.rows
+    is_there = not where and table.has("dataset") and any(row["dataset"] == dataset for row in table.rows)
+    rows = rows_where(table, {"dataset": dataset} if is_there else where or {})
     (x_column, x_unit), (y_column, y_unit) = ((name, table.in_unit(name, unit)) for name, unit in wanted)
     series = {}
     for values, group in curves(table, rows):

@@ -24,7 +24,7 @@ from .curves import (
 )
 from .document import Block, Picture
 from .kinds import MOST_ROWS, Kind, Shown, file_of, origin_note, origins, without_results
-from .line_pictures import by_clients, inserts
+from .line_pictures import Where, by_clients, inserts
 from .monitored import path_of, worth_a_dashboard
 from .write_figure import draw_writes
 
@@ -40,16 +40,17 @@ def frontier(
     y_scale: str = "log",
     raw: bool = False,
     published: str = "",
+    where: Where = None,
     normalise: bool = False,
 ) -> list[Block]:
-    """Draw the best of each curve in two metrics."""
+    """Draw the best of each curve in two metrics; `where` chooses rows of the published figures."""
     for name in (x, y):
         if name not in all_metrics:
             raise UserError(f"there is no metric '{name}': there are {', '.join(all_metrics)}")
     series = points_by_algorithm(shown.runs, x, y, shown.target)
-    others = (
-        read_points(published, shown.runs[0].dataset, x, y, normalise) if published and shown.runs else None
-    )
+    others = None
+    if published and shown.runs:
+        others = read_points(published, shown.runs[0].dataset, x, y, normalise, where)
     path = file_of(shown, "frontier" if (x, y) == ("k-nn", "qps") else f"{y}-over-{x}")
     rest = (raw, shown.title, shown.styles, others, normalise)
     try:

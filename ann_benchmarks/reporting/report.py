@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from ..plotting.metrics import TARGET_RECALL
-from ..plotting.runs import Run, result_styles
+from ..plotting.runs import Run
+from ..plotting.styles import assign_styles
 from .answer import Answer, answers
 from .authored import read_text
 from .content import Chapter, Finding, Report
@@ -49,7 +50,7 @@ def write_report(report: Report, folder: Path, target: float = TARGET_RECALL) ->
             blocks += finding_blocks(report.findings, report.source)
         if runs:
             blocks += [Heading(2, "Warnings"), *warning_blocks(warned, len(runs))]
-        styles = result_styles(runs)
+        styles = assign_styles(run.algorithm for run in runs)
         for number, chapter in enumerate(report.chapters, 1):
             blocks += chapter_blocks(chapter, Shown(chapter.runs, chapter.records, target, folder=place,
                 stem=f"{number}-", styles=styles))  # fmt: skip

@@ -6,9 +6,11 @@ from typing import Any
 
 from ..plotting.runs import Run
 from ..points import remarks
+from .curves import clients, family
 from .document import Block, Items, Line, Paragraph, Strong
 from .figures import plain
 
+SLOWER = 1.25  # times the CPU for a query, from which on it is told
 OFF = 0.01  # of a tier's memory, from which on it is told
 MOST_NAMED = 3  # results that are named by a warning
 FIGURE = re.compile(r"\d[\d.,]*")
@@ -21,8 +23,10 @@ def warnings_of(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     Those that differ in figures alone are one, in the words of the first.
     """
     found: dict[str, tuple[str, list[str]]] = {}
-    for run in runs:
-        for text in dict.fromkeys(warnings_of_one(run)):
+    slower = slower_times(runs)
+    for place, run in enumerate(runs):
+        more = [of_slowness(slower[place])] if place in slower else []
+        for text in dict.fromkeys([*warnings_of_one(run), *more]):
             kind = FIGURE.sub("#", text)
             found.setdefault(kind, (text, []))[1].append(f"{run.algorithm}: {run.parameters}")
     return [*found.values(), *((text, []) for text in of_all(runs))]
@@ -35,6 +39,37 @@ def warnings_of_one(run: Run) -> Iterator[str]:
             yield from told(run.attrs)
         except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError):
             yield "what the result file says of itself cannot be read"
+
+
+def slower_times(runs: Sequence[Run]) -> dict[int, float]:
+    """Return which results took how many times the CPU for a query that the same took with more clients.
+
+    More clients share caches and cores, so that a query takes more CPU and not less. Only results whose
+    blocks are all in memory are looked at, and one server's times as it counts them.
+    """
+    same: dict[tuple[Any, ...], list[tuple[int, float, int]]] = {}
+    for place, run in enumerate(runs):
+        cpu, read = (
+            run.attrs.get(f"{name}_per_query") for name in ("server_cpu_seconds", "index_blocks_read")
+        )
+        if isinstance(cpu, float) and cpu > 0 and isinstance(read, (int, float)) and read < 1:
+            key = (run.dataset, run.count, family(run), run.parameters, run.attrs.get("tier"))
+            same.setdefault(key, []).append((clients(run), cpu, place))
+    found = {}
+    for group in same.values():
+        for number, cpu, place in group:
+            others = [other for more, other, _ in group if more > number]
+            if others and cpu > SLOWER * min(others):
+                found[place] = cpu / min(others)
+    return found
+
+
+def of_slowness(times: float) -> str:
+    """Say that the machine was slower when a result was measured."""
+    return (
+        f"a query took {plain(times)} times the CPU that it took with more clients: the machine was slower"
+        " then, or others used it; measure it again (--force) before it is compared"
+    )
 
 
 def of_target(attrs: Mapping[str, Any]) -> Iterator[str]:
