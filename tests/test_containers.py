@@ -569,7 +569,6 @@ def test_options_of_containers_are_checked(docked):
         ("--local", "--memory", "1g"): ("--memory", "--local"),
         ("--local", "--cpuset", "0"): ("--cpuset", "--local"),
         ("--local", "--storage", "x"): ("--storage", "--local"),
-        ("--local", "--algorithm", "quick:other"): ("tag", "--local"),
         ("--local", "--docker-tag", f"{docked.image}:other"): ("tag", "--local"),
         ("--algorithm", "quick:"): ("tag", "quick:"),
         ("--algorithm", "quick:a b"): ("tag", "a b"),

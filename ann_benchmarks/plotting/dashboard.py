@@ -72,8 +72,8 @@ def draw_dashboard(monitored: Monitored, path: Path, title: str) -> None:
     nameless = [name_phases(axes, monitored, part) for axes, part in zip(grid[0], parts, strict=True)]
     if handles := [Patch(color=tint_of(phase), label=phase) for phase in sorted(set().union(*nameless))]:
         figure.legend(
-            handles=handles, loc="lower left", bbox_to_anchor=(1.005, 1.15), handlelength=1.4, ncols=2,
-            bbox_transform=grid[0][-1].transAxes, frameon=False, fontsize=7,
+            handles=handles, loc="upper left", bbox_to_anchor=(0, -0.5), handlelength=1.4, ncols=8,
+            bbox_transform=grid[-1][0].transAxes, frameon=False, fontsize=7,
         )  # fmt: skip
     for axes in grid[-1]:
         axes.xaxis.set_major_locator(MaxNLocator(6))

@@ -11,6 +11,7 @@ from .curves import family
 from .document import Block, Table
 from .figures import UNKNOWN, plain, size
 from .kinds import Shown, without_results
+from .naming import IndexNames
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Build:
     workers: str
     overflow: int | None  # rows, after which the graph did not fit into memory
     points: int
+    short_name: str  # with the arguments alone in which others of the algorithm differ
 
     @property
     def name(self) -> str:
@@ -40,17 +42,19 @@ class Build:
 
 def builds_of(runs: Iterable[Run]) -> list[Build]:
     """Return the builds that results tell of, each once, the fastest first."""
+    runs = list(runs)
     groups: dict[tuple[Any, ...], list[Run]] = {}
     for run in runs:
         if run.metrics["build"] > 0 or run.metrics["indexsize"] > 0:
             arguments = ", ".join(text for text in build_arguments(run).values() if text != run.distance)
             key = run.dataset, family(run), arguments, number(run, "index_build_time") or run.metrics["build"]
             groups.setdefault(key, []).append(run)
-    builds = [build_of(key[0], key[1], key[2], group) for key, group in groups.items()]
+    names = IndexNames(runs)
+    builds = [build_of(key[0], key[1], key[2], group, names) for key, group in groups.items()]
     return sorted(builds, key=lambda build: (build.dataset, build.total))
 
 
-def build_of(dataset: str, algorithm: str, arguments: str, runs: list[Run]) -> Build:
+def build_of(dataset: str, algorithm: str, arguments: str, runs: list[Run], names: IndexNames) -> Build:
     """Return the build that all these results used."""
     run = max(runs, key=lambda run: len(run.attrs))
     clustering, index = number(run, "clustering_time"), number(run, "index_build_time")
@@ -69,6 +73,7 @@ def build_of(dataset: str, algorithm: str, arguments: str, runs: list[Run]) -> B
         str(run.attrs.get("max_parallel_maintenance_workers", UNKNOWN)),
         int(overflow) if (overflow := number(run, "graph_overflow_rows")) else None,
         len(runs),
+        names.of(run),
     )
 
 

@@ -122,7 +122,7 @@ def builds(shown: Shown) -> list[Block]:
     if not found:
         raise without_results("tells how long its build took")
     several = len({build.dataset for build in found}) > 1
-    names = [f"{build.name}{f', {build.dataset}' if several else ''}" for build in found]
+    names = [f"{build.short_name}{f', {build.dataset}' if several else ''}" for build in found]
     path = file_of(shown, "builds")
     draw_builds(found[:MOST_ROWS], names[:MOST_ROWS], path, "What building took; shorter is better")
     return [Picture(path.name, f"Seconds of loading, clustering and building the index{left_out(found)}.")]

@@ -50,8 +50,8 @@ def write_report(report: Report, folder: Path, target: float = TARGET_RECALL) ->
             blocks += finding_blocks(report.findings, report.source)
         if runs:
             blocks += [Heading(2, "Warnings"), *warning_blocks(warned, len(runs))]
-        styles = assign_styles(run.algorithm for run in runs)
         for number, chapter in enumerate(report.chapters, 1):
+            styles = assign_styles(run.algorithm for run in chapter.runs)
             blocks += chapter_blocks(chapter, Shown(chapter.runs, chapter.records, target, folder=place,
                 stem=f"{number}-", styles=styles))  # fmt: skip
         blocks += run_blocks(report, runs, records)

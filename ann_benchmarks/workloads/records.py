@@ -82,8 +82,8 @@ class Record:
     phases: list[Phase]
     windows: dict[str, list[Any]] = field(default_factory=dict)
     attrs: dict[str, Any] = field(default_factory=dict)
-    monitoring: dict[str, Any] | None = None  # as monitoring.stored has it as JSON
     path: Path = Path()
+    monitoring: dict[str, Any] | None = None  # as monitoring.stored has it as JSON
 
     def phase(self, name: str) -> Phase | None:
         """Return a phase by its name, None if there was none."""
