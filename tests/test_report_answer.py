@@ -146,8 +146,22 @@ def test_the_memory_from_which_on_most_of_the_throughput_is_there():
     assert text.startswith(
         "80% of the throughput with all memory is there with hnsw from 8 GB of available RAM on"
     )
-    assert "(2 times its index, 90% there)" in text
+    assert "(2 times its index, 90% there, less than half with 1 GB)" in text
     assert "noise" not in text and "No tier had less" not in text
+
+
+def test_tiers_with_plenty_are_as_good_as_all_memory():
+    sizes = {"index_kib": 0.1 * GB / 1024, "table_size": 0.1 * GB / 1024}
+    rates = {0.25: 30, 0.5: 85, 1: 97, 2: 75, 4: 102, "all": 130}  # 130: the machine was faster then
+    (need,) = needs(memory_of(rates, **sizes), 0.95)
+    assert need.ram == 0.5 * GB and need.plenty == 4 and need.half == 0.25 * GB
+    text = said(memory_of(rates, **sizes), "Memory")
+    assert (
+        "from 512 MB of available RAM on (5 times its index, 88% there, less than half with 256 MB)" in text
+    )
+    assert "Tiers with 4 times the index and the table, or more, count as all memory" in text
+    (unknown,) = needs(memory_of(rates, index_kib=sizes["index_kib"]), 0.95)
+    assert unknown.ram is None and unknown.plenty == 1
 
 
 def test_the_least_tier_that_suffices_and_the_one_that_noise_allows():

@@ -27,13 +27,13 @@ LADDERS: dict[str, list[Memory]] = {
 }
 
 _STEP = 32 * MIB
-_LEAST_RAM = 256 * MIB
+_LEAST_RAM = 96 * MIB
 
 
 def mini(rows: int, dimension: int, memory: int) -> list[Memory]:
     """Scale the ladder of 5,000,000 × 768 to the index of other data, by the ratio of the two estimates.
 
-    Rounded to 32 MB. The lowest rung has 256 MB of RAM at least, and at most an eighth of `memory`, which is
+    Rounded to 32 MB. The lowest rung has 96 MB of RAM at least, and at most an eighth of `memory`, which is
     the machine's, in bytes; the others are raised or lowered with it. Rungs of more than three quarters of
     `memory` are left out, and the last one has all of it.
     """

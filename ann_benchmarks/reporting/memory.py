@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby, takewhile
 
 from ..plotting.metrics import qps_at_recall
-from ..plotting.ram import TierRun, as_tier_run, size_text
+from ..plotting.ram import KIB, TierRun, as_tier_run, size_text
 from ..plotting.runs import Run
 from .curves import family, is_on_tier, is_usual
 from .figures import factor
@@ -13,6 +13,7 @@ from .ratios import rates, ratio
 from .statements import Statement, listed
 
 KEPT = 0.8  # of the throughput with all memory, that counts as enough
+PLENTY = 4  # times the index and the table: as good as all memory, so that what such tiers differ by is noise
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class Need:
     least: int
     index_size: float | None  # bytes
     whole: int | None
+    plenty: int  # tiers, that of all memory included, whose median is the throughput with all memory
+    half: int | None  # the most RAM with which there is less than half of it
 
 
 def needs(runs: Iterable[Run], target: float) -> list[Need]:
@@ -66,11 +69,19 @@ def need_of(best: dict[int | None, TierRun], off_tiers: Sequence[Run]) -> Need |
     whole, is_all = most.run, most.ram is None
     if not is_all and off_tiers:
         whole, is_all = max(off_tiers, key=lambda run: run.metrics["qps"]), True
+    plenty = {ram: found.run for ram, found in best.items() if ram is None or has_plenty(found, ram)}
+    if is_all and plenty:
+        plenty.setdefault(None, whole)
+        whole = sorted(plenty.values(), key=lambda run: run.metrics["qps"])[(len(plenty) - 1) // 2]
     steps = [(ram, ratio(rates(found.run), rates(whole))) for ram, found in best.items() if ram is not None]
     if len(steps) + is_all < 2:
         return None
-    enough = list(takewhile(lambda step: step[1].value >= KEPT, steps))
-    perhaps = list(takewhile(lambda step: (step[1].interval or (0, step[1].value))[1] >= KEPT, steps))
+    enough = list(takewhile(lambda step: step[0] in plenty or step[1].value >= KEPT, steps))
+    perhaps = list(
+        takewhile(
+            lambda step: step[0] in plenty or (step[1].interval or (0, step[1].value))[1] >= KEPT, steps
+        )
+    )
     return Need(
         most.algorithm,
         most.clients,
@@ -80,7 +91,17 @@ def need_of(best: dict[int | None, TierRun], off_tiers: Sequence[Run]) -> Need |
         steps[-1][0],
         most.index_size,
         None if is_all else most.ram,
+        len(plenty) if is_all else 1,
+        next((ram for ram, found in steps if ram not in plenty and found.value < 0.5), None),
     )
+
+
+def has_plenty(found: TierRun, ram: int) -> bool:
+    """Whether a tier's RAM is `PLENTY` times the index and the table, whose sizes have to be known."""
+    table = found.run.attrs.get("table_size")  # KiB
+    if not found.index_size or not isinstance(table, (int, float)):
+        return False
+    return ram >= PLENTY * (found.index_size + table * KIB)
 
 
 def memory_statements(found: Sequence[Need]) -> list[Statement]:
@@ -103,6 +124,11 @@ def about_memory(found: Sequence[Need]) -> list[str]:
     if wholes := sorted({need.whole for need in found if need.whole}):
         most = listed([size_text(whole) for whole in wholes])
         told.append(f"The most that was measured, {most}, stands for all memory.")
+    if any(need.plenty > 1 for need in found):
+        told.append(
+            f"Tiers with {PLENTY} times the index and the table, or more, count as all memory: their median"
+            " does, since what they differ by is noise."
+        )
     if all(need.index_size and need.least > need.index_size for need in found):
         told.append("No tier had less of it than the size of the index: smaller ones would tell more.")
     return told
@@ -121,4 +147,6 @@ def need_text(need: Need) -> str:
         notes.append(f"{need.share:.0%} there")
     if need.perhaps is not None and need.perhaps != need.ram:
         notes.append(f"within noise {size_text(need.perhaps)} may do")
+    if need.half is not None:
+        notes.append(f"less than half with {size_text(need.half)}")
     return f"{text} ({', '.join(notes)})" if notes else text
