@@ -1,3 +1,4 @@
+# make venv    the virtual environment: .venv
 # make demo    a recall/QPS frontier of pgvector HNSW, measured on this machine
 # make test    the tests
 # make lint    ruff and mypy
@@ -7,7 +8,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 DEMO_DATASET ?= clustered-50k-96-euclidean
 
-.PHONY: demo test lint format lock clean
+.PHONY: venv demo test lint format lock clean
+
+venv: .venv/runtime
 
 demo: .venv/runtime
 	$(BIN)/python run.py --local --algorithm pgvector_hnsw --dataset $(DEMO_DATASET)

@@ -4,7 +4,14 @@ import argparse
 from pathlib import Path
 
 from ann_benchmarks.cli import positive_int, run_command
-from ann_benchmarks.datasets import canonical_name, dataset_path, is_downloaded, is_present, make_dataset
+from ann_benchmarks.datasets import (
+    canonical_name,
+    dataset_path,
+    get_dataset,
+    is_downloaded,
+    is_present,
+    make_dataset,
+)
 from ann_benchmarks.datasets.convert import TYPES, convert_source
 from ann_benchmarks.datasets.exact import find_truth
 from ann_benchmarks.datasets.in_place import create_in_place
@@ -134,7 +141,11 @@ def get(name: str, connections: int, force: bool) -> None:
 
 
 def ready(name: str) -> None:
-    """Say how to use a dataset."""
+    """Say what a dataset has, and how to use it."""
+    dataset, dimension = get_dataset(name)
+    with dataset:
+        queries = f"{len(dataset.test()):,} queries"
+        print(f"{dataset.rows:,} x {dimension}, {dataset.attrs['distance']}; {queries}")
     path = dataset_path(name)
     print(f"{path if path.exists() else name} is ready: use --dataset {name}")
 

@@ -1,3 +1,4 @@
+import re
 import resource
 import subprocess
 import sys
@@ -251,9 +252,13 @@ def test_names_in_use_need_force() -> None:
 def test_the_command_makes_and_lists() -> None:
     save_npy(VECTORS)
     made = run("--name", "mine", "--train", "v.npy", "--queries", "30", "--distance", "angular")
-    assert made.stdout == "data/mine.hdf5 is ready: use --dataset mine\n" and made.returncode == 0
+    said, ready = made.stdout.splitlines()
+    assert ready == "data/mine.hdf5 is ready: use --dataset mine" and made.returncode == 0
+    assert re.fullmatch(r"[\d,]+ x \d+, \w+; [\d,]+ queries", said)
     made = run("--dataset", "clustered-1k-8-ip")
-    assert made.stdout == "data/clustered-1k-8-ip.hdf5 is ready: use --dataset clustered-1k-8-ip\n"
+    assert made.stdout.endswith(
+        "1,000 x 8, ip; 100 queries\ndata/clustered-1k-8-ip.hdf5 is ready: use --dataset clustered-1k-8-ip\n"
+    )
     assert "is there already" in run("--dataset", "clustered-1k-8-ip").stdout
     dataset_path("broken").write_bytes(b"x")
     lines = {line.split()[0]: line.split()[1:] for line in dataset_table().splitlines() if line}
