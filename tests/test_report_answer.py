@@ -59,7 +59,8 @@ def test_one_client_and_the_most_of_them():
     runs = [
         make_run(name, (rate * c,) * 3, clients=c) for c in (1, 8, 32) for name, rate in (("a", 2), ("b", 1))
     ]
-    assert [one.about for one in statements(runs, True, 0.95)][:2] == ["Speed, 1 client", "Speed, 32 clients"]
+    told = [one.about for one in statements(runs, True, 0.95)]
+    assert told[:3] == ["In short", "Speed, 1 client", "Speed, 32 clients"]
     assert "64 queries/s" in said(runs, "Speed, 32 clients")
 
 
@@ -131,11 +132,9 @@ def test_algorithms_that_never_met_are_said_not_to_have_been_compared():
     assert "with 32 clients" in text
 
 
-def memory_of(rates, **attrs):
+def memory_of(rates, name="hnsw", **attrs):
     """Return results on tiers of so many GB each."""
-    return [
-        make_run("hnsw", (rate, rate * 1.01, rate * 0.99), ram=ram, **attrs) for ram, rate in rates.items()
-    ]
+    return [make_run(name, (rate, rate * 1.01, rate * 0.99), ram=ram, **attrs) for ram, rate in rates.items()]
 
 
 def test_the_memory_from_which_on_most_of_the_throughput_is_there():
@@ -148,6 +147,21 @@ def test_the_memory_from_which_on_most_of_the_throughput_is_there():
     )
     assert "(2 times its index, 90% there, less than half with 1 GB)" in text
     assert "noise" not in text and "No tier had less" not in text
+
+
+def test_the_answer_in_short():
+    slow, fast = (100, 101, 99), (200, 202, 198)
+    one = [make_run("hnsw", slow), make_run("vchord", fast), make_run("ivf", (199, 201, 200))]
+    text = said(one, "In short")
+    assert (
+        text == "With 1 client, vchord and ivf are equally fast as far as noise tells, vchord 2 times hnsw."
+    )
+    two = [*memory_of({1: 10, 2: 90, "all": 100}), *memory_of({1: 190, 2: 199, "all": 200}, "vchord")]
+    assert said(two, "In short") == (
+        "With 1 client, vchord is the fastest: 2 times hnsw."
+        " To keep 80% of the throughput, vchord needs 1 GB of RAM; hnsw needs 2 GB of RAM."
+    )
+    assert said([make_run("hnsw")], "In short") == ""
 
 
 def test_tiers_with_plenty_are_as_good_as_all_memory():

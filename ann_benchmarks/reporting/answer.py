@@ -10,6 +10,7 @@ from ..plotting.runs import Run
 from ..workloads.records import Record
 from .curves import Comparison, comparisons, family, is_on_tier
 from .figures import factor
+from .in_short import in_short
 from .memory import memory_statements, needs
 from .naming import IndexNames
 from .ratios import Ratio, rates, ratio
@@ -54,6 +55,7 @@ def statements(runs: Sequence[Run], has_writes: bool, target: float) -> list[Sta
     shown = [telling[0], *telling[-1:]] if len(telling) > 1 else telling
     need = needs(runs, target)
     return [
+        *in_short(shown, need),
         *(Statement(f"Speed, {one.who_asks}", speed(one, target)) for one in shown),
         *missed(runs, target),
         *costs(telling[0]),
