@@ -71,16 +71,31 @@ class Points:
         A plug-in that can recover (a database) loses the point that failed; any other one ends.
         """
         for query_arguments in self.job.points:
-            try:
-                self.measure_point(query_arguments)
-            except Exception as error:
-                is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-                if is_full or isinstance(error, MemoryError) or not hasattr(self.algo, "recover"):
-                    raise
+            if not self.tried(query_arguments, is_last=False):
+                self.tried(query_arguments, is_last=True)
+
+    def tried(self, query_arguments: list[Any], is_last: bool) -> bool:
+        """Measure a point, and say whether that is the end of it: it is tried again where memory ran out.
+
+        Sessions that come at once take memory faster than a small server can be given it for them.
+        """
+        try:
+            self.measure_point(query_arguments)
+        except Exception as error:
+            is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+            if is_full or isinstance(error, MemoryError) or not hasattr(self.algo, "recover"):
+                raise
+            name, of_memory = self.label(query_arguments), self.of_memory()
+            reason = told(error) + of_memory
+            is_end = is_last or not of_memory
+            if is_end:
                 details = "" if isinstance(error, UserError) else traceback.format_exc()
-                reason = told(error) + self.of_memory()
-                self.report(PointFailed(self.label(query_arguments), reason, details))
-                self.algo.recover()
+                self.report(PointFailed(name, reason, details))
+            else:
+                self.report(Note(f"{name}: {reason}; it is measured once more"))
+            self.algo.recover()
+            return is_end
+        return True
 
     def of_memory(self) -> str:
         """Say that a point has failed for want of memory, where that is so."""

@@ -8,6 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.jobs import Note, PointFailed
 from ann_benchmarks.points import Points
 from tiers import keeper as keeping
 from tiers import memory
@@ -98,6 +100,28 @@ def test_processes_that_the_system_has_ended_are_counted(tmp_path):
     assert "the memory did not suffice" in points.of_memory() and points.of_memory() == ""
     (tmp_path / "memory.oom_control").unlink()
     assert server.kills() == 0
+
+
+@pytest.mark.parametrize(
+    ("failures", "kills", "said"), [(1, 1, [Note]), (2, 2, [Note, PointFailed]), (1, 0, [PointFailed])]
+)
+def test_a_point_whose_memory_ran_out_is_tried_once_more(failures, kills, said, monkeypatch):
+    tries, events, recovered = [], [], []
+
+    def measure_point(self, query_arguments):
+        tries.append(query_arguments)
+        if len(tries) <= failures:
+            raise PostgresError("the connection was lost")
+
+    monkeypatch.setattr(Points, "measure_point", measure_point)
+    monkeypatch.setattr(Points, "label", lambda self, query_arguments: "hnsw(40)")
+    points = Points.__new__(Points)
+    conditions = SimpleNamespace(kills=lambda: min(len(tries), kills))
+    points.job, points.kills = SimpleNamespace(points=[[40]], conditions=conditions), 0
+    points.algo, points.report = SimpleNamespace(recover=lambda: recovered.append(1)), events.append
+    points.measure_all()
+    assert [type(event) for event in events] == said and len(recovered) == failures
+    assert len(tries) == (2 if kills else 1)
 
 
 @needs_memory_group
