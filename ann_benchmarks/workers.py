@@ -261,7 +261,7 @@ class Workers:
 
     def _worker(self, job: Job) -> AnyWorker:
         """Return an idle worker or a new one; one that was started under other conditions is ended before."""
-        under = (version_of(job), job.conditions and (str(job.definition), job.conditions))
+        under = started_for(job)
         if under != self.idle_under:
             while self.idle:
                 self.idle.pop().end()
@@ -300,12 +300,20 @@ class Workers:
             self._release(worker, answer)
 
     def _release(self, worker: AnyWorker, answer: Finished | Failure) -> None:
-        """Keep a worker for more, unless it failed: who knows what that left behind in it."""
-        del self.busy[worker]
-        if isinstance(answer, Finished) and worker.is_reusable:
+        """Keep a worker for more, unless it failed: who knows what that left behind in it.
+
+        Nor is one kept that was started for something else than what is wanted now, as beside another.
+        """
+        is_wanted = started_for(self.busy.pop(worker).job) == self.idle_under
+        if isinstance(answer, Finished) and worker.is_reusable and is_wanted:
             self.idle.append(worker)
         else:
             worker.end()
+
+
+def started_for(job: Job) -> tuple[Any, ...]:
+    """Return what a worker has to be started for, to carry out this job."""
+    return version_of(job), job.conditions and (str(job.definition), job.conditions)
 
 
 def version_of(job: Job) -> str | None:

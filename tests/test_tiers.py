@@ -26,7 +26,8 @@ from ann_benchmarks.jobs import Job, Note
 from ann_benchmarks.plan import make_plan
 from ann_benchmarks.results import TRUTH_ATTRIBUTE, result_path, write_result
 from ann_benchmarks.running import of_the_first_definitions
-from ann_benchmarks.workers import NoWorker, Workers
+from ann_benchmarks.worker_process import Finished
+from ann_benchmarks.workers import NoWorker, Outcome, Workers
 from tiers.ballast import Ballast
 from tiers.console import SweepConsole
 from tiers.simulated import SimulatedServer
@@ -394,6 +395,29 @@ def test_a_worker_is_kept_for_the_same_tier_alone(workspace):
     workers.idle.append(one)
     assert workers._worker(second) is not one
     assert Kept.ended == 1
+
+
+def test_a_worker_of_one_version_takes_no_job_of_another_that_runs_beside_it():
+    class Busy:
+        is_reusable = True
+        ended = 0
+
+        def end(self) -> None:
+            self.ended += 1
+
+    old, new = (
+        Job(replace(DEFINITION, algorithm=f"x-{tag}", docker_tag=f"x:{tag}"), [], "tiny", 10, 1, False)
+        for tag in ("0.6", "0.7")
+    )
+    workers = Workers(2, start=lambda job: Busy())  # type: ignore[arg-type, return-value]
+    first = workers._worker(old)
+    workers.busy[first] = Outcome(old)
+    second = workers._worker(new)
+    workers.busy[second] = Outcome(new)
+    workers._release(first, Finished())
+    assert first.ended == 1 and workers.idle == []
+    workers._release(second, Finished())
+    assert second.ended == 0 and workers._worker(new) is second
 
 
 def test_a_job_whose_tier_cannot_be_set_fails_alone(workspace, capsys):
