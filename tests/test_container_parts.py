@@ -49,11 +49,12 @@ from ann_benchmarks.containers.worker import ContainerWorker, ask, keep_results
 from ann_benchmarks.definitions import Definition
 from ann_benchmarks.errors import UserError
 from ann_benchmarks.intervals import Interval
-from ann_benchmarks.jobs import Built, Job, Note, PointDone, PointFailed
+from ann_benchmarks.jobs import Built, Job, Note, PhaseDone, PointDone, PointFailed, WorkloadDone
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.worker_process import Failure, Finished
 from ann_benchmarks.workers import Workers
+from ann_benchmarks.workloads.request import Workload
 
 from .conftest import ROOT
 
@@ -81,6 +82,8 @@ def test_messages_arrive_whole_however_they_are_cut(piece):
     sent = [
         (Built(1.5, None, True), b""),
         (POINT, os.urandom(1000)),
+        (PhaseDone("before: 5 s"), b""),
+        (WorkloadDone("quick", RESULT), b"{}"),
         (PointFailed("é\n", "why", "Traceback"), b""),
         (Note(""), b"\0"),
         (Failure("text", "details", True), b""),
@@ -112,6 +115,7 @@ def test_numbers_of_any_kind_go_through():
         b'{"type": "Note", "text": "x", "more": 1}',
         b'{"type": "PointDone", "path": 5, "recall_interval": [1, 2]}',
         b'{"type": "PointDone", "path": "x", "recall_interval": 5}',
+        b'{"type": "WorkloadDone", "label": "x", "path": 5}',
     ],
 )
 def test_what_is_no_message_is_refused(content):
@@ -186,6 +190,13 @@ def test_only_results_of_the_job_are_stored(tmp_path, monkeypatch):
     assert RESULT.read_bytes() == b"content"
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / RESULT]
     assert accept(Note("x"), b"ignored") == Note("x")
+    workload = replace(JOB, points=[[1]], workload=Workload("inserts", 1, 5.0))
+    accept = keep_results(workload)
+    with pytest.raises(ValueError, match="no result of this job"):
+        accept(WorkloadDone("quick", RESULT), b"{}")
+    record = Path("results/tiny/10/quick-inserts-w1/a_1.workload.json")
+    accept(WorkloadDone("quick", record), b"{}")
+    assert record.read_bytes() == b"{}"
 
 
 # A container as run.py sees it: the engine's end is a socket here, all else is what is used

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.results import iter_result_paths, read_attributes
+from ann_benchmarks.workloads.records import iter_record_paths, read_record
 
 from .docker_engine import ROOT, install
 from .long_tests import takes_long
@@ -92,6 +93,23 @@ def test_tiers_are_the_limits_of_containers(folder: Path):
     assert small["index_reused"] and large["index_reused"]  # built once, with all memory
     assert small["target_trials"] == 0 < large["target_trials"]
     assert small["cores"] == 1
+
+
+def test_workloads_write_in_containers(folder: Path):
+    built(folder, "pgvector_hnsw")
+    common = ("--algorithm", "pgvector_hnsw", "--dataset", "random-xs-20-angular", "--max-n-algorithms", "1")
+    out = command("run.py", *common, "--workload", "writes", "--clients", "2", "--writers", "2",
+                  "--write-rate", "50", "--duration", "3", "--memory", "2g")  # fmt: skip
+    assert "vacuumed: " in out and "reindexed: " in out
+    out = command("run.py", *common, "--workload", "inserts", "--writers", "2", "--duration", "2",
+                  "--tiers", "32MB:256MB")  # fmt: skip
+    assert "1 tier, in this order: 32MB:256MB by container" in out
+    writes, inserts = sorted(map(read_record, iter_record_paths()), key=lambda record: -record.clients)
+    assert [phase.name for phase in writes.phases] == ["before", "writing", "after", "vacuumed", "reindexed"]
+    assert writes.phases[1].writes["insert"].count > 0 and writes.attrs["container_memory_bytes"] == 2 << 30
+    assert writes.monitoring is not None and writes.attrs["docker_image"] == "ann-benchmarks-pgvector_hnsw"
+    assert inserts.phases[0].writes["insert"].count > 0
+    assert inserts.attrs["tier_available"] == pytest.approx(256 << 20, rel=0.05)
 
 
 @takes_long

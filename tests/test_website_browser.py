@@ -18,6 +18,7 @@ from .website_data import SIZES, make_record, tier_attrs
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed")
 
 VARIANTS = list(all_plot_variants)
+PHASES = ("writing", "after", "vacuumed", "reindexed")  # but the first, which begins with the clock
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
 
 # What a test's script asks of a page.
@@ -82,6 +83,7 @@ def site(tmp_path_factory):
         make_truth("versions")
         for writers in (1, 2, 4):
             make_record("d", "inserts", f"vchord-inserts-w{writers}", writers, 0)
+            make_record("rows", "inserts", f"vchord-inserts-w{writers}", writers, 0)
         make_record("d", "writes", "vchord-writes-c32-w4-r100-mix50-25-25", 4, 32)
         make_record("d", "writes", "pgvector_hnsw-writes-c32-w4-r100-mix50-25-25", 4, 32, 200.0)
         create_website(Path("site"), VARIANTS, scatter=True)
@@ -93,6 +95,17 @@ def opened(browser, page, fragment="", **window):
     assert not browser.errors
     browser.run("{" + HELPERS + "}")
     return browser.run
+
+
+def test_a_dataset_that_was_only_written_to_has_its_page(browser, site):
+    run = opened(browser, site / "rows_10_euclidean.html")
+    assert run("curvesOf('[data-writing=inserts]')") == {"vchord": 3}
+    headings = run("$('h2').filter((h) => h.checkVisibility()).map((h) => h.textContent)")
+    assert headings == ["Writing", "Writing, over time"]
+    curves = run("curvesOf('[data-over-time=writes]')")
+    assert curves == {f"vchord, {n} writer{'s' * (n > 1)}": 10 for n in (1, 2, 4)}
+    opened(browser, site / "index.html")
+    assert browser.run("$('.card').map((card) => card.innerText)").count("rows (k = 10)\n3 workloads") == 1
 
 
 def test_filters_apply_to_every_plot_and_the_table_and_are_in_the_address(browser, site):
@@ -214,6 +227,11 @@ def test_builds_versions_and_writes(browser, site):
     assert run("curvesOf('[data-writing=inserts]')") == {"vchord": 3}
     for kind in ("p99", "recall"):
         assert sorted(run(f"curvesOf('[data-writing={kind}]')").values()) == [5, 5]
+    over_time = {name: run(f"curvesOf('[data-over-time={name}]')") for name in ("queries", "query_p99")}
+    assert [set(curves.values()) for curves in over_time.values()] == [{50}, {49}]
+    texts = run("$('[data-over-time=queries] .plot > text').map((t) => t.textContent)")
+    assert [text for text in texts if text in PHASES] == list(PHASES)
+    assert run("$('[data-over-time=write_p99]')[0].closest('.panel').hidden")
     assert run("document.getElementById('versions').hidden")
     run = opened(browser, site / "versions_10_euclidean.html")
     plot = "[data-compare=versions][data-metric=qps]"

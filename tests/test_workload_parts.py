@@ -59,11 +59,6 @@ def test_options_that_cannot_go_together(workspace, arguments, reason):
         main(["--local", "--dataset", "tiny", "--algorithm", "bruteforce-numpy", *arguments.split()])
 
 
-def test_containers_are_refused(workspace):
-    with pytest.raises(UserError, match="add --local"):
-        main(["--dataset", "tiny", "--workload", "inserts"])
-
-
 @pytest.mark.parametrize("text", ["insert:x", "insert:0", "upsert:5", "insert:-1,delete:2", "50,25,25"])
 def test_no_mix(text):
     with pytest.raises(UserError, match="insert:50,update:25,delete:25"):

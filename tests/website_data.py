@@ -52,4 +52,8 @@ def make_record(dataset, workload, algo, writers, clients, queries=500.0):
     if "-cgroup" in algo:
         attrs |= tier_attrs(clients, algo.rpartition("ram")[2])
     asked = (["euclidean"], [], clients, writers, None if workload == "inserts" else 100.0)
-    write_record(Record(workload, dataset, 10, algo, "Index(x)", *asked, phases, {}, attrs, path))
+    seconds = int(phases[-1].start + phases[-1].seconds)
+    windows = {"start": list(range(seconds)), "seconds": [1] * seconds, "writes": [100] * seconds}
+    if clients:
+        windows |= {"queries": [queries] * seconds, "query_p99": [None] + [0.01] * (seconds - 1)}
+    write_record(Record(workload, dataset, 10, algo, "Index(x)", *asked, phases, windows, attrs, path))

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from ..definitions import constructor_of
 from ..errors import told
-from ..jobs import PointDone, PointFailed
+from ..jobs import PointDone, PointFailed, WorkloadDone
 from ..worker_process import Failure, Finished
 from ..workers import POLL_SECONDS, Worker
 from .limits import in_words
@@ -99,7 +99,7 @@ def _run(request: RunRequest, messages: Messages) -> None:
             if isinstance(answer, Failure | PointFailed) and killed_processes() > killed:
                 killed = killed_processes()
                 answer = _for_memory(answer, request.memory)
-            if isinstance(answer, PointDone):
+            if isinstance(answer, PointDone | WorkloadDone):
                 messages.send(answer, answer.path.read_bytes())
                 answer.path.unlink()
             elif answer is not None and not isinstance(answer, Finished | Failure):

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, get_args, get_origin
 
 from ..definitions import Definition
 from ..intervals import Interval
-from ..jobs import Built, Job, Note, PointDone, PointFailed
+from ..jobs import Built, Job, Note, PhaseDone, PointDone, PointFailed, WorkloadDone
 from ..worker_process import Failure, Finished
 
 _LENGTHS = struct.Struct(">IQ")
@@ -51,9 +51,8 @@ class Checked:
     versions: dict[str, str] = field(default_factory=dict)
 
 
-_MESSAGES = {
-    kind.__name__: kind for kind in (Built, PointDone, PointFailed, Note, Finished, Failure, Checked)
-}
+_KINDS = (Built, PointDone, PhaseDone, WorkloadDone, PointFailed, Note, Finished, Failure, Checked)
+_MESSAGES = {kind.__name__: kind for kind in _KINDS}
 
 
 def write_request(request: RunRequest | CheckRequest) -> bytes:
@@ -104,8 +103,9 @@ def _message(content: bytes) -> Any:
     try:
         values = json.loads(content)
         kind = _MESSAGES[values.pop("type")]
-        if kind is PointDone:
+        if kind in (PointDone, WorkloadDone):
             values["path"] = Path(values["path"])
+        if kind is PointDone:
             values["recall_interval"] = Interval(*map(float, values["recall_interval"]))
         message = kind(**values)
         for part in fields(kind):

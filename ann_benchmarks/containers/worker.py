@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from ..atomic import atomic_path
-from ..jobs import Job, PointDone
+from ..jobs import Job, PointDone, WorkloadDone
 from ..worker_process import GRACE_SECONDS, Failure, failure_of
 from .engine import reason
 from .limits import in_words
@@ -165,11 +165,11 @@ class ContainerWorker:
 
 
 def keep_results(job: Job) -> Callable[[Any, bytes], Any]:
-    """Return what stores the points of a job as they come; only these, whatever a container says."""
+    """Return what stores the results of a job as they come; only these, whatever a container says."""
     places = {job.path(arguments) for arguments in job.points}
 
     def accept(message: Any, attachment: bytes) -> Any:
-        if isinstance(message, PointDone):
+        if isinstance(message, PointDone | WorkloadDone):
             if message.path not in places:
                 raise ValueError(f"{message.path} is no result of this job")
             with atomic_path(message.path) as temporary:

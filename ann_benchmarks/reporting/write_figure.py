@@ -1,7 +1,7 @@
 """The picture of changes beside queries: what happened over time, with its phases."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,58 +12,29 @@ from ..errors import UserError
 from ..plotting.figure import GREY, save
 from ..plotting.styles import LIGHT_COLORS
 from ..workloads.records import Record
+from ..workloads.windows import over_time
 from .canvas import shortened, tidy
 
 PANEL = 1.5  # inches
 COLUMN = 6.5
 RECALL, SIZE = "Recall", "Index (MB)"
 SHADES = ("0.95", "1.0")
-Windows = dict[str, list[Any]]
-
-
-def milli(name: str) -> Callable[[Windows], list[float]]:
-    """Return a column of times in s, in ms."""
-    return lambda windows: [value * 1e3 for value in column(windows, name)]
-
-
-def a_second(name: str) -> Callable[[Windows], list[float]]:
-    """Return a column of counts, as a rate."""
-    return lambda windows: [
-        count / seconds if seconds else math.nan
-        for count, seconds in zip(column(windows, name), column(windows, "seconds"), strict=True)
-    ]
-
-
-def mebi(name: str) -> Callable[[Windows], list[float]]:
-    """Return a column of KiB, in MiB."""
-    return lambda windows: [value / 1024 for value in column(windows, name)]
-
-
-def column(windows: Windows, name: str) -> list[float]:
-    """Return a column, nan where nothing was told."""
-    values = windows.get(name) or [None] * len(windows["start"])
-    return [math.nan if value is None else float(value) for value in values]
-
-
-PANELS: dict[str, Callable[[Windows], list[float]]] = {
-    "Queries/s": a_second("queries"),
-    "Query p99 (ms)": milli("query_p99"),
-    "Writes/s": a_second("writes"),
-    "Write p99 (ms)": milli("write_p99"),
-    RECALL: lambda windows: column(windows, "recall"),
-    SIZE: mebi("index_size"),
+PANELS = {
+    "Queries/s": "queries",
+    "Query p99 (ms)": "query_p99",
+    "Writes/s": "writes",
+    "Write p99 (ms)": "write_p99",
+    RECALL: "recall",
+    SIZE: "index_size",
 }
 
 
 def draw_writes(records: Sequence[Record], path: Path) -> None:
     """Draw the workloads side by side, with a panel for each figure that any of them tells."""
-    try:
-        drawn = [{name: of(record.windows) for name, of in PANELS.items()} for record in records]
-        starts = [column(record.windows, "start") for record in records]
-        lengths = [column(record.windows, "seconds") for record in records]
-    except (LookupError, ValueError, TypeError, AttributeError):
-        raise UserError("the windows over time of a record cannot be read") from None
-    names = [name for name in PANELS if any(math.isfinite(v) for values in drawn for v in values[name])]
+    drawn = [over_time(record.windows) for record in records]
+    names = [
+        name for name in PANELS if any(math.isfinite(v) for _, told in drawn for v in told[PANELS[name]])
+    ]
     if not names:
         raise UserError("no record tells what happened over time")
     size = (COLUMN * len(records), PANEL * len(names) + 1)
@@ -76,12 +47,11 @@ def draw_writes(records: Sequence[Record], path: Path) -> None:
         squeeze=False,
         gridspec_kw={"hspace": 0.18, "wspace": 0.06},
     )
-    for place, (record, values) in enumerate(zip(records, drawn, strict=True)):
-        middles = [s + n / 2 for s, n in zip(starts[place], lengths[place], strict=True)]
+    for place, (record, (middles, figures)) in enumerate(zip(records, drawn, strict=True)):
         for row, name in enumerate(names):
             axes = grid[row, place]
             shade(axes, record, is_top=row == 0)
-            drawn_at, heights = middles, values[name]
+            drawn_at, heights = middles, figures[PANELS[name]]
             if name == RECALL:  # told now and then: what lies between is joined
                 told = [(x, y) for x, y in zip(middles, heights, strict=True) if math.isfinite(y)]
                 drawn_at, heights = [x for x, _ in told], [y for _, y in told]

@@ -3,11 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 BLOCK_BYTES = 4 * 2**20  # what `blocks` and `take` read at once
+GAP_BYTES = 2**15  # between rows, that are read along with them: about as fast as another read
 
 
 class Rows(ABC):
@@ -30,11 +32,13 @@ class Rows(ABC):
         """Return the rows of these numbers, in any order, repeated or not: (len(numbers), dimension)."""
         wanted, position = np.unique(numbers, return_inverse=True)
         found = np.empty((len(wanted), self.shape[1]), self.dtype)
-        # Rows that follow one another are one read.
-        breaks = np.flatnonzero(np.diff(wanted) != 1) + 1
-        for run in np.split(np.arange(len(wanted)), breaks) if len(wanted) else []:
-            first = int(wanted[run[0]])
-            found[run[0] : run[-1] + 1] = self.read(first, first + len(run))
+        row_bytes = max(1, self.shape[1] * self.dtype.itemsize)
+        is_far = np.diff(wanted) > max(1, GAP_BYTES // row_bytes)
+        is_next_block = np.diff(wanted // max(1, BLOCK_BYTES // row_bytes)) > 0
+        starts = [0, *(np.flatnonzero(is_far | is_next_block) + 1), len(wanted)]
+        for start, stop in pairwise(starts) if len(wanted) else ():
+            first, last = int(wanted[start]), int(wanted[stop - 1])
+            found[start:stop] = self.read(first, last + 1)[wanted[start:stop] - first]
         return found[position]
 
     def mapped(self) -> np.ndarray | None:

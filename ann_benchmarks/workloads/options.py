@@ -60,8 +60,6 @@ def check_workload_options(args: argparse.Namespace) -> None:
         if given:
             raise UserError(f"{_option(given[0])} says how a workload writes: add --workload")
         return
-    if not args.local:
-        raise UserError("--workload is not measured in containers: add --local")
     for name in NOT_HAD:
         if getattr(args, name):
             raise UserError(f"{_option(name)} cannot be had with --workload: leave it out")

@@ -10,12 +10,14 @@ from ...atomic import atomic_path
 from ...errors import UserError
 from ...reporting.curves import family
 from ...results import iter_result_paths
+from ...workloads.records import Record
 from ..runs import Run, load_runs, result_styles
 from ..styles import assign_styles
 from .names import PageNames
 from .pages import FOLDER, Page, Styles, detail_page, environment, index_page
-from .writing import load_records
+from .writing import as_run, load_records
 
+Place = tuple[bool, str, str, int]  # batch mode, distance, dataset, k
 SCRIPTS = (
     *("dom", "marks", "scales", "points", "curves", "state", "details", "chart", "pointing"),
     *("frontiers", "compare", "others", "bars", "writing", "filters", "table", "preview", "page"),
@@ -29,20 +31,16 @@ def create_website(
 
     `variants` are names of plot_variants. UserError if there are no results or the folder is unwritable.
     """
-    runs = list(load_runs(iter_result_paths(), recompute))
-    if not runs:
+    runs, records = list(load_runs(iter_result_paths(), recompute)), list(load_records())
+    if not runs and not records:
         raise UserError("nothing to show: results/ holds no readable result; run run.py first")
-    datasets, algorithms = group_runs(runs)
+    datasets, algorithms = group_results(runs, records)
     styles: Styles = {
         "series": result_styles(runs),
-        "algorithm": assign_styles({family(run) for run in runs}),
+        "algorithm": assign_styles({family(run) for run in (*runs, *map(as_run, records))}),
         "dataset": assign_styles(page.title for page in datasets),
     }
     pages, templates = [*datasets, *algorithms], environment()
-    for record in load_records():
-        for page in datasets:
-            if (page.runs[0].dataset, page.runs[0].count) == (record.dataset, record.count):
-                page.records.append(record)
     try:
         write(folder / "website.css", (FOLDER / "website.css").read_text(encoding="utf-8"))
         write(folder / "website.js", script())
@@ -65,35 +63,43 @@ def script() -> str:
     return "\n".join((FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
 
 
-def group_runs(runs: Sequence[Run]) -> tuple[list[Page], list[Page]]:
+def group_results(runs: Sequence[Run], records: Sequence[Record]) -> tuple[list[Page], list[Page]]:
     """Return the pages of the datasets and those of the algorithms, each in the order of the index.
 
-    A dataset has a page for each k, and batch mode pages of its own. An algorithm has one, whatever its
-    clients and tiers.
+    A dataset has a page for each k, with the workloads on it, and batch mode pages of its own. An algorithm
+    has one page, whatever its clients and tiers.
     """
     names = PageNames()
     titles: dict[int, str] = {}
-    datasets: dict[tuple, Page] = {}
-    algorithms: dict[tuple, Page] = {}
-    for run in sorted(runs, key=attrgetter("batch", "distance", "dataset", "count", "algorithm")):
-        suffix, mode = ("-batch", ", batch") if run.batch else ("", "")
-        title = titles[id(run)] = f"{run.dataset} (k = {run.count}{mode})"
-        key = (run.dataset, run.count, run.distance, run.batch)
-        if key not in datasets:
-            file = names.take(f"{run.dataset}_{run.count}_{run.distance}{suffix}")
-            datasets[key] = Page(title, f"{run.distance.capitalize()}{mode}", file, "algorithm", titles)
-        base = family(run)
+    written_to = [(place_of(as_run(record)), record) for record in records]
+    datasets: dict[Place, Page] = {}
+    for place in sorted({*map(place_of, runs), *(place for place, _ in written_to)}):
+        batch, distance, dataset, count = place
+        suffix, mode = ("-batch", ", batch") if batch else ("", "")
+        file = names.take(f"{dataset}_{count}_{distance}{suffix}")
+        title = f"{dataset} (k = {count}{mode})"
+        datasets[place] = Page(title, f"{distance.capitalize()}{mode}", file, "algorithm", titles)
+    for place, record in written_to:
+        datasets[place].records.append(record)
+    algorithms: dict[tuple[str, bool], Page] = {}
+    for run in sorted(runs, key=lambda run: (place_of(run), run.algorithm)):
+        base, by_dataset = family(run), datasets[place_of(run)]
+        titles[id(run)] = by_dataset.title
         if (base, run.batch) not in algorithms:
+            suffix, mode = ("-batch", ", batch") if run.batch else ("", "")
             file = names.take(f"{base}{suffix}")
-            page = Page(f"{base}{mode}", f"Algorithms{mode}", file, "dataset", titles)
-            algorithms[base, run.batch] = page
-        dataset, by_dataset = datasets[key], algorithms[base, run.batch]
-        dataset.runs.append(run)
-        dataset.files[base] = by_dataset.file
+            algorithms[base, run.batch] = Page(f"{base}{mode}", f"Algorithms{mode}", file, "dataset", titles)
+        by_algorithm = algorithms[base, run.batch]
         by_dataset.runs.append(run)
-        by_dataset.files[title] = dataset.file
-    for (name, _, *kind), page in datasets.items():
-        page.siblings = {
-            k: p.file for (other, k, *same), p in datasets.items() if (other, same) == (name, kind)
-        }
+        by_dataset.files[base] = by_algorithm.file
+        by_algorithm.runs.append(run)
+        by_algorithm.files[by_dataset.title] = by_dataset.file
+    for (batch, distance, dataset, _), page in datasets.items():
+        same = (batch, distance, dataset)
+        page.siblings = {place[3]: other.file for place, other in datasets.items() if place[:3] == same}
     return list(datasets.values()), sorted(algorithms.values(), key=attrgetter("group", "title"))
+
+
+def place_of(run: Run) -> Place:
+    """Return what a page of a dataset is of; sorted, they are in the order of the index."""
+    return run.batch, run.distance, run.dataset, run.count

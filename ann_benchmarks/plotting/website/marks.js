@@ -24,11 +24,11 @@ function curvePath(style, places) {
   return shape("path", { class: "curve", d, style: `stroke: ${colorOf(style)}; stroke-dasharray: ${dash}` });
 }
 
-function markPath(style, x, y, attributes = {}) {
+function markPath(style, x, y, attributes = {}, size = 1) {
   return shape("path", {
     class: "mark",
     d: MARKERS[style[1]],
-    transform: `translate(${x.toFixed(1)},${y.toFixed(1)})`,
+    transform: `translate(${x.toFixed(1)},${y.toFixed(1)})${size === 1 ? "" : ` scale(${size})`}`,
     style: style[0] === OTHER ? `fill: var(--surface); stroke: ${colorOf(style)}` : `fill: ${colorOf(style)}`,
     ...attributes,
   });

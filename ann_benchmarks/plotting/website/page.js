@@ -44,7 +44,7 @@ class Site {
 function drawSite() {
   const site = new Site();
   const { state } = site;
-  new Filters(document.getElementById("filtering"), site);
+  if (site.points.length) new Filters(document.getElementById("filtering"), site);
   for (const root of document.querySelectorAll("[data-chart]")) {
     const chart = data.charts.find((one) => one.id === root.dataset.chart);
     const frontier = new Frontier(site, chart, root.dataset.points === "every");
@@ -53,7 +53,8 @@ function drawSite() {
   }
   const comparisons = [
     ["[data-compare]", (root) => new Comparison(site, root.dataset.compare, root.dataset.metric)],
-    ["[data-writing]", (root) => data.writing && new Writing(site, root.dataset.writing)],
+    ["[data-writing]", (root) => data.writing && new Writing(site, WRITING[root.dataset.writing])],
+    ["[data-over-time]", (root) => data.writing && new OverTime(site, root.dataset.overTime)],
   ];
   for (const [selector, made] of comparisons)
     for (const root of document.querySelectorAll(selector)) {
@@ -70,7 +71,7 @@ function drawSite() {
   }
   drawCharts();
   state.listeners.push(drawCharts);
-  new Table(document.getElementById("table"), site);
+  if (site.points.length) new Table(document.getElementById("table"), site);
   keepAddress(state);
 }
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
 
+from ...console import counted
 from ...reporting.curves import family
 from ...workloads.records import Record
 from ..frontier import drawable, pareto_frontier
@@ -53,6 +54,13 @@ class Page:
         return self.links == "algorithm"
 
     @property
+    def told(self) -> str:
+        """What is on it, in words."""
+        of_what = counted(len(self.files), "algorithm" if self.is_of_dataset else "dataset")
+        parts = [f"{counted(len(self.runs), 'point')} of {of_what}"] if self.runs else []
+        return ", ".join([*parts, *([counted(len(self.records), "workload")] if self.records else [])])
+
+    @property
     def columns(self) -> list[Column]:
         """What tells curves apart on this page, besides what every page tells."""
         if self.is_of_dataset:
@@ -93,19 +101,22 @@ def detail_page(
             )
         else:
             empty.append(plot_title(variant))
-    columns = points_data(page.runs, page.columns)
-    words = {column["id"]: column.get("words", ()) for column in columns["columns"]}
+    points = points_data(page.runs, page.columns)
+    writing = writing_data(page.records) if page.records else None
+    words: dict[str, set[str]] = {}
+    for column in [*points["columns"], *(writing["columns"] if writing else [])]:
+        words.setdefault(column["id"], set()).update(column.get("words", ()))
     data = {
-        "points": columns,
-        "writing": writing_data(page.records) if page.records else None,
+        "points": points,
+        "writing": writing,
         "links": {"column": page.links, "files": page.files},
         "charts": [{key: chart[key] for key in ("id", "x", "y", "better")} for chart in charts],
         "styles": {
-            column: styles_data({name: known[name] for name in words[column] if name in known})
+            column: styles_data({name: known[name] for name in sorted(words[column]) if name in known})
             for column, known in styles.items()
             if column in words
         },
-        "others": others_data() if any(column["id"] == "ramat" for column in columns["columns"]) else [],
+        "others": others_data() if any(column["id"] == "ramat" for column in points["columns"]) else [],
         "dashes": DASHES,
         "target": TARGET_RECALL,
     }

@@ -1,6 +1,6 @@
 "use strict";
 
-// Workloads that write: insertions by writers, and what queries notice of writing.
+// Workloads that write: insertions by writers, what queries notice of writing, and what happened over time.
 
 const PHASES = ["inserting", "before", "writing", "after", "vacuumed", "reindexed"];
 
@@ -16,14 +16,24 @@ const WRITING = {
   size: { label: "Index size", of: (phase) => phase.size || null, show: (value) => showSize(value * 1024) },
 };
 
+const OVER_TIME = {
+  queries: { label: "Queries per second (1/s)" },
+  query_p99: { label: "Percentile 99 of queries (millis)", scale: "log" },
+  writes: { label: "Writes per second (1/s)" },
+  write_p99: { label: "Percentile 99 of writes (millis)", scale: "log" },
+};
+
 class Writing {
-  constructor(site, kind) {
-    Object.assign(this, { site, kind: WRITING[kind] });
+  constructor(site, kind, isChosen = (record) => (record.workload === "inserts") === Boolean(kind.isByWriters)) {
+    Object.assign(this, { site, kind });
     this.records = decoded(data.writing);
-    this.records.forEach((record, i) => (record.phases = data.writing.phases[i]));
+    this.records.forEach((record, i) => {
+      record.phases = data.writing.phases[i];
+      record.windows = data.writing.windows[i];
+    });
     this.columns = data.writing.columns;
     this.facets = facetsOf(this.columns, this.records);
-    this.chosen = this.records.filter((record) => (record.workload === "inserts") === Boolean(this.kind.isByWriters));
+    this.chosen = this.records.filter(isChosen);
     const present = new Set(this.chosen.flatMap((record) => record.phases.map((phase) => phase.name)));
     this.names = PHASES.filter((name) => present.has(name));
     this.writers = [...new Set(this.chosen.map((record) => record.writers))].sort((a, b) => a - b);
@@ -39,28 +49,35 @@ class Writing {
     const by = ["algorithm"];
     for (const { id } of this.facets) if (id !== "series" && id !== "algorithm") by.push(id);
     if (differing(["algorithm", "parameters"]) > differing(["algorithm"])) by.push("parameters");
-    if (!this.kind.isByWriters) by.push(...["writers", "rate"].filter((id) => differing([id]) > 1));
+    if (!this.kind.isByWriters) by.push(...["workload", "writers", "rate"].filter((id) => differing([id]) > 1));
     return by;
+  }
+
+  // The curves of what the filters leave, each with the marks of its records.
+  curves(marks) {
+    const kept = this.chosen.filter((record) => this.site.state.keeps(record));
+    return new Curves(this.chosen, this.by())
+      .group(kept)
+      .map(({ name, style, points }) => ({
+        name,
+        style,
+        marks: points
+          .flatMap(marks)
+          .filter((mark) => isNumber(mark.y))
+          .sort((a, b) => a.x - b.x),
+      }))
+      .filter((curve) => curve.marks.length);
   }
 
   describe() {
     const { kind } = this;
-    const by = this.by();
-    const kept = this.chosen.filter((record) => this.site.state.keeps(record));
-    const curves = new Curves(this.chosen, by).group(kept).map(({ name, style, points }) => ({
-      name,
-      style,
-      marks: points
-        .flatMap((record) => record.phases.map((phase) => this.mark(record, phase)))
-        .filter((mark) => isNumber(mark.y))
-        .sort((a, b) => a.x - b.x),
-    }));
+    const curves = this.curves((record) => record.phases.map((phase) => this.mark(record, phase)));
     const x = kind.isByWriters
       ? { label: "Writers", scale: "log", places: this.writers }
       : { label: "Phase", ...categories(this.names) };
     const { label, scale = "linear", limit = null, show = showNumber } = kind;
     const y = { label, scale, limit, show };
-    return { x, y, curves: curves.filter((curve) => curve.marks.length) };
+    return { x, y, curves };
   }
 
   mark(record, phase) {
@@ -86,6 +103,53 @@ class Writing {
     if (isNumber(phase.recall)) list.append(row("Recall", showShare(phase.recall)));
     if (isNumber(phase.size)) list.append(row("Index size", shown("kib", phase.size)));
     if (isNumber(phase.reach)) list.append(row("It took", shown("s", phase.reach)));
+    const [title, rest] = toldOf(record, this.columns, this.facets, isBrief);
+    list.append(...rest.children);
+    return [title, list];
+  }
+}
+
+// The same in windows of time; the clock stands still where nothing is measured.
+class OverTime extends Writing {
+  constructor(site, figure) {
+    super(site, OVER_TIME[figure], (record) => record.windows[figure]);
+    this.figure = figure;
+  }
+
+  get isOfInterest() {
+    return this.chosen.length > 0;
+  }
+
+  describe() {
+    const { label, scale = "linear" } = this.kind;
+    const curves = this.curves((record) =>
+      record.windows[this.figure].map((y, i) => ({
+        x: record.windows.at[i],
+        y: scale === "log" && !y ? null : y,
+        isJoined: true,
+        isSmall: true,
+        told: (isBrief) => this.toldOfWindow(record, i, isBrief),
+      })),
+    );
+    const x = { label: "Seconds in which something was measured", scale: "linear" };
+    return { x, y: { label, scale }, curves, guides: this.guides() };
+  }
+
+  // Where phases begin that all have at the same time, but the first.
+  guides() {
+    const kept = this.chosen.filter((record) => this.site.state.keeps(record));
+    return this.names.slice(1).flatMap((name) => {
+      const starts = kept.map((record) => record.phases.find((phase) => phase.name === name)?.start).filter(isNumber);
+      return new Set(starts).size === 1 ? [{ x: starts[0], label: name }] : [];
+    });
+  }
+
+  toldOfWindow(record, i, isBrief) {
+    const list = element("dl", {}, row("Second", showNumber(record.windows.at[i])));
+    for (const [name, { label }] of Object.entries(OVER_TIME)) {
+      const value = record.windows[name]?.[i];
+      if (isNumber(value)) list.append(row(withoutUnit(label), shown(name.endsWith("p99") ? "ms" : "number", value)));
+    }
     const [title, rest] = toldOf(record, this.columns, this.facets, isBrief);
     list.append(...rest.children);
     return [title, list];

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...errors import UserError
 from ...workloads.records import Phase, Rate, Record, iter_record_paths, read_record
+from ...workloads.windows import over_time
 from ..metrics import standard_metrics
 from ..runs import Run, clean_text, plain_attributes, skipped
 from .data import json_number, points_data
@@ -46,6 +47,19 @@ def writing_data(records: Sequence[Record]) -> dict[str, Any]:
     return {
         **points_data(runs, columns),
         "phases": [[phase_data(phase) for phase in record.phases] for record in records],
+        "windows": [windows_data(record) for record in records],
+    }
+
+
+def windows_data(record: Record) -> dict[str, list[float | int | None]]:
+    """Return what happened over time: `at` in s, and the figures by name; empty where that is not told."""
+    try:
+        middles, figures = over_time(record.windows)
+    except UserError:
+        return {}
+    told = {name: [json_number(value) for value in values] for name, values in figures.items()}
+    return {"at": [json_number(value) for value in middles]} | {
+        name: values for name, values in told.items() if any(value is not None for value in values)
     }
 
 
@@ -59,6 +73,7 @@ def phase_data(phase: Phase) -> dict[str, Any]:
         "high": phase.recall_high,
         "size": phase.index_size,
         "rows": phase.rows,
+        "start": phase.start,
         "reach": phase.seconds_to_reach,
     }
     numbers = {name: json_number(value) for name, value in values.items()}
