@@ -137,7 +137,8 @@ def report(a: Sequence[Side], b: Sequence[Side], figure: str) -> None:
         how = ", --paired" * paired
         print(f"all{how}: B / A {all_of.ratio:.3f} ({low:.3f} to {high:.3f}), p = {all_of.p:.2g}")
     within, between = spreads(a, figure)
-    print(f"standard deviation {within:.1%} from run to run, {between:.1%} between repetitions")
+    of_runs = f"{within:.1%} from run to run, " if figure == "qps" else ""
+    print(f"standard deviation {of_runs}{between:.1%} between repetitions")
 
 
 def repeat(folder: Path, kind: str, slower: float) -> None:

@@ -98,9 +98,8 @@ def test_tiers_are_the_limits_of_containers(folder: Path):
 def test_workloads_write_in_containers(folder: Path):
     built(folder, "pgvector_hnsw")
     common = ("--algorithm", "pgvector_hnsw", "--dataset", "random-xs-20-angular", "--max-n-algorithms", "1")
-    out = command("run.py", *common, "--workload", "writes", "--clients", "2", "--writers", "2",
-                  "--write-rate", "50", "--duration", "3", "--memory", "2g")  # fmt: skip
-    assert "vacuumed: " in out and "reindexed: " in out
+    command("run.py", *common, "--workload", "writes", "--clients", "2", "--writers", "2",
+            "--write-rate", "50", "--duration", "3", "--memory", "2g")  # fmt: skip
     out = command("run.py", *common, "--workload", "inserts", "--writers", "2", "--duration", "2",
                   "--tiers", "32MB:256MB")  # fmt: skip
     assert "1 tier, in this order: 32MB:256MB by container" in out
@@ -109,7 +108,7 @@ def test_workloads_write_in_containers(folder: Path):
     assert writes.phases[1].writes["insert"].count > 0 and writes.attrs["container_memory_bytes"] == 2 << 30
     assert writes.monitoring is not None and writes.attrs["docker_image"] == "ann-benchmarks-pgvector_hnsw"
     assert inserts.phases[0].writes["insert"].count > 0
-    assert inserts.attrs["tier_available"] == pytest.approx(256 << 20, rel=0.05)
+    assert inserts.phases[0].facts["tier_available"] == pytest.approx(256 << 20, rel=0.05)
 
 
 @takes_long

@@ -160,6 +160,11 @@ def test_the_answer_in_short():
     assert said(two, "In short") == (
         "With 1 client, vchord is the fastest: 2 times hnsw."
         " To keep 80% of the throughput, vchord needs 1 GB of RAM; hnsw needs 2 GB of RAM."
+        " With 1 GB of RAM, the least that was tried, and 1 client, vchord is the fastest: 19 times hnsw."
+    )
+    only_one_has_less = [*memory_of({1: 10, 2: 90, "all": 100}), *memory_of({2: 199, "all": 200}, "vchord")]
+    assert said(only_one_has_less, "In short").endswith(
+        "With 2 GB of RAM, the least that was tried, and 1 client, vchord is the fastest: 2.21 times hnsw."
     )
     assert said([make_run("hnsw")], "In short") == ""
 

@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # Seven colours that stay apart under protanopia, deuteranopia and tritanopia (smallest CIE Lab distance of
 # any pair 15), on white and on a dark page.
@@ -37,3 +37,13 @@ def assign_styles(names: Iterable[str]) -> dict[str, Style]:
         users[color] += 1
         styles[name] = Style(color, (color + turn) % len(MARKERS), turn % len(DASHES))
     return styles
+
+
+def told_apart(styles: dict[str, Style]) -> dict[str, Style]:
+    """Return the styles of what is shown together: no colour twice as long as there is one that none has."""
+    free = [color for color in range(len(LIGHT_COLORS)) if color not in {s.color for s in styles.values()}]
+    apart: dict[str, Style] = {}
+    for name, style in sorted(styles.items()):
+        is_taken = any(style.color == other.color for other in apart.values())
+        apart[name] = replace(style, color=free.pop(0)) if is_taken and free else style
+    return apart

@@ -8,7 +8,7 @@ from ..plotting.points import number
 from ..plotting.ram import KIB, size_text
 from ..plotting.runs import Run
 from ..workloads.records import Record
-from .curves import Comparison, comparisons, family, is_on_tier
+from .curves import Comparison, comparisons, family, is_on_tier, with_least_memory
 from .figures import factor
 from .in_short import in_short
 from .memory import memory_statements, needs
@@ -54,8 +54,9 @@ def statements(runs: Sequence[Run], has_writes: bool, target: float) -> list[Sta
     # One client, and as many as there were: what lies between them is in the pictures.
     shown = [telling[0], *telling[-1:]] if len(telling) > 1 else telling
     need = needs(runs, target)
+    scarce = [least for one in shown if (least := with_least_memory(runs, target, one))]
     return [
-        *in_short(shown, need),
+        *in_short(shown, scarce, need),
         *(Statement(f"Speed, {one.who_asks}", speed(one, target)) for one in shown),
         *missed(runs, target),
         *costs(telling[0]),

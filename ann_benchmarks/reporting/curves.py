@@ -129,6 +129,21 @@ def comparisons(runs: Iterable[Run], target: float) -> list[Comparison]:
     return chosen
 
 
+def with_least_memory(runs: Iterable[Run], target: float, compared: Comparison) -> Comparison | None:
+    """Return the same comparison with the least available RAM that was tried of all of its algorithms.
+
+    None where there is no tier with less of it than the comparison has.
+    """
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        if is_usual(run) and clients(run) == compared.clients and ram(run) < ram(compared.runs[0]):
+            groups.setdefault(conditions(run), []).append(run)
+    by_memory = sorted(groups.values(), key=lambda group: memory_of(group[0]))
+    fastest = ((group, fastest_of_each(group, target)) for group in by_memory)
+    whole = ((group, found) for group, found in fastest if found.keys() >= compared.fastest.keys())
+    return next((Comparison(compared.clients, group, found) for group, found in whole), None)
+
+
 def fastest_of_each(runs: Iterable[Run], target: float) -> dict[str, Run]:
     """Return the fastest result of each algorithm that reaches a recall, the fastest algorithm first."""
     fastest: dict[str, Run] = {}

@@ -1,22 +1,33 @@
-"""The answer in a sentence or two: which algorithm is the fastest, and how much memory each needs."""
+"""The answer in a few sentences: which is the fastest, also with little memory, and what each of them needs."""
 
 from collections.abc import Sequence
 
 from ..plotting.ram import size_text
-from .curves import Comparison
+from .curves import Comparison, ram
 from .figures import factor
 from .memory import KEPT, Need
 from .ratios import rates, ratio
 from .statements import Statement, listed
 
 
-def in_short(compared: Sequence[Comparison], found: Sequence[Need]) -> list[Statement]:
-    """Return the answer, nothing where no algorithms were compared."""
-    speeds = [text for comparison in compared if (text := ranking(comparison))]
+def in_short(
+    compared: Sequence[Comparison], scarce: Sequence[Comparison], found: Sequence[Need]
+) -> list[Statement]:
+    """Return the answer, nothing where no algorithms were compared; `scarce` is with the least memory."""
+    speeds = rankings(compared)
     if not speeds:
         return []
-    sentences = ["; ".join(speeds), *([memory(found)] if found else [])]
+    sentences = [speeds, *([memory(found)] if found else [])]
+    if scarce:
+        least = " and ".join(dict.fromkeys(size_of(ram(comparison.runs[0])) for comparison in scarce))
+        there = rankings(scarce).removeprefix("with ")
+        sentences.append(f"with {least}, the least that was tried, and {there}")
     return [Statement("In short", " ".join(f"{text[0].upper()}{text[1:]}." for text in sentences))]
+
+
+def rankings(compared: Sequence[Comparison]) -> str:
+    """Say for each number of clients which is the fastest."""
+    return "; ".join(text for comparison in compared if (text := ranking(comparison)))
 
 
 def ranking(comparison: Comparison) -> str:

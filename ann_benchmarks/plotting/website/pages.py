@@ -16,7 +16,7 @@ from ..frontier import drawable, pareto_frontier
 from ..metrics import TARGET_RECALL, all_metrics, plot_label
 from ..plot_variants import all_plot_variants
 from ..runs import Run
-from ..styles import DARK_COLORS, DASHES, LIGHT_COLORS, Style
+from ..styles import DARK_COLORS, DASHES, LIGHT_COLORS, Style, told_apart
 from .data import points_data, styles_data
 from .latex import pgfplots
 from .others import others_data
@@ -112,7 +112,7 @@ def detail_page(
         "links": {"column": page.links, "files": page.files},
         "charts": [{key: chart[key] for key in ("id", "x", "y", "better")} for chart in charts],
         "styles": {
-            column: styles_data({name: known[name] for name in sorted(words[column]) if name in known})
+            column: styles_data(told_apart({name: known[name] for name in words[column] if name in known}))
             for column, known in styles.items()
             if column in words
         },

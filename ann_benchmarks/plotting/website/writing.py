@@ -59,7 +59,7 @@ def windows_data(record: Record) -> dict[str, list[float | int | None]]:
         return {}
     told = {name: [json_number(value) for value in values] for name, values in figures.items()}
     return {"at": [json_number(value) for value in middles]} | {
-        name: values for name, values in told.items() if any(value is not None for value in values)
+        name: values for name, values in told.items() if any(values)
     }
 
 
