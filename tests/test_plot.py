@@ -16,7 +16,7 @@ from ann_benchmarks.plotting.draw import draw_dataset
 from ann_benchmarks.plotting.figure import create_plot
 from ann_benchmarks.plotting.points import Point, points_by_algorithm
 from ann_benchmarks.plotting.runs import Run, load_runs
-from ann_benchmarks.plotting.styles import LIGHT_COLORS, assign_styles
+from ann_benchmarks.plotting.styles import LIGHT_COLORS, assign_styles, told_apart
 from ann_benchmarks.results import iter_result_paths
 
 from .plotting_data import make_result, make_truth
@@ -345,6 +345,11 @@ def test_styles_stay_with_names_and_tell_series_apart():
     assert assign_styles(["only"])["only"] == assign_styles(["only", "zzz"])["only"]
     many = assign_styles(f"series {i}" for i in range(28))
     assert len(set(many.values())) == 28
+    of_one_color = {name: style for name, style in many.items() if style.color == 3}
+    assert len(of_one_color) == 4
+    shown = told_apart(of_one_color)
+    assert len({style.color for style in shown.values()}) == 4 and shown.keys() == of_one_color.keys()
+    assert told_apart(styles) == styles and len(told_apart(many)) == 28
 
 
 def test_create_plot_needs_no_dataset(tmp_path):

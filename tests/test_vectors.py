@@ -23,6 +23,7 @@ from ann_benchmarks.vectors import (
     parquet,
     shard_ids,
 )
+from ann_benchmarks.vectors.rows import ArrayRows
 
 from .vector_files import BYTES, FORMATS, VECTORS, lists, write_npy, write_parquet, write_texmex
 
@@ -54,6 +55,22 @@ def test_all_rows(given: tuple[Rows, np.ndarray]) -> None:
     equal(np.concatenate([block for _, block in rows.blocks(77)]), vectors)
     equal(np.concatenate([block for _, block in rows.blocks()]), vectors)
     equal(np.asarray(rows), vectors)
+
+
+def test_rows_near_each_other_are_read_at_once_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+
+    class Seen(ArrayRows):
+        def read(self, start: int, stop: int) -> np.ndarray:
+            read.append((start, stop))
+            return super().read(start, stop)
+
+    vectors = np.arange(1000 * 12, dtype=np.float32).reshape(1000, 12)
+    monkeypatch.setattr("ann_benchmarks.vectors.rows.GAP_BYTES", 5 * 12 * 4)
+    wanted = np.array([900, 0, 5, 12, 3, 900, 20, 25, 29])
+    equal(Seen(vectors)[wanted], vectors[wanted])
+    assert read == [(0, 6), (12, 13), (20, 26), (29, 30), (900, 901)]  # a block has 28 rows
+    assert Seen(vectors)[np.array([], int)].shape == (0, 12)
 
 
 def test_any_range(given: tuple[Rows, np.ndarray]) -> None:

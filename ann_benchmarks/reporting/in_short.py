@@ -1,4 +1,4 @@
-"""The answer in a few sentences: which is the fastest, also with little memory, and what each of them needs."""
+"""The answer in a few sentences: which is the fastest, also with little memory, and what each needs."""
 
 from collections.abc import Sequence
 
