@@ -47,24 +47,13 @@ def report_of(
     """Return the name and the report of an experiment as it was run with `given` options before its own."""
     experiment = read_experiment(find_experiment(name), is_mini, Options(parser))
     every = [
-        Results(step, [], [f"left out: {step.skip}"])
-        if step.skip
-        else results_of(step, arguments_of(step, parser, given), jobs_of)
+        None if step.skip else results_of(step, arguments_of(step, parser, given), jobs_of)
         for step in experiment.steps
     ]
-    measured = [m for results in every for m in results.measured]
+    measured = [m for results in every if results is not None for m in results.measured]
     chapters = [
-        Chapter(
-            title=results.step.title,
-            text=results.step.text,
-            command=f"python run.py {shlex.join([*results.step.arguments, *given])}",
-            runs=results.runs,
-            records=results.records,
-            missing=results.missing,
-            pictures=results.step.pictures,
-            tables=results.step.tables,
-        )
-        for results in every
+        Chapter(step.title, f"Left out: {step.skip}.") if results is None else chapter_of(results, given)
+        for step, results in zip(experiment.steps, every, strict=True)
     ]
     report = Report(
         title=experiment.title + (" (miniature)" if is_mini else ""),
@@ -75,3 +64,18 @@ def report_of(
         source=experiment.source,
     )
     return experiment.name, report
+
+
+def chapter_of(results: Results, given: Sequence[str]) -> Chapter:
+    """Return the chapter of a step that was run with `given` options before its own."""
+    step = results.step
+    return Chapter(
+        title=step.title,
+        text=step.text,
+        command=f"python run.py {shlex.join([*step.arguments, *given])}",
+        runs=results.runs,
+        records=results.records,
+        missing=results.missing,
+        pictures=step.pictures,
+        tables=step.tables,
+    )
