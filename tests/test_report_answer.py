@@ -162,6 +162,10 @@ def test_the_answer_in_short():
         " To keep 80% of the throughput, vchord needs 1 GB of RAM; hnsw needs 2 GB of RAM."
         " With 1 GB of RAM, the least that was tried, and 1 client, vchord is the fastest: 19 times hnsw."
     )
+    few_queries = [replace(run, attrs=run.attrs | {"distinct_queries": 32}) for run in two]
+    assert said(few_queries, "In short") == said(two, "In short")
+    assert "of 1 GB, asked 32 different queries, vchord is the fastest" in said(few_queries, "Speed")
+    assert said([*few_queries, make_run("hnsw"), make_run("vchord")], "Memory") == ""
     only_one_has_less = [*memory_of({1: 10, 2: 90, "all": 100}), *memory_of({2: 199, "all": 200}, "vchord")]
     assert said(only_one_has_less, "In short").endswith(
         "With 2 GB of RAM, the least that was tried, and 1 client, vchord is the fastest: 2.21 times hnsw."

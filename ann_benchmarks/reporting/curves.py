@@ -55,6 +55,12 @@ def is_usual(run: Run) -> bool:
     )
 
 
+def comparable(runs: Iterable[Run]) -> list[Run]:
+    """Return those that are special in nothing but clients and memory; where none is, all at no rate."""
+    closed = [run for run in runs if not is_open(run)]
+    return [run for run in closed if is_usual(run)] or closed
+
+
 def is_on_tier(run: Run) -> bool:
     """Whether a server with less of something was simulated."""
     return bool(run.attrs.get("tier"))
@@ -99,6 +105,8 @@ class Comparison:
             told.append(f"with {much}" + (f" and shared_buffers of {size_text(buffers)}" if buffers else ""))
         if (order := str(run.attrs.get("query_order", USUAL_ORDER))) != USUAL_ORDER:
             told.append(f"queries in the order {order}")
+        if distinct := number(run, "distinct_queries"):
+            told.append(f"asked {distinct:,.0f} different queries")
         if is_cold(run):
             told.append("with cold caches")
         return "".join(f", {text}" for text in told)
@@ -110,9 +118,8 @@ def comparisons(runs: Iterable[Run], target: float) -> list[Comparison]:
     Where several are possible, they are those of most algorithms, with the most memory; the machine as it
     is goes before any tier. Only where nothing else was measured may more than that be special.
     """
-    closed = [run for run in runs if not is_open(run)]
     groups: dict[tuple[int, str], list[Run]] = {}
-    for run in [run for run in closed if is_usual(run)] or closed:
+    for run in comparable(runs):
         groups.setdefault((clients(run), conditions(run)), []).append(run)
 
     def worth(item: tuple[tuple[int, str], list[Run]]) -> tuple[Any, ...]:
@@ -135,8 +142,8 @@ def with_least_memory(runs: Iterable[Run], target: float, compared: Comparison) 
     None where there is no tier with less of it than the comparison has.
     """
     groups: dict[str, list[Run]] = {}
-    for run in runs:
-        if is_usual(run) and clients(run) == compared.clients and ram(run) < ram(compared.runs[0]):
+    for run in comparable(runs):
+        if clients(run) == compared.clients and ram(run) < ram(compared.runs[0]):
             groups.setdefault(conditions(run), []).append(run)
     by_memory = sorted(groups.values(), key=lambda group: memory_of(group[0]))
     fastest = ((group, fastest_of_each(group, target)) for group in by_memory)

@@ -7,7 +7,7 @@ from itertools import groupby, takewhile
 from ..plotting.metrics import qps_at_recall
 from ..plotting.ram import KIB, TierRun, as_tier_run, size_text
 from ..plotting.runs import Run
-from .curves import family, is_on_tier, is_usual
+from .curves import comparable, family, is_on_tier
 from .figures import factor
 from .ratios import rates, ratio
 from .statements import Statement, listed
@@ -39,7 +39,7 @@ class Need:
 
 def needs(runs: Iterable[Run], target: float) -> list[Need]:
     """Return the need of each algorithm with each number of clients, where several amounts were measured."""
-    runs = [run for run in runs if is_usual(run) and qps_at_recall(run.metrics, target) > 0]
+    runs = [run for run in comparable(runs) if qps_at_recall(run.metrics, target) > 0]
     lines: dict[tuple[str, int], dict[str, list[TierRun]]] = {}
     for run in runs:
         if tier_run := as_tier_run(run):
