@@ -1,6 +1,7 @@
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from ann_benchmarks.plotting.website import create_website
 from ann_benchmarks.plotting.website.data import natural
 from ann_benchmarks.plotting.website.latex import escape
 from ann_benchmarks.plotting.website.names import PageNames
+from ann_benchmarks.plotting.website.writing import load_records, windows_data
 
 from .plotting_data import make_result, make_truth
 from .website_data import make_record, tier_attrs
@@ -231,3 +233,14 @@ def test_records_of_writes_are_told_as_their_curves_are(tmp_path, monkeypatch):
     told = {column["id"]: column for column in writing["columns"]}
     assert told["algorithm"]["words"] == ["vchord"] and told["load"]["words"] == ["plain", "q64"]
     assert told["writers"]["values"] == [8, 4] and len(writing["phases"]) == 2
+    inserts, writes = writing["windows"]
+    assert set(inserts) == {"at", "writes"} and inserts["at"][:2] == [0.5, 1.5]
+    assert writes["query_p99"][:2] == [None, 10] and "write_p99" not in writes
+
+
+@pytest.mark.parametrize("windows", [{}, [], {"start": [0], "seconds": [1], "recall": [1, 2]}])
+def test_windows_that_cannot_be_read_are_left_out(tmp_path, monkeypatch, windows):
+    monkeypatch.chdir(tmp_path)
+    make_record("d", "inserts", "vchord-inserts-w8", 8, 0)
+    [record] = load_records()
+    assert windows_data(replace(record, windows=windows)) == {}

@@ -48,6 +48,9 @@ def over_time(windows: Windows) -> tuple[list[float], dict[str, list[float]]]:
             start + seconds / 2
             for start, seconds in zip(column(windows, "start"), column(windows, "seconds"), strict=True)
         ]
-        return middles, {name: of(windows) for name, of in FIGURES.items()}
+        figures = {name: of(windows) for name, of in FIGURES.items()}
+        if {len(middles)} != {len(values) for values in figures.values()}:
+            raise ValueError
+        return middles, figures
     except (LookupError, ValueError, TypeError, AttributeError):
         raise UserError("the windows over time of a record cannot be read") from None
