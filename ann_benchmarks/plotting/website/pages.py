@@ -1,7 +1,7 @@
 """The pages: which results are on them, and their HTML."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -176,8 +176,9 @@ def preview(page: Page, styles: Styles) -> Iterator[dict[str, Any]]:
     of_name: dict[str, list[Run]] = {}
     for run in page.runs:
         of_name.setdefault(family(run) if page.is_of_dataset else page.titles[id(run)], []).append(run)
+    known = styles["algorithm" if page.is_of_dataset else "dataset"]
+    apart = styles_data(told_apart({name: known[name] for name in of_name}))
     for name, runs in of_name.items():
         values = pairs(runs, PREVIEW)
         frontier, _ = pareto_frontier(values, *all_plot_variants[PREVIEW])
-        style = list(asdict(styles["algorithm" if page.is_of_dataset else "dataset"][name]).values())
-        yield {"style": style, "points": [[float(f"{v:.4g}") for v in values[i]] for i in frontier]}
+        yield {"style": apart[name], "points": [[float(f"{v:.4g}") for v in values[i]] for i in frontier]}
