@@ -162,7 +162,7 @@ class StreamedRows(Rows):
 
 
 def test_every_kind_of_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ann_benchmarks.vectors.rows.GAP_BYTES", 0)  # what lies between candidates is not read
+    monkeypatch.setattr("ann_benchmarks.vectors.rows.GAP_BYTES", 0)  # of candidates, nothing between is read
     rng = np.random.default_rng(8)
     vectors = rng.standard_normal((9000, 16)).astype(np.float32)
     expected = by_sorting_everything("euclidean", vectors, vectors[:4], 10)
