@@ -227,8 +227,10 @@ def test_builds_versions_and_writes(browser, site):
     assert run("curvesOf('[data-writing=inserts]')") == {"vchord": 3}
     for kind in ("p99", "recall"):
         assert sorted(run(f"curvesOf('[data-writing={kind}]')").values()) == [5, 5]
-    over_time = {name: run(f"curvesOf('[data-over-time={name}]')") for name in ("queries", "query_p99")}
-    assert [set(curves.values()) for curves in over_time.values()] == [{50}, {49}]
+    told = {"queries": 50, "query_p99": 49, "recall": 5, "index_size": 50}
+    assert {name: set(run(f"curvesOf('[data-over-time={name}]')").values()) for name in told} == {
+        name: {windows} for name, windows in told.items()
+    }
     texts = run("$('[data-over-time=queries] .plot > text').map((t) => t.textContent)")
     assert [text for text in texts if text in PHASES] == list(PHASES)
     assert run("$('[data-over-time=write_p99]')[0].closest('.panel').hidden")

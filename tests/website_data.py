@@ -56,4 +56,5 @@ def make_record(dataset, workload, algo, writers, clients, queries=500.0):
     windows = {"start": list(range(seconds)), "seconds": [1] * seconds, "writes": [100] * seconds}
     if clients:
         windows |= {"queries": [queries] * seconds, "query_p99": [None] + [0.01] * (seconds - 1)}
+        windows |= {"recall": [0.95, *[None] * 9] * (seconds // 10), "index_size": [2048.0] * seconds}
     write_record(Record(workload, dataset, 10, algo, "Index(x)", *asked, phases, windows, attrs, path))

@@ -21,6 +21,8 @@ const OVER_TIME = {
   query_p99: { label: "Percentile 99 of queries (millis)", scale: "log" },
   writes: { label: "Writes per second (1/s)" },
   write_p99: { label: "Percentile 99 of writes (millis)", scale: "log" },
+  recall: { label: "Recall", limit: 1, show: showShare },
+  index_size: { label: "Index size", show: (value) => showSize(value * 1024 ** 2) },
 };
 
 class Writing {
@@ -121,7 +123,7 @@ class OverTime extends Writing {
   }
 
   describe() {
-    const { label, scale = "linear" } = this.kind;
+    const { label, scale = "linear", limit = null, show = showNumber } = this.kind;
     const curves = this.curves((record) =>
       record.windows[this.figure].map((y, i) => ({
         x: record.windows.at[i],
@@ -132,7 +134,7 @@ class OverTime extends Writing {
       })),
     );
     const x = { label: "Seconds in which something was measured", scale: "linear" };
-    return { x, y: { label, scale }, curves, guides: this.guides() };
+    return { x, y: { label, scale, limit, show }, curves, guides: this.guides() };
   }
 
   // Where phases begin that all have at the same time, but the first.
@@ -146,9 +148,10 @@ class OverTime extends Writing {
 
   toldOfWindow(record, i, isBrief) {
     const list = element("dl", {}, row("Second", showNumber(record.windows.at[i])));
-    for (const [name, { label }] of Object.entries(OVER_TIME)) {
+    for (const [name, { label, scale, show }] of Object.entries(OVER_TIME)) {
       const value = record.windows[name]?.[i];
-      if (isNumber(value)) list.append(row(withoutUnit(label), shown(name.endsWith("p99") ? "ms" : "number", value)));
+      const unit = scale === "log" ? "ms" : "number";
+      if (isNumber(value)) list.append(row(withoutUnit(label), show ? show(value) : shown(unit, value)));
     }
     const [title, rest] = toldOf(record, this.columns, this.facets, isBrief);
     list.append(...rest.children);
