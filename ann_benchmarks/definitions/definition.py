@@ -28,9 +28,15 @@ class Definition:
     arguments: list[Any]
     query_argument_groups: list[list[Any]]
     disabled: bool
+    version: str = ""  # the tag that the user named; its results make a curve of their own
+
+    @property
+    def family(self) -> str:
+        """The algorithm with its version."""
+        return f"{self.algorithm}-{self.version}" if self.version else self.algorithm
 
     def __str__(self) -> str:
-        return label(self.algorithm, self.arguments)
+        return label(self.family, self.arguments)
 
     def points(self) -> list[list[Any]]:
         """Query arguments of each point; one empty group when there are none to set."""

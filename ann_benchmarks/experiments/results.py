@@ -75,5 +75,5 @@ def results_of(
 
 def named(job: Job, query_arguments: Sequence[Any]) -> str:
     """Name a point for the reader, whatever held its memory back."""
-    name = label(job.definition.algorithm, [*job.definition.arguments, *query_arguments])
+    name = label(job.definition.family, [*job.definition.arguments, *query_arguments])
     return f"{name}{job.by_clients}".rpartition(" by ")[0] if job.conditions else name + job.by_clients

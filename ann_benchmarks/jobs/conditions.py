@@ -13,8 +13,8 @@ class Conditions(Protocol):
     """One set of conditions: comparable, and picklable for the process that measures."""
 
     @property
-    def series(self) -> str:
-        """What they add to the name of a curve."""
+    def series(self) -> Mapping[str, Any]:
+        """The fields of the series that is measured under them."""
 
     @property
     def facts(self) -> Mapping[str, Any]:

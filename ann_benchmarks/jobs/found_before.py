@@ -20,12 +20,12 @@ def with_found_before(job: Job) -> Job:
     if job.target_recall is None:
         return job
     names = {
-        result_path(job.dataset, job.count, job.definition, arguments, job.batch).name
+        result_path(job.dataset, job.count, "any", job.definition.arguments + arguments).name
         for arguments in job.points
     }
     found = []
     for path in iter_result_paths(job.dataset, job.count):
-        if path.name in names and f"{path.parent.name}-".startswith(f"{job.definition.algorithm}-"):
+        if path.name in names and f"{path.parent.name}-".startswith(f"{job.definition.family}-"):
             try:
                 attrs = read_attributes(path)
             except (UserError, OSError):

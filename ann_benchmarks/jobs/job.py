@@ -12,6 +12,7 @@ from ann_benchmarks.load.workload import Workload
 from ann_benchmarks.results.file import result_path
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.records import record_path
+from ann_benchmarks.results.series import Series
 
 from .conditions import Conditions
 
@@ -43,8 +44,8 @@ class Job:
 
     def path(self, query_arguments: list[Any]) -> Path:
         """Where the result of one of its points lies."""
-        how = (query_arguments, self.batch, self.series)
-        path = result_path(self.dataset, self.count, self.definition, *how)
+        arguments = self.definition.arguments + query_arguments
+        path = result_path(self.dataset, self.count, self.series.folder, arguments)
         return path if self.workload is None else record_path(path)
 
     def paths(self) -> list[tuple[Path, list[Any]]]:
@@ -57,12 +58,17 @@ class Job:
         return self.warmup is not None and self.warmup.is_off
 
     @property
-    def series(self) -> str:
-        """What is added to the algorithm's name for the curve that the points belong to."""
-        load = "" if self.load is None else self.load.series
-        if self.workload is not None:
-            load = self.workload.series
-        return load + ("-cold" if self.is_cold else "") + (self.conditions.series if self.conditions else "")
+    def series(self) -> Series:
+        """The series that the points belong to."""
+        load = self.workload or self.load
+        return Series(
+            self.definition.algorithm,
+            self.definition.version,
+            self.batch,
+            is_cold=self.is_cold,
+            **(load.series if load is not None else {}),
+            **(self.conditions.series if self.conditions is not None else {}),
+        )
 
     @property
     def by_clients(self) -> str:

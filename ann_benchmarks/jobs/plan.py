@@ -90,8 +90,7 @@ def with_tag(definition: Definition, tag: str | None) -> Definition:
     """Mean another version of its image; its results make a curve of their own."""
     if tag is None:
         return definition
-    name = f"{definition.algorithm}-{tag}"
-    return replace(definition, algorithm=name, docker_tag=tagged(definition.docker_tag, tag))
+    return replace(definition, version=tag, docker_tag=tagged(definition.docker_tag, tag))
 
 
 def make_build_plan(definitions: Sequence[Definition], dataset: str, count: int) -> Plan:
@@ -129,7 +128,7 @@ def make_plan(
         finished = 0
         for query_arguments in job.points:
             path = job.path(query_arguments)
-            name = label(job.definition.algorithm, job.definition.arguments + query_arguments)
+            name = label(job.definition.family, job.definition.arguments + query_arguments)
             if path in owners:
                 if owners[path] != name:
                     warnings.append(f"{name} is left out: its result file would be that of {owners[path]}")

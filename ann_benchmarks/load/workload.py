@@ -60,14 +60,17 @@ class Workload:
     autovacuum: bool = False
 
     @property
-    def series(self) -> str:
-        """What it adds to the name of the curve that its records make."""
-        text = f"-{self.kind}{self.load.series if self.load else ''}-w{self.writers}"
-        if self.rate is not None:
-            text += f"-r{self.rate:.12g}-mix{self.mix}"
-        if self.loaded is not None:
-            text += f"-l{self.loaded:.12g}"
-        return text + ("-autovacuum" if self.autovacuum else "")
+    def series(self) -> dict[str, Any]:
+        """The fields of the series that its records belong to."""
+        return {
+            **(self.load.series if self.load else {}),
+            "workload": self.kind,
+            "writers": self.writers,
+            "write_rate": self.rate,
+            "write_mix": "" if self.rate is None else str(self.mix),
+            "loaded": self.loaded,
+            "autovacuum": self.autovacuum,
+        }
 
     def __str__(self) -> str:
         text = f"{self.kind} by {self.writers} writer{'s' * (self.writers > 1)}"

@@ -27,6 +27,7 @@ from ann_benchmarks.monitoring.stored import GROUP, monitored, writer
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, truth_mark, write_result
 from ann_benchmarks.results.intervals import mean_interval, runs_disagree, share_interval
 from ann_benchmarks.results.metrics import RECALL_SLACK, recall_of_each
+from ann_benchmarks.results.series import ATTRIBUTE
 from ann_benchmarks.results.warnings import main_wait, remarks
 
 from .loaded_point import LoadedPoint
@@ -107,7 +108,7 @@ class Points:
     def label(self, query_arguments: list[Any]) -> str:
         """Name a point for the user."""
         definition = self.job.definition
-        return label(definition.algorithm, definition.arguments + query_arguments) + self.job.by_clients
+        return label(definition.family, definition.arguments + query_arguments) + self.job.by_clients
 
     def measure_point(self, query_arguments: list[Any]) -> None:
         """Set the arguments, or search for them, measure, and store."""
@@ -161,7 +162,8 @@ class Points:
             "asking_seconds": sum(
                 run.facts.get("asking_seconds", run.seconds_per_query * len(run.times)) for run in runs
             ),
-            "algo": job.definition.algorithm + job.series,
+            "algo": job.series.label,
+            ATTRIBUTE: job.series.as_json(),
             "dataset": job.dataset,
         }
         edges, counts = histogram(times)

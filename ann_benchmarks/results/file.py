@@ -17,7 +17,6 @@ from h5py import h5d
 
 from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.definitions.definition import Definition
 
 from .attributes import all_attributes
 
@@ -39,27 +38,19 @@ class Result:
     distances: np.ndarray
 
 
-def result_path(
-    dataset: str,
-    count: int,
-    definition: Definition,
-    query_arguments: list[Any],
-    batch: bool,
-    series: str = "",
-) -> Path:
+def result_path(dataset: str, count: int, folder: str, arguments: list[Any]) -> Path:
     """Where the result of a point lies; the same place as in ann-benchmarks, except for very long names.
 
-    `series` is what is added to the algorithm's name for a curve of its own.
+    `folder` is that of the series, `arguments` are the build arguments and the query arguments.
     """
-    for kind, name in (("dataset", dataset), ("algorithm", definition.algorithm)):
+    for kind, name in (("dataset", dataset), ("algorithm", folder)):
         if name in ("", ".", "..") or re.search(r"[/\\\0]", name):
             raise UserError(f"'{name}' cannot be the name of a folder; give the {kind} another name")
-    arguments = json.dumps(definition.arguments + query_arguments, sort_keys=True)
-    name = re.sub(r"\W+", "_", arguments).strip("_")
+    text = json.dumps(arguments, sort_keys=True)
+    name = re.sub(r"\W+", "_", text).strip("_")
     if len(name) > LONGEST_NAME:
-        digest = hashlib.sha256(arguments.encode()).hexdigest()[:16]
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         name = f"{name[: LONGEST_NAME - len(digest) - 1]}_{digest}"
-    folder = definition.algorithm + series + ("-batch" if batch else "")
     return Path(RESULTS_FOLDER, dataset, str(count), folder, f"{name}.hdf5")
 
 

@@ -137,7 +137,7 @@ def command_line() -> str:
 
 def of_the_first_definitions(jobs: Sequence[Job], number: int, of_each: bool) -> list[Job]:
     """Return the jobs of the first so many definitions, of all or of each algorithm, under every load."""
-    definitions = {str(job.definition): job.definition.algorithm if of_each else "" for job in jobs}
+    definitions = {str(job.definition): job.definition.family if of_each else "" for job in jobs}
     names = list(definitions.values())
     places = {name: names[:place].count(names[place]) for place, name in enumerate(definitions)}
     return [job for job in jobs if places[str(job.definition)] < number]
@@ -162,9 +162,9 @@ def available_jobs(
         if problem is None:
             continue
         if problem.is_unavailable and is_asked_for:
-            raise UserError(f"algorithm '{definition.algorithm}' cannot run here: {problem.text}")
+            raise UserError(f"algorithm '{definition.family}' cannot run here: {problem.text}")
         if problem.is_unavailable:
-            warn(f"algorithm '{definition.algorithm}' is skipped: {problem.text}")
+            warn(f"algorithm '{definition.family}' is skipped: {problem.text}")
         elif is_asked_for:
             raise UserError(problem.text)
         else:

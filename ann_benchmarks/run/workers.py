@@ -18,7 +18,6 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.definitions.tags import split_tag
 from ann_benchmarks.jobs.found_before import with_found_before
 from ann_benchmarks.jobs.job import Built, Event, Failure, Finished, Job, PointDone, PointFailed, WorkloadDone
 
@@ -319,8 +318,7 @@ def started_for(job: Job) -> tuple[Any, ...]:
 
 def version_of(job: Job) -> str | None:
     """Return the version that the user has named by a tag, None without one."""
-    _, tag = split_tag(job.definition.docker_tag)
-    return tag if tag and job.definition.algorithm.endswith(f"-{tag}") else None
+    return job.definition.version or None
 
 
 @contextmanager

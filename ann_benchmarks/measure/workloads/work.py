@@ -21,6 +21,7 @@ from ann_benchmarks.plugin import Table
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, truth_mark
 from ann_benchmarks.results.intervals import share_interval
 from ann_benchmarks.results.records import Phase, Rate, Record
+from ann_benchmarks.results.series import ATTRIBUTE
 
 from ..points import Points
 from .state import TableState
@@ -53,7 +54,7 @@ class Work:
         self.timeline = Timeline(self.workload.seconds)
         self.phases: list[Phase] = []
         self.found: dict[str, Any] = {}
-        self.name = label(job.definition.algorithm, job.definition.arguments) + job.by_clients
+        self.name = label(job.definition.family, job.definition.arguments) + job.by_clients
         self.query_arguments: list[Any] = []
         self.started_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
         loaded = self.workload.rows_loaded(self.rows, algo.learns_from_rows(self.rows))
@@ -148,6 +149,7 @@ class Work:
             **self.algo.get_additional(),
             **workload.facts,
             **self.found,
+            ATTRIBUTE: job.series.as_json(),
         }
         phases = [replace(phase, facts=plain(phase.facts)) for phase in self.phases]
         sampled = monitored(self.monitor.cut())
@@ -155,7 +157,7 @@ class Work:
             workload=workload.kind,
             dataset=job.dataset,
             count=job.count,
-            algo=job.definition.algorithm + job.series,
+            algo=job.series.label,
             name=str(self.algo),
             arguments=job.definition.arguments,
             query_arguments=self.query_arguments,
