@@ -24,9 +24,9 @@ from ann_benchmarks.algorithms.bruteforce.module import ExactScan
 from ann_benchmarks.common.cli import run_command
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.jobs.plan import other_load
-from ann_benchmarks.load.latencies import BUCKETS_PER_DECADE
 from ann_benchmarks.load.request import Load, Objective
-from ann_benchmarks.load.target import ROUNDING
+from ann_benchmarks.load.search import ROUNDING
+from ann_benchmarks.load.spans import BUCKETS_PER_DECADE
 from ann_benchmarks.measure.loaded_point import open_clients
 from ann_benchmarks.results.file import write_result
 from ann_benchmarks.results.metrics import RECALL_SLACK, recall_of_each

@@ -18,7 +18,8 @@ from ann_benchmarks.algorithms.postgres.watching import PostgresStatistics
 from ann_benchmarks.algorithms.postgres.watching import statistics as watching_statistics
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.jobs.job import Job, PointDone
+from ann_benchmarks.jobs.events import PointDone
+from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure.job import run

@@ -13,7 +13,8 @@ from ann_benchmarks.algorithms.base.module import BaseANN
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.version import VERSION
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.jobs.job import Built, Job, Note, PointDone
+from ann_benchmarks.jobs.events import Built, Note, PointDone
+from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.measure.job import run
 from ann_benchmarks.measure.timed import measure
 from ann_benchmarks.results.file import read_result

@@ -21,12 +21,14 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.jobs.events import Finished, Note
 from ann_benchmarks.jobs.found_before import value_found_before, with_found_before
-from ann_benchmarks.jobs.job import Finished, Job, Note
+from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.plan import make_plan
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, result_path, write_result
 from ann_benchmarks.run.execute import of_the_first_definitions
-from ann_benchmarks.run.workers import NoWorker, Outcome, Workers
+from ann_benchmarks.run.pool import JobOutcome, WorkerPool
+from ann_benchmarks.run.worker import NoWorker
 from tiers.ballast import Ballast
 from tiers.console import SweepConsole
 from tiers.simulated import SimulatedServer
@@ -387,7 +389,7 @@ class Kept:
 
 def test_a_worker_is_kept_for_the_same_tier_alone(workspace):
     first, second = planned()
-    workers = Workers(start=lambda job: Kept())  # type: ignore[arg-type, return-value]
+    workers = WorkerPool(start=lambda job: Kept())  # type: ignore[arg-type, return-value]
     one = workers._worker(first)
     workers.idle.append(one)
     assert workers._worker(replace(first, points=[])) is one
@@ -408,11 +410,11 @@ def test_a_worker_of_one_version_takes_no_job_of_another_that_runs_beside_it():
         Job(replace(DEFINITION, algorithm=f"x-{tag}", docker_tag=f"x:{tag}"), [], "tiny", 10, 1, False)
         for tag in ("0.6", "0.7")
     )
-    workers = Workers(2, start=lambda job: Busy())  # type: ignore[arg-type, return-value]
+    workers = WorkerPool(2, start=lambda job: Busy())  # type: ignore[arg-type, return-value]
     first = workers._worker(old)
-    workers.busy[first] = Outcome(old)
+    workers.busy[first] = JobOutcome(old)
     second = workers._worker(new)
-    workers.busy[second] = Outcome(new)
+    workers.busy[second] = JobOutcome(new)
     workers._release(first, Finished())
     assert first.ended == 1 and workers.idle == []
     workers._release(second, Finished())
@@ -424,7 +426,7 @@ def test_a_job_whose_tier_cannot_be_set_fails_alone(workspace, capsys):
         def __init__(self) -> None:
             super().__init__(planned(), lambda: None)
 
-    workers = Workers(start=lambda job: NoWorker("no such tier"))
+    workers = WorkerPool(start=lambda job: NoWorker("no such tier"))
     first, second = workers.run(planned(), Quiet())
     assert first.failure == second.failure == "no such tier"
 

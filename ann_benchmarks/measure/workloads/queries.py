@@ -1,5 +1,7 @@
-"""The clients that ask all the time, and the phases in which nothing else happens."""
+"""The clients that query all the time, and the phases in which nothing else happens."""
 
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -7,20 +9,19 @@ import numpy as np
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.spans import closed_loop
 from ann_benchmarks.load.warmup import Warmup, warm_up
-from ann_benchmarks.plugin import Table
+from ann_benchmarks.plugin import WritableTable
 from ann_benchmarks.results.warnings import remarks
 
 from ..loaded_point import WARMUP_RUN, open_clients
-from ..timed import checked_neighbors, watched
-from .rates import Span, rate_of
-from .segments import run_together, times_of
+from ..timed import checked_neighbors
+from .over_time import Span, rate_of, run_together, times_of
 from .work import Work
 
 QUIET_SHARE = 0.1  # of the writing's seconds: how long a phase lasts in which nobody writes
 LEAST_QUIET_SECONDS = 5.0
 
 
-class Asking:
+class QueryClients:
     """Clients of a closed loop, connected until they are closed."""
 
     def __init__(self, work: Work) -> None:
@@ -30,24 +31,24 @@ class Asking:
         self._load: Load = load
         self._work, self._queries = work, len(work.queries)
         self._run = 0
-        self.clients: Any = open_clients(work.algo, work.queries, work.job.count, load, load.driver)
+        self.clients: Any = open_clients(work.subject, load)
 
     def prepare(self, seconds: float) -> None:
-        """Have them ready to ask for so long, each in an order that it has not had before."""
+        """Have them ready for that time, each in an order that it has not had before."""
         self._run += 1
         self.clients.prepare(self._load.orders(self._queries, self._run), seconds, keeps_ids=False)
 
     def warm_up(self) -> dict[str, Any]:
-        """Ask until the throughput no longer rises; return what is stored of it."""
+        """Send queries until the throughput no longer rises; return what is stored of it."""
 
-        def ask_for(seconds: float) -> int:
+        def send_for(seconds: float) -> int:
             self._run += 1
             orders = self._load.orders(self._queries, WARMUP_RUN + self._run)
             self.clients.prepare(orders, seconds, keeps_ids=False)
             self.clients.run()
             return sum(len(given.numbers) for given in self.clients.answers())
 
-        return warm_up(Warmup(), ask_for, lambda number: None, lambda rate: self._queries / rate)
+        return warm_up(Warmup(), send_for, lambda number: None, lambda rate: self._queries / rate)
 
     def recalls(self) -> np.ndarray:
         """Have all queries answered once; return the recall of each, (queries,), on the table as it is."""
@@ -65,21 +66,23 @@ class Asking:
         self.clients.close()
 
 
-def asking_alone(work: Work, asking: Asking, table: Table, name: str, took: float | None = None) -> None:
+def measure_queries(
+    work: Work, clients: QueryClients, table: WritableTable, name: str, took: float | None = None
+) -> None:
     """Measure the queries on the table as it is, and keep that as a phase; `took`: what led to it, in s."""
     seconds = max(QUIET_SHARE * work.workload.seconds, LEAST_QUIET_SECONDS)
     work.check_plan()
     with work.bar(name) as bar, work.monitor.phase(name):
-        facts = asking.warm_up()
-        with watched(work.algo, work.job.conditions) as watch:
-            asking.prepare(seconds)
+        facts = clients.warm_up()
+        with work.subject.watched() as watch:
+            clients.prepare(seconds)
             with watch.running():
                 start = run_together(
-                    [asking.clients], lambda now: bar.update(min(now / seconds, 1.0) - bar.n)
+                    [clients.clients], lambda now: bar.update(min(now / seconds, 1.0) - bar.n)
                 )
-            answers = asking.clients.answers()
+            answers = clients.clients.answers()
             facts |= watch.facts(sum(len(given.numbers) for given in answers))
-        recalls = asking.recalls()
+        recalls = clients.recalls()
     measured = closed_loop(answers, facts)
     times = times_of(answers, start)
     began = work.timeline.now
@@ -96,3 +99,28 @@ def asking_alone(work: Work, asking: Asking, table: Table, name: str, took: floa
         seconds_to_reach=took,
         facts=measured.facts,
     )
+
+
+WAITS = "wait_events"
+
+
+def joined(segments: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return means of numbers, whether what is true or false was ever true, and of texts the last one."""
+    facts: dict[str, Any] = {}
+    for name in {name: None for segment in segments for name in segment}:
+        values = [segment[name] for segment in segments if name in segment]
+        if name == WAITS:
+            facts[name] = json.dumps(_mean_shares([json.loads(value) for value in values]))
+        elif all(isinstance(value, bool | np.bool_) for value in values):
+            facts[name] = any(values)
+        elif all(isinstance(value, int | float | np.number) for value in values):
+            facts[name] = float(np.mean(values))
+        else:
+            facts[name] = values[-1]
+    return facts
+
+
+def _mean_shares(shares: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    names = {name for some in shares for name in some}
+    means = {name: sum(some.get(name, 0.0) for some in shares) / len(shares) for name in names}
+    return {name: round(means[name], 4) for name in sorted(means, key=lambda name: -means[name])}

@@ -16,10 +16,11 @@ from typing import Any, NoReturn
 
 from tqdm import tqdm
 
-from ann_benchmarks.common.errors import UserError, told
-from ann_benchmarks.definitions.definition import Definition, constructor_of
-from ann_benchmarks.jobs.job import Failure, Finished, Job
-from ann_benchmarks.measure.job import run
+from ann_benchmarks.common.errors import UserError, describe
+from ann_benchmarks.definitions.definition import Definition, plugin_class
+from ann_benchmarks.jobs.events import Failure, Finished
+from ann_benchmarks.jobs.job import JobRequest
+from ann_benchmarks.measure.job import carry_out
 
 GRACE_SECONDS = 15  # between being asked to stop and being killed
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -66,29 +67,17 @@ def serve(pipe: Connection, crash_report: str, version: str | None = None) -> No
         signal.signal(signal.SIGTERM, _do_nothing)
 
 
-def _answer(request: Any, pipe: Connection, version: str | None) -> Finished | Failure:
+def _answer(request: PluginCheck | JobRequest, pipe: Connection, version: str | None) -> Finished | Failure:
     try:
-        if isinstance(request, PluginCheck):
-            constructor = constructor_of(request.definition)
-            if version is not None:
-                use_version(constructor, version)
-        elif isinstance(request, Job):
-            if version is not None:
-                use_version(constructor_of(request.definition), version)
-            run(request, pipe.send)
+        definition = request.definition if isinstance(request, PluginCheck) else request.job.definition
+        plugin = plugin_class(definition)
+        if version is not None:
+            plugin.use_version(version)
+        if isinstance(request, JobRequest):
+            carry_out(request, pipe.send)
     except Exception as error:
         return failure_of(error)
     return Finished()
-
-
-def use_version(constructor: Any, version: str) -> None:
-    """Have a plug-in use a version of what it measures that is installed on this machine."""
-    if not hasattr(constructor, "use_version"):
-        raise UserError(
-            f"{constructor.__name__} has one version here, and a tag names another: leave it out, or leave"
-            " --local out, as tags are also of images"
-        )
-    constructor.use_version(version)
 
 
 def failure_of(error: Exception) -> Failure:
@@ -107,7 +96,7 @@ def failure_of(error: Exception) -> Failure:
         )
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return Failure(f"the disk is full: {text}; free some space and run again", details)
-    return Failure(told(error), details)
+    return Failure(describe(error), details)
 
 
 def _do_nothing(number: int, frame: Any) -> None:
