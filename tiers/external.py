@@ -10,6 +10,7 @@ from typing import Any
 
 import psutil
 import psycopg
+from ann_benchmarks.common.output import warn
 from psycopg import sql
 
 from ann_benchmarks.algorithms.postgres.catalog import SCHEMA
@@ -19,8 +20,7 @@ from ann_benchmarks.algorithms.postgres.servers.base import Server
 from ann_benchmarks.algorithms.postgres.servers.external import ExternalServer
 from ann_benchmarks.algorithms.postgres.settings import current_setting
 from ann_benchmarks.algorithms.postgres.watching.processes import server_processes
-from ann_benchmarks.console import warn
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
 
 from .tier import MIB, Tier, amount
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import UserError
+from ann_benchmarks.common.errors import UserError
+
 from .objective import CLOSE_ENOUGH
 from .orders import QueryOrder, poisson_arrivals
 

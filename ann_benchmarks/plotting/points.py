@@ -4,11 +4,11 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..intervals import Interval
-from .built import fastest_of_each_index
-from .frontier import drawable
-from .metrics import QPS_AT_RECALL, RECALLS, TARGET_RECALL, qps_at_recall
-from .runs import Run
+from ann_benchmarks.results.built import fastest_of_each_index
+from ann_benchmarks.results.frontier import drawable
+from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.results.metrics import QPS_AT_RECALL, RECALLS, TARGET_RECALL, qps_at_recall
+from ann_benchmarks.results.runs import Run
 
 # The attributes that bound a metric, without _low and _high, and how many of its units are one of theirs.
 BOUNDS = {

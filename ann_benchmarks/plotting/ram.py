@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from statistics import median
 
-from ..intervals import Interval
-from .frontier import drawable
-from .metrics import qps_at_recall
-from .points import Point, interval, number
-from .runs import Run
+from ann_benchmarks.results.frontier import drawable
+from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.results.metrics import qps_at_recall
+from ann_benchmarks.results.runs import Run, interval, number
+
+from .points import Point
 
 GB, MB, KIB = 1 << 30, 1 << 20, 1 << 10
 PANELS = ("qps", "p99")

@@ -5,11 +5,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ..atomic import atomic_path
-from ..errors import UserError
-from .built import build_arguments, built_index
-from .points import interval
-from .ram import GB, MB, TierRun, size_text
+from ann_benchmarks.common.atomic import atomic_path
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.numbers import GB, MB, size_text
+from ann_benchmarks.results.built import build_arguments, built_index
+from ann_benchmarks.results.runs import interval
+from ann_benchmarks.results.tiers import TierRun
 
 COLUMNS = ("Available RAM", "shared_buffers", "Clients", "QPS", "P50 (ms)", "P99 (ms)")
 IN_BRACKETS = (

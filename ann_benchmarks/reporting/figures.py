@@ -2,11 +2,9 @@
 
 import math
 
-from ..intervals import Interval
-from ..plotting.points import interval
-from ..plotting.ram import KIB, size_text
-from ..plotting.ram_table import figure_text
-from ..plotting.runs import Run
+from ann_benchmarks.common.numbers import KIB, figure_text, size_text
+from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.results.runs import Run, interval
 
 UNKNOWN = "-"
 

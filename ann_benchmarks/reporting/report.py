@@ -4,13 +4,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..plotting.metrics import TARGET_RECALL
-from ..plotting.runs import Run
-from ..plotting.styles import assign_styles
+from ann_benchmarks.plotting.styles import assign_styles
+from ann_benchmarks.results.comparable import family
+from ann_benchmarks.results.metrics import TARGET_RECALL
+from ann_benchmarks.results.runs import Run
+from ann_benchmarks.results.warnings import warnings_of
+
 from .answer import Answer, answers
 from .authored import read_text
 from .content import Chapter, Finding, Report
-from .curves import family
 from .data import every_record, every_run, write_csv, write_json
 from .document import Block, Heading, Items, Line, Link, Listing, Paragraph, Strong, Table
 from .facts import commands, data_table, what_was_run, when
@@ -20,8 +22,8 @@ from .html import as_html
 from .kinds import Shown, make
 from .markdown import as_markdown
 from .pictures import picture_kinds
+from .report import warning_blocks
 from .tables import table_kinds
-from .warnings import warning_blocks, warnings_of
 from .workload_tables import family_of
 
 MARKDOWN, HTML, CSV = "report.md", "report.html", "points.csv"

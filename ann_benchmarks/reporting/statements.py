@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..plotting.ram import significant
+from ann_benchmarks.common.numbers import significant
+
 from .figures import UNKNOWN
 
 
