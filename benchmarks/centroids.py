@@ -99,11 +99,11 @@ def built(server: Server, dataset: Any, arguments: dict[str, Any], probes: list[
 
 def balance(algorithm: VectorChord, train: Any, metric: str) -> dict[str, float]:
     """Assign all rows to the nearest of the lists' centroids."""
-    assert algorithm._built
-    with algorithm._server.connect() as connection:
+    assert algorithm.index_name
+    with algorithm.server.connect() as connection:
         texts = connection.execute(
-            f"SELECT vector::text FROM {algorithm._built.name}_centroids AS c WHERE NOT EXISTS"
-            f" (SELECT FROM {algorithm._built.name}_centroids WHERE parent = c.id) ORDER BY id"
+            f"SELECT vector::text FROM {algorithm.index_name}_centroids AS c WHERE NOT EXISTS"
+            f" (SELECT FROM {algorithm.index_name}_centroids WHERE parent = c.id) ORDER BY id"
         ).fetchall()
     centroids = np.array([np.fromstring(text.strip("[]"), sep=",") for (text,) in texts], np.float32)
     half, sizes, squares = (centroids**2).sum(axis=1) / 2, np.zeros(len(centroids)), 0.0

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ann_benchmarks.algorithms.postgres import installable
+from ann_benchmarks.algorithms.postgres import releases
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
-from ann_benchmarks.algorithms.postgres.installable import InstallableExtension
+from ann_benchmarks.algorithms.postgres.releases import InstallableExtension
 from ann_benchmarks.algorithms.postgres.servers import archive as archives
 from ann_benchmarks.algorithms.postgres.servers import installation as installations
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
@@ -371,7 +371,7 @@ def command(
     for name in list(os.environ):
         if name.startswith("ANN_BENCHMARKS_PG_") or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
-    monkeypatch.setattr(installable, "embedded_installation", lambda: installation.folder)
+    monkeypatch.setattr(releases, "embedded_installation", lambda: installation.folder)
     monkeypatch.setattr(fetching, "FIRST_PAUSE", 0.001)
     server = Server()
     monkeypatch.setattr(github, "API", server.url("")[:-1])

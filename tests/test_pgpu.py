@@ -131,7 +131,7 @@ def test_every_version_builds_an_index_that_finds(
     assert call.pop("lists", None) == (None if version == "1.0.0" else [40])
     assert call.pop("cluster_count", None) == (40 if version == "1.0.0" else None)
     expected = {
-        "table_name": algorithm._table.name,
+        "table_name": algorithm.table_name,
         "column_name": "embedding",
         "sampling_factor": 50,
         "batch_size": 100_000,
@@ -163,7 +163,7 @@ def test_every_argument_reaches_the_function(installed: Installed, version: str)
     algorithm = PGPU("euclidean", given | {"lists": [4, 60]})
     with fitted(algorithm, TRAIN, "4,60"):
         assert recall(algorithm) > 0.95
-        assert "residual_quantization = true" in options_of(server, algorithm._built.name)
+        assert "residual_quantization = true" in options_of(server, algorithm.index_name)
     (call,) = calls_of_stand_in(server)
     assert call | given | {"lists": [4, 60]} == call
 
@@ -184,7 +184,7 @@ def test_the_index_is_the_one_that_vchord_makes_of_these_centroids(newest: Serve
     with fitted(algorithm, TRAIN, probes):
         assert algorithm.search_range(10).values[-1] == algorithm._lists[-1]
         found = algorithm.time_queries(QUERIES, 10)[1]
-        made = algorithm._table.name if metric != "angular" else algorithm._built.name
+        made = algorithm.table_name if metric != "angular" else algorithm.index_name
     algorithm = VectorChord(metric, arguments | {"centroids": f"{made}_centroids"})
     with fitted(algorithm, TRAIN, probes):
         of_vchord = algorithm.time_queries(QUERIES, 10)[1]
@@ -215,8 +215,8 @@ def test_the_extension_builds_the_index_where_it_can(
     lists = arguments["lists"]
     with fitted(algorithm, TRAIN, ",".join(map(str, lists)) if isinstance(lists, list) else lists):
         assert recall(algorithm, metric) > 0.95
-        text = options_of(server, algorithm._built.name)
-        table = algorithm._table.name if builder == "pgpu" else algorithm._built.name
+        text = options_of(server, algorithm.index_name)
+        table = algorithm.table_name if builder == "pgpu" else algorithm.index_name
         assert f"{table}_centroids" in text
         assert ("[build.external]" in text) == (builder == "pgpu")
         residual = arguments.get("residual_quantization", False)
@@ -256,7 +256,7 @@ def test_what_the_extension_left_behind_elsewhere_is_replaced(newest: Server, sk
     """A call of the function by hand leaves an index and a table, by names that the next call takes."""
     algorithm = PGPU("euclidean", SMALL | {"lists": 52, "skip_index_build": skip})
     with fitted(algorithm, TRAIN):
-        table = algorithm._table.name
+        table = algorithm.table_name
     with newest.connect() as connection:
         connection.execute(
             f"SELECT pgpu.create_vector_index_on_gpu('{table}', 'embedding', '{{9}}', 10,"
@@ -391,7 +391,7 @@ def test_a_coarse_centroid_without_a_list(newest: Server):
     assert relations(newest) == before
     algorithm = PGPU("euclidean", arguments | {"skip_index_build": True})
     with fitted(algorithm, TRAIN, "4,61"):
-        assert level_counts(newest, f"{algorithm._built.name}_centroids") == [3, 61]
+        assert level_counts(newest, f"{algorithm.index_name}_centroids") == [3, 61]
         assert recall(algorithm) > 0.95
 
 

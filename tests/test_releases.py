@@ -50,7 +50,7 @@ def test_two_releases_are_two_curves(tmp_path):
     [
         ("pgvector_hnsw:0.6.2", "pgvector 0.6.2 is not here: `python install.py --local"),
         ("pgvector_hnsw:0.1", "--archive WHEEL takes it from a wheel that has it; there are wheels with"),
-        ("vchord:1.0.0", "with --local, a tag is a release of pgvector; of 'vchord' there is the one"),
+        ("vchord:1.0.0", "with --local, a tag is a release of pgvector; 'vchord' has the one release"),
         ("bruteforce-numpy:2", "has one version here, and a tag names another: leave it out"),
     ],
 )

@@ -17,10 +17,10 @@ from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.algorithms.postgres.catalog import drop_index
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.module import PostgresANN
-from ann_benchmarks.algorithms.postgres.plan import index_of_plan
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
+from ann_benchmarks.algorithms.postgres.statement import index_of_plan
 from ann_benchmarks.algorithms.vchord.module import VectorChord
 from ann_benchmarks.algorithms.vchord.size import automatic_lists, index_bytes
 
@@ -148,7 +148,7 @@ def test_parked_indexes_do_not_disturb_each_other(vchord: Server):
     ):
         with fitted(algorithm, TRAIN, *query):
             plan = algorithm._session_for(QUERIES[0], K).plan(QUERIES[0])
-            assert index_of_plan(plan) == algorithm._built.name
+            assert index_of_plan(plan) == algorithm.index_name
             assert recall(algorithm) > 0.4
 
 
@@ -196,7 +196,7 @@ def test_the_index_is_read_before_the_first_query(vchord: Server):
         blocks, pages = connection.execute(
             "SELECT idx_blks_read + idx_blks_hit, pg_relation_size(indexrelid) / 8192"
             " FROM pg_statio_user_indexes WHERE indexrelid = %s::regclass",
-            [algorithm._built.name],
+            [algorithm.index_name],
         ).fetchone()
         assert blocks > pages / 10  # vchordrq_prewarm leaves out the vectors themselves
 
@@ -317,7 +317,7 @@ def test_computed_centroids_of_two_levels(vchord: Server, form: str):
         assert recall(algorithm) > 0.95
         (table,) = tables_of_centroids(vchord) - before
         with vchord.connect() as connection:
-            connection.execute(f"REINDEX INDEX {algorithm._built.name}")  # which reads that table again
+            connection.execute(f"REINDEX INDEX {algorithm.index_name}")  # which reads that table again
             levels = connection.execute(
                 f"SELECT count(*) FROM ann_benchmarks.{table} GROUP BY parent IS NULL, parent = 0 ORDER BY 1"
             ).fetchall()
@@ -364,7 +364,7 @@ def test_the_table_of_centroids_goes_with_its_index(vchord: Server, tmp_path: Pa
             assert recall(algorithm) > 0.95
         assert len(tables_of_centroids(vchord) - before) == 1
     with vchord.connect() as connection:
-        drop_index(connection, algorithm._built.name)
+        drop_index(connection, algorithm.index_name)
     assert tables_of_centroids(vchord) == before
 
 
@@ -372,7 +372,7 @@ def test_a_table_of_another_role_is_indexed_with_computed_centroids(vchord: Serv
     train = TRAIN[:4000]
     algorithm = VectorChord("euclidean", {"centroids": "cpu", "lists": 20})
     with fitted(algorithm, train):
-        table = algorithm._table.name
+        table = algorithm.table_name
     with vchord.connect() as connection:
         connection.execute("DROP ROLE IF EXISTS loader")
         connection.execute("CREATE ROLE loader")

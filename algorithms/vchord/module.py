@@ -216,7 +216,7 @@ class VectorChord(PostgresANN):
         """Say on one line what centroids that are to be computed depend on, beside the table."""
         if self._source == "pgpu":
             given = self.arguments_of_pgpu()
-            self._on_gpu = ClusteringOnGpu(self._server, self.connection, self.metric, lists, given)
+            self._on_gpu = ClusteringOnGpu(self.server, self.connection, self.metric, lists, given)
             self._make_centroids = self._on_gpu.centroids
             return self._on_gpu.mark
         how = (self.metric, lists, self._is_spherical(), self._arguments)
@@ -261,7 +261,7 @@ class VectorChord(PostgresANN):
             clustering["spherical_centroids"] = self._is_spherical()
             if clustering["build_threads"] is None:
                 clustering["build_threads"] = (
-                    min(machine.cores(), MOST_THREADS) if self._server.is_ours else None
+                    min(machine.cores(), MOST_THREADS) if self.server.is_ours else None
                 )
             algorithm = clustering.pop("kmeans_algorithm")
             options |= {f"build.internal.{name}": value for name, value in clustering.items()}

@@ -1,7 +1,12 @@
-"""Hands changes to writers, ahead of them and no faster than they take them."""
+"""Changes on their way to the processes that make them, which take them from one stream.
+
+They are records of one size. A record has when it is due (s from the start, NaN: at once), its number, its
+kind, and then the parameters of the statement in PostgreSQL's binary formats: an int4 and a vector.
+"""
 
 import select
 import socket
+import struct
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
@@ -9,11 +14,51 @@ from typing import Any
 
 import numpy as np
 
-from .records import encoded, end_marks
+from ..encoding import ELEMENTS
 
-_BUFFER_BYTES = 1 << 20  # what we ask of the socket to hold; the system may allow less
-_LOOK_UP_SECONDS = 0.1
+INSERT, UPDATE, DELETE, END = 0, 1, 2, -1
+HEAD = struct.Struct("<dqq")
+ID_BYTES = 4
+_BUFFER_BYTES = 1 << 20  # what we request the socket to hold; the system may allow less
+_CHECK_SECONDS = 0.1  # how often the end is noticed while no writer reads
 _PIECE = 1 << 16
+
+
+def record_layout(dimension: int, column_type: str) -> np.dtype[Any]:
+    """One record as a NumPy type."""
+    return np.dtype(
+        [
+            ("due", "<f8"),
+            ("number", "<i8"),
+            ("kind", "<i8"),
+            ("id", ">i4"),
+            ("dimension", ">i2"),
+            ("unused", ">i2"),
+            ("values", ELEMENTS[column_type].newbyteorder(">"), (dimension,)),
+        ]
+    )
+
+
+def encoded(changes: Any, first: int, layout: np.dtype[Any]) -> memoryview:
+    """Return changes as records, numbered from `first` on.
+
+    `changes` has arrays of one length: `due` or None, `kinds`, `ids`, and `vectors`, (n, dimension).
+    """
+    records = np.zeros(len(changes.ids), dtype=layout)
+    records["due"] = np.nan if changes.due is None else changes.due
+    records["number"] = np.arange(first, first + len(records))
+    records["kind"] = changes.kinds
+    records["id"] = changes.ids
+    records["dimension"] = layout["values"].shape[0]
+    records["values"] = changes.vectors
+    return records.view(np.uint8).data
+
+
+def end_marks(writers: int, layout: np.dtype[Any]) -> memoryview:
+    """Return a record for each writer, on which it stops."""
+    records = np.zeros(writers, dtype=layout)
+    records["kind"] = END
+    return records.view(np.uint8).data
 
 
 class Feed:
@@ -70,7 +115,7 @@ class Feed:
     def _send(self, content: memoryview) -> bool:
         """Send it as fast as it is read; whether that came to an end."""
         while content and not self._is_ending:
-            if select.select([], [self._ours], [], _LOOK_UP_SECONDS)[1]:
+            if select.select([], [self._ours], [], _CHECK_SECONDS)[1]:
                 with suppress(BlockingIOError):
                     content = content[self._ours.send(content, socket.MSG_DONTWAIT) :]
         return not content

@@ -1,4 +1,4 @@
-"""One client: connects, and asks what it is told to, until there is nothing more."""
+"""One client of a group: sends the queries that are its work, in a closed loop or when they are due."""
 
 import math
 import os
@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from psycopg import pq
 
-from ..session import STATEMENT, Asking, QuerySession
-from .book import Book
-from .member import become_members, serve
-from .work import ARRIVAL, Done, InOrder, Member, WhenDue
+from ..session import STATEMENT, QuerySession
+from ..statement import QueryStatement
+from .member import MemberRun, become_members
+from .work import ARRIVAL, InOrder, WhenDue
 
 _BINARY = (1,)
 
@@ -24,55 +24,48 @@ def become_clients(sockets: list[int], books: list[int], arrivals: int, paramete
     statement's parameters, one a query, are an NPY file. All of these are given as file descriptors.
     """
     rows = np.load(f"/dev/fd/{parameters}", mmap_mode="r")  # shared by all
+    queries = [(row.data,) for row in rows]
 
-    def be_client(pipe: Any, book: Book) -> None:
-        queries = [(row.data,) for row in rows]
+    def connect(statement: QueryStatement) -> QuerySession:
+        return QuerySession(statement, np.frombuffer(rows[0], dtype=">f4", offset=4))
 
-        def connect(asking: Asking) -> tuple[QuerySession, Member]:
-            session = QuerySession(asking, np.frombuffer(rows[0], dtype=">f4", offset=4))
-            said = Member(os.getpid(), session.backend, session.changed_settings(), session.plan_text)
-            return session, said
+    def run(session: QuerySession, work: InOrder | WhenDue, book: "memoryview[float]") -> _Queries:
+        return _Queries(session, work, book, queries, arrivals)
 
-        def client(session: QuerySession, asked: InOrder | WhenDue) -> _Client:
-            return _Client(session, queries, book.writer(asked.most), asked, arrivals)
-
-        serve(pipe, connect, client)
-
-    become_members(sockets, books, [arrivals, parameters], be_client)
+    become_members(sockets, books, [arrivals, parameters], connect, run)
 
 
-class _Client:
+class _Queries(MemberRun[QuerySession, InOrder | WhenDue]):
     """The loops. Between two queries nothing is encoded, decoded, printed or collected.
 
     Two readings of the clock are written for each query. Of the raw answers the first to each query is kept,
-    if wanted; of the others it is seen that they are no errors.
+    if requested; the others are only checked for errors.
     """
 
     def __init__(
         self,
         session: QuerySession,
-        queries: Sequence[tuple[Any]],
+        work: InOrder | WhenDue,
         book: "memoryview[float]",
-        asked: InOrder | WhenDue,
+        queries: Sequence[tuple[Any]],
         arrivals: int,
     ) -> None:
-        self.session, self.queries, self.book, self.asked = session, queries, book, asked
-        self.arrivals = arrivals
+        super().__init__(session, work, book)
+        self.queries, self.arrivals = queries, arrivals
         self.kept: dict[int, Any] = {}
-        self.done = 0
 
     def carry_out(self, start: float) -> None:
-        if isinstance(self.asked, InOrder):
-            self.ask_in_order(self.asked, start)
+        if isinstance(self.work, InOrder):
+            self.send_in_order(self.work, start)
         else:
-            self.ask_when_due(self.asked, start)
+            self.send_when_due(self.work, start)
 
-    def ask_in_order(self, asked: InOrder, start: float) -> None:
+    def send_in_order(self, work: InOrder, start: float) -> None:
         execute, clock, fine = self.session.execute, time.perf_counter, pq.ExecStatus.TUPLES_OK
-        queries, book, kept, keeps = self.queries, self.book, self.kept, asked.keeps_ids
-        order = asked.order.tolist()
-        end = math.inf if asked.seconds is None else start + asked.seconds
-        at, last = 0, 2 * asked.most
+        queries, book, kept, keeps = self.queries, self.book, self.kept, work.keeps_ids
+        order = work.order.tolist()
+        end = math.inf if work.seconds is None else start + work.seconds
+        at, last = 0, 2 * work.room
         now = start
         while now < end and at < last:
             for number in order:
@@ -81,20 +74,20 @@ class _Client:
                 book[at + 1] = now = clock()
                 at += 2
                 if result.status != fine:
-                    self.session.ids(result)  # raises what the server says
+                    self.session.ids(result)  # raises what the server reports
                 if keeps and number not in kept:
                     kept[number] = result
                 if now >= end or at >= last:
                     break
-        self.done = at // 2
+        self.count = at // 2
 
-    def ask_when_due(self, asked: WhenDue, start: float) -> None:
+    def send_when_due(self, work: WhenDue, start: float) -> None:
         execute, clock, fine = self.session.execute, time.perf_counter, pq.ExecStatus.TUPLES_OK
-        queries, book, kept, keeps = self.queries, self.book, self.kept, asked.keeps_ids
+        queries, book, kept, keeps = self.queries, self.book, self.kept, work.keeps_ids
         sleep, read, unpack, size = time.sleep, os.read, ARRIVAL.unpack, ARRIVAL.size
         arrivals = self.arrivals
-        at, last, behind = 0, 2 * asked.most, 2 * asked.most
-        end = start + asked.until
+        at, last, behind = 0, 2 * work.room, 2 * work.room
+        end = start + work.until
         while at < last and (record := read(arrivals, size)):
             due, number = unpack(record)
             due += start
@@ -110,13 +103,10 @@ class _Client:
             book[behind + at + 1] = number
             at += 2
             if result.status != fine:
-                self.session.ids(result)  # raises what the server says
+                self.session.ids(result)  # raises what the server reports
             if keeps and number not in kept:
                 kept[number] = result
-        self.done = at // 2
+        self.count = at // 2
 
-    def report(self, cpu_seconds: float) -> Done:
-        self.session.flush_statistics()
-        ids = {number: self.session.ids(result) for number, result in self.kept.items()}
-        self.book.release()
-        return Done(self.done, ids, cpu_seconds)
+    def result(self) -> dict[int, list[int]]:
+        return {number: self.session.ids(result) for number, result in self.kept.items()}
