@@ -132,7 +132,7 @@ def test_not_worse_than_scikit_learn() -> None:
 def test_no_list_is_empty(kind: str, algorithm: str) -> None:
     rng = np.random.default_rng(4)
     rows = {
-        # 64 vectors, of which one makes 90 % of the rows
+        # 64 vectors; one of them makes 90 % of the rows
         "few vectors": lambda: rng.standard_normal((64, 6))[rng.integers(64, size=9000) * (rng.random(9000) > 0.9)],  # noqa: E501
         "one cluster": lambda: np.concatenate([rng.normal(0, 1e-3, (8900, 6)), rng.normal(0, 10, (100, 6))]),
         "grid": lambda: rng.integers(0, 3, (9000, 4)),
@@ -296,7 +296,7 @@ def test_shares_of_lists() -> None:
         (np.ones((5, 3)), {"lists": []}, "one whole number for each level"),
         (np.ones((5, 3)), {"lists": [5, 2]}, r"lists is \[5, 2\]"),
         (np.ones((5, 3)), {"lists": [2.5]}, "whole number"),
-        (np.ones((5, 3)), {"lists": [2], "iterations": -1}, "iterations is -1: give a whole number from 0 on"),
+        (np.ones((5, 3)), {"lists": [2], "iterations": -1}, "iterations is -1: give a whole number from 0"),
         (np.ones((5, 3)), {"lists": [2], "threads": 0}, "threads is 0"),
         (np.ones((5, 3)), {"lists": [2], "sampling_factor": None}, "sampling_factor is None"),
         (np.ones((5, 3)), {"lists": [2], "device": "tpu"}, "device is 'tpu': use one of cpu, faiss"),

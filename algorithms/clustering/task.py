@@ -85,12 +85,10 @@ class ClusteringTask:
         values.pop("group_sizes", None)
         shape = (self.count, int(self.rows.shape[1]))
         is_on_disk = 8 * shape[0] * shape[1] > memory_for_sample(self.settings.memory)
-        blocks = drawn_blocks(
-            self.rows, self.count, self.settings.unit_rows, self.random(RandomUse.SAMPLING)
-        )
-        file = self.sample_file if is_on_disk else None
+        blocks = drawn_blocks(self.rows, self.count, self.settings.unit_rows, self.random(RandomUse.SAMPLING))
+        place = self.sample_file if is_on_disk else None
         with self.bar("sampling") as bar:
-            self.sample = new_sample(blocks, shape, not self.settings.spherical, file, bar.update)
+            self.sample = new_sample(blocks, shape, not self.settings.spherical, place, bar.update)
         if is_on_disk:
             self.state.save(must=True, shift=self.sample.shift)
             self.forget(self.sample_file)
