@@ -109,7 +109,7 @@ def test_containers_take_variables_that_the_plugins_read() -> None:
 def test_vectorchord_is_the_release_that_installs_locally() -> None:
     release = yaml.safe_load((ALGORITHMS / "vchord/release.yml").read_text())
     assert f"ARG VCHORD={release['version']}" in instructions(ALGORITHMS / "vchord/Dockerfile")
-    assert f"github.com/{release['github']}/" in (ALGORITHMS / "postgres/docker/vchord.sh").read_text()
+    assert f"github.com/{release['github']}/" in (ALGORITHMS / "vchord/docker/vchord.sh").read_text()
 
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=named)

@@ -318,7 +318,7 @@ def test_an_interrupted_download_leaves_nothing(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    assert repository.asked.wait(60)
+    assert repository.requested.wait(60)
     [container] = set(containers(engine)) - set(before)
     top = json.dumps(engine.api.top(container, "-ef"))
     assert "download.sh" in top

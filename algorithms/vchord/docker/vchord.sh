@@ -1,7 +1,8 @@
 #!/bin/sh
 # Build step, after postgres.sh: VectorChord.
 #
-#   VCHORD     a version, whose package is downloaded from the project's release, or a .deb or .zip beside this script
+#   VCHORD     a version, which is downloaded from the project's releases, or a .deb or .zip next to this script
+# shellcheck source=../../postgres/docker/packages.sh
 . "$(dirname "$0")/packages.sh"
 
 put_in_place() {

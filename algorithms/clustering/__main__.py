@@ -1,6 +1,6 @@
-"""Centroids for VectorChord from the command line: python -m ann_benchmarks.centroids.
+"""Centroids from the command line, into a file: python -m algorithms.clustering.
 
-They may be made on a machine that has a GPU, for one that has not.
+A machine with a GPU can compute them for another that has none.
 """
 
 import argparse
@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from ann_benchmarks.algorithms.clustering import DEVICES, Clustering, ClusteringError, Settings, cluster
 from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.cli import HelpWithDefaults, positive_int, run_command
 from ann_benchmarks.common.disk import disk_errors
@@ -20,22 +19,24 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import canonical_name, get_dataset
 from ann_benchmarks.run.containers.limits import size
 
+from . import ALGORITHMS, DEVICES, Clustering, ClusteringError, Settings, cluster
+
+METRICS = ("euclidean", "angular", "ip")
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Cluster a sample of a dataset, and write the centroids to a file."""
     args = make_parser().parse_args(arguments)
     if args.output.suffix != ".npy":
-        raise UserError(
-            f"{args.output}: the file of centroids is an NPY file, give it a name that ends in .npy"
-        )
+        raise UserError(f"{args.output}: the file of centroids is an NPY file: give a name ending in .npy")
     if args.output.exists() and not args.force:
-        raise UserError(f"{args.output} is there already; --force replaces it")
+        raise UserError(f"{args.output} exists already; --force replaces it")
     name = canonical_name(args.dataset)
     dataset, dimension = get_dataset(name)
     with dataset:
         metric = str(dataset.attrs["distance"])
-        if metric not in ("euclidean", "angular", "ip"):
-            raise UserError(f"{name} is compared by {metric}, for which there are no centroids")
+        if metric not in METRICS:
+            raise UserError(f"{name} has the metric {metric}: k-means needs {', '.join(METRICS)}")
         print(f"dataset {name}: {dataset.rows:,} x {dimension}, {metric}", flush=True)
         state = args.output.with_name(f".{args.output.name}.state")
         try:
@@ -50,8 +51,8 @@ def main(arguments: list[str] | None = None) -> int:
         except ClusteringError as error:
             raise UserError(str(error)) from None
     with suppress(OSError):
-        state.rmdir()  # of a run that was cut off; now empty
-    print(told(found))
+        state.rmdir()  # of an interrupted run; now empty
+    print(describe(found))
     lists = f", lists: [{found.lists}]" if len(found.lists) > 1 else ""
     print(f"{args.output} is ready: use arg_groups: [{{centroids: {args.output}{lists}}}]")
     return 0
@@ -60,23 +61,18 @@ def main(arguments: list[str] | None = None) -> int:
 def make_parser() -> argparse.ArgumentParser:
     """Describe the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m ann_benchmarks.centroids",
-        description="compute centroids for VectorChord; an interrupted run goes on where it stopped",
+        prog="python -m algorithms.clustering",
+        description="compute centroids for an index; an interrupted run resumes where it stopped",
         formatter_class=HelpWithDefaults,
     )
     add = parser.add_argument
-    add("--dataset", metavar="NAME", required=True, help="whose vectors are clustered")
+    add("--dataset", metavar="NAME", required=True, help="the vectors to cluster")
     add("--lists", metavar="[COARSE,]LISTS", type=_lists, required=True, help="such as 2000, or 550,320000")
-    add("--device", choices=DEVICES, default="cpu", help="where; gpu: by PyTorch or CuPy")
+    add("--device", choices=DEVICES, default="cpu", help="gpu: by PyTorch or CuPy")
     add("-o", "--output", metavar="FILE", type=Path, required=True, help="the NPY file to write")
     add("--sampling-factor", metavar="N", type=positive_int, default=256, help="sampled rows for each list")
-    add("--iterations", metavar="N", type=positive_int, default=10, help="passes over the sample, at most")
-    add(
-        "--algorithm",
-        choices=["lloyd", "hierarchical"],
-        default="lloyd",
-        help="hierarchical: faster, coarser",
-    )
+    add("--iterations", metavar="N", type=positive_int, default=10, help="the most passes over the sample")
+    add("--algorithm", choices=ALGORITHMS, default="lloyd", help="hierarchical: faster, less exact")
     add(
         "--spherical",
         action=argparse.BooleanOptionalAction,
@@ -87,7 +83,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--memory",
         metavar="SIZE",
         type=size,
-        help="for the sample, else it is on disk (default: half of what is free)",
+        help="for the sample; a larger one is kept on disk (default: half of what is free)",
     )
     add("--device-memory", metavar="SIZE", type=size, help="of the GPU (default: what is free)")
     add("--seed", metavar="N", type=int, default=0, help="of the sample and the start")
@@ -96,7 +92,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def settings_of(args: argparse.Namespace, metric: str) -> Settings:
-    """Say what to compute for vectors of a metric."""
+    """Return the settings for vectors of a metric."""
     return Settings(
         lists=args.lists,
         spherical=metric in ("angular", "ip") if args.spherical is None else args.spherical,
@@ -113,7 +109,7 @@ def settings_of(args: argparse.Namespace, metric: str) -> Settings:
 
 
 def write(path: Path, found: Clustering, made_from: dict[str, Any]) -> None:
-    """Write the centroids, and beside them, in FILE.json, how they were made and what it took."""
+    """Write the centroids, and next to them, in FILE.json, how they were made and in what time."""
     about = made_from | {
         "device": found.device,
         "seconds": found.seconds,
@@ -127,8 +123,8 @@ def write(path: Path, found: Clustering, made_from: dict[str, Any]) -> None:
             temporary.write_text(json.dumps(about, indent=1) + "\n")
 
 
-def told(found: Clustering) -> str:
-    """Say on one line what came out."""
+def describe(found: Clustering) -> str:
+    """Describe the result on one line."""
     smallest, largest, passes = int(found.sizes.min()), int(found.sizes.max()), len(found.history)
     return (
         f"{found.sample_rows:,} rows clustered by {found.device} in {found.seconds:.1f} s,"
