@@ -15,6 +15,7 @@ from ann_benchmarks.datasets.own import create_own
 from ann_benchmarks.distance import candidate_distances
 from ann_benchmarks.errors import UserError
 
+from .programs import run_program
 from .vector_files import lists, write_hdf5
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,13 +35,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(ROOT / "create_dataset.py"), *arguments],
-        env={"PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        **options,
-    )
+    return run_program("create_dataset.py", *arguments, env={"PYTHONDONTWRITEBYTECODE": "1"}, **options)
 
 
 def as_parquet(column: pa.Array, **others: pa.Array) -> str:

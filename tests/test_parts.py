@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from ann_benchmarks.ground_truth import answers, truth
 from ann_benchmarks.results import truth_mark
 
 from .file_server import FileServer, serving
+from .programs import run_program
 
 ROOT = Path(__file__).resolve().parent.parent
 RANDOM = np.random.default_rng(3)
@@ -269,12 +269,7 @@ def test_an_ip_file_with_distances_of_another_kind_has_them_computed(server: Fil
 
 
 def create(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(ROOT / "create_dataset.py"), *arguments],
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-    )
+    return run_program("create_dataset.py", *arguments)
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 import json
 import os
 import re
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from ann_benchmarks.plotting.styles import LIGHT_COLORS, assign_styles, told_apa
 from ann_benchmarks.results import iter_result_paths
 
 from .plotting_data import make_result, make_truth
+from .programs import run_program
 
 ROOT = Path(__file__).parent.parent
 CACHE = Path("results/d/.metrics-cache.json")
@@ -60,11 +59,6 @@ def draw(
 ):
     options = {"raw": False, "batch": False, "recompute": False, **options}
     draw_dataset(dataset, count, output, x, y, x_scale, y_scale, **options)
-
-
-def plot(*arguments):
-    command = [sys.executable, str(ROOT / "plot.py"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
 # --- cache ---
@@ -225,7 +219,7 @@ def test_older_files_without_some_attributes_are_read(results):
 
 
 def test_command_draws_into_results(results):
-    done = plot("--dataset", "d", "-Y", "log", "--raw")
+    done = run_program("plot.py", "--dataset", "d", "-Y", "log", "--raw")
     assert (done.returncode, done.stderr) == (0, "")
     assert "results/d.png" in done.stdout and "points: 3" in done.stdout
     assert matplotlib.image.imread("results/d.png").shape[1] > 1000
@@ -301,7 +295,7 @@ def test_mistakes_are_one_line(results, options, message):
 
 def test_empty_folder_is_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    done = plot("--dataset", "sift-128-euclidean")
+    done = run_program("plot.py", "--dataset", "sift-128-euclidean")
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr.splitlines() == [
         "error: nothing to plot for sift-128-euclidean with count 10: results/ is empty: run run.py first"

@@ -3,7 +3,6 @@
 import json
 import re
 import runpy
-import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -35,6 +34,7 @@ from ann_benchmarks.plotting.runs import Run, load_runs
 from ann_benchmarks.results import iter_result_paths, read_result, write_result
 
 from .plotting_data import make_result, make_truth
+from .programs import run_program
 
 ROOT = Path(__file__).parent.parent
 GB, MB = 1 << 30, 1 << 20
@@ -230,8 +230,7 @@ def test_the_picture_has_a_line_and_a_size_for_each(results, capsys):
 
 
 def test_the_command_writes_picture_and_table_into_results(results):
-    command = [sys.executable, str(ROOT / "plot.py"), "--dataset", "d", "--tiers"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = run_program("plot.py", "--dataset", "d", "--tiers")
     assert (done.returncode, done.stderr) == (0, "")
     assert matplotlib.image.imread("results/d-tiers.png").shape[1] > 1000
     assert len(rows_of(Path("results/d-tiers.md").read_text())) == 12

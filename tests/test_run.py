@@ -1,6 +1,5 @@
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -12,7 +11,8 @@ from ann_benchmarks.host import usable_cores
 from ann_benchmarks.main import main
 from ann_benchmarks.results import iter_result_paths
 
-from .conftest import ROOT, make_dataset
+from .conftest import make_dataset
+from .programs import run_program
 
 ANSWER = "def query(self, q, n): return list(range(n))\n"
 SLOW = """\
@@ -86,8 +86,7 @@ def test_points_on_other_vectors_of_the_same_name_are_measured_again(workspace):
     workspace.add_plugin("quick", ANSWER)
     assert workspace.run().returncode == 0
     make_dataset(rows=300)
-    plot = [sys.executable, str(ROOT / "plot.py"), "--dataset", "tiny"]
-    drawn = subprocess.run(plot, cwd=workspace.path, capture_output=True, text=True)
+    drawn = run_program("plot.py", "--dataset", "tiny")
     assert drawn.returncode == 1 and "other vectors of the same name" in drawn.stderr
     again = workspace.run()
     assert again.returncode == 0
