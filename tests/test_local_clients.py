@@ -19,6 +19,8 @@ from ann_benchmarks.algorithms.bruteforce.module import ExactScan
 from ann_benchmarks.errors import UserError
 from ann_benchmarks.load.local_clients import ProcessClients, ThreadClients, open_local_clients
 
+pytestmark = pytest.mark.alone  # it measures
+
 QUERIES = np.repeat(np.arange(20, dtype=np.float32), 2).reshape(20, 2)  # each is its own number, twice
 SECONDS = 0.01
 

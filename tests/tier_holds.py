@@ -42,7 +42,12 @@ def needs(reason: str) -> pytest.MarkDecorator:
 
 needs_memory_group = needs(_no_groups("memory"))
 needs_groups = needs(_no_groups("memory", "cpuset", "io"))
-needs_huge_pages = needs(_no_huge_pages())
+_needs_huge_pages = needs(_no_huge_pages())
+
+
+def needs_huge_pages(test: Callable[..., object]) -> Callable[..., object]:
+    """Mark a test: they are taken from all processes, those of other tests included."""
+    return pytest.mark.alone(_needs_huge_pages(test))
 
 
 def until(condition: Callable[[], object], seconds: float = 10) -> None:
