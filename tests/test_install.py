@@ -29,8 +29,8 @@ from ann_benchmarks.errors import UserError
 from ann_benchmarks.installing import github
 from ann_benchmarks.installing.main import main
 
+from .file_server import Server
 from .programs import run_program
-from .test_download import Server
 from .vchord_archives import archive, installation_with_vchord
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="releases are for Linux")
