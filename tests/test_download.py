@@ -151,12 +151,6 @@ def test_what_had_arrived_is_checked(server: Server) -> None:
     download(server)
 
 
-def test_a_server_that_ignores_ranges(server: Server) -> None:
-    server.ranges = False
-    server.cut = cuts(400_000, 300_000)
-    download(server, size=SIZE, checksum=f"md5:{hashlib.md5(BODY).hexdigest()}")
-
-
 def test_a_server_that_stops_sending_parts_loses_nothing(server: Server) -> None:
     server.cut = cuts(*[None] * 7, then=0)
     failure(server)

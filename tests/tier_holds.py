@@ -1,6 +1,5 @@
 """What the tests of tiers share: what they need of the machine, and processes that hold something."""
 
-import os
 import subprocess
 import sys
 import time
@@ -110,7 +109,3 @@ def guards_of(pid: int) -> list[int]:
             if b"tiers.guard" in words and str(pid).encode() in words:
                 found.append(int(entry.name))
     return found
-
-
-def is_root() -> bool:
-    return os.geteuid() == 0
