@@ -758,12 +758,3 @@ def test_it_ends_with_run_py_and_puts_things_away(workspace, inside, how):
     assert process.wait(15) == 128 + signal.SIGTERM
     assert Path("done").exists() and process.stdout.read() == b""
     assert process.stderr.read() == b""
-
-
-def test_on_a_terminal_lines_end_as_they_are(workspace, inside):
-    body = "def fit(self, X): print('a\\nb', sys.stderr.isatty(), os.get_terminal_size(2))"
-    workspace.add_plugin("tty", f"{body}\ndef query(self, q, n): return [0]")
-    process = inside("tty", terminal=(24, 77))
-    process.stdout.read()
-    printed = process.stderr.read().decode()
-    assert "a\nb True os.terminal_size(columns=77, lines=24)\n" in printed

@@ -17,7 +17,9 @@ ALGORITHMS = ROOT / "algorithms"
 DOCKERFILES = sorted(ALGORITHMS.glob("*/Dockerfile*"))
 PLUGINS = [path for path in DOCKERFILES if path.parent.name != "base"]
 POSTGRES = [path for path in PLUGINS if "postgres/docker/" in path.read_text()]
-SCRIPTS = sorted([*ALGORITHMS.glob("base/*.sh"), *ALGORITHMS.glob("*/docker/*.sh")])
+SCRIPTS = sorted(
+    [*ALGORITHMS.glob("base/*.sh"), *ALGORITHMS.glob("*/docker/*.sh"), *ALGORITHMS.glob("*/download.sh")]
+)
 LOCKS = sorted([*ALGORITHMS.glob("base/*.lock"), *ALGORITHMS.glob("postgres/docker/*.lock")])
 GIVEN = ("package[s]/", "ca-certificate[s]")  # of the context, where install.py put them
 
@@ -52,7 +54,7 @@ def pins(lock: Path) -> dict[str, set[str]]:
 
 
 def test_what_there_is() -> None:
-    assert len(SCRIPTS) == 6 and len(LOCKS) == 3
+    assert len(SCRIPTS) == 7 and len(LOCKS) == 3
     assert {path.parent.name for path in POSTGRES} >= {
         *("pgvector_hnsw", "pgvector_ivfflat", "pgvector_exact", "vchord", "pgpu"),
     }

@@ -29,7 +29,8 @@ from ann_benchmarks.data.download import fetching
 from ann_benchmarks.installing import github
 from ann_benchmarks.installing.main import main
 
-from .test_download import Server
+from .file_server import Server
+from .programs import run_program
 from .vchord_archives import archive, installation_with_vchord
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="releases are for Linux")
@@ -551,13 +552,8 @@ def test_what_cannot_be_installed(command, monkeypatch) -> None:
 
 def test_the_entry_point(tmp_path: Path) -> None:
     add_algorithm(tmp_path, "flat", "ExactScan", "ann_benchmarks.algorithms.bruteforce")
-    done = subprocess.run(
-        [sys.executable, ROOT / "install.py", "--local", "--definitions", "plugins", "--algorithm", "flat"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    options = ("--local", "--definitions", "plugins", "--algorithm", "flat")
+    done = run_program("install.py", *options, cwd=tmp_path)
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr.startswith("error: 'flat' needs no") and done.stderr.count("\n") == 1
 

@@ -33,6 +33,8 @@ from benchmarks.known import (
     waits_at_most,
 )
 
+pytestmark = pytest.mark.alone  # it measures
+
 SLEEP = 0.02
 LATE = 0.01  # s by which a sleeper may wake up late
 QUERIES = np.arange(16, dtype=np.float32)[:, np.newaxis]

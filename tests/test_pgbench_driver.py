@@ -25,6 +25,8 @@ from ann_benchmarks.algorithms.postgres.watching import CLIENT_APPLICATION
 
 from .postgres_fixtures import clustered
 
+pytestmark = pytest.mark.alone  # it measures
+
 TRAIN = clustered(2000, 16, seed=11)
 QUERIES = TRAIN[:40]
 PROGRAM = embedded_installation() / "bin" / "pgbench"

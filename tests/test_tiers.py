@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -35,25 +34,15 @@ from tiers.simulated import SimulatedServer
 from tiers.tier import MIB, Disk, Tier
 from tiers.watch import MemoryWatch
 
-from .conftest import make_dataset
-from .test_load_run import define
+from . import test_load_run
+from .programs import run_program
 from .tier_holds import needs_huge_pages, needs_memory_group, own_group, until
 
 ROOT = Path(__file__).parents[1]
+folder = test_load_run.folder
 KILLS = int(os.environ.get("ANN_BENCHMARKS_TEST_KILLS", "1"))
 NOTE = Note("something")
 SMALL, LARGE = Tier(32 * MIB, 192 * MIB), Tier(64 * MIB)
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    """A folder with a dataset and two algorithms, that a server's account can enter."""
-    folder = Path(tempfile.mkdtemp(prefix="ann-test-"))
-    folder.chmod(0o755)
-    make_dataset("small", "angular", 2000, 12, queries=50, neighbours=100, folder=folder / "data")
-    define(folder, [[15]], [[4]])
-    yield folder
-    shutil.rmtree(folder)
 
 
 @pytest.fixture(autouse=True)
@@ -258,11 +247,6 @@ def test_shared_buffers_of_the_users_and_of_a_tier_exclude_each_other(folder: Pa
     assert "tiers set shared_buffers: take it out of ANN_BENCHMARKS_PG_SETTINGS" in out
 
 
-def run_py(folder: Path, *options: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, str(ROOT / "run.py"), "--dataset", "small", *options]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
-
-
 def test_options_of_tiers_are_nothing_without_them(folder: Path):
     for options, said in (
         (["--local", "--tier-method", "cgroup"], "--tier-method is of tiers: add --tiers, or leave it out"),
@@ -272,7 +256,7 @@ def test_options_of_tiers_are_nothing_without_them(folder: Path):
         ),
         (["--tiers", "1:all", "--memory", "2g"], "--memory is what tiers set: leave it out"),
     ):
-        done = run_py(folder, *options)
+        done = run_program("run.py", "--dataset", "small", *options, cwd=folder)
         assert done.returncode == 1 and said in done.stderr
 
 
