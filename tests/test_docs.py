@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,13 @@ def test_commands_have_only_options_that_exist(page):
 
 def test_the_readme_stays_short():
     assert len((ROOT / "README.md").read_text().splitlines()) <= README_LINES
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_named_parts_of_the_code_exist(page):
+    text = page.read_text()
+    for path in re.findall(r"`((?:ann_benchmarks|algorithms|tiers|benchmarks|experiments)/[\w/.-]*)`", text):
+        assert (ROOT / path).exists() or "NAME" in path or "sampled" in path, path
+    imports = re.findall(r"^ *from ((?:ann_benchmarks|tiers)[\w.]*) import ([\w, ]+)$", text, re.MULTILINE)
+    for module, names in imports:
+        assert all(hasattr(import_module(module), name) for name in names.split(", ")), module
