@@ -8,7 +8,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from ann_benchmarks.cli import positive_int, run_command
+from ann_benchmarks.common.cli import positive_int, run_command
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.comparing.at_recall import fastest_at
 from ann_benchmarks.comparing.listing import list_runs, show_run
 from ann_benchmarks.comparing.matching import Comparison, compare
@@ -17,8 +18,7 @@ from ann_benchmarks.comparing.naming import Narrowed, read_side
 from ann_benchmarks.comparing.sizes import error_rate, share, size
 from ann_benchmarks.comparing.tables import FORMATS, render
 from ann_benchmarks.comparing.verdicts import NOTHING_TOLD, Asked, failures, percent, status
-from ann_benchmarks.errors import UserError
-from ann_benchmarks.results import RESULTS_FOLDER
+from ann_benchmarks.results.file import RESULTS_FOLDER
 
 
 def main() -> int:

@@ -3,8 +3,9 @@
 import argparse
 from pathlib import Path
 
-from ann_benchmarks.cli import positive_int, run_command
-from ann_benchmarks.datasets import (
+from ann_benchmarks.common.cli import positive_int, run_command
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.data.datasets import (
     canonical_name,
     dataset_path,
     get_dataset,
@@ -12,15 +13,14 @@ from ann_benchmarks.datasets import (
     is_present,
     make_dataset,
 )
-from ann_benchmarks.datasets.convert import TYPES, convert_source
-from ann_benchmarks.datasets.exact import find_truth
-from ann_benchmarks.datasets.in_place import create_in_place
-from ann_benchmarks.datasets.listing import dataset_table
-from ann_benchmarks.datasets.own import QUERIES, create_own
-from ann_benchmarks.datasets.verify import verify_dataset
-from ann_benchmarks.datasets.write import NEIGHBORS
+from ann_benchmarks.data.datasets.convert import TYPES, convert_source
+from ann_benchmarks.data.datasets.exact import find_truth
+from ann_benchmarks.data.datasets.in_place import create_in_place
+from ann_benchmarks.data.datasets.listing import dataset_table
+from ann_benchmarks.data.datasets.own import QUERIES, create_own
+from ann_benchmarks.data.datasets.verify import verify_dataset
+from ann_benchmarks.data.datasets.write import NEIGHBORS
 from ann_benchmarks.distance import METRICS
-from ann_benchmarks.errors import UserError
 
 
 def parse_arguments() -> argparse.Namespace:

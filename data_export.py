@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
-from ann_benchmarks.cli import run_command
-from ann_benchmarks.plotting.export import export_results
+from ann_benchmarks.common.cli import run_command
+from ann_benchmarks.results.export import export_results
 
 
 def main() -> None:

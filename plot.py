@@ -7,13 +7,13 @@ draw what the machine and the server did during one result.
 import argparse
 from pathlib import Path
 
-from ann_benchmarks.cli import positive_int, run_command
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.cli import positive_int, run_command
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.plotting.dashboard import draw_monitoring
 from ann_benchmarks.plotting.draw import draw_dataset
-from ann_benchmarks.plotting.metrics import QPS_AT_RECALL, TARGET_RECALL, all_metrics
 from ann_benchmarks.plotting.ram_draw import draw_tiers
 from ann_benchmarks.published import published_names
+from ann_benchmarks.results.metrics import QPS_AT_RECALL, TARGET_RECALL, all_metrics
 
 OF_METRICS = ("x_axis", "y_axis", "x_scale", "y_scale", "raw")  # which --tiers leaves no choice of
 

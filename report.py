@@ -4,11 +4,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from ann_benchmarks.cli import positive_int, run_command
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.cli import positive_int, run_command
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.experiments.report import report_experiment
-from ann_benchmarks.plotting.metrics import TARGET_RECALL
 from ann_benchmarks.reporting.chosen import report_results
+from ann_benchmarks.results.metrics import TARGET_RECALL
 from tiers.main import every_job, parser_with_tiers
 
 

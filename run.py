@@ -1,6 +1,6 @@
 """Measure algorithms on a dataset: python run.py --local --dataset NAME --algorithm NAME."""
 
-from ann_benchmarks.cli import run_command
+from ann_benchmarks.common.cli import run_command
 from tiers.main import main
 
 if __name__ == "__main__":

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from .algorithms.clustering import DEVICES, Clustering, ClusteringError, Settings, cluster
-from .atomic import atomic_path
-from .cli import HelpWithDefaults, positive_int, run_command
-from .containers.limits import size
-from .datasets import canonical_name, get_dataset
-from .disk import disk_errors
-from .errors import UserError
+from ann_benchmarks.algorithms.clustering import DEVICES, Clustering, ClusteringError, Settings, cluster
+from ann_benchmarks.common.atomic import atomic_path
+from ann_benchmarks.common.cli import HelpWithDefaults, positive_int, run_command
+from ann_benchmarks.common.disk import disk_errors
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.data.datasets import canonical_name, get_dataset
+from ann_benchmarks.run.containers.limits import size
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from .errors import UserError
+from ann_benchmarks.common.errors import UserError
 
 METRICS: tuple[str, ...] = ("euclidean", "angular", "ip", "hamming", "jaccard")
 BLOCK_BYTES = 32 * 2**20  # bound on the rows gathered at once

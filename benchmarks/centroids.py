@@ -23,9 +23,9 @@ from ann_benchmarks.algorithms.clustering import DEVICES
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.vchord.centroids import SOURCES
 from ann_benchmarks.algorithms.vchord.module import VectorChord
-from ann_benchmarks.datasets import get_dataset
+from ann_benchmarks.data.datasets import get_dataset
 from ann_benchmarks.distance import candidate_distances
-from ann_benchmarks.plotting.metrics import RECALL_SLACK, recall_of_each
+from ann_benchmarks.results.metrics import RECALL_SLACK, recall_of_each
 from benchmarks.server import temporary_server
 
 COUNT = 10

@@ -24,7 +24,7 @@ from ann_benchmarks.algorithms.postgres.encoding import text_vector
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.settings import QUERY_SESSION
-from ann_benchmarks.measuring import measure
+from ann_benchmarks.measure.timed import measure
 from benchmarks.server import temporary_server
 
 K = 10

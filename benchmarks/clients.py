@@ -27,10 +27,10 @@ from ann_benchmarks.algorithms.postgres.encoding import text_vector
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.base import connect
 from ann_benchmarks.algorithms.postgres.settings import QUERY_SESSION
-from ann_benchmarks.host import usable_cores
-from ann_benchmarks.load.measure import open_clients
+from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.spans import closed_loop
+from ann_benchmarks.measure.loaded_point import open_clients
 from benchmarks.client_cost import EF_SEARCH, K, cpu_seconds, pgbench_command
 from benchmarks.server import temporary_server
 

@@ -21,8 +21,8 @@ from pathlib import Path
 
 import yaml
 
-from ann_benchmarks.containers.engine import connect
-from ann_benchmarks.containers.sandbox import USER_ID
+from ann_benchmarks.run.containers.engine import connect
+from ann_benchmarks.run.containers.sandbox import USER_ID
 
 PROJECT = Path(__file__).parent.parent
 IMAGE = "ann-benchmarks-container-cost"

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ann_benchmarks.ground_truth import exact_neighbors
+from ann_benchmarks.data.ground_truth import exact_neighbors
 
 _SQUARE = 4096  # rows and columns of the product that says what the machine can do
 

@@ -15,11 +15,11 @@ from dataclasses import replace
 import numpy as np
 
 from ann_benchmarks.algorithms.base.module import BaseANN
-from ann_benchmarks.intervals import Interval, mean_interval, share_interval
-from ann_benchmarks.load.measure import LEAST_PATIENCE, PATIENCE_SHARE, LoadedPoint
+from ann_benchmarks.load.measured import Measured
 from ann_benchmarks.load.request import Load, Objective
 from ann_benchmarks.load.warmup import Warmup
-from ann_benchmarks.measuring import Measured
+from ann_benchmarks.measure.loaded_point import LEAST_PATIENCE, PATIENCE_SHARE, LoadedPoint
+from ann_benchmarks.results.intervals import Interval, mean_interval, share_interval
 from benchmarks.known import (
     Computed,
     OneSlot,

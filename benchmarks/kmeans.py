@@ -26,7 +26,7 @@ from ann_benchmarks.algorithms.clustering.cpu import Cpu
 from ann_benchmarks.algorithms.clustering.devices import open_device
 from ann_benchmarks.algorithms.clustering.gpu import Gpu
 from ann_benchmarks.algorithms.postgres import machine
-from ann_benchmarks.datasets.generated import Generated, write_generated
+from ann_benchmarks.data.datasets.generated import Generated, write_generated
 
 _CPU_DEFAULTS = 512_000, 2_000
 _GPU_DEFAULTS = 10_000_000, 50_000

@@ -7,8 +7,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from ann_benchmarks.host import host_facts
-from ann_benchmarks.results import truth_mark, write_result
+from ann_benchmarks.common.host import host_facts
+from ann_benchmarks.results.file import truth_mark, write_result
 
 DATASET = "made-up-euclidean"
 COUNT = 10

@@ -21,11 +21,11 @@ import numpy as np
 import psutil
 
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
-from ann_benchmarks.load.measure import open_clients
+from ann_benchmarks.common.student import quantile
 from ann_benchmarks.load.request import Load
+from ann_benchmarks.measure.loaded_point import open_clients
 from ann_benchmarks.monitoring import Monitor, NoMonitor, monitor
 from ann_benchmarks.monitoring.monitor import INTERVAL_SECONDS
-from ann_benchmarks.student import quantile
 from benchmarks.server import temporary_server
 
 K = 10

@@ -15,10 +15,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from ann_benchmarks.datasets import get_dataset
-from ann_benchmarks.main import make_parser
+from ann_benchmarks.data.datasets import get_dataset
 from ann_benchmarks.monitoring import read_monitoring
-from ann_benchmarks.results import read_attributes
+from ann_benchmarks.results.file import read_attributes
+from ann_benchmarks.run.options import make_parser
 
 PROJECT = Path(__file__).parent.parent
 DEFAULT = "--algorithm pgvector_hnsw --max-n-algorithms 1 --dataset clustered-50k-96-euclidean --clients 1,8"

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import psutil
 
-from ann_benchmarks.plotting.cache import SETTLED_NS
+from ann_benchmarks.results.cache import SETTLED_NS
 from benchmarks.made_results import DATASET, make_results
 
 PROJECT = Path(__file__).parent.parent

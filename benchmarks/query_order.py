@@ -19,11 +19,11 @@ import psutil
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres.cooling import drop_from_cache
 from ann_benchmarks.algorithms.postgres.servers import Server
-from ann_benchmarks.load.measure import open_clients
 from ann_benchmarks.load.orders import QueryOrder
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.spans import closed_loop
-from ann_benchmarks.measuring import watched
+from ann_benchmarks.measure.loaded_point import open_clients
+from ann_benchmarks.measure.timed import watched
 from benchmarks.server import temporary_server
 
 K = 10

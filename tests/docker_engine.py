@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from ann_benchmarks.containers.engine import connect
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.run.containers.engine import connect
 
 ROOT = Path(__file__).parent.parent
 BASE = "ann-benchmarks-base"

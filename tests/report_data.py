@@ -1,8 +1,8 @@
 """Results and records as a report gets them, made without any file."""
 
-from ann_benchmarks.plotting.metrics import standard_metrics
-from ann_benchmarks.plotting.runs import Run
-from ann_benchmarks.workloads.records import Phase, Rate, Record
+from ann_benchmarks.results.metrics import standard_metrics
+from ann_benchmarks.results.records import Phase, Rate, Record
+from ann_benchmarks.results.runs import Run
 
 GB = 1 << 30
 

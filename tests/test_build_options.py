@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from ann_benchmarks.definitions import Definition
-from ann_benchmarks.errors import UserError
-from ann_benchmarks.main import main
-from ann_benchmarks.plan import make_build_plan, make_plan
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.jobs.plan import make_build_plan, make_plan
+from ann_benchmarks.run.options import main
 
 from .conftest import make_dataset
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.centroids import main
-from ann_benchmarks.cli import run_command
+from ann_benchmarks.common.cli import run_command
 
 from .conftest import make_dataset
 

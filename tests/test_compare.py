@@ -12,9 +12,9 @@ import compare
 from ann_benchmarks.comparing.matching import compare as compare_sides
 from ann_benchmarks.comparing.measurements import Measurement
 from ann_benchmarks.comparing.naming import Narrowed, read_side
-from ann_benchmarks.intervals import share_interval
-from ann_benchmarks.results import write_result
-from ann_benchmarks.workloads.records import Phase, Rate, Record, write_record
+from ann_benchmarks.results.file import write_result
+from ann_benchmarks.results.intervals import share_interval
+from ann_benchmarks.results.records import Phase, Rate, Record, write_record
 
 CALM = (1.0, 1.002, 0.998, 1.001, 0.999)
 PLAN = {

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from ann_benchmarks.common.student import quantile, two_sided
 from ann_benchmarks.comparing.judging import (
     ALIKE,
     LOWER,
@@ -16,7 +17,6 @@ from ann_benchmarks.comparing.judging import (
     paired_difference,
 )
 from ann_benchmarks.comparing.measurements import Figure
-from ann_benchmarks.student import quantile, two_sided
 
 RNG = np.random.default_rng(1)
 

@@ -22,12 +22,30 @@ import h5py
 import numpy as np
 import pytest
 
-from ann_benchmarks.containers import memory
-from ann_benchmarks.containers.engine import connect
-from ann_benchmarks.containers.images import Image, find_image, split_tag, tagged
-from ann_benchmarks.containers.limits import cpu_list, cpus_of_each, memory_of_each, size
-from ann_benchmarks.containers.log import Log
-from ann_benchmarks.containers.sandbox import (
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.definitions.tags import split_tag, tagged
+from ann_benchmarks.jobs.job import (
+    Built,
+    Failure,
+    Finished,
+    Job,
+    Note,
+    PhaseDone,
+    PointDone,
+    PointFailed,
+    WorkloadDone,
+)
+from ann_benchmarks.load.request import Load
+from ann_benchmarks.load.warmup import Warmup
+from ann_benchmarks.load.workload import Workload
+from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.run.containers import memory
+from ann_benchmarks.run.containers.engine import connect
+from ann_benchmarks.run.containers.images import Image, find_image
+from ann_benchmarks.run.containers.limits import cpu_list, cpus_of_each, memory_of_each, size
+from ann_benchmarks.run.containers.log import Log
+from ann_benchmarks.run.containers.sandbox import (
     MOST_PROCESSES,
     Account,
     Sandbox,
@@ -36,7 +54,7 @@ from ann_benchmarks.containers.sandbox import (
     project_files,
     storage_folder,
 )
-from ann_benchmarks.containers.wire import (
+from ann_benchmarks.run.containers.wire import (
     Checked,
     CheckRequest,
     MessageReader,
@@ -45,16 +63,8 @@ from ann_benchmarks.containers.wire import (
     write_message,
     write_request,
 )
-from ann_benchmarks.containers.worker import ContainerWorker, ask, keep_results
-from ann_benchmarks.definitions import Definition
-from ann_benchmarks.errors import UserError
-from ann_benchmarks.intervals import Interval
-from ann_benchmarks.jobs import Built, Job, Note, PhaseDone, PointDone, PointFailed, WorkloadDone
-from ann_benchmarks.load.request import Load
-from ann_benchmarks.load.warmup import Warmup
-from ann_benchmarks.worker_process import Failure, Finished
-from ann_benchmarks.workers import Workers
-from ann_benchmarks.workloads.request import Workload
+from ann_benchmarks.run.containers.worker import ContainerWorker, ask, keep_results
+from ann_benchmarks.run.workers import Workers
 
 from .conftest import ROOT
 
@@ -334,7 +344,7 @@ def test_a_full_disk_is_said(container, what, tmp_path, monkeypatch):
 
 def test_a_container_is_stopped_whose_words_nobody_hears(container, monkeypatch):
     """What it says fills the pipe to Workers, which has just decided to end it."""
-    monkeypatch.setattr("ann_benchmarks.containers.worker.GRACE_SECONDS", -4.5)
+    monkeypatch.setattr("ann_benchmarks.run.containers.worker.GRACE_SECONDS", -4.5)
     worker = ContainerWorker(None, container, Log(None, False), lambda message, attachment: message)
     container.say(write_message(Note("x" * 2**20)))
     time.sleep(0.5)
@@ -347,7 +357,7 @@ def test_a_container_is_stopped_whose_words_nobody_hears(container, monkeypatch)
 
 def test_a_container_that_never_stops_talking_is_ended_in_time(container, monkeypatch):
     """Neither its time-out nor the others may wait for it to be silent."""
-    monkeypatch.setattr("ann_benchmarks.containers.worker.GRACE_SECONDS", -4.5)
+    monkeypatch.setattr("ann_benchmarks.run.containers.worker.GRACE_SECONDS", -4.5)
     worker = ContainerWorker(None, container, Log(None, False), lambda message, attachment: message)
 
     def talk():
@@ -691,7 +701,7 @@ def inside(workspace):
         job = Job(**{**vars(Job(definition, [[]], "tiny", 10, 1, False)), **job})
         environment = {**workspace.environment, "PYTHONPATH": f"{ROOT}:{workspace.path}"}
         process = subprocess.Popen(
-            [sys.executable, "-u", "-m", "ann_benchmarks.containers.inside"],
+            [sys.executable, "-u", "-m", "ann_benchmarks.run.containers.inside"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

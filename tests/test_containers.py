@@ -24,10 +24,10 @@ import h5py
 import numpy as np
 import pytest
 
-from ann_benchmarks.errors import UserError
-from ann_benchmarks.host import usable_cores
-from ann_benchmarks.main import main
-from ann_benchmarks.results import damage, iter_result_paths
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.host import usable_cores
+from ann_benchmarks.results.file import damage, iter_result_paths
+from ann_benchmarks.run.options import main
 
 from .conftest import ROOT, Workspace, make_dataset
 from .docker_engine import base_image, engine  # noqa: F401

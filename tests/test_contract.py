@@ -19,7 +19,7 @@ import h5py
 import numpy as np
 import pytest
 
-from ann_benchmarks.definitions import DEFINITIONS_FOLDER
+from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 from ann_benchmarks.installing.export import export
 
 from .postgres_fixtures import clustered
@@ -322,7 +322,7 @@ def stand_in(folder: Path) -> Path:
     """Make what --export takes for a checkout: the names, and a BaseANN that has the interface alone."""
     (folder / ALGORITHMS / "base").mkdir(parents=True)
     (folder / ALGORITHMS / "base" / "module.py").write_text(STAND_IN_FOR_BASE)
-    for name in ("install.py", "run_algorithm.py", "ann_benchmarks/runner.py"):
+    for name in ("install.py", "run_algorithm.py", "ann_benchmarks/measure/job.py"):
         (folder / name).touch()
     return folder
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ann_benchmarks.errors import UserError
-from ann_benchmarks.vectors import ArrayRows, FirstRows, Rows, checked, convert, open_rows
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.data.vectors import ArrayRows, FirstRows, Rows, checked, convert, open_rows
 
 from .vector_files import FORMATS, VECTORS, lists, write_big_ann, write_npy, write_parquet
 
@@ -71,8 +71,8 @@ def test_a_bad_row_leaves_no_file(tmp_path: Path) -> None:
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 100 rows, and a note after each."""
-    monkeypatch.setattr("ann_benchmarks.vectors.conversion.BLOCK_BYTES", 100 * 12 * 4)
-    monkeypatch.setattr("ann_benchmarks.vectors.conversion.CHECKPOINT_BYTES", 100 * 12 * 4)
+    monkeypatch.setattr("ann_benchmarks.data.vectors.conversion.BLOCK_BYTES", 100 * 12 * 4)
+    monkeypatch.setattr("ann_benchmarks.data.vectors.conversion.CHECKPOINT_BYTES", 100 * 12 * 4)
 
 
 class Stopping(FirstRows):
@@ -206,8 +206,8 @@ def test_a_disk_that_is_too_small_is_told_first(tmp_path: Path) -> None:
 def test_a_disk_that_fills_is_one_line_and_can_go_on(tmp_path: Path) -> None:
     path, made = write_big_ann(tmp_path / "v.fbin", VECTORS), tmp_path / "made.npy"
     code = (
-        "import sys; from pathlib import Path; from ann_benchmarks.vectors import convert, open_rows\n"
-        "from ann_benchmarks.errors import UserError\n"
+        "import sys; from pathlib import Path; from ann_benchmarks.data.vectors import convert, open_rows\n"
+        "from ann_benchmarks.common.errors import UserError\n"
         "try: convert(open_rows(sys.argv[1]), Path(sys.argv[2]))\n"
         "except UserError as error: print(error)"
     )

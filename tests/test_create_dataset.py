@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ann_benchmarks.datasets import dataset_path, get_dataset
-from ann_benchmarks.datasets.listing import dataset_table
-from ann_benchmarks.datasets.own import create_own
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.data.datasets import dataset_path, get_dataset
+from ann_benchmarks.data.datasets.listing import dataset_table
+from ann_benchmarks.data.datasets.own import create_own
 from ann_benchmarks.distance import candidate_distances
-from ann_benchmarks.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent
 VECTORS = np.random.default_rng(1).standard_normal((600, 8)).astype(np.float32)
@@ -28,7 +28,7 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 64 rows, so that small files have several."""
-    monkeypatch.setattr("ann_benchmarks.vectors.rows.BLOCK_BYTES", 64 * 8 * 4)
+    monkeypatch.setattr("ann_benchmarks.data.vectors.rows.BLOCK_BYTES", 64 * 8 * 4)
     monkeypatch.setattr("ann_benchmarks.distance.BLOCK_BYTES", 64 * 8 * 8)
 
 
@@ -300,10 +300,10 @@ def test_memory_stays_bounded() -> None:
     with Path("big.npz").open("wb") as file:
         np.savez(file, v=np.zeros((200_000, 256), np.float32) + np.arange(256, dtype=np.float32))  # 205 MB
     code = (
-        "import resource, sys; from ann_benchmarks.datasets.own import create_own\n"
+        "import resource, sys; from ann_benchmarks.data.datasets.own import create_own\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "from ann_benchmarks.vectors import open_source\n"
-        "from ann_benchmarks.datasets.own import _usable\n"
+        "from ann_benchmarks.data.vectors import open_source\n"
+        "from ann_benchmarks.data.datasets.own import _usable\n"
         "assert sum(len(block) for _, block in _usable(open_source('big.npz'), 'ip')) == 200_000\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
     )

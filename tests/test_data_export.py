@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ann_benchmarks.errors import UserError
-from ann_benchmarks.plotting.export import export_results
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.results.export import export_results
 
 from .plotting_data import make_result, make_truth
 

@@ -12,11 +12,18 @@ import pytest
 from sklearn.datasets import make_blobs
 from sklearn.model_selection import train_test_split
 
-from ann_benchmarks.datasets import Dataset, HDF5Dataset, dataset_names, dataset_path, generated, get_dataset
-from ann_benchmarks.datasets.random_sets import blobs, split
-from ann_benchmarks.datasets.registry import find_entry
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.data.datasets import (
+    Dataset,
+    HDF5Dataset,
+    dataset_names,
+    dataset_path,
+    generated,
+    get_dataset,
+)
+from ann_benchmarks.data.datasets.random_sets import blobs, split
+from ann_benchmarks.data.datasets.registry import find_entry
 from ann_benchmarks.distance import candidate_distances
-from ann_benchmarks.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -272,7 +279,8 @@ def test_uniform_is_deterministic_exact_and_of_length_1() -> None:
 
 def test_a_failed_write_leaves_nothing() -> None:
     code = (
-        "from ann_benchmarks.cli import run_command; from ann_benchmarks.datasets import get_dataset\n"
+        "from ann_benchmarks.common.cli import run_command\n"
+        "from ann_benchmarks.data.datasets import get_dataset\n"
         "run_command(lambda: get_dataset('clustered-5k-24-ip') and None)"
     )
     done = subprocess.run(

@@ -4,10 +4,10 @@ from textwrap import dedent
 import pytest
 import yaml
 
-from ann_benchmarks.configs import read_config, read_configs
-from ann_benchmarks.definitions import DEFINITIONS_FOLDER, get_definitions, supported_data
-from ann_benchmarks.errors import UserError
-from ann_benchmarks.plan import usable_configs
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.definitions.configs import read_config, read_configs
+from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, get_definitions, supported_data
+from ann_benchmarks.jobs.plan import usable_configs
 
 ENTRY = """\
 float:

@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 
 from ann_benchmarks import distance
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.distance import METRICS, candidate_distances, compute_distance, metrics
-from ann_benchmarks.errors import UserError
 
 A, B = np.array([1.0, 2.0, 2.0]), np.array([2.0, 0.0, 1.0])
 BITS_A, BITS_B = np.array([1, 1, 0, 0], bool), np.array([1, 0, 1, 0], bool)

@@ -11,8 +11,8 @@ import h5py
 import numpy as np
 import pytest
 
-from ann_benchmarks.results import iter_result_paths, read_attributes
-from ann_benchmarks.workloads.records import iter_record_paths, read_record
+from ann_benchmarks.results.file import iter_result_paths, read_attributes
+from ann_benchmarks.results.records import iter_record_paths, read_record
 
 from .docker_engine import ROOT, install
 from .long_tests import takes_long

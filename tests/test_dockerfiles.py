@@ -147,7 +147,8 @@ def test_a_container_has_what_the_framework_imports() -> None:
         "for module, packages in packages_distributions().items():\n"
         "    if not {name.lower() for name in packages} & set(sys.argv[1:]):\n"
         "        sys.modules[module] = None\n"
-        "import ann_benchmarks.worker_process, ann_benchmarks.datasets, ann_benchmarks.vectors.parquet\n"
+        "import ann_benchmarks.run.worker_process, ann_benchmarks.data.datasets\n"
+        "import ann_benchmarks.data.vectors.parquet\n"
     )
     there = pins(ALGORITHMS / "base/requirements.lock")
     done = subprocess.run([sys.executable, "-c", code, *there], cwd=ROOT, capture_output=True, text=True)

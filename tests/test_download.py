@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import pytest
 
-from ann_benchmarks.download import Wanted, fetch, fetching, has_record, partial, verify
-from ann_benchmarks.download import server as asking
-from ann_benchmarks.download.segments import Journal
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.data.download import Wanted, fetch, fetching, has_record, partial, verify
+from ann_benchmarks.data.download import server as asking
+from ann_benchmarks.data.download.segments import Journal
 
 ROOT = Path(__file__).parent.parent
 SEGMENT = 2**16

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from ann_benchmarks.datasets import get_dataset
-from ann_benchmarks.datasets.getting import URL_VARIABLE
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.data.datasets import get_dataset
+from ann_benchmarks.data.datasets.getting import URL_VARIABLE
 
 from .conftest import make_dataset
 from .test_download import Server, server  # noqa: F401

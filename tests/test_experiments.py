@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from ann_benchmarks.datasets import get_dataset
-from ann_benchmarks.definitions import Definition
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.data.datasets import get_dataset
+from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.experiments.carrying_out import carry_out, report_arguments
 from ann_benchmarks.experiments.findings import judged, selected
 from ann_benchmarks.experiments.options import Options
 from ann_benchmarks.experiments.report import report_of
 from ann_benchmarks.experiments.results import Measured
 from ann_benchmarks.experiments.schema import FOLDER, Claim, find_experiment, read_experiment
-from ann_benchmarks.jobs import Job
-from ann_benchmarks.plotting.runs import Run
+from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.reporting.content import Chapter
-from ann_benchmarks.workloads.records import Phase, Rate, Record
+from ann_benchmarks.results.records import Phase, Rate, Record
+from ann_benchmarks.results.runs import Run
 from tiers.main import every_job, parser_with_tiers
 
 ROOT = Path(__file__).parent.parent

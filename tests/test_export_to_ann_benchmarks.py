@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ann_benchmarks.definitions import DEFINITIONS_FOLDER
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 from ann_benchmarks.installing.export import RECORD, content_of, digest, export
 
 from .test_contract import ALGORITHMS, PLUGINS, THEIR_PYTHON, needs_checkout, run, stand_in, their_copy

@@ -4,12 +4,12 @@ import h5py
 import numpy as np
 import pytest
 
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.data.ground_truth import exact_neighbors
+from ann_benchmarks.data.ground_truth.answers import Answers
+from ann_benchmarks.data.ground_truth.span import Question, search_span
+from ann_benchmarks.data.vectors.rows import Rows
 from ann_benchmarks.distance import METRICS, candidate_distances
-from ann_benchmarks.errors import UserError
-from ann_benchmarks.ground_truth import exact_neighbors
-from ann_benchmarks.ground_truth.answers import Answers
-from ann_benchmarks.ground_truth.span import Question, search_span
-from ann_benchmarks.vectors.rows import Rows
 
 VECTOR_METRICS = ("euclidean", "angular", "ip")
 # Rows and queries of a matrix product, threads, spans.
@@ -121,7 +121,7 @@ def test_vectors_without_direction() -> None:
 
 def test_a_vector_that_most_rows_have_is_looked_at_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
     computed = []
-    from ann_benchmarks.ground_truth import exact
+    from ann_benchmarks.data.ground_truth import exact
 
     pair_distances = exact.pair_distances
 
@@ -162,7 +162,9 @@ class StreamedRows(Rows):
 
 
 def test_every_kind_of_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ann_benchmarks.vectors.rows.GAP_BYTES", 0)  # of candidates, nothing between is read
+    monkeypatch.setattr(
+        "ann_benchmarks.data.vectors.rows.GAP_BYTES", 0
+    )  # of candidates, nothing between is read
     rng = np.random.default_rng(8)
     vectors = rng.standard_normal((9000, 16)).astype(np.float32)
     expected = by_sorting_everything("euclidean", vectors, vectors[:4], 10)

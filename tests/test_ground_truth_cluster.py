@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 
-from ann_benchmarks import dask_cluster
-from ann_benchmarks.datasets import get_dataset
-from ann_benchmarks.datasets.exact import find_truth
-from ann_benchmarks.datasets.in_place import create_in_place
-from ann_benchmarks.datasets.own import create_own
-from ann_benchmarks.errors import UserError
-from ann_benchmarks.ground_truth import answers, exact_neighbors, ground_truth, truth
-from ann_benchmarks.vectors.rows import ArrayRows
+from ann_benchmarks.common import dask_cluster
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.data.datasets import get_dataset
+from ann_benchmarks.data.datasets.exact import find_truth
+from ann_benchmarks.data.datasets.in_place import create_in_place
+from ann_benchmarks.data.datasets.own import create_own
+from ann_benchmarks.data.ground_truth import answers, exact_neighbors, ground_truth, truth
+from ann_benchmarks.data.vectors.rows import ArrayRows
 
 WORKERS = 2
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ann_benchmarks.errors import UserError
-from ann_benchmarks.ground_truth import answers, exact_neighbors, ground_truth, truth
-from ann_benchmarks.vectors.rows import ArrayRows, Rows
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.data.ground_truth import answers, exact_neighbors, ground_truth, truth
+from ann_benchmarks.data.vectors.rows import ArrayRows, Rows
 
 from .conftest import ROOT
 

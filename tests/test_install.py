@@ -24,8 +24,8 @@ from ann_benchmarks.algorithms.postgres.servers import installation as installat
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation, install, read_release
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
-from ann_benchmarks.download import fetching
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.data.download import fetching
 from ann_benchmarks.installing import github
 from ann_benchmarks.installing.main import main
 

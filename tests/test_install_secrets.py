@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from ann_benchmarks.configs import read_configs
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.definitions.configs import read_configs
 from ann_benchmarks.installing.build_arguments import read_build_arguments
 from ann_benchmarks.installing.downloading import Download
 from ann_benchmarks.installing.main import main

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from ann_benchmarks.intervals import mean_interval
 from ann_benchmarks.load.latencies import histogram, percentiles
+from ann_benchmarks.results.intervals import mean_interval
 
 
 def lognormal(size: int, seed: int = 0) -> np.ndarray:

@@ -25,7 +25,7 @@ from distributed import LocalCluster
 
 from ann_benchmarks.algorithms.postgres.clients import member, process
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.load.remote_clients import RemoteClients
 
 from .long_tests import takes_long

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.load.orders import QueryOrder, poisson_arrivals
 from ann_benchmarks.load.request import Load
 

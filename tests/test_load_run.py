@@ -21,16 +21,16 @@ import yaml
 from distributed import LocalCluster
 
 from ann_benchmarks.algorithms.bruteforce.module import ExactScan
-from ann_benchmarks.cli import run_command
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.cli import run_command
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.jobs.plan import other_load
 from ann_benchmarks.load.latencies import BUCKETS_PER_DECADE
-from ann_benchmarks.load.measure import open_clients
 from ann_benchmarks.load.request import Load, Objective
 from ann_benchmarks.load.target import ROUNDING
-from ann_benchmarks.main import main
-from ann_benchmarks.plan import other_load
-from ann_benchmarks.plotting.metrics import RECALL_SLACK, recall_of_each
-from ann_benchmarks.results import write_result
+from ann_benchmarks.measure.loaded_point import open_clients
+from ann_benchmarks.results.file import write_result
+from ann_benchmarks.results.metrics import RECALL_SLACK, recall_of_each
+from ann_benchmarks.run.options import main
 
 from .conftest import Workspace, make_dataset
 

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ann_benchmarks.errors import UserError
-from ann_benchmarks.intervals import runs_disagree
-from ann_benchmarks.load.interface import ClientAnswers
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.load.spans import active_span, closed_loop, open_loop
-from ann_benchmarks.points import remarks
+from ann_benchmarks.plugin import ClientAnswers
+from ann_benchmarks.results.intervals import runs_disagree
+from ann_benchmarks.results.warnings import remarks
 
 ONE_CORE = {"client_cores": 1}
 

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_info
 
 from ann_benchmarks.algorithms.base.module import BaseANN
 from ann_benchmarks.algorithms.bruteforce.module import ExactScan
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.load.local_clients import ProcessClients, ThreadClients, open_local_clients
 
 QUERIES = np.repeat(np.arange(20, dtype=np.float32), 2).reshape(20, 2)  # each is its own number, twice

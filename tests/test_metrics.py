@@ -4,8 +4,8 @@ import random
 import numpy as np
 import pytest
 
-from ann_benchmarks.plotting.frontier import pareto_frontier
-from ann_benchmarks.plotting.metrics import (
+from ann_benchmarks.results.frontier import pareto_frontier
+from ann_benchmarks.results.metrics import (
     Measurement,
     Truth,
     all_metrics,

@@ -10,12 +10,12 @@ import h5py
 import numpy as np
 import pytest
 
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.monitoring import Monitor, NoMonitor, machine, read_monitoring
 from ann_benchmarks.monitoring.monitor import Recording
 from ann_benchmarks.monitoring.samples import MOST_SAMPLES, Sample, Stretch
 from ann_benchmarks.monitoring.stored import monitored, writer
-from ann_benchmarks.results import write_result
+from ann_benchmarks.results.file import write_result
 
 
 class Clock:

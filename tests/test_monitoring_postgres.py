@@ -10,26 +10,26 @@ import h5py
 import numpy as np
 import pytest
 
-from ann_benchmarks import running
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.external import ExternalServer
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.watching import PostgresStatistics
 from ann_benchmarks.algorithms.postgres.watching import statistics as watching_statistics
-from ann_benchmarks.definitions import Definition
-from ann_benchmarks.errors import UserError
-from ann_benchmarks.jobs import Job, PointDone
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.jobs.job import Job, PointDone
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
-from ann_benchmarks.main import make_parser
+from ann_benchmarks.measure.job import run
 from ann_benchmarks.monitoring import Monitor, read_monitoring
 from ann_benchmarks.monitoring.monitor import Recording
 from ann_benchmarks.monitoring.samples import Sample, Stretch
 from ann_benchmarks.monitoring.stored import monitored
 from ann_benchmarks.plotting.dashboard import draw_dashboard, panels_of, parts_of
-from ann_benchmarks.results import read_result
-from ann_benchmarks.runner import run
+from ann_benchmarks.results.file import read_result
+from ann_benchmarks.run import execute as running
+from ann_benchmarks.run.options import make_parser
 
 from .conftest import ROOT
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.load.objective import CLOSE_ENOUGH, FARTHEST, highest_rate
 from ann_benchmarks.load.request import Objective
 

@@ -13,14 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from ann_benchmarks.datasets import aliases, get_dataset, present_names, registered, truth_file
-from ann_benchmarks.datasets.exact import find_truth
-from ann_benchmarks.datasets.in_place import create_in_place
-from ann_benchmarks.datasets.listing import dataset_table
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.data.datasets import aliases, get_dataset, present_names, registered, truth_file
+from ann_benchmarks.data.datasets.exact import find_truth
+from ann_benchmarks.data.datasets.in_place import create_in_place
+from ann_benchmarks.data.datasets.listing import dataset_table
+from ann_benchmarks.data.ground_truth import answers, truth
 from ann_benchmarks.distance import pair_distances
-from ann_benchmarks.errors import UserError
-from ann_benchmarks.ground_truth import answers, truth
-from ann_benchmarks.results import truth_mark
+from ann_benchmarks.results.file import truth_mark
 
 from .file_server import FileServer, serving
 
@@ -103,7 +103,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServ
         }  # fmt: skip
         path = tmp_path / "registry.yml"
         path.write_text(yaml.safe_dump(content))
-        monkeypatch.setattr("ann_benchmarks.datasets.registry._REGISTRY", path)
+        monkeypatch.setattr("ann_benchmarks.data.datasets.registry._REGISTRY", path)
         registered.cache_clear()
         aliases.cache_clear()
         home = tmp_path / "home"
@@ -260,7 +260,7 @@ def test_an_ip_file_with_distances_of_another_kind_has_them_computed(server: Fil
         file.attrs["distance"] = "ip"
     content = {"laion-1m": {"distance": "ip", "recompute_distances": True, "hdf5": "x"}}
     Path("r.yml").write_text(yaml.safe_dump(content))
-    pytest.MonkeyPatch().setattr("ann_benchmarks.datasets.registry._REGISTRY", Path("r.yml"))
+    pytest.MonkeyPatch().setattr("ann_benchmarks.data.datasets.registry._REGISTRY", Path("r.yml"))
     registered.cache_clear()
     assert_exact("laion-1m", "ip", TRAIN, TEST, 10)
 
@@ -324,7 +324,7 @@ def test_verify_sees_vectors_that_are_not_those_of_the_truth(own: None) -> None:
 
 def test_verify_sees_a_byte_that_changed_since_the_download(server: FileServer) -> None:
     get_dataset("whole")[0].close()
-    from ann_benchmarks.datasets.verify import verify_dataset
+    from ann_benchmarks.data.datasets.verify import verify_dataset
 
     assert list(verify_dataset("whole")) == []
     path = Path("data/whole/base.fbin")
@@ -335,7 +335,7 @@ def test_verify_sees_a_byte_that_changed_since_the_download(server: FileServer) 
 
 
 def test_a_converted_copy_takes_the_place_of_the_original(server: FileServer) -> None:
-    from ann_benchmarks.datasets.convert import convert_source
+    from ann_benchmarks.data.datasets.convert import convert_source
 
     get_dataset("shards")[0].close()
     assert convert_source("shards", None, None, force=False) == Path("data/shards/shards.converted.npy")

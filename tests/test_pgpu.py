@@ -20,8 +20,8 @@ from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.vchord.module import VectorChord
 from ann_benchmarks.algorithms.vchord.on_gpu import told
-from ann_benchmarks.configs import read_config
-from ann_benchmarks.definitions import DEFINITIONS_FOLDER, Definition, get_definitions
+from ann_benchmarks.definitions.configs import read_config
+from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Definition, get_definitions
 
 from .pgpu_stand_in import VERSIONS, calls_of_stand_in, fail, install_stand_in
 from .postgres_fixtures import clustered, fitted, measured_recall

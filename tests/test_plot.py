@@ -10,14 +10,14 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from ann_benchmarks.errors import UserError
-from ann_benchmarks.plotting import cache, runs
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.plotting.draw import draw_dataset
 from ann_benchmarks.plotting.figure import create_plot
 from ann_benchmarks.plotting.points import Point, points_by_algorithm
-from ann_benchmarks.plotting.runs import Run, load_runs
 from ann_benchmarks.plotting.styles import LIGHT_COLORS, assign_styles, told_apart
-from ann_benchmarks.results import iter_result_paths
+from ann_benchmarks.results import cache, runs
+from ann_benchmarks.results.file import iter_result_paths
+from ann_benchmarks.results.runs import Run, load_runs
 
 from .plotting_data import make_result, make_truth
 

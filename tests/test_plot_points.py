@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from ann_benchmarks.errors import UserError
-from ann_benchmarks.intervals import Interval
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.plotting.bars import bars_note, draw_bars
 from ann_benchmarks.plotting.draw import draw_dataset
-from ann_benchmarks.plotting.export import export_results
 from ann_benchmarks.plotting.figure import create_plot, draw_series, fit_scales
 from ann_benchmarks.plotting.labels import add_labels
 from ann_benchmarks.plotting.points import Point, points_by_algorithm
-from ann_benchmarks.plotting.runs import Run, load_runs
 from ann_benchmarks.plotting.scales import parse_scale
 from ann_benchmarks.plotting.styles import assign_styles
-from ann_benchmarks.results import iter_result_paths
+from ann_benchmarks.results.export import export_results
+from ann_benchmarks.results.file import iter_result_paths
+from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.results.runs import Run, load_runs
 
 from .plotting_data import make_result, make_truth
 

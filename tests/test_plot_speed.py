@@ -13,11 +13,12 @@ import numpy as np
 import psutil
 import pytest
 
-from ann_benchmarks.attributes import UNREADABLE, OtherLayoutError, RootAttributes, all_attributes
-from ann_benchmarks.plotting import forks, runs
-from ann_benchmarks.plotting.forks import each
-from ann_benchmarks.plotting.runs import fitting_processes, load_runs
-from ann_benchmarks.results import iter_result_paths, read_result
+from ann_benchmarks.common import forks
+from ann_benchmarks.common.forks import each
+from ann_benchmarks.results import runs
+from ann_benchmarks.results.attributes import UNREADABLE, OtherLayoutError, RootAttributes, all_attributes
+from ann_benchmarks.results.file import iter_result_paths, read_result
+from ann_benchmarks.results.runs import fitting_processes, load_runs
 
 from .plotting_data import make_result, make_truth
 
@@ -47,7 +48,7 @@ def imported(module):
 @pytest.mark.parametrize(
     ("module", "unwanted"),
     [
-        ("ann_benchmarks.plotting.runs", f"{HEAVY} matplotlib jinja2"),
+        ("ann_benchmarks.results.runs", f"{HEAVY} matplotlib jinja2"),
         ("create_website", f"{HEAVY} matplotlib"),
         ("plot", f"{HEAVY} jinja2"),
     ],

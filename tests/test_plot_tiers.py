@@ -13,27 +13,20 @@ import matplotlib.image
 import pytest
 from matplotlib.figure import Figure
 
-from ann_benchmarks.errors import UserError
-from ann_benchmarks.intervals import Interval
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.numbers import exact, figure_text, size_text
 from ann_benchmarks.plotting.draw import draw_dataset
 from ann_benchmarks.plotting.points import Point
 from ann_benchmarks.plotting.published import read_tiers
-from ann_benchmarks.plotting.ram import (
-    Line,
-    as_tier_run,
-    fastest,
-    index_sizes,
-    normalised,
-    ram_lines,
-    size_text,
-    whole_machine,
-)
+from ann_benchmarks.plotting.ram import Line, index_sizes, normalised, ram_lines
 from ann_benchmarks.plotting.ram_draw import draw_tiers
 from ann_benchmarks.plotting.ram_figure import create_ram_figure, fit_panel, variant_looks
-from ann_benchmarks.plotting.ram_table import exact, figure_text, table
-from ann_benchmarks.plotting.runs import Run, load_runs
+from ann_benchmarks.plotting.ram_table import table
 from ann_benchmarks.published import published
-from ann_benchmarks.results import iter_result_paths, read_result, write_result
+from ann_benchmarks.results.file import iter_result_paths, read_result, write_result
+from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.results.runs import Run, load_runs
+from ann_benchmarks.results.tiers import as_tier_run, fastest, whole_machine
 
 from .plotting_data import make_result, make_truth
 

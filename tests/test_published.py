@@ -4,7 +4,7 @@ from functools import cache
 
 import pytest
 
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.published import published, published_names, reading, select
 from ann_benchmarks.published.selecting import rows_where
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from ann_benchmarks.errors import UserError
-from ann_benchmarks.intervals import Interval
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.plotting.beside import table_beside
 from ann_benchmarks.plotting.draw import draw_dataset
 from ann_benchmarks.plotting.lines import draw_lines
 from ann_benchmarks.plotting.points import Point
 from ann_benchmarks.plotting.published import PublishedPoints, read_points, read_series
 from ann_benchmarks.plotting.shares import over_first
+from ann_benchmarks.results.intervals import Interval
 
 from .plotting_data import make_result, make_truth
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from ann_benchmarks.datasets import canonical_name, generated, registered
-from ann_benchmarks.datasets.parts import Parts
-from ann_benchmarks.datasets.registry import aliases, find_entry, read_description
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.data.datasets import canonical_name, generated, registered
+from ann_benchmarks.data.datasets.parts import Parts
+from ann_benchmarks.data.datasets.registry import aliases, find_entry, read_description
 
 GB = 10**9
 

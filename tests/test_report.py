@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.reporting import write_figure
 from ann_benchmarks.reporting.chosen import report_results
 from ann_benchmarks.reporting.content import Chapter, Finding, Report
@@ -22,8 +22,8 @@ from ann_benchmarks.reporting.line_pictures import published_lines
 from ann_benchmarks.reporting.pictures import picture_kinds, worth_a_bar
 from ann_benchmarks.reporting.report import write_report
 from ann_benchmarks.reporting.tables import table_kinds
-from ann_benchmarks.reporting.warnings import warnings_of
-from ann_benchmarks.workloads.records import write_record
+from ann_benchmarks.results.records import write_record
+from ann_benchmarks.results.warnings import warnings_of
 
 from .plotting_data import make_result, make_truth
 from .report_data import GB, make_inserts, make_run, make_writes

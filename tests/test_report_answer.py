@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.reporting.answer import answers, statements
-from ann_benchmarks.reporting.curves import comparisons, conditions, family
 from ann_benchmarks.reporting.memory import needs
 from ann_benchmarks.reporting.ratios import ratio
+from ann_benchmarks.results.comparable import comparisons, conditions, family
 
 from .report_data import GB, make_inserts, make_run, make_writes
 

@@ -4,9 +4,9 @@ import h5py
 import numpy as np
 import pytest
 
-from ann_benchmarks.definitions import Definition
-from ann_benchmarks.errors import UserError
-from ann_benchmarks.results import (
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.results.file import (
     damage,
     is_complete,
     iter_result_paths,

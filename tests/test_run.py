@@ -7,10 +7,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ann_benchmarks.errors import UserError
-from ann_benchmarks.host import usable_cores
-from ann_benchmarks.main import main
-from ann_benchmarks.results import iter_result_paths
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.host import usable_cores
+from ann_benchmarks.results.file import iter_result_paths
+from ann_benchmarks.run.options import main
 
 from .conftest import ROOT, make_dataset
 

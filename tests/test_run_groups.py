@@ -5,11 +5,11 @@ import json
 import pytest
 import yaml
 
-from ann_benchmarks.configs import read_config
-from ann_benchmarks.definitions import get_definitions
-from ann_benchmarks.errors import UserError
-from ann_benchmarks.main import main
-from ann_benchmarks.plan import select
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.definitions.configs import read_config
+from ann_benchmarks.definitions.definition import get_definitions
+from ann_benchmarks.jobs.plan import select
+from ann_benchmarks.run.options import main
 
 from .test_contract import CHECKOUT, THEIR_PYTHON, needs_checkout, run
 

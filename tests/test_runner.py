@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.algorithms.base.module import BaseANN
-from ann_benchmarks.definitions import Definition
-from ann_benchmarks.errors import UserError
-from ann_benchmarks.jobs import Built, Job, Note, PointDone
-from ann_benchmarks.measuring import measure
-from ann_benchmarks.results import read_result
-from ann_benchmarks.runner import run
-from ann_benchmarks.version import VERSION
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.version import VERSION
+from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.jobs.job import Built, Job, Note, PointDone
+from ann_benchmarks.measure.job import run
+from ann_benchmarks.measure.timed import measure
+from ann_benchmarks.results.file import read_result
 
 from .conftest import ROOT, make_dataset
 

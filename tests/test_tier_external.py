@@ -16,7 +16,7 @@ import pytest
 from ann_benchmarks.algorithms.postgres.servers.account import server_account
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
 from tiers import external
 from tiers.external import External
 from tiers.tier import MIB, Disk, Tier

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
 from tiers import block_device as devices
 from tiers import control_groups, huge_pages
 from tiers import holding as holdings

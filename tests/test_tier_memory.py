@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
-from ann_benchmarks.jobs import Note, PointFailed
-from ann_benchmarks.points import Points
+from ann_benchmarks.jobs.job import Note, PointFailed
+from ann_benchmarks.measure.points import Points
 from tiers import keeper as keeping
 from tiers import memory
 from tiers.holding import Holding

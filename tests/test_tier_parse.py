@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from ann_benchmarks.algorithms.postgres import machine
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
 from tiers import capacity
 from tiers.capacity import check_capacity
 from tiers.parse import parse_tiers

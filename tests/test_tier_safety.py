@@ -10,7 +10,7 @@ from textwrap import dedent
 
 import pytest
 
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
 from tiers import control_groups, huge_pages, releasing, status
 from tiers.holding import Holding
 from tiers.keeper import keep_pages

@@ -19,15 +19,14 @@ import h5py
 import numpy as np
 import pytest
 
-from ann_benchmarks.definitions import Definition
-from ann_benchmarks.errors import UserError
-from ann_benchmarks.found_before import value_found_before, with_found_before
-from ann_benchmarks.jobs import Job, Note
-from ann_benchmarks.plan import make_plan
-from ann_benchmarks.results import TRUTH_ATTRIBUTE, result_path, write_result
-from ann_benchmarks.running import of_the_first_definitions
-from ann_benchmarks.worker_process import Finished
-from ann_benchmarks.workers import NoWorker, Outcome, Workers
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.jobs.found_before import value_found_before, with_found_before
+from ann_benchmarks.jobs.job import Finished, Job, Note
+from ann_benchmarks.jobs.plan import make_plan
+from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, result_path, write_result
+from ann_benchmarks.run.execute import of_the_first_definitions
+from ann_benchmarks.run.workers import NoWorker, Outcome, Workers
 from tiers.ballast import Ballast
 from tiers.console import SweepConsole
 from tiers.simulated import SimulatedServer

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ann_benchmarks.errors import UserError
-from ann_benchmarks.vectors import (
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.data.vectors import (
     JoinedRows,
     Rows,
     checked,
@@ -23,7 +23,7 @@ from ann_benchmarks.vectors import (
     parquet,
     shard_ids,
 )
-from ann_benchmarks.vectors.rows import ArrayRows
+from ann_benchmarks.data.vectors.rows import ArrayRows
 
 from .vector_files import BYTES, FORMATS, VECTORS, lists, write_npy, write_parquet, write_texmex
 
@@ -40,8 +40,8 @@ def given(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Rows, np.ndar
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parquet batches and blocks of 28 rows of float32, so that small files have several."""
     for module in ("rows", "parquet", "texmex"):
-        __import__(f"ann_benchmarks.vectors.{module}")
-        monkeypatch.setattr(f"ann_benchmarks.vectors.{module}.BLOCK_BYTES", 28 * 12 * 4)
+        __import__(f"ann_benchmarks.data.vectors.{module}")
+        monkeypatch.setattr(f"ann_benchmarks.data.vectors.{module}.BLOCK_BYTES", 28 * 12 * 4)
 
 
 def equal(found: np.ndarray, expected: np.ndarray) -> None:
@@ -66,7 +66,7 @@ def test_rows_near_each_other_are_read_at_once_and_no_others(monkeypatch: pytest
             return super().read(start, stop)
 
     vectors = np.arange(1000 * 12, dtype=np.float32).reshape(1000, 12)
-    monkeypatch.setattr("ann_benchmarks.vectors.rows.GAP_BYTES", 5 * 12 * 4)
+    monkeypatch.setattr("ann_benchmarks.data.vectors.rows.GAP_BYTES", 5 * 12 * 4)
     wanted = np.array([900, 0, 5, 12, 3, 900, 20, 25, 29])
     equal(Seen(vectors)[wanted], vectors[wanted])
     assert read == [(0, 6), (12, 13), (20, 26), (29, 30), (900, 901)]  # a block has 28 rows
@@ -158,7 +158,7 @@ def parts_of(folder: Path) -> list[Path]:
 
 
 def test_parts_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ann_benchmarks.vectors.joined.OPEN_PARTS", 3)
+    monkeypatch.setattr("ann_benchmarks.data.vectors.joined.OPEN_PARTS", 3)
     parts_of(tmp_path)
     rows = open_source(f"{tmp_path}/part_*.npy")
     assert isinstance(rows, JoinedRows) and rows.mapped() is None
@@ -204,7 +204,7 @@ def test_shards_end_to_end(tmp_path: Path) -> None:
 
 
 def test_a_sequential_pass_decodes_each_row_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ann_benchmarks.vectors.parquet import _Decoder
+    from ann_benchmarks.data.vectors.parquet import _Decoder
 
     decoded = 0
     numbers = _Decoder._numbers

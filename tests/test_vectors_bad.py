@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ann_benchmarks.errors import UserError
-from ann_benchmarks.vectors import checked, open_parts, open_rows, open_source, read_neighbors, shard_ids
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.data.vectors import checked, open_parts, open_rows, open_source, read_neighbors, shard_ids
 
 from .vector_files import (
     FORMATS,

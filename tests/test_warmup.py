@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.load import warmup
 from ann_benchmarks.load.request import Load, Objective
 from ann_benchmarks.load.warmup import (
@@ -21,7 +21,7 @@ from ann_benchmarks.load.warmup import (
     is_rising,
     warm_up,
 )
-from ann_benchmarks.points import remarks
+from ann_benchmarks.results.warnings import remarks
 
 FULL = 10_000  # queries a second
 SIMULATIONS = 50

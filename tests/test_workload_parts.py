@@ -5,19 +5,19 @@ import json
 import numpy as np
 import pytest
 
-from ann_benchmarks.definitions import Definition
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.jobs.plan import every_job, make_plan
 from ann_benchmarks.load.request import Load
-from ann_benchmarks.main import main, make_parser
-from ann_benchmarks.plan import every_job, make_plan
-from ann_benchmarks.workloads.facts import joined
-from ann_benchmarks.workloads.options import workloads_asked_for
-from ann_benchmarks.workloads.rates import Span, Times, rate_of
-from ann_benchmarks.workloads.records import Record, write_record
-from ann_benchmarks.workloads.request import Mix, Workload
-from ann_benchmarks.workloads.state import DELETE, GONE, INSERT, UPDATE, TableState
-from ann_benchmarks.workloads.timeline import Timeline
-from ann_benchmarks.workloads.truth import ChosenRows, Truth
+from ann_benchmarks.load.workload import Mix, Workload
+from ann_benchmarks.measure.workloads.facts import joined
+from ann_benchmarks.measure.workloads.rates import Span, Times, rate_of
+from ann_benchmarks.measure.workloads.state import DELETE, GONE, INSERT, UPDATE, TableState
+from ann_benchmarks.measure.workloads.timeline import Timeline
+from ann_benchmarks.measure.workloads.truth import ChosenRows, Truth
+from ann_benchmarks.results.records import Record, write_record
+from ann_benchmarks.run.options import main, make_parser
+from ann_benchmarks.run.workload_options import workloads_asked_for
 
 DEFINITION = Definition("some", "some", "Some", "none", ["euclidean"], [[1], [2], [3]], False)
 WRITES = Workload("writes", 4, 30.0, load=Load(8), rate=200.0)

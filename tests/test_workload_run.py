@@ -11,20 +11,20 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
-from ann_benchmarks.console import Console
-from ann_benchmarks.datasets import get_dataset
-from ann_benchmarks.definitions import Definition, instantiate_algorithm
-from ann_benchmarks.errors import UserError
-from ann_benchmarks.jobs import Built, Job, Note, PhaseDone, WorkloadDone
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.data.datasets import get_dataset
+from ann_benchmarks.definitions.definition import Definition, instantiate_algorithm
+from ann_benchmarks.jobs.job import Built, Job, Note, PhaseDone, WorkloadDone
 from ann_benchmarks.load.request import Load
+from ann_benchmarks.load.workload import Workload
+from ann_benchmarks.measure.job import run
+from ann_benchmarks.measure.workloads import asking
+from ann_benchmarks.measure.workloads.work import Work
+from ann_benchmarks.measure.workloads.writes import check_room, writing
 from ann_benchmarks.monitoring.stored import from_json
 from ann_benchmarks.plotting.dashboard import draw_monitoring
-from ann_benchmarks.runner import run
-from ann_benchmarks.workloads import asking
-from ann_benchmarks.workloads.records import iter_record_paths, read_record
-from ann_benchmarks.workloads.request import Workload
-from ann_benchmarks.workloads.work import Work
-from ann_benchmarks.workloads.writes import check_room, writing
+from ann_benchmarks.results.records import iter_record_paths, read_record
+from ann_benchmarks.run.console import Console
 
 from .conftest import make_dataset
 from .test_workload_writing import relations

@@ -14,7 +14,7 @@ from ann_benchmarks.algorithms.pgvector_ivfflat.module import PGVectorIVFFlat
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.writing.records import DELETE, INSERT, UPDATE
 from ann_benchmarks.algorithms.vchord.module import VectorChord
-from ann_benchmarks.workloads.interface import Changes
+from ann_benchmarks.plugin import Changes
 
 from .postgres_fixtures import clustered, fitted
 

@@ -11,7 +11,7 @@ from textwrap import dedent
 
 import pytest
 
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
 from tiers import control_groups, huge_pages
 from tiers.records import SYSTEM_FOLDER, Records
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ann_benchmarks.workloads.records import Phase, Rate, Record, write_record
+from ann_benchmarks.results.records import Phase, Rate, Record, write_record
 
 SIZES = {"256MB": 1 << 28, "1GB": 1 << 30, "4GB": 4 << 30}
 

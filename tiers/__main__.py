@@ -3,8 +3,8 @@
 import argparse
 import sys
 
-from ann_benchmarks.cli import run_command
-from ann_benchmarks.console import say
+from ann_benchmarks.common.cli import run_command
+from ann_benchmarks.common.output import say
 
 from . import main as sweeping
 from .status import release, status

@@ -4,7 +4,7 @@ import ctypes
 import mmap
 import os
 
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
 
 from .meminfo import meminfo, readable
 from .tier import MIB

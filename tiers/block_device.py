@@ -4,7 +4,7 @@ import os
 import re
 from pathlib import Path
 
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
 
 _MOUNTS = Path("/proc/self/mountinfo")
 _DEVICES = Path("/sys/dev/block")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import psutil
 
 from ann_benchmarks.algorithms.postgres import machine
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
 
 from .holding import HUGE_PAGES
 from .meminfo import readable, system_reserve

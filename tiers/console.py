@@ -3,9 +3,10 @@
 import time
 from collections.abc import Callable, Sequence
 
-from ann_benchmarks.console import Console, counted, say, warn
-from ann_benchmarks.jobs import Event, Job, PointDone, PointFailed, WorkloadDone
-from ann_benchmarks.workers import Outcome
+from ann_benchmarks.common.output import counted, say, warn
+from ann_benchmarks.jobs.job import Event, Job, PointDone, PointFailed, WorkloadDone
+from ann_benchmarks.run.console import Console
+from ann_benchmarks.run.workers import Outcome
 
 
 class SweepConsole(Console):

@@ -19,8 +19,8 @@ from ann_benchmarks.algorithms.postgres.servers.base import Server
 from ann_benchmarks.algorithms.postgres.servers.external import ExternalServer
 from ann_benchmarks.algorithms.postgres.settings import current_setting
 from ann_benchmarks.algorithms.postgres.watching.processes import server_processes
-from ann_benchmarks.console import warn
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.output import warn
 
 from .tier import MIB, Tier, amount
 

@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
 
 from .records import Record, Records, start_of
 from .releasing import release

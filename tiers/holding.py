@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
 
 from . import huge_pages
 from .ballast import Ballast
@@ -65,7 +65,7 @@ class Holding:
         if self.method == HUGE_PAGES:
             huge_pages.require_rights()
             if meminfo()["SwapTotal"]:
-                from ann_benchmarks.console import warn  # with much behind it
+                from ann_benchmarks.common.output import warn
 
                 warn("swap is on: memory is pushed there, which falsifies what is measured (swapoff -a)")
         else:

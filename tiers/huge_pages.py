@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
 
 from .caches import drop_caches
 from .meminfo import meminfo, readable

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.algorithms.postgres import machine
-from ann_benchmarks.errors import UserError
-from ann_benchmarks.jobs import Job
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.jobs.job import Job
 
 from .block_device import block_device, device_name
 from .caches import drop_caches

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 
-from ann_benchmarks.errors import UserError, told
+from ann_benchmarks.common.errors import UserError, told
 
 from .ballast import Ballast
 from .control_groups import set_memory_limit

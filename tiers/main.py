@@ -4,10 +4,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.experiments.carrying_out import add_experiment_options, carry_out, split_arguments
-from ann_benchmarks.jobs import Job
-from ann_benchmarks.main import jobs_asked_for, make_parser, run
+from ann_benchmarks.jobs.job import Job
+from ann_benchmarks.run.options import jobs_asked_for, make_parser, run
 
 METHODS = ("auto", "hugepages", "cgroup")
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from ann_benchmarks.algorithms.postgres import machine
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
 
 from .presets import DISKS, LADDERS, MEGABYTE, Memory, mini
 from .tier import MIB, Disk, Tier

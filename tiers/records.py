@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
 
 SYSTEM_FOLDER = Path("/run/ann-benchmarks")
 _BOOT = Path("/proc/sys/kernel/random/boot_id")

@@ -3,7 +3,7 @@
 from contextlib import suppress
 from pathlib import Path
 
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
 
 from .control_groups import remove_group
 from .huge_pages import change_pages, settle

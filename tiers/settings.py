@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from ann_benchmarks.algorithms.postgres import machine
 from ann_benchmarks.algorithms.postgres.environment import PREFIX, given_settings
 from ann_benchmarks.algorithms.postgres.settings import megabytes
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
 
 from .tier import GIB, MIB, Tier
 

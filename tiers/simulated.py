@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
 
 from .memory import ControlGroup
 from .tier import Tier, amount
@@ -27,9 +27,9 @@ class SimulatedServer:
         return f"{self.tier} by {self.method}"
 
     @property
-    def series(self) -> str:
-        """What it adds to the name of a curve."""
-        return f"-{self.method}{self.tier.series}"
+    def series(self) -> Mapping[str, Any]:
+        """The fields of the series that is measured on it."""
+        return {"tier_method": self.method, **self.tier.series}
 
     @property
     def facts(self) -> Mapping[str, Any]:

@@ -4,8 +4,8 @@ import os
 from datetime import timedelta
 from pathlib import Path
 
-from ann_benchmarks.console import counted
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.output import counted
 
 from .huge_pages import page_size, settle
 from .meminfo import readable

@@ -9,10 +9,10 @@ from typing import Any
 
 from ann_benchmarks.algorithms.postgres.environment import PREFIX, server_kind
 from ann_benchmarks.algorithms.postgres.servers import current_server, numa
-from ann_benchmarks.console import warn
-from ann_benchmarks.errors import UserError
-from ann_benchmarks.jobs import Job
-from ann_benchmarks.workers import AnyWorker, NoWorker, Worker
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.output import warn
+from ann_benchmarks.jobs.job import Job
+from ann_benchmarks.run.workers import AnyWorker, NoWorker, Worker
 
 from .capacity import check_capacity
 from .console import SweepConsole

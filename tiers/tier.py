@@ -38,19 +38,18 @@ class Tier:
         return "+".join(parts)
 
     @property
-    def memory_series(self) -> str:
-        """The part of a curve's name that says the memory, over which a line of the picture of tiers runs."""
+    def memory(self) -> str:
+        """The memory as the label of a series has it, such as sb2GB-ram8GB; "" for all of the machine's."""
         if self.shared_buffers is None and self.ram is None:
             return ""
-        buffers = "" if self.shared_buffers is None else f"-sb{amount(self.shared_buffers)}"
-        return f"{buffers}-ram{amount(self.ram)}"
+        buffers = "" if self.shared_buffers is None else f"sb{amount(self.shared_buffers)}-"
+        return f"{buffers}ram{amount(self.ram)}"
 
     @property
-    def series(self) -> str:
-        """What a tier adds to a curve's name: CPUs, disk, and memory last."""
-        cpus = "" if self.cpus is None else f"-{self.cpus}cpus"
-        disk = "" if self.disk is None else f"-{self.disk.name}"
-        return cpus + disk + self.memory_series
+    def series(self) -> dict[str, Any]:
+        """The fields of a series that is measured on it."""
+        disk = "" if self.disk is None else self.disk.name
+        return {"tier_cpus": self.cpus, "tier_disk": disk, "tier_memory": self.memory}
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -60,7 +59,7 @@ class Tier:
             "tier_shared_buffers": self.shared_buffers,
             "tier_ram": self.ram,
             "tier_cpus": self.cpus,
-            "tier_memory_series": self.memory_series,
+            "tier_memory_series": f"-{self.memory}" if self.memory else "",
         }
         if self.disk is not None:
             facts |= {

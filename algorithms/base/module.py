@@ -28,7 +28,7 @@ class BaseANN:
     - ``open_clients(X, n, clients)``: start clients that ask at the same time, and return them as an object
       with ``prepare(orders, seconds, keeps_ids)``, ``prepare_arrivals(due, numbers, patience, keeps_ids)``,
       ``run()``, ``answers()`` and ``close()``; used for --clients, which ann-benchmarks does not know.
-      ann_benchmarks/load/interface.py says what each does, algorithms/postgres/clients/ has one. Without it,
+      ann_benchmarks/plugin.py says what each does, algorithms/postgres/clients/ has one. Without it,
       `query` is called from threads or processes, as `clients_by` says. A plug-in whose class attribute
       `drivers` names other programs for --driver is given ``driver=NAME``, and ``skew=S`` for zipf:S.
     - ``clients_opener(X, n)``: return a function, which can be pickled, that starts as many clients as it is
@@ -38,7 +38,7 @@ class BaseANN:
     - ``watch_server()``: return an object that sees what a server does: ``running()`` goes around a run,
       ``facts(queries)`` is what is stored of it, ``close()`` ends it.
     - ``open_writable(X, rows, has_key, autovacuum)``, ``learns_from_rows(rows)``: a table to write to, for
-      workloads that write; ann_benchmarks/workloads/interface.py says what it does.
+      workloads that write; ann_benchmarks/plugin.py says what it does.
     - ``open_monitor()``: return an object that tells of a server from the start of a job to its end:
       ``sample()`` returns numbers by name, those named in ``levels`` as they are, all others counted since
       something began; ``is_local``, without which nothing of this machine is sampled; ``close()``. None of

@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..errors import UserError
+from ann_benchmarks.common.errors import UserError
+
 from .measurements import Key, Measurement
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from statistics import fmean, variance
 from typing import NamedTuple
 
-from ..student import quantile, two_sided
+from ann_benchmarks.common.student import quantile, two_sided
+
 from .measurements import Figure
 
 POWER = 0.8  # the chance to see the difference that is said to be visible

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError
+from ann_benchmarks.common.errors import UserError
+
 from .changes import properties
 from .grids import aligned, csv_text, figure_text, markdown
 from .measurements import METRICS, Measurement

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..errors import UserError
+from ann_benchmarks.common.errors import UserError
+
 from .figures import Compared, PointPair, compare_figure
 from .measurements import METRICS, Key, Measurement
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..intervals import Interval, mean_interval
+from ann_benchmarks.results.intervals import Interval, mean_interval
 
 Key = tuple[str, ...]
 QUICK, QUICK_SHARE = "latency_p10", 0.1  # what a query takes that nothing disturbs

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import UserError, closest
-from ..results import RESULTS_FOLDER
-from ..workloads.records import SUFFIX
+from ann_benchmarks.common.errors import UserError, closest
+from ann_benchmarks.results.file import RESULTS_FOLDER
+from ann_benchmarks.results.records import SUFFIX
+
 from .measurements import Key, Measurement, is_result
 from .reading import read_all
 

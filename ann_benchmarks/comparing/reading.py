@@ -6,10 +6,11 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from ..errors import UserError
-from ..plotting.runs import plain_attributes, skipped
-from ..results import read_attributes
-from ..workloads.records import SUFFIX
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.results.file import read_attributes
+from ann_benchmarks.results.records import SUFFIX
+from ann_benchmarks.results.runs import plain_attributes, skipped
+
 from .measurements import QUICK, QUICK_SHARE, Key, Measurement
 from .writing import read_workload
 

@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..intervals import Interval
+from ann_benchmarks.results.intervals import Interval
+
 from .changes import changes, is_of_machine
 from .figures import PointPair
 from .judging import HIGHER, LOWER, NOISY, Difference

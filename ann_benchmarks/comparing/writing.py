@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..workloads.records import Rate, Record, read_record
+from ann_benchmarks.results.records import Rate, Record, read_record
+
 from .measurements import Key, Measurement
 
 

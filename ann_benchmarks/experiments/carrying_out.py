@@ -6,12 +6,13 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from ..console import counted, say, warn
-from ..containers.engine import OTHER_WAY, connect
-from ..containers.images import find_image
-from ..errors import UserError
-from ..installing.main import main as install
-from ..main import TERMINATED
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.output import counted, say, warn
+from ann_benchmarks.installing.main import main as install
+from ann_benchmarks.run.containers.engine import OTHER_WAY, connect
+from ann_benchmarks.run.containers.images import find_image
+from ann_benchmarks.run.options import TERMINATED
+
 from .options import Options
 from .schema import FOLDER, Experiment, Step, find_experiment, read_experiment
 

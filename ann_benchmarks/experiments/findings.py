@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..plotting.metrics import ROUNDING, all_metrics
-from ..plotting.runs import Run
-from ..reporting.content import Finding
-from ..workloads.records import Record
+from ann_benchmarks.reporting.content import Finding
+from ann_benchmarks.results.metrics import ROUNDING, all_metrics
+from ann_benchmarks.results.records import Record
+from ann_benchmarks.results.runs import Run
+
 from .results import Measured
 from .schema import Claim
 

@@ -6,7 +6,7 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import UserError, closest
+from ann_benchmarks.common.errors import UserError, closest
 
 # What is not a part of an experiment but of whoever runs it.
 OF_THE_COMMAND_LINE = (

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ..jobs import Job
-from ..plotting.metrics import TARGET_RECALL
-from ..reporting.chosen import FOLDER
-from ..reporting.content import Chapter, Report
-from ..reporting.report import write_report
+from ann_benchmarks.jobs.job import Job
+from ann_benchmarks.reporting.chosen import FOLDER
+from ann_benchmarks.reporting.content import Chapter, Report
+from ann_benchmarks.reporting.report import write_report
+from ann_benchmarks.results.metrics import TARGET_RECALL
+
 from .carrying_out import arguments_of, report_arguments
 from .findings import judged
 from .options import Options

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..definitions import label
-from ..errors import UserError
-from ..jobs import Job
-from ..plotting.runs import Run, load_runs_of, skipped
-from ..workloads.records import Record, read_record
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.definitions.definition import label
+from ann_benchmarks.jobs.job import Job
+from ann_benchmarks.results.records import Record, read_record
+from ann_benchmarks.results.runs import Run, load_runs_of, skipped
+
 from .schema import Step
 
 
@@ -74,5 +75,5 @@ def results_of(
 
 def named(job: Job, query_arguments: Sequence[Any]) -> str:
     """Name a point for the reader, whatever held its memory back."""
-    name = label(job.definition.algorithm, [*job.definition.arguments, *query_arguments])
+    name = label(job.definition.family, [*job.definition.arguments, *query_arguments])
     return f"{name}{job.by_clients}".rpartition(" by ")[0] if job.conditions else name + job.by_clients

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..configs import check_run_group
-from ..errors import UserError
-from ..yaml_lines import Where, YamlFile
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.yaml_file import Where, YamlFile
+from ann_benchmarks.definitions.configs import check_run_group
+
 from .options import Options
 
 FOLDER = Path(__file__).parents[2] / "experiments"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import UserError, closest
+from ann_benchmarks.common.errors import UserError, closest
 
 # Docker knows these without an ARG, and neither its cache nor an image's history depends on them.
 PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy")

@@ -9,8 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..containers.engine import reason
-from ..errors import UserError
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.run.containers.engine import reason
+
 from .build_arguments import proxies
 from .build_log import BuildLog, log_path
 from .context import write_context

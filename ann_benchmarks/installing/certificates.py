@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..errors import UserError
+from ann_benchmarks.common.errors import UserError
 
 VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT")
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)

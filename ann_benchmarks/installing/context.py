@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from ..definitions import DEFINITIONS_FOLDER
-from ..errors import UserError
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 
 PROJECT = Path(__file__).parent.parent.parent
 ALGORITHMS = "ann_benchmarks/algorithms"  # there in the context, as in ann-benchmarks

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..containers.engine import reason
-from ..errors import UserError
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.run.containers.engine import reason
+
 from .build_log import log_path
 
 IMAGE = "ann-benchmarks-debian:trixie"

@@ -15,9 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..containers.guard import remove_all, start_guard
-from ..containers.sandbox import OWNER_LABEL
-from ..errors import UserError
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.run.containers.guard import remove_all, start_guard
+from ann_benchmarks.run.containers.sandbox import OWNER_LABEL
+
 from .build_arguments import proxies
 from .restricted import Restricted
 from .secrets import without_secrets

@@ -6,13 +6,18 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from ..configs import read_config
-from ..errors import UserError
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.definitions.configs import read_config
 
 Content = dict[str, tuple[bytes, bool]]  # path inside of a folder -> what the file holds, may it be executed
 
 ALGORITHMS = Path("ann_benchmarks/algorithms")
-OF_A_CHECKOUT = ("install.py", "run_algorithm.py", "ann_benchmarks/runner.py", f"{ALGORITHMS}/base/module.py")
+OF_A_CHECKOUT = (
+    "install.py",
+    "run_algorithm.py",
+    "ann_benchmarks/runner.py",
+    f"{ALGORITHMS}/base/module.py",
+)
 # What was put there, a line "digest name" each. ann-benchmarks' .gitignore keeps *.log out of its repository.
 RECORD = "exported-plugins.log"
 SCRATCH = "ann_benchmarks/.export"

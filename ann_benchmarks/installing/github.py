@@ -11,9 +11,10 @@ from typing import Any
 
 import requests
 
-from ..download import Wanted, fetch
-from ..download.server import Refused, Temporary, read_all
-from ..errors import UserError
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.data.download import Wanted, fetch
+from ann_benchmarks.data.download.server import Refused, Temporary, read_all
+
 from .release import Release
 
 API = "https://api.github.com"

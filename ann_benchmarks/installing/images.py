@@ -11,12 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ..cli import INTERRUPTED
-from ..configs import read_configs
-from ..console import warn
-from ..containers.check import check_image
-from ..containers.engine import connect, reason
-from ..errors import UserError
+from ann_benchmarks.common.cli import INTERRUPTED
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.output import warn
+from ann_benchmarks.definitions.configs import read_configs
+from ann_benchmarks.run.containers.check import check_image
+from ann_benchmarks.run.containers.engine import connect, reason
+
 from . import debian
 from .build_arguments import read_build_arguments
 from .build_log import log_path

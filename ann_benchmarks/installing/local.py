@@ -3,11 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from ..configs import Config, read_configs
-from ..containers.images import split_tag
-from ..definitions import Definition, constructor_of
-from ..errors import UserError
-from ..plan import usable_configs
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.definitions.configs import Config, read_configs
+from ann_benchmarks.definitions.definition import Definition, constructor_of
+from ann_benchmarks.definitions.tags import split_tag
+from ann_benchmarks.jobs.plan import usable_configs
+
 from .release import read_release
 
 CACHE = Path("data/releases")
@@ -68,7 +69,7 @@ def _download(plugin: Any, config: Config, algorithm: str, version: str | None) 
             f"no release for '{algorithm}' is known to download: {plugin.local_state()}; "
             "--archive FILE puts one there that you have"
         )
-    from .github import get_release  # its HTTP library takes long to import
+    from .github import get_release
 
     target = plugin.local_target()
     hint = (

@@ -4,9 +4,9 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..cli import positive_int
-from ..definitions import DEFINITIONS_FOLDER
-from ..errors import UserError
+from ann_benchmarks.common.cli import positive_int
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 
 # By what they are for; each has a default that is filled in where it is used.
 FOR_IMAGES = ("--proc", "--build-arg", "--secret", "--base", "--mirror", "--ca-bundle", "--no-cache")

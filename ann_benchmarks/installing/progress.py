@@ -7,7 +7,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ..console import say
+from ann_benchmarks.common.output import say
+
 from .build_log import log_path
 
 

@@ -4,11 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..configs import BrokenConfig, Config
-from ..containers.images import split_tag, tagged
-from ..definitions import DEFINITIONS_FOLDER, Definition
-from ..errors import UserError, closest
-from ..version import VERSION
+from ann_benchmarks.common.errors import UserError, closest
+from ann_benchmarks.common.version import VERSION
+from ann_benchmarks.definitions.configs import BrokenConfig, Config
+from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Definition
+from ann_benchmarks.definitions.tags import split_tag, tagged
+
 from .build_arguments import BuildArguments, check_used
 from .context import ALGORITHMS
 from .dockerfile import Dockerfile, read_dockerfile

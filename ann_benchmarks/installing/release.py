@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from ..errors import UserError
+from ann_benchmarks.common.errors import UserError
 
 _KEYS = {"github", "version", "asset"}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from ..errors import UserError
+from ann_benchmarks.common.errors import UserError
 
 _KEYS = {"argument", "secret", "source"}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-from ..errors import UserError
+from ann_benchmarks.common.errors import UserError
 
 
 def read_secrets(texts: Iterable[str], environment: Mapping[str, str] = os.environ) -> dict[str, str]:

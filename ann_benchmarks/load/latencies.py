@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..intervals import mean_interval
+from ann_benchmarks.results.intervals import mean_interval
+
 from .request import PERCENTILES
 
 BUCKETS_PER_DECADE = 116  # each 2% wider than the one before

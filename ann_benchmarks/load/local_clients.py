@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from ..errors import UserError
-from .interface import Clients
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.plugin import Clients
+
 from .process_clients import ProcessClients
 from .thread_clients import ThreadClients
 

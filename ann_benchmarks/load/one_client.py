@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import UserError, told
-from .interface import ClientAnswers
+from ann_benchmarks.common.errors import UserError, told
+from ann_benchmarks.plugin import ClientAnswers
 
 clock = time.perf_counter
 

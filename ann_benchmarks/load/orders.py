@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import UserError
+from ann_benchmarks.common.errors import UserError
 
 ZIPF_LENGTH = 10_000  # queries drawn for a client that goes on for a time, before it repeats itself
 _POPULARITY_SEED = 1932

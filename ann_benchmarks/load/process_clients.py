@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from ..errors import UserError, told
+from ann_benchmarks.common.errors import UserError, told
+
 from .one_client import Client, all_arrivals, own_orders
 from .together import closed_after_an_error, common_start, no_collector
 

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import psutil
 
-from ..dask_cluster import connected, task_error
-from ..errors import UserError
-from ..host import usable_cores
-from .interface import Answers
+from ann_benchmarks.common.dask_cluster import connected, task_error
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.host import usable_cores
+from ann_benchmarks.plugin import Answers
 
 CLOCK_LOOKS = 15
 LEAD_SECONDS = 0.05  # from the word to the start, beside the longest way there

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import UserError
+from ann_benchmarks.common.errors import UserError
+
 from .objective import CLOSE_ENOUGH
 from .orders import QueryOrder, poisson_arrivals
 
@@ -80,20 +81,16 @@ class Load:
         return self.rate is not None or self.objective is not None
 
     @property
-    def series(self) -> str:
-        """What the load adds to the name of the curve that its points make."""
-        parts = [f"c{self.clients}"]
-        if self.order.kind != "shuffled":
-            parts.append(str(self.order).replace(":", ""))
-        if self.distinct is not None:
-            parts.append(f"q{self.distinct}")
-        if self.rate is not None:
-            parts.append(f"r{self.rate:.12g}")
-        if self.objective is not None:
-            parts.append(f"slo-{self.objective}".replace(":", "-"))
-        if self.driver != "own":
-            parts.append(self.driver)
-        return "-" + "-".join(parts)
+    def series(self) -> dict[str, Any]:
+        """The fields of the series that its points belong to."""
+        return {
+            "clients": self.clients,
+            "query_order": str(self.order),
+            "distinct_queries": self.distinct,
+            "rate": self.rate,
+            "objective": "" if self.objective is None else str(self.objective),
+            "driver": self.driver,
+        }
 
     def __str__(self) -> str:
         text = f"by {self.clients} client{'s' * (self.clients > 1)}"

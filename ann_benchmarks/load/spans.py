@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import UserError
-from ..host import usable_cores
-from ..measuring import Measured
-from .interface import Answers
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.host import usable_cores
+from ann_benchmarks.plugin import Answers
+
+from .measured import Measured
 
 ALWAYS_WAITING = 0.8  # share of the time that clients wait for answers, below which they are the limit
 NOTHING_LEFT = 0.95  # share of the machine's CPU that is busy

@@ -3,18 +3,9 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-
-
-class SearchRange(Protocol):
-    """Which query parameter a plug-in offers for a search, and with which values, ascending in effort."""
-
-    parameter: str
-    values: Sequence[Any]
-    arguments: Callable[[Any], list[Any]]  # of set_query_arguments, for a value
-
 
 ROUNDING = 1e-9  # of a mean of recalls
 FINEST = 0.01  # of the value's place: a smaller difference in effort is none in the figures

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from ..errors import UserError, told
-from .interface import ClientAnswers
+from ann_benchmarks.common.errors import UserError, told
+from ann_benchmarks.plugin import ClientAnswers
+
 from .one_client import Client, Task, all_arrivals, own_orders
 from .together import closed_after_an_error, common_start, no_collector
 

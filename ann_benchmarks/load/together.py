@@ -4,7 +4,8 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .interface import Clients
+from ann_benchmarks.plugin import Clients
+
 from .one_client import clock
 
 _LEAD_SECONDS = 0.002  # from the word to the start: enough for it to reach every client

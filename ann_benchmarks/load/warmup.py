@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import UserError
+from ann_benchmarks.common.errors import UserError
 
 PIECE_SECONDS = 0.1
 LEAST_SECONDS, MOST_LEAST_SECONDS = 0.6, 3.0  # of a warm-up: within these, as long as a run

@@ -17,7 +17,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from ..errors import UserError
+from ann_benchmarks.common.errors import UserError
+
 from .monitor import Recording
 from .samples import CLOSE_SECONDS, Sample, Stretch
 

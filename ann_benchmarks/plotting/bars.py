@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
-from .metrics import QPS_AT_RECALL
+from ann_benchmarks.results.metrics import QPS_AT_RECALL
+
 from .points import Point
 
 BOUNDED = {

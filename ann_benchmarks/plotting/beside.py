@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
+from ann_benchmarks.common.numbers import figure_text, plain_number
+
 from .lines import ordered
 from .points import Point
 from .published import PublishedPoints
-from .ram_table import figure_text
-from .scales import plain_number
 
 THEIRS = "another machine"
 NONE = "-"

@@ -13,12 +13,13 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, FixedLocator, MaxNLocator, NullLocator
 from PIL import Image
 
-from ..atomic import atomic_path
-from ..errors import UserError
-from ..monitoring import Monitored, read_monitoring
-from ..monitoring.stored import from_json
-from ..results import read_attributes
-from ..workloads.records import SUFFIX, Record, read_record
+from ann_benchmarks.common.atomic import atomic_path
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.monitoring import Monitored, read_monitoring
+from ann_benchmarks.monitoring.stored import from_json
+from ann_benchmarks.results.file import read_attributes
+from ann_benchmarks.results.records import SUFFIX, Record, read_record
+
 from .figure import GREY, save
 from .styles import LIGHT_COLORS
 

@@ -4,16 +4,18 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ..datasets import canonical_name, dataset_names, make_truth_file
-from ..errors import UserError
-from ..results import iter_result_paths
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.data.datasets import canonical_name, dataset_names, make_truth_file
+from ann_benchmarks.results.file import iter_result_paths
+from ann_benchmarks.results.metrics import QPS_AT_RECALL, ROUNDING, TARGET_RECALL
+from ann_benchmarks.results.runs import Run, load_runs
+
 from .figure import create_plot
-from .metrics import QPS_AT_RECALL, ROUNDING, TARGET_RECALL
 from .points import points_by_algorithm
 from .published import read_points
-from .runs import Run, load_runs, result_styles
 from .scales import parse_scale
 from .shares import over_first
+from .styles import result_styles
 
 
 def draw_dataset(

@@ -9,12 +9,13 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..atomic import atomic_path
-from ..errors import UserError
+from ann_benchmarks.common.atomic import atomic_path
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.results.frontier import pareto_frontier
+from ann_benchmarks.results.metrics import RECALLS, all_metrics, plot_label
+
 from .bars import bars_note, draw_bars
-from .frontier import pareto_frontier
 from .labels import add_labels
-from .metrics import RECALLS, all_metrics, plot_label
 from .overlay import draw_published
 from .points import Point
 from .published import PublishedPoints

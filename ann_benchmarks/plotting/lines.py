@@ -10,13 +10,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from ..errors import UserError
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.numbers import plain_number
+
 from .bars import draw_bars
 from .figure import GREY, add_legend, add_note, coordinates, frame, save
 from .overlay import draw_published
 from .points import Point
 from .published import PublishedPoints
-from .scales import apply_scale, parse_scale, plain_number, spaced, with_room
+from .scales import apply_scale, parse_scale, spaced, with_room
 from .shares import over_first
 from .styles import DASHES, LIGHT_COLORS, MARKERS
 

@@ -7,7 +7,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from .frontier import pareto_frontier
+from ann_benchmarks.results.frontier import pareto_frontier
+
 from .published import PublishedPoints
 from .styles import MARKERS
 

@@ -1,23 +1,13 @@
 """The points of a plot: two metrics of each result, how sure they are, and what is special about it."""
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..intervals import Interval
-from .built import fastest_of_each_index
-from .frontier import drawable
-from .metrics import QPS_AT_RECALL, RECALLS, TARGET_RECALL, qps_at_recall
-from .runs import Run
-
-# The attributes that bound a metric, without _low and _high, and how many of its units are one of theirs.
-BOUNDS = {
-    "k-nn": ("recall", 1.0),
-    "qps": ("qps", 1.0),
-    QPS_AT_RECALL: ("qps", 1.0),
-    **{name: (f"latency_{name}", 1e3) for name in ("p50", "p95", "p99", "p999")},  # s in ms
-}
-FEWEST_RUNS = 3  # of two, Student's interval is 12.7 standard errors wide either way: it says nothing
+from ann_benchmarks.results.built import fastest_of_each_index
+from ann_benchmarks.results.frontier import drawable
+from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.results.metrics import QPS_AT_RECALL, TARGET_RECALL, qps_at_recall
+from ann_benchmarks.results.runs import Run, interval, number
 
 
 @dataclass(frozen=True)
@@ -65,23 +55,3 @@ def points_by_algorithm(
             )
             series.setdefault(run.algorithm, []).append(point)
     return series
-
-
-def interval(run: Run, metric: str) -> Interval | None:
-    """Return the 95% interval of a metric as the result file tells it, within what the metric can be."""
-    if metric not in BOUNDS:
-        return None
-    attribute, unit = BOUNDS[metric]
-    if metric not in RECALLS and (number(run, "run_count") or 0) < FEWEST_RUNS:
-        return None
-    low, high = number(run, f"{attribute}_low"), number(run, f"{attribute}_high")
-    if low is None or high is None or low > high:
-        return None
-    most = 1.0 if metric in RECALLS else math.inf
-    return Interval(max(low * unit, 0.0), min(high * unit, most))
-
-
-def number(run: Run, attribute: str) -> float | None:
-    """Return an attribute that is a finite number, or None."""
-    value = run.attrs.get(attribute)
-    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None

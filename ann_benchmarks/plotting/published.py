@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import UserError
-from ..published import Published, Row, Selection, Table, published, select
-from ..published.selecting import curve_name, rows_where
-from .metrics import QPS_AT_RECALL
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.published import Published, Row, Selection, Table, published, select
+from ann_benchmarks.published.selecting import curve_name, rows_where
+from ann_benchmarks.results.metrics import QPS_AT_RECALL
+
 from .points import Point
 from .ram import Line, normalised
 from .shares import over_first

@@ -3,14 +3,16 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..datasets import canonical_name
-from ..errors import UserError
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.data.datasets import canonical_name
+from ann_benchmarks.results.runs import Run
+from ann_benchmarks.results.tiers import as_tier_run, fastest, whole_machine
+
 from .draw import check_reached, checked_target, runs_of, to_folder
 from .published import read_tiers
-from .ram import Line, as_tier_run, fastest, normalised, ram_lines, whole_machine
+from .ram import Line, normalised, ram_lines
 from .ram_figure import create_ram_figure
 from .ram_table import write_table
-from .runs import Run
 
 
 def draw_tiers(

@@ -11,13 +11,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
+from ann_benchmarks.common.numbers import plain_number, size_text
+
 from .bars import draw_bars
 from .figure import GREY, add_legend, add_note, coordinates, decorate, fit_scales, save
 from .overlay import HOLLOW, greys, heading
 from .points import Point
 from .published import PublishedLines
-from .ram import PANELS, Line, index_sizes, size_text
-from .scales import Scale, plain_number, spaced
+from .ram import PANELS, Line, index_sizes
+from .scales import Scale, spaced
 from .styles import DASHES, LIGHT_COLORS, MARKERS, assign_styles
 
 CLOSE = 2.0  # the largest value over the smallest, below which a linear axis from 0 tells more

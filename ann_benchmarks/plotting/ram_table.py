@@ -5,11 +5,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ..atomic import atomic_path
-from ..errors import UserError
-from .built import build_arguments, built_index
-from .points import interval
-from .ram import GB, MB, TierRun, size_text
+from ann_benchmarks.common.atomic import atomic_path
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.numbers import exact, figure_text, size_text
+from ann_benchmarks.results.built import build_arguments, built_index
+from ann_benchmarks.results.runs import interval
+from ann_benchmarks.results.tiers import TierRun
 
 COLUMNS = ("Available RAM", "shared_buffers", "Clients", "QPS", "P50 (ms)", "P99 (ms)")
 IN_BRACKETS = (
@@ -141,16 +142,6 @@ def cells_of(tier_run: TierRun, intervals: bool) -> list[str]:
         sure = f" ({figure_text(bounds.low)} to {figure_text(bounds.high)})" if bounds else ""
         cells.append(figure_text(tier_run.run.metrics[metric]) + sure)
     return cells
-
-
-def figure_text(value: float) -> str:
-    """Write a figure with four digits, or all that are before the point."""
-    return f"{value:,.0f}" if value >= 1000 else f"{value:#.4g}".rstrip(".")
-
-
-def exact(size: int) -> str:
-    """Write bytes as a tier is asked for: whole GB, else MB."""
-    return f"{size // GB:,} GB" if size % GB == 0 else f"{size / MB:,.6g} MB"
 
 
 def deviation(rows: Iterable[TierRun]) -> list[str]:

@@ -8,7 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from ..errors import UserError
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.numbers import plain_number
 
 SCALES = ("linear", "log", "symlog", "logit")
 NEAR_ONE = (0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999, 0.99999, 1)
@@ -40,11 +41,6 @@ def parse_scale(text: str, axis: str) -> Scale:
             return Scale("a", power)
     known = ", ".join(SCALES) + (", or aN with N above 0, such as a3" if axis == "x" else "")
     raise UserError(f"unknown {axis} scale '{text}': use {known}")
-
-
-def plain_number(number: float, _position: int | None = None) -> str:
-    """Write a tick's value out, with commas between thousands and without an exponent."""
-    return f"{number:,.7g}" if abs(number) < 1e7 else f"{number:.3g}"
 
 
 def power_functions(power: float) -> tuple[Transform, Transform]:

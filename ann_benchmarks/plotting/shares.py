@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..intervals import Interval
-from .frontier import pareto_frontier
+from ann_benchmarks.results.frontier import pareto_frontier
+from ann_benchmarks.results.intervals import Interval
+
 from .points import Point
 
 

@@ -4,6 +4,9 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from ann_benchmarks.results.file import iter_result_paths
+from ann_benchmarks.results.runs import Run
+
 # Seven colours that stay apart under protanopia, deuteranopia and tritanopia (smallest CIE Lab distance of
 # any pair 15), on white and on a dark page.
 LIGHT_COLORS = ("#0067a5", "#d55e00", "#009e73", "#aa3377", "#56b4e9", "#ddaa00", "#333333")
@@ -47,3 +50,9 @@ def told_apart(styles: dict[str, Style]) -> dict[str, Style]:
         is_taken = any(style.color == other.color for other in apart.values())
         apart[name] = replace(style, color=free.pop(0)) if is_taken and free else style
     return apart
+
+
+def result_styles(runs: Iterable[Run]) -> dict[str, Style]:
+    """Give each algorithm that has results of any dataset its style, so that it looks alike in every plot."""
+    folders = {path.parent.name for path in iter_result_paths()}
+    return assign_styles({run.algorithm for run in runs} | {name.removesuffix("-batch") for name in folders})

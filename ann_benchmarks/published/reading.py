@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError, closest
-from ..yaml_lines import Where, YamlFile
+from ann_benchmarks.common.errors import UserError, closest
+from ann_benchmarks.common.yaml_file import Where, YamlFile
+
 from .tables import MARK, TEXT, Published, Row, Table
 
 FOLDER = Path(__file__).parents[2] / "reference"

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from ..errors import UserError
+from ann_benchmarks.common.errors import UserError
+
 from .reading import published
 from .tables import TEXT, Published, Row, Table
 

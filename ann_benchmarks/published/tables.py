@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError
+from ann_benchmarks.common.errors import UserError
 
 TEXT = "text"  # the unit of columns that hold words
 MARK = "another machine"  # what every label says

@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from ..plotting.metrics import qps_at_recall
-from ..plotting.points import number
-from ..plotting.ram import KIB, size_text
-from ..plotting.runs import Run
-from ..workloads.records import Record
-from .curves import Comparison, comparisons, family, is_on_tier, with_least_memory
-from .figures import factor
+from ann_benchmarks.common.numbers import KIB, factor, size_text
+from ann_benchmarks.results.comparable import Comparison, comparisons, family, is_on_tier, with_least_memory
+from ann_benchmarks.results.metrics import qps_at_recall
+from ann_benchmarks.results.records import Record
+from ann_benchmarks.results.runs import Run, number
+
 from .in_short import in_short
 from .memory import memory_statements, needs
 from .naming import IndexNames

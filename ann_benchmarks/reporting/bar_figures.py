@@ -7,13 +7,13 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..plotting.figure import GREY, add_note, save
-from ..plotting.points import interval
-from ..plotting.runs import Run
-from ..plotting.styles import LIGHT_COLORS
+from ann_benchmarks.common.numbers import plain
+from ann_benchmarks.plotting.figure import GREY, add_note, save
+from ann_benchmarks.plotting.styles import LIGHT_COLORS
+from ann_benchmarks.results.runs import Run, interval
+
 from .builds import Build
 from .canvas import WIDTH, height_for, name_rows, spread_out, tidy
-from .figures import plain
 
 PERCENTILES = {"p50": LIGHT_COLORS[4], "p99": LIGHT_COLORS[0]}
 PARTS = {"load": LIGHT_COLORS[4], "clustering": LIGHT_COLORS[5], "index": LIGHT_COLORS[0]}

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..plotting.built import build_arguments
-from ..plotting.points import number
-from ..plotting.runs import Run
-from .curves import family
+from ann_benchmarks.common.numbers import UNKNOWN, plain, size
+from ann_benchmarks.results.built import build_arguments
+from ann_benchmarks.results.comparable import family
+from ann_benchmarks.results.runs import Run, number
+
 from .document import Block, Table
-from .figures import UNKNOWN, plain, size
 from .kinds import Shown, without_results
 from .naming import IndexNames
 

@@ -6,8 +6,8 @@ from typing import Literal
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from ..plotting.figure import GREY
-from ..plotting.scales import plain_number
+from ann_benchmarks.common.numbers import plain_number
+from ann_benchmarks.plotting.figure import GREY
 
 WIDTH = 9.0  # inches, of every picture
 LONGEST = 60  # characters of a name beside an axis

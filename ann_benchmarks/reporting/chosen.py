@@ -5,15 +5,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..datasets import canonical_name, make_truth_file
-from ..errors import UserError
-from ..plotting.draw import checked_target, without_results
-from ..plotting.ram import as_tier_run
-from ..plotting.runs import Run, load_runs, skipped
-from ..results import RESULTS_FOLDER, iter_result_paths
-from ..workloads.records import Record, iter_record_paths, read_record
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.data.datasets import canonical_name, make_truth_file
+from ann_benchmarks.plotting.draw import checked_target, without_results
+from ann_benchmarks.results.comparable import clients, is_on_tier
+from ann_benchmarks.results.file import RESULTS_FOLDER, iter_result_paths
+from ann_benchmarks.results.records import Record, iter_record_paths, read_record
+from ann_benchmarks.results.runs import Run, load_runs, skipped
+from ann_benchmarks.results.tiers import as_tier_run
+
 from .content import Chapter, Report
-from .curves import clients, is_on_tier
 from .kinds import is_named
 from .monitored import MARK
 from .report import write_report

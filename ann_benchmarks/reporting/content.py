@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..plotting.runs import Run
-from ..workloads.records import Record
+from ann_benchmarks.results.records import Record
+from ann_benchmarks.results.runs import Run
 
 VERDICTS = ("reproduced", "not reproduced", "not testable here", "not measured")
 

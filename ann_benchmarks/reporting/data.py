@@ -8,9 +8,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ..plotting.export import COLUMNS, OWN_COLUMNS, place_among_columns, row
-from ..plotting.runs import Run
-from ..workloads.records import Record
+from ann_benchmarks.results.export import COLUMNS, OWN_COLUMNS, place_among_columns, row
+from ann_benchmarks.results.records import Record
+from ann_benchmarks.results.runs import Run
+
 from .answer import Answer
 from .content import Report
 

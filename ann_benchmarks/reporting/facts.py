@@ -5,12 +5,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ..datasets import get_dataset, is_present
-from ..errors import UserError
-from ..plotting.ram import size_text
-from ..results import TRUTH_ATTRIBUTE
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.numbers import UNKNOWN, size_text
+from ann_benchmarks.data.datasets import get_dataset, is_present
+from ann_benchmarks.results.file import TRUTH_ATTRIBUTE
+
 from .document import Block, Heading, Listing, Paragraph, Table
-from .figures import UNKNOWN
 
 MOST_VALUES = 6  # of a fact, that are written out
 MOST_COMMANDS = 20

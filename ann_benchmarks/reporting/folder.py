@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from ..errors import UserError
+from ann_benchmarks.common.errors import UserError
 
 MARK_FILE = "report.json"
 MARK = {"made_by": "python report.py"}

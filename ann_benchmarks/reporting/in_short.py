@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from ..plotting.ram import size_text
-from .curves import Comparison, ram
-from .figures import factor
+from ann_benchmarks.common.numbers import factor, size_text
+from ann_benchmarks.results.comparable import Comparison, ram
+
 from .memory import KEPT, Need
 from .ratios import rates, ratio
 from .statements import Statement, listed

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError
-from ..plotting.published import PublishedPoints
-from ..plotting.runs import Run
-from ..plotting.styles import Style
-from ..workloads.records import Record
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.plotting.published import PublishedPoints
+from ann_benchmarks.plotting.styles import Style
+from ann_benchmarks.results.records import Record
+from ann_benchmarks.results.runs import Run
+
 from .document import Block, Paragraph
 
 

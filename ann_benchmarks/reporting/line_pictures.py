@@ -5,17 +5,18 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
-from ..errors import UserError
-from ..intervals import Interval
-from ..plotting.built import build_arguments
-from ..plotting.lines import draw_lines
-from ..plotting.metrics import all_metrics
-from ..plotting.points import Point, interval
-from ..plotting.published import PublishedPoints, read_series
-from ..plotting.runs import Run
-from ..published import Selection
-from ..published import published as published_file
-from .curves import clients, conditions, family, is_open
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.plotting.lines import draw_lines
+from ann_benchmarks.plotting.points import Point
+from ann_benchmarks.plotting.published import PublishedPoints, read_series
+from ann_benchmarks.published import Selection
+from ann_benchmarks.published import published as published_file
+from ann_benchmarks.results.built import build_arguments
+from ann_benchmarks.results.comparable import clients, conditions, family, is_open
+from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.results.metrics import all_metrics
+from ann_benchmarks.results.runs import Run, interval
+
 from .document import Block, Paragraph, Picture
 from .kinds import MOST_ROWS, Shown, file_of, origins, without_results
 from .workload_tables import inserts_of, place

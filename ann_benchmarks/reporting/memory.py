@@ -4,11 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, takewhile
 
-from ..plotting.metrics import qps_at_recall
-from ..plotting.ram import KIB, TierRun, as_tier_run, size_text
-from ..plotting.runs import Run
-from .curves import comparable, family, is_on_tier
-from .figures import factor
+from ann_benchmarks.common.numbers import KIB, factor, size_text
+from ann_benchmarks.results.comparable import comparable, family, is_on_tier
+from ann_benchmarks.results.metrics import qps_at_recall
+from ann_benchmarks.results.runs import Run
+from ann_benchmarks.results.tiers import TierRun, as_tier_run
+
 from .ratios import rates, ratio
 from .statements import Statement, listed
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..errors import UserError
-from ..plotting.metrics import qps_at_recall
-from ..plotting.runs import Run, clean_text
-from ..results import iter_result_paths, read_attributes
-from .curves import clients, family
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.results.comparable import clients, family
+from ann_benchmarks.results.file import iter_result_paths, read_attributes
+from ann_benchmarks.results.metrics import qps_at_recall
+from ann_benchmarks.results.runs import Run, clean_text
 
 MARK = "monitoring_cpu_seconds"  # the attribute of a result that was
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from ..plotting.built import build_arguments
-from ..plotting.runs import Run
-from .curves import family
+from ann_benchmarks.results.built import build_arguments
+from ann_benchmarks.results.comparable import family
+from ann_benchmarks.results.runs import Run
 
 
 class IndexNames:

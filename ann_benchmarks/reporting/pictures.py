@@ -3,25 +3,21 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import UserError
-from ..monitoring.stored import read_monitoring
-from ..plotting.figure import create_plot
-from ..plotting.metrics import all_metrics, plot_label, qps_at_recall
-from ..plotting.points import points_by_algorithm
-from ..plotting.published import read_points, read_tiers
-from ..plotting.ram import as_tier_run, normalised, ram_lines, whole_machine
-from ..plotting.ram_figure import create_ram_figure
-from ..plotting.runs import Run
-from ..published import published as published_file
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.monitoring.stored import read_monitoring
+from ann_benchmarks.plotting.figure import create_plot
+from ann_benchmarks.plotting.points import points_by_algorithm
+from ann_benchmarks.plotting.published import read_points, read_tiers
+from ann_benchmarks.plotting.ram import normalised, ram_lines
+from ann_benchmarks.plotting.ram_figure import create_ram_figure
+from ann_benchmarks.published import published as published_file
+from ann_benchmarks.results.comparable import clients, fastest_of_each, is_on_tier, ram, without_memory
+from ann_benchmarks.results.metrics import all_metrics, plot_label, qps_at_recall
+from ann_benchmarks.results.runs import Run
+from ann_benchmarks.results.tiers import as_tier_run, whole_machine
+
 from .bar_figures import draw_builds, draw_latencies
 from .builds import builds_of
-from .curves import (
-    clients,
-    fastest_of_each,
-    is_on_tier,
-    ram,
-    without_memory,
-)
 from .document import Block, Picture
 from .kinds import MOST_ROWS, Kind, Shown, file_of, origin_note, origins, without_results
 from .line_pictures import Where, by_clients, inserts
@@ -145,7 +141,7 @@ def writes(shown: Shown) -> list[Block]:
 def dashboard(shown: Shown, most: int = DASHBOARDS) -> list[Block]:
     """Draw what was sampled of the machine and the server meanwhile, of a few results and workloads."""
     try:
-        from ..plotting.dashboard import draw_dashboard, sampled_with
+        from ann_benchmarks.plotting.dashboard import draw_dashboard, sampled_with
     except ImportError:
         raise UserError("this version cannot draw what was sampled") from None
     blocks: list[Block] = []

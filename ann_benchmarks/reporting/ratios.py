@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..comparing.judging import difference
-from ..comparing.measurements import Figure
-from ..intervals import CONFIDENCE, Interval
-from ..plotting.runs import Run
+from ann_benchmarks.comparing.judging import difference
+from ann_benchmarks.comparing.measurements import Figure
+from ann_benchmarks.results.intervals import CONFIDENCE, Interval
+from ann_benchmarks.results.runs import Run
 
 
 @dataclass(frozen=True)

@@ -1,27 +1,28 @@
 """Writes a report: Markdown and HTML with pictures beside them, a CSV and a JSON, from one content."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..plotting.metrics import TARGET_RECALL
-from ..plotting.runs import Run
-from ..plotting.styles import assign_styles
+from ann_benchmarks.common.numbers import UNKNOWN
+from ann_benchmarks.plotting.styles import assign_styles
+from ann_benchmarks.results.comparable import family
+from ann_benchmarks.results.metrics import TARGET_RECALL
+from ann_benchmarks.results.runs import Run
+from ann_benchmarks.results.warnings import FIGURE, MOST_NAMED, warnings_of
+
 from .answer import Answer, answers
 from .authored import read_text
 from .content import Chapter, Finding, Report
-from .curves import family
 from .data import every_record, every_run, write_csv, write_json
 from .document import Block, Heading, Items, Line, Link, Listing, Paragraph, Strong, Table
 from .facts import commands, data_table, what_was_run, when
-from .figures import UNKNOWN
 from .folder import MARK, MARK_FILE, whole_folder
 from .html import as_html
 from .kinds import Shown, make
 from .markdown import as_markdown
 from .pictures import picture_kinds
 from .tables import table_kinds
-from .warnings import warning_blocks, warnings_of
 from .workload_tables import family_of
 
 MARKDOWN, HTML, CSV = "report.md", "report.html", "points.csv"
@@ -141,3 +142,16 @@ def reading_blocks(runs: Sequence[Run]) -> list[Block]:
     ]
     reading: list[Block] = [Paragraph(READING)] if runs else []
     return [Heading(2, "How to read it"), *reading, Paragraph(files)]
+
+
+def warning_blocks(found: Iterable[tuple[str, list[str]]], results: int) -> list[Block]:
+    """Return the warnings as a list."""
+    items: list[Line] = []
+    for text, names in found:
+        many = len(names) > 1
+        differ = " (figures of the first)" if many and FIGURE.search(text) else ""
+        whose = f"{len(names)} of {results} results:" if results > 1 and names else "All:"
+        named = "" if len(names) == results > 1 else f" [{'; '.join(names[:MOST_NAMED])}"
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        items.append([Strong(whose), f" {text}{differ}{f'{named}{more}]' if named and names else ''}"])
+    return [Items(items)] if items else [Paragraph("None.")]

@@ -4,8 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..plotting.ram import significant
-from .figures import UNKNOWN
+from ann_benchmarks.common.numbers import UNKNOWN, significant
 
 
 @dataclass(frozen=True)

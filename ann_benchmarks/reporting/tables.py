@@ -4,27 +4,37 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
-from ..plotting.built import fastest_of_each_index
-from ..plotting.ram import GB, KIB, TierRun, as_tier_run, fastest, size_text, whole_machine
-from ..plotting.ram_table import (
+from ann_benchmarks.common.numbers import (
+    GB,
+    KIB,
+    UNKNOWN,
+    exact,
+    factor,
+    plain,
+    plain_number,
+    share,
+    size_text,
+)
+from ann_benchmarks.plotting.ram_table import (
     COLUMNS,
     cells_of,
     deviation,
     differing_columns,
-    exact,
     heading,
     index_of,
     line_of,
 )
-from ..plotting.runs import Run
-from ..plotting.scales import plain_number
-from ..published import published
-from ..published.selecting import rows_where
-from ..published.tables import TEXT
+from ann_benchmarks.published import published
+from ann_benchmarks.published.selecting import rows_where
+from ann_benchmarks.published.tables import TEXT
+from ann_benchmarks.results.built import fastest_of_each_index
+from ann_benchmarks.results.comparable import comparisons, family
+from ann_benchmarks.results.runs import Run
+from ann_benchmarks.results.tiers import TierRun, as_tier_run, fastest, whole_machine
+
 from .builds import build_table
-from .curves import comparisons, family
 from .document import Block, Paragraph, Table
-from .figures import UNKNOWN, factor, plain, share, with_interval
+from .figures import with_interval
 from .kinds import Kind, Shown, without_results
 from .naming import IndexNames
 from .workload_tables import insert_table, write_tables

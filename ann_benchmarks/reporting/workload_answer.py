@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from ..plotting.ram import KIB, size_text
-from ..workloads.records import Phase, Record
-from .figures import factor
+from ann_benchmarks.common.numbers import KIB, factor, size_text
+from ann_benchmarks.results.records import Phase, Record
+
 from .statements import Statement, listed, three_digits
 from .workload_tables import inserts_of, place
 

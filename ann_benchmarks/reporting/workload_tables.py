@@ -1,8 +1,10 @@
 """Tables of the workloads that write: inserts by many clients, and changes beside queries by phase."""
 
-from ..workloads.records import Phase, Rate, Record
+from ann_benchmarks.common.numbers import UNKNOWN, factor, milliseconds, plain, share, size
+from ann_benchmarks.results.records import Phase, Rate, Record
+
 from .document import Block, Table
-from .figures import UNKNOWN, between, factor, milliseconds, plain, share, size
+from .figures import between
 from .kinds import Shown, without_results
 
 INSERTING = "inserting"

@@ -8,11 +8,12 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..errors import UserError
-from ..plotting.figure import GREY, save
-from ..plotting.styles import LIGHT_COLORS
-from ..workloads.records import Record
-from ..workloads.windows import over_time
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.plotting.figure import GREY, save
+from ann_benchmarks.plotting.styles import LIGHT_COLORS
+from ann_benchmarks.results.records import Record
+from ann_benchmarks.results.windows import over_time
+
 from .canvas import shortened, tidy
 
 PANEL = 1.5  # inches

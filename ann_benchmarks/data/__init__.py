@@ -1,0 +1,1 @@
+"""Vectors and datasets: read, made, downloaded, with their exact neighbours."""

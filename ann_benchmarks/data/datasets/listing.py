@@ -1,0 +1,86 @@
+"""A table of the datasets that can be named."""
+
+from pathlib import Path
+
+from ann_benchmarks.common.errors import UserError
+
+from . import dataset_names, dataset_path, described, generated, get_dataset, is_present
+from .dataset import DATA_FOLDER
+from .parts import Parts
+from .registry import Entry, aliases
+from .truth import truth_path
+
+_HEAD = ("name", "rows", "dimensions", "metric", "size", "on disk", "present")
+
+
+def dataset_table() -> str:
+    """One line a dataset: name, rows, dimension, metric, bytes in all and here; '-' is not known yet."""
+    rows = [_HEAD, *(_line(name) for name in dataset_names())]
+    rows += [(pattern, "any", "any", "any", "", "", "") for pattern in generated.PATTERNS]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD) - 1)]
+    line = "  ".join(f"{{:{side}{width}}}" for side, width in zip("<>><>>", widths, strict=True)) + "  {}"
+    others = [f"{alias} = {name}" for alias, name in sorted(aliases().items())]
+    table = [line.format(*row).rstrip() for row in rows]
+    return "\n".join([*table, "", "other names: " + ", ".join(others)])
+
+
+def _line(name: str) -> tuple[str, ...]:
+    paths = [dataset_path(name)]
+    entry, is_there = None, False
+    try:
+        entry = described(name)
+        if isinstance(entry, Parts):
+            paths = entry.files()
+        is_there = is_present(name)
+        if is_there:
+            with get_dataset(name)[0] as dataset:
+                shape = f"{dataset.rows:,}", f"{dataset.attrs['dimension']:,}", dataset.attrs["distance"]
+                complete = "yes" if _has_truth(name, dataset) else "yes, without true neighbours"
+        else:
+            shape, complete = _expected(entry), ""
+    except UserError:
+        shape, complete = ("damaged", "-", "-"), "yes"
+    here = sum(_bytes_of(path) for path in paths)
+    if here and not is_there:
+        complete = "partly"
+    return name, *shape, _size(entry), _in_units(here) if here else "", complete
+
+
+def _has_truth(name: str, dataset: object) -> bool:
+    if truth_path(name, DATA_FOLDER).exists():
+        return True
+    parts = getattr(dataset, "parts", None)
+    return bool(parts.neighbors) if parts is not None else "neighbors" in dataset  # type: ignore[operator]
+
+
+def _expected(entry: Entry | None) -> tuple[str, str, str]:
+    if entry is None:
+        return "-", "-", "-"
+    known = [f"{number:,}" if number is not None else "-" for number in (entry.rows, entry.dimension)]
+    return known[0], known[1], entry.distance
+
+
+def _size(entry: Entry | None) -> str:
+    """Bytes of the vectors: what a format with fixed sizes takes, else about what float32 takes."""
+    if entry is None or entry.rows is None or entry.dimension is None or entry.distance == "jaccard":
+        return "-"
+    published = entry.size_of(entry.train[0]) if isinstance(entry, Parts) else None
+    if published is None:
+        return f"~{_in_units(entry.rows * entry.dimension * (1 if entry.distance == 'hamming' else 4))}"
+    return _in_units(published * entry.rows // (getattr(entry, "whole_rows", None) or entry.rows))
+
+
+def _bytes_of(path: Path) -> int:
+    """Bytes on disk of a file, or of what has arrived of it."""
+    for candidate in (path, path.with_name(f".{path.name}.partial")):
+        if candidate.exists():
+            return candidate.stat().st_blocks * 512
+    return 0
+
+
+def _in_units(size: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 999.5:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"

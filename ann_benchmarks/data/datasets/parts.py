@@ -1,0 +1,194 @@
+"""Datasets in files of their own for vectors, queries and neighbours: where they lie, and what they hold."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from ann_benchmarks.common.errors import UserError
+
+from ..vectors import FirstRows, Rows, checked, open_parts, open_rows, read_neighbors, shard_ids
+from .dataset import DATA_FOLDER, Dataset, as_one_array
+from .truth import Truth, rows_of_ids
+
+BINARY = {".fbin": 4, ".u8bin": 1, ".i8bin": 1}  # bytes of a number; before them 8 of rows and dimension
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Addresses of the files, and what is known of them beforehand.
+
+    An address is a URL, whose file lies in data/FOLDER/, or a path, relative to data/. `test` may be
+    train[:N], the first N rows. Where `whole_rows` is given, the file has so many, and the first `rows` are
+    meant.
+    """
+
+    name: str
+    distance: str
+    train: tuple[str, ...]
+    test: str
+    neighbors: str = ""
+    rows: int | None = None
+    dimension: int | None = None
+    queries: int | None = None
+    aliases: tuple[str, ...] = ()
+    folder: str = ""
+    whole_rows: int | None = None
+    checksums: Mapping[str, str] = field(default_factory=dict)
+
+    def place(self, address: str, data: Path = DATA_FOLDER) -> Path:
+        """Where the file of an address lies or would lie."""
+        if is_url(address):
+            return data / self.folder / address.rpartition("/")[2]
+        return data / address
+
+    def train_files(self, data: Path = DATA_FOLDER) -> list[Path]:
+        """The files that the vectors are read from: a converted copy that is up to date, or the originals."""
+        converted, originals = self.converted(data), self.original_files(data)
+        if not converted.exists():
+            return originals
+        made_at = converted.stat().st_mtime_ns
+        is_current = all(not path.exists() or path.stat().st_mtime_ns <= made_at for path in originals)
+        return [converted] if is_current else originals
+
+    def original_files(self, data: Path = DATA_FOLDER) -> list[Path]:
+        """The files of the vectors that are there, or else those that are to be had.
+
+        Of a cropped set, the whole file serves as well, and so does a longer crop; its own is named as
+        big-ann-benchmarks names it.
+        """
+        files = [self.place(address, data) for address in self.train]
+        if self.whole_rows is None:
+            return files
+        whole = files[0]
+        own = whole.with_name(f"{whole.name}.crop_nb_{self.rows}")
+        if own.exists() or whole.exists():
+            return [own if own.exists() else whole]
+        longer = [
+            path for path in whole.parent.glob(f"{whole.name}.crop_nb_*") if (self.rows or 0) < _crop(path)
+        ]
+        return [min(longer, key=_crop, default=own)]
+
+    def converted(self, data: Path = DATA_FOLDER) -> Path:
+        """Where a copy of the vectors as one NPY file lies or would lie."""
+        return data / self.folder / f"{self.name}.converted.npy"
+
+    def files(self, data: Path = DATA_FOLDER) -> list[Path]:
+        """All files of the dataset, there or not."""
+        paths = self.train_files(data)
+        if self.test_rows() is None:
+            paths.append(self.place(self.test, data))
+        return [*paths, self.place(self.neighbors, data)] if self.neighbors else paths
+
+    def test_rows(self) -> int | None:
+        """How many of the first training rows are the queries; None if they have a file."""
+        match = re.fullmatch(r"train\[:(\d+)\]", self.test)
+        return int(match[1]) if match else None
+
+    def size_of(self, address: str) -> int | None:
+        """Bytes of the file of an address as published, where its format tells."""
+        item = BINARY.get(Path(address).suffix)
+        rows = (self.whole_rows or self.rows) if address in self.train else self.queries
+        if item is None or rows is None or self.dimension is None or len(self.train) > 1:
+            return None
+        return 8 + rows * self.dimension * item
+
+    def open(self, data: Path = DATA_FOLDER) -> "PartsDataset":
+        """Open the files, which must be there."""
+        return PartsDataset(self, data)
+
+
+class PartsDataset(Dataset):
+    """An open dataset in several files."""
+
+    def __init__(self, parts: Parts, data: Path, train_files: list[Path] | None = None) -> None:
+        self.parts, self.name, self.data = parts, parts.name, data
+        self._train_files = train_files or parts.train_files(data)
+        train = (
+            open_parts(self._train_files) if len(self._train_files) > 1 else open_rows(self._train_files[0])
+        )
+        if parts.rows is not None and len(train) != parts.rows:
+            if len(train) < parts.rows:
+                raise UserError(
+                    f"{train.label} has {len(train):,} rows where '{self.name}' has {parts.rows:,}; "
+                    "delete what is there and get it again"
+                )
+            train = FirstRows(train, parts.rows)
+        own_test = parts.test_rows()
+        test = FirstRows(train, own_test) if own_test else open_rows(parts.place(parts.test, data))
+        if own_test and own_test > len(train):
+            raise UserError(f"{train.label} has {len(train):,} rows, fewer than the queries: {parts.test}")
+        for rows in (train, test):
+            if parts.distance in ("hamming", "jaccard") and rows.dtype != np.bool_:
+                raise UserError(
+                    f"{rows.label} holds {rows.dtype} where {parts.distance} needs bool; leave out"
+                    " --in-place, and the vectors are copied as bits"
+                )
+        expected = parts.dimension or train.shape[1]
+        for rows in (train, test):
+            if rows.shape[1] != expected:
+                raise UserError(f"{rows.label} has {rows.shape[1]} dimensions where {expected} were expected")
+        self._train, self._test = checked(train, parts.distance), checked(test, parts.distance)
+        self.attrs = {
+            "distance": parts.distance,
+            "dimension": expected,
+            "point_type": "bit" if train.dtype == np.bool_ else "float",
+            "type": "dense",
+        }
+
+    @property
+    def rows(self) -> int:
+        """How many vectors there are."""
+        return len(self._train)
+
+    @property
+    def train_files(self) -> list[Path]:
+        """The files that the vectors are read from."""
+        return self._train_files
+
+    def train_rows(self) -> Rows:
+        """The vectors as they lie on disk."""
+        return self._train
+
+    def train(self) -> np.ndarray:
+        """All vectors as one array of float32 (or bool): a memory map where the file has that form."""
+        return as_one_array(self._train)
+
+    def test(self) -> np.ndarray:
+        """The queries as float32 (or bool)."""
+        rows = np.asarray(self._test[:])
+        return rows if rows.dtype == np.bool_ else rows.astype(np.float32)
+
+    def published_truth(self) -> Truth | None:
+        """The neighbours that came with the data, not their distances: every publisher has its own."""
+        if not self.parts.neighbors:
+            return None
+        path = self.parts.place(self.parts.neighbors, self.data)
+        ids, _ = read_neighbors(path)
+        queries = len(self._test)
+        if len(ids) != queries:
+            raise UserError(f"{path} has the neighbours of {len(ids):,} queries, but there are {queries:,}")
+        test = self.parts.place(self.parts.test, self.data)
+        if path.suffix == test.suffix == ".parquet" and (order := shard_ids([test])) is not None:
+            # Neighbours come in the order of the queries' ids.
+            ids = ids[np.argsort(np.argsort(np.concatenate(list(order)), kind="stable"), kind="stable")]
+        originals = [self.parts.place(address, self.data) for address in self.parts.train]
+        numbered = shard_ids(originals) if all(part.suffix == ".parquet" for part in originals) else None
+        return Truth(rows_of_ids(ids, numbered, self.rows, path), None)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._train.close()
+        self._test.close()
+
+
+def is_url(address: str) -> bool:
+    """Whether an address is to be fetched."""
+    return "://" in address
+
+
+def _crop(path: Path) -> int:
+    number = path.name.rpartition("_")[2]
+    return int(number) if number.isdecimal() else 0

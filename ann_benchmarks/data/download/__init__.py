@@ -1,0 +1,19 @@
+"""Download files: several connections, resumed where they stopped, checked before they get their names."""
+
+from collections.abc import Sequence
+
+from .segments import has_record as has_record
+from .segments import verify as verify
+from .wanted import Wanted as Wanted
+
+
+def fetch(files: Sequence[Wanted], connections: int = 4, hint: str = "") -> None:
+    """Download every file that is not there yet; each has its name when it is whole, or not at all.
+
+    What has arrived stays beside it, for the next call to go on from. Raises UserError when a server has no
+    such file, keeps failing or sends something else, or when the disk is too small; `hint` says what may help
+    besides running again, such as "name a mirror in VARIABLE".
+    """
+    from .fetching import fetch_files
+
+    fetch_files(files, connections, hint)

@@ -1,0 +1,139 @@
+"""Spans searched by the workers of a Dask cluster."""
+
+import hashlib
+import pickle
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+
+from ann_benchmarks.common.dask_cluster import connected, task_error
+from ann_benchmarks.common.errors import UserError
+
+from ..vectors.rows import Rows
+from .span import Found, Question, search_span
+
+SPANS_PER_WORKER = 2  # one searched, one on its way
+RUN_AGAIN = "what is done is kept: run the same command again"
+
+
+class Cluster:
+    """A running scheduler, and how its workers open the dataset."""
+
+    def __init__(self, scheduler: str, opener: Callable[[], Rows]) -> None:
+        self._scheduler, self._opener = scheduler, opener
+
+    def search(
+        self,
+        question: Question,
+        train: Any,
+        spans: dict[int, range],
+        farthest: Callable[[], np.ndarray],
+    ) -> Iterator[tuple[int, Found]]:
+        """Give each span's result as it comes. `farthest` is asked for the limits when a span is sent.
+
+        A worker that dies costs the spans that it had, which others then do. Raises UserError when the
+        cluster cannot be used.
+        """
+        waiting = list(reversed(spans.items()))
+        with connected(self._scheduler) as client:
+            running: dict[Any, int] = {}
+            completed: SimpleQueue[Any] = SimpleQueue()
+
+            def send() -> None:
+                workers = len(client.nthreads()) or 1
+                while waiting and len(running) < SPANS_PER_WORKER * workers:
+                    number, span = waiting.pop()
+                    task = _SpanTask(question, self._opener, span, farthest(), _Look.at(train, span))
+                    future = client.submit(task, pure=False)
+                    running[future] = number
+                    future.add_done_callback(completed.put)
+
+            send()
+            while running:
+                future = completed.get()
+                number = running.pop(future)
+                found = self._result(future, spans[number])
+                future.release()
+                yield number, found
+                send()
+
+    def _result(self, future: Any, span: range) -> Found:
+        try:
+            result: Found = future.result()
+        except UserError:
+            raise
+        except Exception as error:  # whatever happened there: here it is one line
+            rows = f"rows {span.start} to {span.stop} failed"
+            raise task_error(self._scheduler, rows, error, RUN_AGAIN) from None
+        return result
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What the worker's file must have in common with ours."""
+
+    shape: tuple[int, int]
+    dtype: str
+    row: int
+    digest: str
+
+    @classmethod
+    def at(cls, train: Any, span: range) -> "_Look":
+        first = np.ascontiguousarray(train[span.start : span.start + 1])
+        digest = hashlib.blake2b(first.data, digest_size=16).hexdigest()
+        return cls((train.shape[0], train.shape[1]), np.dtype(train.dtype).str, span.start, digest)
+
+    def differs(self, rows: Rows) -> str:
+        """Say what another file has that this one has not, or nothing."""
+        shape = (rows.shape[0], rows.shape[1])
+        if shape != self.shape or np.dtype(rows.dtype).str != self.dtype:
+            return (
+                f"has {shape[0]} rows x {shape[1]} of {np.dtype(rows.dtype)} where {self.shape[0]} rows x "
+                f"{self.shape[1]} of {np.dtype(self.dtype)} were expected"
+            )
+        span = range(self.row, self.row + 1)
+        return (
+            "" if _Look.at(rows, span) == self else f"has another row {self.row} (from 0) than the file here"
+        )
+
+
+@dataclass(frozen=True)
+class _SpanTask:
+    """A span's search, as it travels to a worker; carries all it needs, so that any worker can do it."""
+
+    question: Question
+    opener: Callable[[], Rows]
+    span: range
+    farthest: np.ndarray
+    look: _Look
+
+    def __call__(self) -> Found:
+        from distributed import get_worker
+
+        worker = get_worker()
+        with _ONE_AT_A_TIME:  # a search uses all of the worker's cores
+            try:
+                rows = _opened(pickle.dumps(self.opener))
+                difference = self.look.differs(rows)
+            except (UserError, OSError) as error:
+                raise UserError(f"the worker {worker.address} cannot open the dataset: {error}") from None
+            if difference:
+                raise UserError(
+                    f"on the worker {worker.address}, {rows.label} {difference}; "
+                    "all machines need the same files"
+                )
+            return search_span(self.question, rows, self.span, self.farthest, worker.state.nthreads)
+
+
+_ONE_AT_A_TIME = threading.Lock()
+
+
+@lru_cache(maxsize=1)
+def _opened(opener: bytes) -> Rows:
+    rows: Rows = pickle.loads(opener)()
+    return rows

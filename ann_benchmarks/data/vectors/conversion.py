@@ -1,0 +1,142 @@
+"""Write vectors as NPY, in bounded memory; what is interrupted goes on where it stopped."""
+
+import fcntl
+import io
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from tqdm import tqdm
+
+from ann_benchmarks.common.atomic import atomic_path
+from ann_benchmarks.common.disk import disk_errors, require_space, sync_folder
+from ann_benchmarks.common.errors import UserError
+
+from .rows import BLOCK_BYTES, Rows
+
+CHECKPOINT_BYTES = 2**28  # written between two notes of how many rows are on the disk
+
+
+def convert(rows: Rows, path: Path, dtype: Any = None) -> None:
+    """Write `path`, an NPY file of version 1.0 in C order: there when it is whole, or not at all.
+
+    What has been written stays beside it, and the next call goes on from there if the source's files are the
+    same. Raises UserError for a full disk, a damaged source, and numbers that `dtype` cannot hold.
+    """
+    stored = np.dtype(dtype or rows.dtype)
+    header = _header(rows.shape, stored)
+    total = len(header) + rows.shape[0] * rows.shape[1] * stored.itemsize
+    partial = path.with_name(f".{path.name}.partial")
+    journal = path.with_name(f".{path.name}.partial.json")
+    require_space(path.parent, total - (partial.stat().st_size if partial.exists() else 0))
+    with disk_errors(path), _locked(partial) as file:
+        if file is None:
+            return  # while this run waited, another gave the file its name
+        identity = _identity(rows, stored)
+        done = _rows_done(journal, identity)
+        if not done or os.fstat(file.fileno()).st_size < len(header) + done * rows.shape[1] * stored.itemsize:
+            done = 0
+            journal.unlink(missing_ok=True)
+            file.truncate(0)
+            file.write(header)
+        row_bytes = rows.shape[1] * stored.itemsize
+        file.seek(len(header) + done * row_bytes)
+        noted = done
+        for stop in _written(rows, done, stored, file, f"writing {path.name}"):
+            if (stop - noted) * row_bytes >= CHECKPOINT_BYTES:
+                _sync(file)
+                if identity is not None:
+                    with atomic_path(journal) as note:
+                        note.write_text(json.dumps({"source": identity, "rows": stop}))
+                noted = stop
+        file.truncate(total)
+        _sync(file)
+        partial.replace(path)
+        journal.unlink(missing_ok=True)
+        sync_folder(path.parent)
+
+
+def _written(rows: Rows, done: int, stored: np.dtype, file: BinaryIO, title: str) -> Iterator[int]:
+    """Write the rows from `done` on; give how many there are after each block."""
+    size = max(1, BLOCK_BYTES // (rows.shape[1] * max(stored.itemsize, rows.dtype.itemsize)))
+    bar = tqdm(total=len(rows), initial=done, desc=title, unit="row", unit_scale=True, delay=1, disable=None)
+    with bar:
+        for start in range(done, len(rows), size):
+            stop = min(start + size, len(rows))
+            file.write(np.ascontiguousarray(_cast(rows, start, stop, stored)).data)
+            bar.update(stop - start)
+            yield stop
+
+
+def _cast(rows: Rows, start: int, stop: int, stored: np.dtype) -> np.ndarray:
+    block = rows.read(start, stop)
+    if block.dtype == stored:
+        return block
+    with np.errstate(all="ignore"):  # told below, with the row
+        converted = block.astype(stored)
+        lost = np.isinf(converted) & np.isfinite(block) if stored.kind == "f" else converted != block
+    if lost.any():
+        row, place = divmod(int(np.argmax(lost)), block.shape[1])
+        raise UserError(
+            f"{rows.where(start + row)} has {block[row, place]} as number {place} (from 0), which {stored} "
+            "cannot hold; convert to a larger type"
+        )
+    return converted
+
+
+def _header(shape: tuple[int, int], stored: np.dtype) -> bytes:
+    buffer = io.BytesIO()
+    description = {
+        "descr": np.lib.format.dtype_to_descr(stored),
+        "fortran_order": False,
+        "shape": tuple(map(int, shape)),
+    }
+    np.lib.format.write_array_header_1_0(buffer, description)
+    return buffer.getvalue()
+
+
+@contextmanager
+def _locked(partial: Path) -> Iterator[BinaryIO | None]:
+    """Open the partial file for this run alone; None if another run has finished it meanwhile."""
+    with open(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "rb+") as file:  # noqa: PTH123
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"waiting for another run that is writing {partial}", file=sys.stderr)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        same = partial.exists() and os.path.samestat(partial.stat(), os.fstat(file.fileno()))
+        yield file if same else None
+
+
+def _identity(rows: Rows, stored: np.dtype) -> Any:
+    """What must not have changed between two runs; None where that cannot be told."""
+    paths = _paths(rows)
+    if not paths:
+        return None
+    stats = [(str(path), path.stat()) for path in paths]
+    files = [[name, stat.st_size, stat.st_mtime_ns, stat.st_ino] for name, stat in stats]
+    return [rows.label, list(map(int, rows.shape)), rows.dtype.str, stored.str, files]
+
+
+def _paths(rows: Rows) -> tuple[Path, ...]:
+    """Return the files of rows, or of the rows that they are made of."""
+    inner = getattr(rows, "_rows", None)
+    return _paths(inner) if isinstance(inner, Rows) else getattr(rows, "paths", ())
+
+
+def _rows_done(journal: Path, identity: Any) -> int:
+    try:
+        note = json.loads(journal.read_text())
+        return int(note["rows"]) if identity is not None and note["source"] == identity else 0
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+
+
+def _sync(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())

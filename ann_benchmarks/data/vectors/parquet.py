@@ -1,0 +1,190 @@
+"""Vectors in Parquet files: a column of lists, decoded as a stream."""
+
+import hashlib
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ann_benchmarks.common.errors import UserError
+
+from .reading import OffsetFile, choose, reading, require_vectors, row_range
+from .rows import BLOCK_BYTES, Rows
+
+USUAL_COLUMN = "emb"  # of the OpenAI and Cohere sets
+READ_BUFFER = 2**18  # bytes; with one, pages are read as they are needed and not a whole row group
+SAMPLES, SAMPLE_BYTES = 64, 2**16  # of each file, for its fingerprint
+MOST_DECODERS = 8  # kept for reads that go on where another ended: those of several connections, say
+
+
+def open_parquet(path: Path, key: str) -> "ParquetRows":
+    """Open a column of lists: `key`, else the only one, else `emb`."""
+    lists = list_columns(path)
+    if not key and USUAL_COLUMN in lists:
+        key = USUAL_COLUMN
+    with reading(path), open_file(path) as file:
+        return ParquetRows(path, choose(path, "column of lists", lists, key), file)
+
+
+def list_columns(path: Path) -> list[str]:
+    """Return the names of the columns of lists."""
+    with reading(path), open_file(path) as file:
+        return [field.name for field in file.schema_arrow if _is_list(field.type)]
+
+
+def open_file(path: Path) -> pq.ParquetFile:
+    """Open a file so that no more of it is in memory than is being decoded."""
+    return pq.ParquetFile(path, buffer_size=READ_BUFFER, pre_buffer=False)
+
+
+class ParquetRows(Rows):
+    """A column of lists of numbers, all of the length of the first.
+
+    Ranges that follow one another, or skip ahead, are one pass of decoding; others begin at their row group.
+    In memory is one batch of rows for each of a few places that are read from, however large the row groups.
+    """
+
+    def __init__(self, path: Path, column: str, file: pq.ParquetFile) -> None:
+        self.label, self.paths = f"{path}:{column}", (path.absolute(),)
+        self._column = column
+        groups = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+        self._starts = np.cumsum([0, *groups])
+        kind = file.schema_arrow.field(column).type
+        element = kind.value_type
+        plain = pa.types.is_primitive(element) and not pa.types.is_temporal(element)
+        self.dtype = np.dtype(element.to_pandas_dtype() if plain else object)
+        if sum(groups) != file.metadata.num_rows or min(groups, default=0) < 0:
+            raise UserError(f"cannot read {path}: its row groups do not add up to its rows; fetch it again")
+        self.shape = (sum(groups), self._dimension(file, kind))
+        require_vectors(self.label, self.shape, self.dtype)
+        self._decoders: list[_Decoder] = []  # that nobody uses just now
+        self._lock = threading.Lock()
+
+    def _dimension(self, file: pq.ParquetFile, kind: Any) -> int:
+        if pa.types.is_fixed_size_list(kind):
+            return int(kind.list_size)
+        for batch in file.iter_batches(1, columns=[self._column], use_threads=False):
+            if len(batch):
+                dimension = pc.list_value_length(batch.column(0))[0].as_py()
+                if not dimension:
+                    found = "is null" if dimension is None else "is empty"
+                    raise UserError(f"{self.where(0)} {found}; every row must be a vector")
+                return int(dimension)
+        return 0
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Return rows, in an array of their own."""
+        rows = np.empty((stop - start, self.shape[1]), self.dtype)
+        if not len(rows):
+            return rows
+        with reading(row_range(self.label, start, stop)):
+            decoder = self._decoder_at(start)  # not used again after an error
+            done = 0
+            while done < len(rows):
+                block = decoder.next(len(rows) - done)
+                rows[done : done + len(block)] = block
+                done += len(block)
+        if stop < len(self):
+            with self._lock:
+                self._decoders = [*self._decoders, decoder][-MOST_DECODERS:]
+        return rows
+
+    def _decoder_at(self, start: int) -> "_Decoder":
+        """Take the decoder that is nearest before the row, or begin at its row group."""
+        group = int(np.searchsorted(self._starts, start, side="right")) - 1
+        first = int(self._starts[group])
+        with self._lock:
+            near = [decoder for decoder in self._decoders if first <= decoder.row <= start]
+            decoder = max(near, key=lambda decoder: decoder.row, default=None)
+            if decoder is not None:
+                self._decoders.remove(decoder)
+        if decoder is None:
+            batch_rows = max(1, BLOCK_BYTES // (self.shape[1] * self.dtype.itemsize))
+            decoder = _Decoder(self, self._column, group, first, batch_rows)
+        while decoder.row < start:
+            decoder.next(start - decoder.row)
+        return decoder
+
+    def fingerprint(self) -> str:
+        """Return a digest of shape, element type and a sample of the file's bytes: 64 times 64 KiB."""
+        size = self.paths[0].stat().st_size
+        file = OffsetFile(self.paths[0])
+        digest = hashlib.blake2b(
+            repr((self._column, self.shape, self.dtype.str, size)).encode(), digest_size=16
+        )
+        sample = np.empty(min(size, SAMPLE_BYTES), np.uint8)
+        with reading(self.label):
+            for offset in np.unique(np.linspace(0, size - len(sample), SAMPLES).astype(np.int64)):
+                digest.update(sample.data[: file.read_into(sample, int(offset))])
+        return digest.hexdigest()
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._decoders = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_decoders": [], "_lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.Lock()
+
+
+class _Decoder:
+    """Decodes a column from the beginning of a row group on, batch by batch; `row` comes next."""
+
+    def __init__(self, rows: ParquetRows, column: str, group: int, first: int, batch_rows: int) -> None:
+        self._rows, self.row = rows, first
+        file = open_file(rows.paths[0])
+        groups = range(group, file.num_row_groups)
+        self._batches = file.iter_batches(batch_rows, row_groups=groups, columns=[column], use_threads=False)
+        self._left = np.empty((0, rows.shape[1]), rows.dtype)
+
+    def next(self, count: int) -> np.ndarray:
+        """Return at least one row and at most `count`."""
+        while not len(self._left):
+            batch = next(self._batches, None)
+            if batch is None:
+                raise UserError(
+                    f"{self._rows.where(self.row)} is missing: the file has changed; fetch it again"
+                )
+            self._left = self._numbers(batch.column(0))
+        block, self._left = self._left[:count], self._left[count:]
+        self.row += len(block)
+        return block
+
+    def _numbers(self, column: pa.Array) -> np.ndarray:
+        dimension = self._rows.shape[1]
+        lengths = pc.fill_null(pc.list_value_length(column), -1).to_numpy(zero_copy_only=False)
+        wrong = np.flatnonzero(lengths != dimension)
+        if len(wrong):
+            length = lengths[wrong[0]]
+            found = "is null" if length < 0 else f"has {length} numbers"
+            raise UserError(
+                f"{self._rows.where(self.row + int(wrong[0]))} {found} where row 0 has {dimension}; "
+                "every vector must have the same length"
+            )
+        numbers = column.flatten()
+        if numbers.null_count:
+            row, place = divmod(int(np.argmax(nulls(numbers))), dimension)
+            raise UserError(
+                f"{self._rows.where(self.row + row)} has null as number {place} (from 0) where a number is "
+                "expected; correct or remove the row"
+            )
+        array: np.ndarray = numbers.to_numpy(zero_copy_only=False)
+        return array.reshape(-1, dimension)
+
+
+def nulls(column: pa.Array) -> np.ndarray:
+    """Say which values are null."""
+    found: np.ndarray = column.is_null().to_numpy(zero_copy_only=False)
+    return found
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)

@@ -1,0 +1,1 @@
+"""config.yml: algorithms, their arguments, versions."""

@@ -1,0 +1,185 @@
+"""config.yml files: found, read and checked; a mistake is named with its file, line and key."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.yaml_file import Where, YamlFile
+from ann_benchmarks.distance import METRICS
+
+ANY_METRIC = "any"
+POINT_TYPES = ("float", "bit", "int")
+TEXT_KEYS = ("name", "module", "constructor", "docker_tag")
+DEFINITION_KEYS = (*TEXT_KEYS, "base_args", "run_groups", "more_run_groups", "disabled")
+# A key that a run group may have is added here and read in definitions.py.
+RUN_GROUP_KEYS = ("args", "arg_groups", "query_args", "query_arg_groups", "datasets", "rows")
+
+
+@dataclass(frozen=True)
+class Config:
+    """One file: point type -> metric or "any" -> the definitions as written."""
+
+    path: Path
+    entries: dict[str, dict[str, list[dict[str, Any]]]]
+
+    def names(self) -> list[str]:
+        """Names of the algorithms, each once, in the order of the file."""
+        lists = (entries for metrics in self.entries.values() for entries in metrics.values())
+        return list(dict.fromkeys(entry["name"] for entries in lists for entry in entries))
+
+
+@dataclass(frozen=True)
+class BrokenConfig:
+    """A file that cannot be used, and why."""
+
+    path: Path
+    problem: str
+
+    def mentions(self, algorithm: str) -> bool:
+        """Whether the algorithm is (as far as an unreadable file can tell) one of this file's."""
+        try:
+            text = self.path.read_text(errors="replace")
+        except OSError:
+            text = ""
+        names = re.findall(r"""\bname\s*:\s*["']?([^"'#,}\n]+)""", text)
+        return algorithm in {self.path.parent.name, *(name.strip() for name in names)}
+
+
+def read_configs(folder: Path) -> tuple[list[Config], list[BrokenConfig]]:
+    """Read FOLDER/*/config.yml in the order of the folders' names; `base` holds no algorithm."""
+    if not folder.is_dir():
+        raise UserError(f"there is no folder {folder} to read algorithm definitions from (--definitions)")
+    configs: list[Config] = []
+    broken: list[BrokenConfig] = []
+    owners: dict[str, Path] = {}
+    for path in sorted(folder.glob("*/config.yml")):
+        if path.parent.name == "base":
+            continue
+        try:
+            config = read_config(path)
+            for name in config.names():
+                if name in owners:
+                    raise UserError(f"{path}: '{name}' is defined in {owners[name]} too; rename one of them")
+            owners.update(dict.fromkeys(config.names(), path))
+            configs.append(config)
+        except UserError as error:
+            broken.append(BrokenConfig(path, str(error)))
+    if not configs and not broken:
+        raise UserError(f"no algorithm in {folder}: expected {folder}/NAME/config.yml (--definitions)")
+    return configs, broken
+
+
+def with_run_groups(
+    configs: Sequence[Config], groups: Mapping[str, Mapping[str, dict[str, Any]]]
+) -> list[Config]:
+    """Return configs in which algorithms have these run groups, by their names, instead of their own."""
+
+    def replaced(entry: dict[str, Any]) -> dict[str, Any]:
+        if entry["name"] not in groups:
+            return entry
+        return {**entry, "run_groups": groups[entry["name"]], "more_run_groups": {}}
+
+    return [
+        Config(
+            config.path,
+            {
+                point_type: {metric: [replaced(e) for e in entries] for metric, entries in metrics.items()}
+                for point_type, metrics in config.entries.items()
+            },
+        )
+        for config in configs
+    ]
+
+
+def read_config(path: Path) -> Config:
+    """Read and check one file; UserError names the file, the line and the key of a mistake."""
+    checker = _Checker(path)
+    checker.check(checker.content)
+    return Config(path, checker.content)
+
+
+class _Checker(YamlFile):
+    """Compares what a file holds with what it may hold."""
+
+    def check(self, entries: Any) -> None:
+        if entries is None:
+            raise UserError(f"{self.path}: is empty; expected point type, metric and definitions")
+        self.mapping((), entries, "point types", POINT_TYPES)
+        for point_type, metrics in entries.items():
+            self.mapping((point_type,), metrics, "metrics", (*METRICS, ANY_METRIC))
+            for metric, definitions in metrics.items():
+                if not isinstance(definitions, list):
+                    self.fail((point_type, metric), f"'{metric}' must be a list of definitions (- name: ...)")
+                names = []
+                for index, definition in enumerate(definitions):
+                    where = (point_type, metric, index)
+                    self.definition(where, definition)
+                    if definition["name"] in names:
+                        self.fail(where, f"'{definition['name']}' stands twice under '{metric}'")
+                    names.append(definition["name"])
+
+    def definition(self, where: Where, definition: Any) -> None:
+        self.mapping(where, definition, "a definition's keys", DEFINITION_KEYS)
+        for key in (*TEXT_KEYS, "run_groups"):
+            if key not in definition:
+                self.fail(where, f"the definition has no '{key}'")
+        for key in TEXT_KEYS:
+            if not isinstance(definition[key], str) or not definition[key]:
+                self.fail((*where, key), f"'{key}' must be a text")
+        if not isinstance(definition.get("disabled", False), bool):
+            self.fail((*where, "disabled"), "'disabled' must be true or false")
+        # ann-benchmarks has files with an empty mapping here.
+        if not isinstance(definition.get("base_args", []), list) and definition["base_args"] != {}:
+            self.fail((*where, "base_args"), "'base_args' must be a list")
+        for key in ("run_groups", "more_run_groups"):
+            groups = definition.get(key, {})
+            self.mapping((*where, key), groups, "run groups")
+            for name, group in groups.items():
+                if key == "more_run_groups" and name in definition["run_groups"]:
+                    self.fail((*where, key, name), f"run group '{name}' stands under 'run_groups', too")
+                check_run_group(self, (*where, key, name), name, group)
+
+
+def check_run_group(file: YamlFile, where: Where, name: str, group: Any) -> None:
+    """Refuse a run group that is not as it should be."""
+    file.mapping(where, group, f"run group '{name}'", RUN_GROUP_KEYS)
+    if "args" not in group and "arg_groups" not in group:
+        file.fail(where, f"run group '{name}' has neither 'args' nor 'arg_groups'; write 'args: []' for none")
+    for key in ("args", "query_args"):
+        if not isinstance(group.get(key, []), list | dict):
+            file.fail((*where, key), f"'{key}' must be a list or a mapping")
+    for key in ("arg_groups", "query_arg_groups"):
+        if not isinstance(group.get(key, []), list):
+            file.fail((*where, key), f"'{key}' must be a list")
+    for key in ("args", "query_args", "arg_groups", "query_arg_groups"):
+        _check_choices(file, (*where, key), group.get(key, []))
+    if "datasets" in group:
+        _check_dataset_names(file, (*where, "datasets"), group["datasets"])
+    if "rows" in group:
+        _check_row_range(file, (*where, "rows"), group["rows"])
+
+
+def _check_choices(file: YamlFile, where: Where, arguments: Any) -> None:
+    """Refuse a choice of nothing, which would leave nothing to run."""
+    named = arguments.items() if isinstance(arguments, dict) else enumerate(arguments)
+    for key, value in named:
+        if value == []:
+            file.fail((*where, key), "an empty list is a choice of nothing; write [[]] for an empty list")
+        if isinstance(value, dict):
+            _check_choices(file, (*where, key), value)
+
+
+def _check_dataset_names(file: YamlFile, where: Where, names: Any) -> None:
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        file.fail(where, "'datasets' must be a list of names of datasets")
+
+
+def _check_row_range(file: YamlFile, where: Where, bounds: Any) -> None:
+    if not isinstance(bounds, list) or len(bounds) != 2 or {type(b) for b in bounds} - {int, type(None)}:
+        file.fail(where, "'rows' must be two whole numbers, [from, below]; null is no bound")
+    first, last = bounds
+    if first is not None and last is not None and first >= last:
+        file.fail(where, f"'rows' must be [from, below], but {first:,} is not below {last:,}")

@@ -1,0 +1,1 @@
+"""One job, from the built index to stored points; workloads that write."""

@@ -1,0 +1,92 @@
+"""Which vector each row of the table has: known exactly whenever nobody writes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ann_benchmarks.load.workload import KINDS
+
+INSERT, UPDATE, DELETE = range(len(KINDS))
+GONE = -1
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Changes to make: kinds, ids of the table's rows, and the dataset's rows whose vectors these get."""
+
+    due: np.ndarray  # s from the start of the segment that they are made in
+    kinds: np.ndarray
+    ids: np.ndarray
+    rows: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    def part(self, chosen: np.ndarray) -> "Planned":
+        """Return some of them."""
+        return Planned(self.due[chosen], self.kinds[chosen], self.ids[chosen], self.rows[chosen])
+
+
+class TableState:
+    """The rows of the table by their ids, which are given once, and the dataset's rows that are not in it.
+
+    A dataset's row is in the table once at most. An insert or update takes one that has never been in it, or,
+    when there is none left, the one that left it first.
+    """
+
+    def __init__(self, rows: int, loaded: int) -> None:
+        """Have the first rows of the dataset in the table, each under its own number."""
+        self.row_of = np.arange(loaded)  # of the dataset, by id; GONE: the id is not in the table
+        self.unused = np.arange(loaded, rows)  # in the order of use
+        self.next_id = rows
+
+    @property
+    def ids(self) -> np.ndarray:
+        """Ids of the rows that are in the table, ascending."""
+        return np.flatnonzero(self.row_of != GONE)
+
+    def insert(self, ids: np.ndarray) -> None:
+        """Know that rows of the dataset were inserted, each under its own number."""
+        self._make_room(int(ids.max(initial=-1)))
+        self.row_of[ids] = ids
+
+    def plan(self, due: np.ndarray, kinds: np.ndarray, draw: np.random.Generator) -> Planned:
+        """Plan changes, the first so many for which there are rows.
+
+        No two are of one row, so that their order does not matter: what is updated or deleted is drawn of the
+        rows that are there now.
+        """
+        is_new, needs_row = kinds == INSERT, kinds != DELETE
+        there = self.ids
+        fits = (np.cumsum(~is_new) <= len(there)) & (np.cumsum(needs_row) <= len(self.unused))
+        number = int(np.count_nonzero(fits))
+        due, kinds, is_new, needs_row = due[:number], kinds[:number], is_new[:number], needs_row[:number]
+        ids = np.empty(number, dtype=np.int64)
+        ids[is_new] = np.arange(self.next_id, self.next_id + np.count_nonzero(is_new))
+        self.next_id += int(np.count_nonzero(is_new))
+        ids[~is_new] = draw.choice(there, np.count_nonzero(~is_new), replace=False)
+        rows = np.full(number, GONE)
+        rows[needs_row], self.unused = np.split(self.unused, [np.count_nonzero(needs_row)])
+        return Planned(due, kinds, ids, rows)
+
+    def give_back(self, planned: Planned) -> None:
+        """Forget changes that were planned and never begun."""
+        self.unused = np.concatenate((planned.rows[planned.rows != GONE], self.unused))
+
+    def apply(self, made: Planned) -> None:
+        """Know that these changes were made."""
+        self._make_room(int(made.ids.max(initial=-1)))
+        left = self.row_of[made.ids]
+        self.row_of[made.ids] = made.rows  # GONE, where a row was deleted
+        self.unused = np.concatenate((self.unused, left[left != GONE]))
+
+    def rows_of(self, ids: np.ndarray) -> np.ndarray:
+        """Return the dataset's rows that answers, ids of any shape with -1 for none, stand for."""
+        known = np.append(self.row_of, GONE)  # for -1
+        rows: np.ndarray = known[ids]
+        return rows
+
+    def _make_room(self, most: int) -> None:
+        missing = most + 1 - len(self.row_of)
+        if missing > 0:
+            self.row_of = np.concatenate((self.row_of, np.full(max(missing, len(self.row_of)), GONE)))

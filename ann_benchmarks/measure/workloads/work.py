@@ -1,0 +1,199 @@
+"""What every workload needs of its job: the data, the plug-in, its query arguments, and what it has kept."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from ann_benchmarks.common.host import host_facts
+from ann_benchmarks.data.datasets import Dataset
+from ann_benchmarks.data.vectors.rows import FirstRows
+from ann_benchmarks.definitions.definition import label
+from ann_benchmarks.jobs.job import Built, Event, Job, Note, PhaseDone
+from ann_benchmarks.load.workload import Workload
+from ann_benchmarks.monitoring import NoMonitor, Phases
+from ann_benchmarks.monitoring.stored import as_json, monitored
+from ann_benchmarks.plugin import Table
+from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, truth_mark
+from ann_benchmarks.results.intervals import share_interval
+from ann_benchmarks.results.records import Phase, Rate, Record
+from ann_benchmarks.results.series import ATTRIBUTE
+
+from ..points import Points
+from .state import TableState
+from .timeline import Timeline
+from .truth import Truth
+
+
+class Work:
+    """One job that writes, while it is done."""
+
+    def __init__(
+        self,
+        job: Job,
+        algo: Any,
+        dataset: Dataset,
+        report: Callable[[Event], None],
+        monitor: Phases | None = None,
+    ) -> None:
+        """Open the data; nothing is done yet."""
+        self.monitor = monitor or NoMonitor()
+        assert job.workload is not None
+        self.job, self.algo, self.dataset, self.report = job, algo, dataset, report
+        self.workload: Workload = job.workload
+        self.metric = str(dataset.attrs["distance"])
+        self.train = dataset.train_rows()
+        self.queries = np.array(dataset.test())
+        self.rows = len(self.train)
+        self.quiet = None if job.show_progress else True  # None: unless it is a terminal
+        self.truth = Truth(self.metric, self.train, self.queries, job.count)
+        self.timeline = Timeline(self.workload.seconds)
+        self.phases: list[Phase] = []
+        self.found: dict[str, Any] = {}
+        self.name = label(job.definition.family, job.definition.arguments) + job.by_clients
+        self.query_arguments: list[Any] = []
+        self.started_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        loaded = self.workload.rows_loaded(self.rows, algo.learns_from_rows(self.rows))
+        self.state = TableState(self.rows, loaded)
+        self.loaded = loaded
+
+    def open_table(self) -> Table:
+        """Have the plug-in make the table, with the rows that are there at first, and its index."""
+        job, algo = self.job, self.algo
+        if job.load_threads or job.chunk_size:
+            algo.set_load_options(job.load_threads, job.chunk_size)
+        has_key = self.workload.kind == "writes"
+        started = time.perf_counter()
+        if hasattr(algo, "set_phase_listener"):
+            algo.set_phase_listener(self.monitor.enter)
+        with self.monitor.phase("build"):
+            table: Table = algo.open_writable(
+                FirstRows(self.train, self.loaded), self.rows, has_key, self.workload.autovacuum
+            )
+        facts = algo.get_additional()
+        self.report(Built(facts.get("build_time", time.perf_counter() - started), facts["index_size"]))
+        return table
+
+    def set_query_arguments(self) -> None:
+        """Set those of the point, or search for those that reach the recall on the table as it is."""
+        job = self.job
+        if job.target_recall is None:
+            self.query_arguments = job.points[0]
+            self._set(self.query_arguments)
+            return
+        search = self.algo.search_range(job.count)
+        if search is None:
+            return
+        points = Points(job, self.algo, self.dataset, {}, self.report)
+        points.true_distances = self.truth.distances(self.state)
+        self.found = points.search(self.name, job.target_recall, search)
+        self.query_arguments = search.arguments(self.found["target_value"])
+
+    def check_plan(self) -> None:
+        """Have the plug-in see that a session that is opened now would use the index, as all do."""
+        self._set(self.query_arguments)
+        self.algo.query(self.queries[0], self.job.count)
+
+    def _set(self, arguments: list[Any]) -> None:
+        if arguments:
+            self.algo.set_query_arguments(*arguments)
+
+    def bar(self, doing: str) -> "tqdm[Any]":
+        """Return a bar that goes to 1, which shows the time left."""
+        form = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
+        return tqdm(total=1.0, desc=doing, bar_format=form, leave=False, disable=self.quiet)
+
+    def add_phase(self, table: Table, recalls: np.ndarray, **what: Any) -> Phase:
+        """Keep a phase, with what the table is at its end, and say what was measured."""
+        recall = share_interval(recalls)
+        self.timeline.tell_recall(float(recalls.mean()))
+        sizes = table.sizes()
+        what["facts"] = what.get("facts", {}) | table.statistics()
+        phase = Phase(
+            recall=float(recalls.mean()),
+            recall_low=recall.low,
+            recall_high=recall.high,
+            rows=len(self.state.ids),
+            index_size=sizes["index_size"],
+            table_size=sizes["table_size"],
+            **what,
+        )
+        self.phases.append(phase)
+        self.report(PhaseDone(f"{self.name}: {in_words(phase)}"))
+        return phase
+
+    def note(self, text: str) -> None:
+        """Tell the user something that stops nothing."""
+        self.report(Note(f"{self.name}: {text}"))
+
+    def record(self) -> Record:
+        """Return all of it."""
+        job, workload = self.job, self.workload
+        attrs = {
+            **host_facts(),
+            **job.place,
+            **(job.conditions.facts if job.conditions is not None else {}),
+            "started_at": self.started_at,
+            TRUTH_ATTRIBUTE: truth_mark(self.dataset.true_distances(job.count)),
+            "build_arguments": job.definition.arguments,
+            "distance": self.metric,
+            "dimension": self.train.shape[1],
+            "rows": self.rows,
+            "rows_loaded": self.loaded,
+            "learns_from_rows": self.algo.learns_from_rows(self.rows),
+            "rate_interval": "95%, of the rates in equal pieces of the time",
+            **self.algo.get_additional(),
+            **workload.facts,
+            **self.found,
+            ATTRIBUTE: job.series.as_json(),
+        }
+        phases = [replace(phase, facts=plain(phase.facts)) for phase in self.phases]
+        sampled = monitored(self.monitor.cut())
+        return Record(
+            workload=workload.kind,
+            dataset=job.dataset,
+            count=job.count,
+            algo=job.series.label,
+            name=str(self.algo),
+            arguments=job.definition.arguments,
+            query_arguments=self.query_arguments,
+            clients=workload.clients,
+            writers=workload.writers,
+            rate=workload.rate,
+            phases=phases,
+            windows=self.timeline.columns,
+            monitoring=as_json(sampled) if sampled else None,
+            attrs=plain(attrs),
+            path=job.path(job.points[0]),
+        )
+
+
+def in_words(phase: Phase) -> str:
+    """Say on one line what a phase has measured."""
+    parts = [f"{kind}s {_rate(rate)}" for kind, rate in phase.writes.items()]
+    if phase.queries is not None:
+        parts.insert(0, f"queries {_rate(phase.queries)}")
+    took = f" in {phase.seconds_to_reach:.1f} s" if phase.seconds_to_reach is not None else ""
+    recall = f"recall {phase.recall:.4f} ({phase.recall_low:.4f} to {phase.recall_high:.4f})"
+    size = f"{phase.rows:,} rows, index {phase.index_size / 1024:,.1f} MiB"
+    return f"{phase.name}{took}: " + "; ".join([*parts, recall, size])
+
+
+def _rate(rate: Rate) -> str:
+    text = f"{rate.per_second:,.1f}/s ({rate.low:,.1f} to {rate.high:,.1f}), p50 {rate.p50 * 1e3:.2f} ms,"
+    return f"{text} p99 {rate.p99 * 1e3:.2f} ms"
+
+
+def plain(value: Any) -> Any:
+    """Return what JSON can hold, of numbers as NumPy has them."""
+    if isinstance(value, dict):
+        return {str(name): plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,5 +1,0 @@
-"""The website of all results: static pages that open from a file and fetch nothing from elsewhere."""
-
-from .build import create_website
-
-__all__ = ["create_website"]

@@ -1,0 +1,1 @@
+"""What a measured point is: file, attributes, metrics, intervals, cache, frontier, warnings."""

@@ -1,0 +1,70 @@
+"""Every result as a row of one CSV file."""
+
+import csv
+import json
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from ann_benchmarks.common.atomic import atomic_path
+from ann_benchmarks.common.errors import UserError
+
+from .file import iter_result_paths
+from .metrics import QPS_AT_RECALL, TARGET_RECALL, qps_at_recall, standard_metrics
+from .runs import Run, load_runs
+
+COLUMNS = ["algorithm", "parameters", "count", *standard_metrics, "dataset"]  # as in ann-benchmarks
+OWN_COLUMNS = [QPS_AT_RECALL, "batch_mode", "distance", "run_count"]
+# What most readers look for comes next, as far as there is any; then everything else by name.
+SOUGHT_FIRST = (
+    "clients", "tier", "target_recall", "target_missed",
+    "recall_low", "recall_high", "qps_low", "qps_high", "runs_disagree",
+    *(f"latency_p{percentile}{end}" for percentile in (50, 95, 99, 999) for end in ("", "_low", "_high")),
+    "load_time", "index_build_time", "*_time", "index_reused", "*_size",
+    "*_version", "docker_image", "docker_image_id", "container_memory_bytes", "cpu", "cores", "memory_bytes",
+)  # fmt: skip
+UNDER_OTHER_NAMES = {"algo", "name", "build_time", "index_size", "expect_extra"}
+
+
+def row(run: Run) -> dict[str, Any]:
+    """Return the cells of one run by column; lists as JSON."""
+    cells: dict[str, Any] = {
+        "algorithm": run.algorithm,
+        "parameters": run.parameters,
+        "count": run.count,
+        **run.metrics,
+        "dataset": run.dataset,
+        QPS_AT_RECALL: qps_at_recall(run.metrics, TARGET_RECALL),
+        "batch_mode": run.batch,
+        "distance": run.distance,
+    }
+    for name, value in run.attrs.items():
+        if name not in UNDER_OTHER_NAMES:
+            cells.setdefault(name, json.dumps(value) if isinstance(value, list) else value)
+    return cells
+
+
+def place_among_columns(name: str) -> tuple[int, str]:
+    """Return what to sort the columns by that only some results have."""
+    places = (i for i, pattern in enumerate(SOUGHT_FIRST) if fnmatchcase(name, pattern))
+    return next(places, len(SOUGHT_FIRST)), name
+
+
+def export_results(output: Path, recompute: bool = False) -> int:
+    """Write every result of every dataset in results/ to a CSV file; return the number of rows.
+
+    ann-benchmarks' columns come first, then ours, then whatever else the result files record.
+    """
+    rows = [row(run) for run in load_runs(iter_result_paths(), recompute)]
+    if not rows:
+        raise UserError("nothing to export: results/ holds no readable result; run run.py first")
+    known = [*COLUMNS, *OWN_COLUMNS]
+    others = sorted({name for cells in rows for name in cells} - set(known), key=place_among_columns)
+    try:
+        with atomic_path(output) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, [*known, *others])
+            writer.writeheader()
+            writer.writerows(rows)
+    except OSError as error:
+        raise UserError(f"cannot write {output}: {error.strerror or error}") from error
+    return len(rows)

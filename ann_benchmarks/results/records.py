@@ -1,0 +1,127 @@
+"""What is kept of a workload that writes: results/DATASET/COUNT/ALGORITHM-SERIES/ARGS.workload.json.
+
+No result file of ann-benchmarks, because its throughput is not that of the index alone and what is right
+changes with what is written: tools that read those files leave these alone.
+"""
+
+import glob
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ann_benchmarks.common.atomic import atomic_path
+from ann_benchmarks.common.errors import UserError
+
+from .file import RESULTS_FOLDER
+
+SUFFIX = ".workload.json"
+FORM = 1  # of the files: another one is not read
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Operations of one kind in a phase: how many, how many a second (95% interval), seconds each took."""
+
+    count: int
+    per_second: float
+    low: float
+    high: float
+    p50: float
+    p95: float
+    p99: float
+    p999: float
+    failed: int = 0
+    late: int = 0  # that were due and had not been begun when the phase ended
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of the time: what was asked and written in it, and what the table was in the end.
+
+    `name` is one of inserting, before, writing, after, vacuumed, reindexed. `start` and `seconds` are s from
+    the beginning; `seconds_to_reach` is how long the VACUUM or REINDEX took that led to it. `recall` is that
+    of all queries at its end, against the exact neighbours among the rows that were there then.
+    """
+
+    name: str
+    start: float
+    seconds: float
+    queries: Rate | None = None
+    writes: dict[str, Rate] = field(default_factory=dict)  # by insert, update, delete
+    recall: float | None = None
+    recall_low: float | None = None
+    recall_high: float | None = None
+    rows: int = 0
+    index_size: float = 0.0  # KiB
+    table_size: float = 0.0  # KiB
+    seconds_to_reach: float | None = None
+    facts: dict[str, Any] = field(default_factory=dict)  # what the server did, as with each point
+
+
+@dataclass(frozen=True)
+class Record:
+    """One workload on one index. `attrs` are what the result file of a point would hold as attributes.
+
+    `windows` is what happened over time, equally long lists: `start` (s), `seconds`, `queries` (count),
+    `query_p50`, `query_p99` (s, None where there was none), `writes`, `write_p50`, `write_p99`,
+    `index_size` (KiB), `recall` (None where it was not told).
+    """
+
+    workload: str  # inserts or writes
+    dataset: str
+    count: int
+    algo: str  # the curve's name: algorithm and series
+    name: str  # the index with its arguments, as the plug-in writes it
+    arguments: list[Any]
+    query_arguments: list[Any]
+    clients: int  # that ask
+    writers: int
+    rate: float | None  # writes a second that were asked for; None: as fast as they go
+    phases: list[Phase]
+    windows: dict[str, list[Any]] = field(default_factory=dict)
+    attrs: dict[str, Any] = field(default_factory=dict)
+    path: Path = Path()
+    monitoring: dict[str, Any] | None = None  # as monitoring.stored has it as JSON
+
+    def phase(self, name: str) -> Phase | None:
+        """Return a phase by its name, None if there was none."""
+        return next((phase for phase in self.phases if phase.name == name), None)
+
+
+def record_path(result: Path) -> Path:
+    """Where the record lies of what would have its result file there."""
+    return result.with_name(result.name.removesuffix(".hdf5") + SUFFIX)
+
+
+def write_record(record: Record) -> None:
+    """Write it whole to its path, or leave what was there."""
+    content = {"form": FORM, **asdict(record)}
+    del content["path"]
+    with atomic_path(record.path) as temporary:
+        temporary.write_text(json.dumps(content, default=str) + "\n", encoding="utf-8")
+
+
+def read_record(path: Path) -> Record:
+    """Read one; UserError where it is damaged or of another form."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content.pop("form") != FORM:
+            raise UserError(f"{path} was written by another version: measure it again")
+        phases = [_phase(phase) for phase in content.pop("phases")]
+        return Record(**content, phases=phases, path=path)
+    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
+
+
+def _phase(content: dict[str, Any]) -> Phase:
+    queries = content.pop("queries")
+    writes = {kind: Rate(**rate) for kind, rate in content.pop("writes").items()}
+    return Phase(**content, queries=Rate(**queries) if queries else None, writes=writes)
+
+
+def iter_record_paths(dataset: str | None = None, count: int | None = None) -> Iterator[Path]:
+    """Every record, of one dataset and count or of all, sorted."""
+    folder = Path(RESULTS_FOLDER)
+    yield from sorted(folder.glob(f"{glob.escape(dataset) if dataset else '*'}/{count or '*'}/*/*{SUFFIX}"))

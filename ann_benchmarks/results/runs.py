@@ -1,0 +1,221 @@
+"""Results with their metrics, read from result files or from the cache."""
+
+import json
+import math
+import sys
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.forks import each
+from ann_benchmarks.common.host import usable_cores
+from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.results.metrics import QPS_AT_RECALL, RECALLS
+
+from .cache import MetricsCache, Stamp, file_stamp, is_settled
+from .file import TRUTH_ATTRIBUTE, read_result
+from .metrics import Measurement, compute_all, standard_metrics
+from .truth_file import TruthError, TruthFile
+
+LONGEST_ATTRIBUTE = 64  # elements; an attribute that is a longer array is data, not a property
+FEWEST_FILES = 16  # for which a process is worth being started
+MOST_PROCESSES = 8
+MEMORY = 2**30  # bytes that all processes together may need, of which each needs three times its largest file
+
+
+@dataclass(frozen=True)
+class Run:
+    """One result: what was run, its metrics by name (nan where unknown) and the file's other attributes."""
+
+    dataset: str
+    count: int
+    distance: str
+    batch: bool
+    algorithm: str
+    parameters: str
+    metrics: dict[str, float]
+    attrs: dict[str, Any] = field(default_factory=dict)
+
+
+def clean_text(value: object) -> str:
+    """Return one printable line: control characters and undecodable bytes become spaces and marks."""
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    if text.isprintable():
+        return text
+    text = text.encode("utf-8", "replace").decode()
+    return "".join(" " if unicodedata.category(c) == "Cc" else c for c in text)
+
+
+def plain_attributes(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes that are numbers, strings or short arrays, as JSON holds them."""
+    plain: dict[str, Any] = {}
+    for name, value in attrs.items():
+        if isinstance(value, (np.generic, np.ndarray)):
+            if value.size > LONGEST_ATTRIBUTE:
+                continue
+            value = value.tolist()
+        if isinstance(value, list):
+            value = json.loads(json.dumps(value, default=clean_text))
+        elif not isinstance(value, (bool, int, float)):
+            value = clean_text(value)
+        plain[clean_text(name)] = value
+    return plain
+
+
+def measure(path: Path, dataset: str, count: int, truth: TruthFile) -> Run:
+    """Read one result file and compute its metrics; UserError if it is damaged or fits no dataset."""
+    result = read_result(path, with_neighbors=False)
+    attrs = plain_attributes(result.attrs)
+    if not isinstance(attrs.setdefault("count", count), int):
+        raise UserError(f"its count is {attrs['count']!r}, which is no number")
+    true = truth.covering(len(result.distances), attrs["count"])
+    if attrs.get(TRUTH_ATTRIBUTE, truth.mark(attrs["count"])) != truth.mark(attrs["count"]):
+        raise UserError("it was measured on other vectors of the same name: measure it again with run.py")
+    is_batch = bool(attrs.get("batch_mode", False))
+    folder = path.parent.name
+    return Run(
+        dataset=dataset,
+        count=attrs["count"],
+        distance=str(attrs.get("distance", "unknown")),
+        batch=is_batch,
+        algorithm=str(attrs.get("algo", folder.removesuffix("-batch") if is_batch else folder)),
+        parameters=str(attrs.get("name", path.stem)),
+        metrics=compute_all(Measurement(true, result.distances, result.times, attrs)),
+        attrs=attrs,
+    )
+
+
+def measured(path: Path, truth: TruthFile) -> Run | UserError | OSError:
+    """Return what `measure` does or raises."""
+    try:
+        return measure(path, truth.dataset, int(path.parts[-3]), truth)
+    except (UserError, OSError) as error:
+        return error
+
+
+def fitting_processes(sizes: Sequence[int]) -> int:
+    """How many processes to read files of these sizes with, in bytes."""
+    in_memory = MEMORY // (3 * max(sizes, default=1))
+    return max(min(usable_cores(), MOST_PROCESSES, len(sizes) // FEWEST_FILES, in_memory), 1)
+
+
+def from_cache(value: Any) -> Run | None:
+    """Rebuild a run from a cache entry, or return None if it is not one."""
+    try:
+        run = Run(**value)
+        numbers = [run.metrics[name] for name in standard_metrics]
+    except (TypeError, KeyError):
+        return None
+    return run if all(isinstance(number, (int, float)) for number in numbers) else None
+
+
+def skipped(what: object, reason: object) -> None:
+    """Say on stderr what was left out, and why."""
+    tqdm.write(f"skipped {what}: {str(reason).removeprefix(f'{what} ')}", file=sys.stderr)
+
+
+def load_runs(paths: Iterable[Path], recompute: bool = False, processes: int | None = None) -> Iterator[Run]:
+    """Yield the run of each result file that can be read; say on stderr which cannot, and why."""
+    return (run for _, run in load_runs_of(paths, recompute, processes))
+
+
+def load_runs_of(
+    paths: Iterable[Path], recompute: bool = False, processes: int | None = None
+) -> Iterator[tuple[Path, Run]]:
+    """Yield each result file that can be read with its run; say on stderr which cannot, and why.
+
+    `recompute` computes every metric anew. Many files are read by several processes, by default one a core.
+    Datasets are not downloaded: the results of one that is missing are left out, which is said once for all.
+    """
+    located = []
+    for path in paths:
+        if len(path.parts) >= 5 and path.parts[-3].isdecimal():
+            located.append(path)
+        else:
+            skipped(path, "it does not lie in results/DATASET/COUNT/ALGORITHM/")
+    with tqdm(total=len(located), desc="metrics", unit="file", disable=None, leave=False) as bar:
+        for dataset, members in groupby(located, lambda path: path.parts[-4]):
+            try:
+                for path, outcome in load_dataset(dataset, list(members), recompute, processes):
+                    bar.update()
+                    if isinstance(outcome, Run):
+                        yield path, outcome
+                    else:
+                        skipped(path, outcome)
+            except TruthError as error:
+                skipped(f"results/{dataset}", error)
+
+
+def load_dataset(
+    dataset: str, paths: Sequence[Path], recompute: bool, processes: int | None
+) -> Iterator[tuple[Path, Run | UserError | OSError]]:
+    """Yield the run of each result file of a dataset, or why it has none; TruthError where none can have one.
+
+    What an entry of the cache is valid for is looked up before anything is read: what changes later is found
+    to have changed.
+    """
+    truth = TruthFile(dataset)
+    cache = MetricsCache(paths[0].parents[2])
+    stamps: dict[Path, Stamp] = {}
+    for path in paths:
+        with suppress(OSError):  # it is gone, which reading it will tell
+            stamps[path] = file_stamp(path)
+    known: dict[Path, Run] = {}
+    if not recompute:
+        cached = ((path, from_cache(cache.get(path, stamp, truth.stamp))) for path, stamp in stamps.items())
+        known = {path: run for path, run in cached if run}
+    unknown = [path for path in paths if path not in known]
+    settled = {path for path in unknown if path in stamps and is_settled(stamps[path], truth.stamp)}
+    if unknown:
+        truth.read()
+    number = processes or fitting_processes([int(stamps[path][1]) for path in unknown if path in stamps])
+    try:
+        with closing(each(partial(measured, truth=truth), unknown, number)) as outcomes:
+            for path in paths:
+                outcome = known.get(path) or next(outcomes)
+                if isinstance(outcome, Run) and path in settled:
+                    cache.put(path, stamps[path], truth.stamp, vars(outcome))
+                yield path, outcome
+    finally:
+        cache.save()
+
+
+# The attributes that bound a metric, without _low and _high, and how many of its units are one of theirs.
+BOUNDS = {
+    "k-nn": ("recall", 1.0),
+    "qps": ("qps", 1.0),
+    QPS_AT_RECALL: ("qps", 1.0),
+    **{name: (f"latency_{name}", 1e3) for name in ("p50", "p95", "p99", "p999")},  # s in ms
+}
+
+
+FEWEST_RUNS = 3  # of two, Student's interval is 12.7 standard errors wide either way: it says nothing
+
+
+def interval(run: Run, metric: str) -> Interval | None:
+    """Return the 95% interval of a metric as the result file tells it, within what the metric can be."""
+    if metric not in BOUNDS:
+        return None
+    attribute, unit = BOUNDS[metric]
+    if metric not in RECALLS and (number(run, "run_count") or 0) < FEWEST_RUNS:
+        return None
+    low, high = number(run, f"{attribute}_low"), number(run, f"{attribute}_high")
+    if low is None or high is None or low > high:
+        return None
+    most = 1.0 if metric in RECALLS else math.inf
+    return Interval(max(low * unit, 0.0), min(high * unit, most))
+
+
+def number(run: Run, attribute: str) -> float | None:
+    """Return an attribute that is a finite number, or None."""
+    value = run.attrs.get(attribute)
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None

@@ -1,0 +1,179 @@
+"""What the reader of the figures should be warned of, each with the results that it concerns."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ann_benchmarks.common.numbers import plain
+
+from .comparable import clients, family
+from .runs import Run
+
+SLOWER = 1.25  # times the CPU for a query, from which on it is told
+OFF = 0.01  # of a tier's memory, from which on it is told
+MOST_NAMED = 3  # results that are named by a warning
+FIGURE = re.compile(r"\d[\d.,]*")
+MACHINE = ("cpu", "cores", "memory_bytes", "kernel")
+
+
+def warnings_of(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
+    """Return each warning with the names of the results that it concerns.
+
+    Those that differ in figures alone are one, in the words of the first.
+    """
+    found: dict[str, tuple[str, list[str]]] = {}
+    slower = slower_times(runs)
+    for place, run in enumerate(runs):
+        more = [of_slowness(slower[place])] if place in slower else []
+        for text in dict.fromkeys([*warnings_of_one(run), *more]):
+            kind = FIGURE.sub("#", text)
+            found.setdefault(kind, (text, []))[1].append(f"{run.algorithm}: {run.parameters}")
+    return [*found.values(), *((text, []) for text in of_all(runs))]
+
+
+def warnings_of_one(run: Run) -> Iterator[str]:
+    """Yield the warnings about one result."""
+    for told in (remarks, of_target, of_build, of_runs, of_tier):
+        try:
+            yield from told(run.attrs)
+        except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError):
+            yield "what the result file says of itself cannot be read"
+
+
+def slower_times(runs: Sequence[Run]) -> dict[int, float]:
+    """Return which results took how many times the CPU for a query that the same took with more clients.
+
+    More clients share caches and cores, so that a query takes more CPU and not less. Only results whose
+    blocks are all in memory are looked at, and one server's times as it counts them.
+    """
+    same: dict[tuple[Any, ...], list[tuple[int, float, int]]] = {}
+    for place, run in enumerate(runs):
+        cpu, read = (
+            run.attrs.get(f"{name}_per_query") for name in ("server_cpu_seconds", "index_blocks_read")
+        )
+        if isinstance(cpu, float) and cpu > 0 and isinstance(read, (int, float)) and read < 1:
+            key = (run.dataset, run.count, family(run), run.parameters, run.attrs.get("tier"))
+            same.setdefault(key, []).append((clients(run), cpu, place))
+    found = {}
+    for group in same.values():
+        for number, cpu, place in group:
+            others = [other for more, other, _ in group if more > number]
+            if others and cpu > SLOWER * min(others):
+                found[place] = cpu / min(others)
+    return found
+
+
+def of_slowness(times: float) -> str:
+    """Say that the machine was slower when a result was measured."""
+    return (
+        f"a query took {plain(times)} times the CPU that it took with more clients: the machine was slower"
+        " then, or others used it; measure it again (--force) before it is compared"
+    )
+
+
+def of_target(attrs: Mapping[str, Any]) -> Iterator[str]:
+    """Yield that the recall that was searched for is not there."""
+    if missed := attrs.get("target_missed"):
+        largest = f"the largest {attrs.get('target_parameter', 'argument')} there is"
+        yield f"the recall {missed:g} was asked for and not reached, with {largest}"
+
+
+def of_build(attrs: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is to be known of the build."""
+    if rows := attrs.get("graph_overflow_rows"):
+        yield (
+            f"the graph outgrew maintenance_work_mem after {rows:,} rows: the build took longer than it would"
+            " with more memory"
+        )
+    elif "no longer fits into" in str(attrs.get("build_notices", "")):
+        yield "the index outgrew maintenance_work_mem: the build took longer than it would with more memory"
+    if attrs.get("index_reused") and "tier" not in attrs:  # which no index is built on
+        yield "the index was there from an earlier run: the time of its build is that of then"
+
+
+def of_runs(attrs: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is to be known of the runs of a point."""
+    seconds = attrs.get("run_seconds")
+    if attrs.get("runs_disagree") and isinstance(seconds, list):
+        slowest, fastest = plain(1 / max(seconds)), plain(1 / min(seconds))
+        yield f"the runs differ by more than noise: from {slowest} to {fastest} queries/s"
+    if int(attrs.get("run_count", 3)) < 3:
+        yield "fewer than three runs: there is no interval"
+
+
+def of_tier(attrs: Mapping[str, Any]) -> Iterator[str]:
+    """Yield how far the memory was from what the tier was to have."""
+    available, asked = attrs.get("tier_available"), attrs.get("tier_ram")
+    if available and asked and abs(available / asked - 1) > OFF:
+        off = available / asked - 1
+        yield f"the tier had {abs(off):.1%} {'more' if off > 0 else 'less'} available RAM than it was to have"
+
+
+def of_all(runs: Sequence[Run]) -> Iterator[str]:
+    """Yield what no single result shows."""
+    machines = {tuple(run.attrs.get(name) for name in MACHINE) for run in runs}
+    if len(machines) > 1:
+        yield (
+            f"the results come from {len(machines)} machines, or from one that changed (CPU, cores, memory or"
+            " kernel): what differs may be the machine"
+        )
+    marks: dict[tuple[str, int], set[Any]] = {}
+    for run in runs:
+        marks.setdefault((run.dataset, run.count), set()).add(run.attrs.get("truth"))
+    if any(None in found for found in marks.values()):
+        yield "some results do not tell by which true neighbours they were judged when they were measured"
+
+
+MUCH_WAITING = 0.1  # of the time, or of the queries
+
+
+FEW_QUERIES = 100
+
+
+def remarks(facts: Mapping[str, Any]) -> list[str]:
+    """Say what the reader of a figure should know about it."""
+    said = []
+    if facts.get("clients_were_limit"):
+        said.append(f"the clients, not the server, were the limit: {_limit_of_clients(facts)}")
+    if facts.get("warmup_settled") is False:
+        said.append(
+            f"the throughput still rose after {facts['warmup_seconds']:.0f} s of warm-up: give --warmup N"
+        )
+    if facts.get("queries_unanswered"):
+        said.append(
+            f"the rate was not kept: {facts['queries_unanswered']:,} of {facts['queries_due']:,} queries"
+            " were still waiting in the end"
+        )
+    if facts.get("clients_all_busy_share", 0) > MUCH_WAITING:
+        said.append(
+            f"{facts['clients_all_busy_share']:.0%} of the queries found no client free of"
+            f" {facts['clients']}: if the server can do more, more --clients show it"
+        )
+    if facts.get("queries_counted", FEW_QUERIES) < FEW_QUERIES:
+        said.append(
+            f"only {facts['queries_counted']:.0f} queries were counted: give --max-queries or --duration"
+        )
+    if facts.get("caches_dropped") is False:
+        said.append("this server is not ours to restart: only the first run had a chance to be cold")
+    return said
+
+
+def _limit_of_clients(facts: Mapping[str, Any]) -> str:
+    if facts["loop"] == "open" and not facts["queries_unanswered"]:
+        late, service = facts["clients_late_seconds"], facts["service_p50"]
+        return f"free ones sent queries {late * 1e3:.2f} ms late, and an answer takes {service * 1e3:.2f} ms"
+    if facts.get("clients_waiting_share", 1) < 0.8:
+        return f"they waited for answers in {facts['clients_waiting_share']:.0%} of the time only"
+    return f"they took {facts['client_cpu_share']:.0%} of their machine's CPU, of which nothing was left"
+
+
+def main_wait(facts: Mapping[str, Any]) -> str:
+    """Name what the sessions mostly waited for, other than a CPU or their client, if it was much."""
+    shares = {
+        event: share
+        for event, share in json.loads(facts.get("wait_events", "{}")).items()
+        if event not in ("CPU", "idle") and not event.startswith("Client:")
+    }
+    event = max(shares, key=lambda name: shares[name], default="")
+    return f"{event} {shares[event]:.0%} of the time" if event and shares[event] >= MUCH_WAITING else ""

@@ -1,0 +1,1 @@
+"""Supervising: worker processes, containers, and what the user sees meanwhile."""

@@ -1,0 +1,82 @@
+"""What run.py shows of a run: a line for each thing that happened, and a table at the end."""
+
+import sys
+from collections.abc import Sequence
+
+from ann_benchmarks.common.output import counted, say, warn
+from ann_benchmarks.jobs.job import Built, Event, Job, Note, PhaseDone, PointDone, PointFailed, WorkloadDone
+
+from .workers import Outcome
+
+
+class Console:
+    """Prints what workers tell: progress and results to stdout, trouble to stderr."""
+
+    def started(self, job: Job) -> None:
+        """Say that a definition is begun."""
+        what = "building" if job.build_only else counted(len(job.points), "point")
+        say(f"{job.definition}{job.by_clients}: {what}")
+
+    def event(self, job: Job, event: Event) -> None:
+        """Say what a worker tells."""
+        if isinstance(event, Built):
+            size = "" if event.index_size is None else f", {event.index_size / 1024:,.1f} MiB"
+            if not job.build_only:
+                what = "ready after"
+            else:
+                what = "found, built earlier in" if event.is_reused else "built in"
+            say(f"{job.definition}: index {what} {event.build_time:.1f} s{size}")
+        elif isinstance(event, PointDone):
+            low, high = event.recall_interval
+            slowest = f" (slowest run: {event.slowest_run:,.1f})" if event.slowest_run else ""
+            say(
+                f"{event.label}: recall {event.recall:.4f} ({low:.4f} to {high:.4f}),"
+                f" {event.queries_per_second:,.1f} QPS{slowest},"
+                f" p50 {event.p50 * 1e3:.3f} ms, p99 {event.p99 * 1e3:.3f} ms"
+                + (f", waiting for {event.main_wait}" if event.main_wait else "")
+            )
+        elif isinstance(event, PhaseDone):
+            say(event.text)
+        elif isinstance(event, WorkloadDone):
+            say(f"{event.label}: kept in {event.path}")
+        elif isinstance(event, PointFailed):
+            print(f"failed: {event.label}: {event.reason}", file=sys.stderr, flush=True)
+        elif isinstance(event, Note):
+            warn(event.text)
+
+    def failed(self, outcome: Outcome) -> None:
+        """Say that a definition has failed, and why."""
+        print(f"failed: {outcome.job.definition}: {outcome.failure}", file=sys.stderr, flush=True)
+
+
+def summary(outcomes: Sequence[Outcome]) -> list[str]:
+    """Lines of a table: points measured, finished before and missing, time of the build and of all."""
+    if any(outcome.job.build_only for outcome in outcomes):
+        return _build_summary(outcomes)
+    rows: list[tuple[str, ...]] = [("definition", "done", "skipped", "failed", "build s", "total s")]
+    for outcome in outcomes:
+        job = outcome.job
+        build = "-" if outcome.build_time is None else f"{outcome.build_time:.1f}"
+        points = (outcome.done, job.finished, len(job.points) - outcome.done)
+        rows.append((f"{job.definition}{job.by_clients}", *map(str, points), build, f"{outcome.seconds:.1f}"))
+    return _table(rows)
+
+
+def _build_summary(outcomes: Sequence[Outcome]) -> list[str]:
+    rows: list[tuple[str, ...]] = [("definition", "index", "build s", "MiB", "total s")]
+    for outcome in outcomes:
+        state, build, size = "failed", "-", "-"
+        if outcome.built is not None and not outcome.failure:
+            state = "found" if outcome.built.is_reused else "built"
+            build = f"{outcome.built.build_time:.1f}"
+            size = "-" if outcome.built.index_size is None else f"{outcome.built.index_size / 1024:,.1f}"
+        rows.append((str(outcome.job.definition), state, build, size, f"{outcome.seconds:.1f}"))
+    states = [row[1] for row in rows[1:]]
+    parts = [f"{states.count(state)} {state}" for state in ("built", "found", "failed") if state in states]
+    ending = f" {states[0]}" if len(parts) == 1 else f": {', '.join(parts)}"
+    return [*_table(rows), counted(len(states), "definition") + ending]
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]

@@ -1,0 +1,167 @@
+"""What runs in a container: it takes one request, carries it out in a worker process, and tells how it goes.
+
+It ends when run.py asks it to, and when run.py is gone: then nothing is at the other end of its input.
+"""
+
+import fcntl
+import multiprocessing.connection
+import os
+import pty
+import resource
+import signal
+import struct
+import sys
+import termios
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ann_benchmarks.common.errors import told
+from ann_benchmarks.common.numbers import in_words
+from ann_benchmarks.definitions.definition import constructor_of
+from ann_benchmarks.jobs.job import Failure, Finished, PointDone, PointFailed, WorkloadDone
+
+from ..workers import POLL_SECONDS, Worker
+from .memory import killed_processes
+from .wire import Checked, CheckRequest, RunRequest, read_request, write_message
+
+_SOME = 65536  # bytes at a time
+_FILES = 65536  # that a process may have open
+
+
+class Stopped(BaseException):
+    """run.py wants this to end, or has gone."""
+
+
+class Messages:
+    """The way to run.py: what was standard output. What plug-ins print goes to standard error instead."""
+
+    def __init__(self) -> None:
+        self._file = os.fdopen(os.dup(1), "wb")
+        os.dup2(2, 1)
+
+    def send(self, message: Any, attachment: bytes = b"") -> None:
+        """Tell run.py."""
+        self._file.write(write_message(message, attachment))
+        self._file.flush()
+
+
+def main() -> None:
+    """Carry out the request that comes first."""
+    signal.signal(signal.SIGTERM, _raise_stopped)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _allow_files()
+    messages = Messages()
+    try:
+        request = read_request(sys.stdin.buffer)
+        threading.Thread(target=_end_with_run, daemon=True).start()
+        if isinstance(request, CheckRequest):
+            messages.send(_check(request))
+        else:
+            _run(request, messages)
+    except (Stopped, EOFError, BrokenPipeError):
+        sys.exit(128 + signal.SIGTERM)
+
+
+def _allow_files() -> None:
+    """Let processes open many files, where the engine's default is few: clients, and what a server serves."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = _FILES if most == resource.RLIM_INFINITY else min(_FILES, most)
+    if now != resource.RLIM_INFINITY and now < files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
+
+
+def _check(request: CheckRequest) -> Checked:
+    try:
+        plugin = constructor_of(request.definition)
+        versions = plugin.installed_versions() if hasattr(plugin, "installed_versions") else {}
+        return Checked(versions=versions)
+    except Exception as error:
+        return Checked(problem=told(error))
+
+
+def _run(request: RunRequest, messages: Messages) -> None:
+    end_terminal = _have_terminal(*request.terminal) if request.terminal else lambda: None
+    killed = killed_processes()
+    worker = Worker()
+    answer: Any = None
+    try:
+        worker.pipe.send(request.job)
+        while not isinstance(answer, Finished | Failure):
+            multiprocessing.connection.wait([worker.pipe], POLL_SECONDS)
+            try:
+                answer = worker.next_message()
+            except EOFError:
+                answer = worker.death()
+            if isinstance(answer, Failure | PointFailed) and killed_processes() > killed:
+                killed = killed_processes()
+                answer = _for_memory(answer, request.memory)
+            if isinstance(answer, PointDone | WorkloadDone):
+                messages.send(answer, answer.path.read_bytes())
+                answer.path.unlink()
+            elif answer is not None and not isinstance(answer, Finished | Failure):
+                messages.send(answer)
+        if isinstance(answer, Finished):
+            worker.end()
+    finally:
+        worker.stop()
+        end_terminal()
+    messages.send(answer)  # when all that it had started has ended
+
+
+def _for_memory(failure: Any, memory: int) -> Any:
+    """Say that it was for memory, which is seldom what a plug-in saw of it."""
+    why = (
+        f"memory ran out: the kernel killed a process at the container's limit of {in_words(memory)}; give it"
+        " more with --memory, or the algorithm less to hold"
+    )
+    if isinstance(failure, Failure):
+        return replace(failure, text=f"{why} ({failure.text})")
+    return replace(failure, reason=f"{why} ({failure.reason})")
+
+
+def _have_terminal(rows: int, columns: int) -> Callable[[], None]:
+    """Have what follows print to a terminal, which shows progress, and hand it on. Returns what ends it."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    settings = termios.tcgetattr(theirs)
+    settings[1] &= ~termios.OPOST  # lines end as they are, which run.py's own terminal makes right
+    termios.tcsetattr(theirs, termios.TCSANOW, settings)
+    output = os.dup(2)
+    os.dup2(theirs, 1)
+    os.dup2(theirs, 2)
+    os.close(theirs)
+
+    def hand_on() -> None:
+        with suppress(OSError):
+            while data := os.read(ours, _SOME):
+                os.write(output, data)
+
+    thread = threading.Thread(target=hand_on, daemon=True)
+    thread.start()
+
+    def end() -> None:
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        thread.join(1)  # until nobody has the terminal open: what was printed last has been handed on
+
+    return end
+
+
+def _end_with_run() -> None:
+    while os.read(0, _SOME):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _raise_stopped(number: int, frame: Any) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once: what is put away now is not interrupted
+    raise Stopped
+
+
+if __name__ == "__main__":
+    Path("results").mkdir(exist_ok=True)
+    main()

@@ -1,0 +1,76 @@
+"""How much of the machine containers get: bytes of memory, and CPUs."""
+
+import argparse
+import os
+import re
+
+import psutil
+
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.host import usable_cores
+from ann_benchmarks.common.numbers import in_words
+
+_MOST_CPUS = 1 << 16
+LEAST_MEMORY = 6 * 2**20  # that Docker allows
+_UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+
+
+def size(text: str) -> int:
+    """Read a size as Docker writes it, such as 512m or 8g; for argparse."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    if match is None or not float(match[1]):
+        raise argparse.ArgumentTypeError(f"'{text}' is no size: give such as 512m or 8g")
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+def cpu_list(text: str) -> list[int]:
+    """Read CPUs as Docker and the kernel write them, such as 0-3,6; for argparse."""
+    cpus: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+        if match is None or not int(match[1]) <= int(match[2] or match[1]) < _MOST_CPUS:
+            raise argparse.ArgumentTypeError(f"'{text}' names no CPUs: give such as 0-3,6")
+        cpus += range(int(match[1]), int(match[2] or match[1]) + 1)
+    return sorted(set(cpus))
+
+
+def written(cpus: list[int]) -> str:
+    """Write CPUs as Docker reads them."""
+    return ",".join(map(str, cpus))
+
+
+def memory_of_each(asked: int | None, containers: int, engine_memory: int | None = None) -> int:
+    """Bytes for each of so many containers: as asked, else its share of what is free now.
+
+    `engine_memory` is what the engine has, which may run in a virtual machine.
+    """
+    machine = psutil.virtual_memory()
+    total = min(machine.total, engine_memory or machine.total)
+    memory = asked or min(machine.available, total) // containers
+    if memory < LEAST_MEMORY:
+        raise UserError(f"--memory {memory} is less than the {in_words(LEAST_MEMORY)} that Docker allows")
+    if memory * containers > total:
+        raise UserError(
+            f"{containers} x {in_words(memory)} is more than this machine's {in_words(total)}:"
+            " give less --memory"
+        )
+    return memory
+
+
+def cpus_of_each(asked: list[int] | None, containers: int, engine_cpus: int | None = None) -> list[list[int]]:
+    """Share out the CPUs, those asked for or all, among so many containers.
+
+    `engine_cpus` is how many the engine has: elsewhere than on Linux, it runs in a virtual machine.
+    """
+    usable = [*range(engine_cpus or usable_cores())]
+    if hasattr(os, "sched_getaffinity"):
+        usable = sorted(os.sched_getaffinity(0))
+    missing = [cpu for cpu in asked or [] if cpu not in usable]
+    if missing:
+        raise UserError(f"--cpuset names CPU {missing[0]}; this machine has {written(usable)}")
+    cpus = asked or usable
+    if len(cpus) < containers:
+        raise UserError(
+            f"--parallelism {containers} needs as many CPUs; there are {len(cpus)}: {written(cpus)}"
+        )
+    return [cpus[number::containers] for number in range(containers)]

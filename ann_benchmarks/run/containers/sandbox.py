@@ -1,0 +1,195 @@
+"""What a container may do: next to nothing beyond its CPUs, its memory and the folders that it is given."""
+
+import io
+import os
+import tarfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ann_benchmarks.common.errors import UserError
+
+from .engine import maps_users
+from .images import Image
+from .limits import written
+
+HOME = "/home/app"  # in the container, as in ann-benchmarks
+OWNER_LABEL = "ann-benchmarks.owner"
+USER_ID = 10001  # inside, where run.py is root's
+MOST_PROCESSES = 4096
+# For images that need root: to start services, which give up what they do not need.
+ROOT_CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID"]
+PROJECT = Path(__file__).parents[3]
+
+
+@dataclass(frozen=True)
+class Account:
+    """As whom a container's processes run."""
+
+    uid: int
+    gid: int
+    is_mapped: bool = False  # for this machine, it is another one
+
+    @classmethod
+    def for_image(cls, image: Image | None, client: Any) -> "Account":
+        """Root where the image needs it; else whoever we are, so that what is kept is ours; never root."""
+        if image is not None and image.needs_root:
+            return cls(0, 0)
+        is_mapped = maps_users(client)
+        if os.geteuid() == 0 or is_mapped:
+            return cls(USER_ID, USER_ID, is_mapped)
+        return cls(os.geteuid(), os.getegid())
+
+    @property
+    def entries(self) -> dict[str, str]:
+        """Lines for /etc/passwd and /etc/group: programs such as initdb want a name."""
+        return {
+            "passwd": f"ann:x:{self.uid}:{self.gid}::{HOME}:/bin/sh\n",
+            "group": f"ann:x:{self.gid}:\n",
+        }
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """The arguments that a container is created with."""
+
+    image: Image
+    account: Account
+    owner: str  # whoever removes it
+    memory: int  # bytes
+    cpus: Sequence[int]
+    files: Mapping[Path, str] = field(default_factory=dict)  # of this machine, to where they are to be read
+    storage: Path | None = None  # what is kept from run to run
+    environment: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)  # further ones of Docker's
+
+    def create(self, client: Any) -> Any:
+        """Create the container; it is not started."""
+        from docker.types import DeviceRequest, LogConfig, Mount
+
+        def mount(place: str, path: Path, is_read_only: bool) -> Any:
+            return Mount(place, str(path), type="bind", read_only=is_read_only)
+
+        mounts = [mount(place, path, True) for path, place in self.files.items()]
+        if self.storage is not None:
+            mounts.append(mount(f"{HOME}/storage", self.storage, False))
+        is_root = self.account.uid == 0
+        container = client.containers.create(
+            self.image.id,
+            entrypoint=["python3", "-u", "-m", "ann_benchmarks.run.containers.inside"],
+            command=[],
+            labels={OWNER_LABEL: self.owner},
+            environment={
+                "PYTHONPATH": f"{HOME}:{self.image.python_path}".rstrip(":"),
+                "PYTHONUNBUFFERED": "1",
+                "PYTHONPYCACHEPREFIX": "/tmp/pycache",
+                **self.environment,
+            },
+            working_dir=HOME,
+            user=f"{self.account.uid}:{self.account.gid}",
+            mounts=mounts,
+            stdin_open=True,
+            init=True,  # a process 1 that sees to those whose parents have ended
+            network_mode="none",
+            cap_drop=["ALL"],
+            cap_add=ROOT_CAPABILITIES if is_root else [],
+            security_opt=["no-new-privileges"],
+            pids_limit=MOST_PROCESSES,
+            mem_limit=self.memory,
+            memswap_limit=self.memory,  # the same: no swapping, which no measurement survives
+            shm_size=self.memory,  # parallel builds keep graphs there; what is used of it counts as memory
+            cpuset_cpus=written([*self.cpus]),
+            device_requests=[DeviceRequest(count=-1, capabilities=[["gpu"]])]
+            if self.image.needs_gpus
+            else [],
+            # What it writes is attached to; the engine's own copy of it would be a file of any size.
+            log_config=LogConfig(type="none"),
+            **self.options,
+        )
+        if not is_root:
+            self._add_account(container)
+        return container
+
+    def _add_account(self, container: Any) -> None:
+        from docker.errors import NotFound
+
+        with io.BytesIO() as content:
+            with tarfile.open(fileobj=content, mode="w") as archive:
+                for name, line in self.account.entries.items():
+                    try:
+                        pieces, _ = container.get_archive(f"/etc/{name}")
+                        before = _only_file(b"".join(pieces))
+                    except (NotFound, ValueError):  # or a link, which is replaced
+                        before = b""
+                    entry = tarfile.TarInfo(name)
+                    text = before + line.encode()
+                    entry.size, entry.mode = len(text), 0o644
+                    archive.addfile(entry, io.BytesIO(text))
+            container.put_archive("/etc", content.getvalue())
+
+
+def project_files(definitions: Path, packages: Sequence[str] = ()) -> dict[Path, str]:
+    """The framework, the plug-ins and further packages, to where a container has them."""
+    # ann_benchmarks/algorithms is a link to algorithms.
+    files = {PROJECT / name: f"{HOME}/{name}" for name in ("ann_benchmarks", "algorithms", *packages)}
+    definitions = definitions.resolve()
+    if definitions in files:
+        return files
+    place = f"{HOME}/{definitions.name}"
+    if place in files.values():
+        raise UserError(f"{definitions} has the name of a folder of this project: give it another one")
+    return files | {definitions: place}
+
+
+def argument_files(arguments: Any) -> list[Path]:
+    """Files that build arguments name, as centroids.npy, and what is said of them: centroids.npy.json."""
+    if isinstance(arguments, str):
+        named = [Path(arguments), Path(f"{arguments}.json")] if arguments.endswith(".npy") else []
+        return [file for file in named if file.is_file()]
+    parts = arguments.values() if isinstance(arguments, dict) else arguments
+    return [file for part in parts for file in argument_files(part)] if isinstance(parts, Iterable) else []
+
+
+def dataset_files(files: Sequence[Path], account: Account) -> dict[Path, str]:
+    """The files of a dataset, to where a container finds them by the same names.
+
+    Raises UserError where its processes could not read one.
+    """
+    mounted = {}
+    for file in files:
+        real = file.resolve()
+        mode = real.stat()
+        allowed = 0o400 if account.uid == mode.st_uid else 0o040 if account.gid == mode.st_gid else 0o004
+        if account.uid != 0 and not mode.st_mode & allowed:
+            raise UserError(f"{file} cannot be read in a container: chmod a+r {file}")
+        mounted[file.absolute()] = str(file) if file.is_absolute() else f"{HOME}/{file}"
+    return mounted
+
+
+def storage_folder(root: Path, image: str, account: Account, number: int = 0) -> Path:
+    """Make the folder in which the containers of an image keep what outlives them.
+
+    `number` tells apart those that run at the same time.
+    """
+    name = image.replace(":", "_").replace("/", "_") + (f".{number + 1}" if number else "")
+    folder = (root / name).resolve()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if account.is_mapped:
+            folder.chmod(0o1777)  # to whoever it is for this machine
+        elif os.geteuid() == 0:
+            os.chown(folder, account.uid, account.gid)
+    except OSError as error:
+        raise UserError(
+            f"the folder {folder} cannot be made: {error.strerror}; name another with --storage"
+        ) from None
+    return folder
+
+
+def _only_file(archive: bytes) -> bytes:
+    with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
+        [member] = [member for member in opened if member.isfile()]
+        file = opened.extractfile(member)
+        assert file is not None
+        return file.read()

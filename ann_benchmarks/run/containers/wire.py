@@ -1,0 +1,142 @@
+"""What run.py and a container tell each other over the container's standard input and output.
+
+Downwards one request, pickled: the container trusts run.py. Upwards messages in JSON, since run.py does not
+trust the container, each with the bytes that belong to it, as those of a result file:
+
+    4 bytes, 8 bytes    length of the JSON and of the bytes after it, big-endian
+    {"type": "PointDone", "label": ...}
+    bytes
+"""
+
+import json
+import pickle
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from types import UnionType
+from typing import Any, BinaryIO, get_args, get_origin
+
+from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.jobs.job import (
+    Built,
+    Failure,
+    Finished,
+    Job,
+    Note,
+    PhaseDone,
+    PointDone,
+    PointFailed,
+    WorkloadDone,
+)
+from ann_benchmarks.results.intervals import Interval
+
+_LENGTHS = struct.Struct(">IQ")
+_LONGEST = 2**26  # bytes of JSON
+_LARGEST = 2**31  # bytes attached to it
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """Run a job; `terminal` is (rows, columns) of the one that its output goes to, None if to none."""
+
+    job: Job
+    memory: int  # bytes that the container may use
+    terminal: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class CheckRequest:
+    """Import a plug-in and ask it what it has."""
+
+    definition: Definition
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What became of it: what is wrong, on one line, and versions by name."""
+
+    problem: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+_KINDS = (Built, PointDone, PhaseDone, WorkloadDone, PointFailed, Note, Finished, Failure, Checked)
+_MESSAGES = {kind.__name__: kind for kind in _KINDS}
+
+
+def write_request(request: RunRequest | CheckRequest) -> bytes:
+    """Return a request as bytes."""
+    content = pickle.dumps(request)
+    return struct.pack(">I", len(content)) + content
+
+
+def read_request(stream: BinaryIO) -> Any:
+    """Read a request; EOFError when there is none."""
+    (length,) = struct.unpack(">I", _exactly(stream, 4))
+    return pickle.loads(_exactly(stream, length))
+
+
+def write_message(message: Any, attachment: bytes = b"") -> bytes:
+    """Return a message as bytes."""
+    values = {part.name: getattr(message, part.name) for part in fields(message)}
+    content = json.dumps({"type": type(message).__name__, **values}, default=_plain).encode()
+    return _LENGTHS.pack(len(content), len(attachment)) + content + attachment
+
+
+class MessageReader:
+    """Puts messages together from the pieces in which they arrive."""
+
+    def __init__(self) -> None:
+        self._pending = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[tuple[Any, bytes]]:
+        """Take some bytes; yield each message that is whole now, and what is attached to it.
+
+        ValueError when they are none of this project's messages.
+        """
+        self._pending += data
+        while len(self._pending) >= _LENGTHS.size:
+            length, attached = _LENGTHS.unpack_from(self._pending)
+            if length > _LONGEST or attached > _LARGEST:
+                raise ValueError("a message is too long")
+            end = _LENGTHS.size + length
+            if len(self._pending) < end + attached:
+                return
+            message = _message(bytes(self._pending[_LENGTHS.size : end]))
+            attachment = bytes(self._pending[end : end + attached])
+            del self._pending[: end + attached]
+            yield message, attachment
+
+
+def _message(content: bytes) -> Any:
+    try:
+        values = json.loads(content)
+        kind = _MESSAGES[values.pop("type")]
+        if kind in (PointDone, WorkloadDone):
+            values["path"] = Path(values["path"])
+        if kind is PointDone:
+            values["recall_interval"] = Interval(*map(float, values["recall_interval"]))
+        message = kind(**values)
+        for part in fields(kind):
+            if not _is_of(getattr(message, part.name), part.type):
+                raise ValueError(f"{part.name} is no {part.type}")
+        return message
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"a message cannot be read: {error}") from None
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    choices = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    kinds = [get_origin(choice) or choice for choice in choices]
+    return isinstance(value, tuple(kinds)) or (float in kinds and type(value) is int)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else str(value)
+
+
+def _exactly(stream: BinaryIO, length: int) -> bytes:
+    content = stream.read(length)
+    if len(content) < length:
+        raise EOFError
+    return content

@@ -1,0 +1,156 @@
+"""run.py's options that say what load is made."""
+
+import argparse
+import math
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
+
+from ann_benchmarks.common.cli import positive_float, positive_floats, positive_int, positive_ints
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.load.orders import QueryOrder
+from ann_benchmarks.load.request import Load, Objective
+from ann_benchmarks.load.warmup import Warmup
+from ann_benchmarks.load.workload import Workload
+
+from .workload_options import add_workload_options, check_workload_options, workloads_asked_for
+
+OF_CLIENTS = ("max_queries", "duration", "query_order", "distinct_queries", "rate", "slo", "driver",
+              "debug_single_query", "scheduler")  # fmt: skip
+
+
+def add_load_options(parser: argparse.ArgumentParser) -> None:
+    """Add them, in a group of their own; none of them is ann-benchmarks'."""
+    add = parser.add_argument_group("load").add_argument
+    add(
+        "--clients",
+        metavar="N,M",
+        type=positive_ints,
+        help="ask by N clients at the same time, then by M, ...: each a process with a connection",
+    )
+    add("--max-queries", metavar="N", type=positive_int, help="queries of one run of all clients")
+    add("--duration", metavar="SECONDS", type=positive_float, help="seconds of one run of all clients")
+    add(
+        "--query-order",
+        metavar="ORDER",
+        type=_read_by(QueryOrder.parse),
+        help="shuffled: each client in an order of its own; same: all in one; zipf:S: some much more often"
+        " (default: shuffled)",
+    )
+    add(
+        "--distinct-queries",
+        metavar="N",
+        type=positive_int,
+        help="ask the dataset's first N queries only, again and again; recall is still that of all",
+    )
+    add(
+        "--rate",
+        metavar="R,S",
+        type=positive_floats,
+        help="let R queries a second come, then S, ..., whether or not a client is free: latency counts from"
+        " when a query was due",
+    )
+    add(
+        "--slo",
+        metavar="PERCENTILE:TIME",
+        type=_read_by(Objective.parse),
+        help="find the highest rate that keeps it, such as p99:50ms",
+    )
+    add(
+        "--warmup",
+        metavar="auto|off|N",
+        type=_read_by(Warmup.parse),
+        help="queries before each point that do not count: until the throughput no longer rises, none and"
+        " with cold caches, or N (default: auto where the algorithm is a database or --clients is given)",
+    )
+    add("--target-recall", metavar="R", type=_recall, help="measure each index where it first has recall R")
+    add("--driver", choices=["own", "pgbench"], help="who makes the load of PostgreSQL (default: own)")
+    add("--scheduler", metavar="ADDRESS", help="run the clients on the machines of this Dask cluster")
+    add("--debug-single-query", action="store_true", help="have clients ask the first query again and again")
+    add_workload_options(parser)
+
+
+def check_load_options(args: argparse.Namespace) -> None:
+    """Refuse options that cannot go together."""
+    check_workload_options(args)
+    if args.workload is not None:
+        return  # it takes some of these, and has said which
+    if args.clients and (args.batch or args.parallelism > 1):
+        raise UserError("--clients cannot be had with --batch or --parallelism: its clients need all cores")
+    for name in OF_CLIENTS:
+        if getattr(args, name) and not args.clients:
+            raise UserError(f"--{name.replace('_', '-')} says what clients ask: add --clients")
+    if args.max_queries and args.duration:
+        raise UserError("--max-queries and --duration cannot both end a run: give one of them")
+    if args.rate and args.slo:
+        raise UserError("--slo looks for the rate: leave --rate out")
+    if args.slo and args.max_queries:
+        raise UserError("--slo is to be kept for a time: give --duration instead of --max-queries")
+    if args.slo and args.duration and args.duration < args.slo.least_seconds:
+        raise UserError(
+            f"in {args.duration:g} s, --slo {args.slo} would be kept by rates that are too high: give a"
+            f" --duration of {math.ceil(args.slo.least_seconds * 100) / 100:g} s or more"
+        )
+    if args.query_order and args.debug_single_query:
+        raise UserError("--debug-single-query leaves nothing to order: leave --query-order out")
+    if args.distinct_queries and args.debug_single_query:
+        raise UserError("--debug-single-query asks one query alone: leave --distinct-queries out")
+    if args.batch and (args.warmup or args.target_recall):
+        raise UserError("--warmup and --target-recall cannot be had with --batch: leave one of them out")
+    if args.slo and args.warmup and args.warmup.is_off:
+        raise UserError("--slo needs warm caches: leave --warmup off out")
+    if args.driver == "pgbench" and args.scheduler:
+        raise UserError("pgbench runs on this machine: leave --scheduler out")
+    if args.driver == "pgbench" and (
+        args.debug_single_query or (args.query_order or QueryOrder()).kind == "same"
+    ):
+        raise UserError("pgbench draws queries at random: use --query-order shuffled or zipf:S")
+    if args.build_only and (args.target_recall or args.clients):
+        option = "--target-recall" if args.target_recall else "--clients"
+        raise UserError(f"--build-only measures nothing: leave {option} out")
+
+
+def loads_asked_for(args: argparse.Namespace) -> Sequence[Load | Workload]:
+    """Return a load for each number of clients and each rate; none where no clients are asked for.
+
+    What writes is a workload instead.
+    """
+    if args.workload is not None:
+        return workloads_asked_for(args)
+    order = QueryOrder("single") if args.debug_single_query else args.query_order or QueryOrder()
+    return [
+        Load(
+            clients,
+            args.max_queries,
+            args.duration,
+            order,
+            rate,
+            args.slo,
+            args.driver or "own",
+            args.scheduler,
+            args.distinct_queries,
+        )
+        for clients, rate in product(args.clients or [], args.rate or [None])
+    ]
+
+
+def _read_by(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Make a type for argparse of a function that raises UserError."""
+
+    def read(text: str) -> Any:
+        try:
+            return parse(text)
+        except UserError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read
+
+
+def _recall(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is no recall: give a number above 0 and up to 1")
+    return value

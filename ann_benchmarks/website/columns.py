@@ -1,0 +1,149 @@
+"""What the pages tell of each result, a column each, and by which of it they can be filtered."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ann_benchmarks.common.numbers import size_text
+from ann_benchmarks.results.built import build_arguments
+from ann_benchmarks.results.comparable import family
+from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.results.metrics import all_metrics, standard_metrics
+from ann_benchmarks.results.runs import Run, interval, number
+from ann_benchmarks.results.warnings import main_wait, warnings_of_one
+
+Value = str | float | None
+VERSIONS = {"postgres_version": "PostgreSQL", "vector_version": "pgvector", "vchord_version": "VectorChord"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: `kind` is words, number, s, ms, kib, bytes or share; a facet can be filtered by."""
+
+    id: str
+    label: str
+    kind: str
+    value: Callable[[Run], Value]
+    is_facet: bool = False
+    bounds: Callable[[Run], Interval | None] | None = None
+
+
+def load(run: Run) -> str:
+    """Return what a series' name says besides clients and tier, such as q64, cold or slo-p99-50ms."""
+    rest = run.algorithm.removeprefix(family(run)).removesuffix(text(run, "tier_memory_series") or "")
+    known = [
+        *(f"c{count:.0f}" for count in [number(run, "clients")] if count),
+        *(f"{count:.0f}cpus" for count in [number(run, "tier_cpus")] if count),
+        *(value for name in ("tier_disk", "tier_method") if (value := text(run, name))),
+    ]
+    for part in known:
+        rest = re.sub(rf"-{re.escape(part)}(?=-|$)", "", rest, count=1)
+    return rest.strip("-") or "plain"
+
+
+def text(run: Run, attribute: str) -> str | None:
+    """Return an attribute as text, None where there is none."""
+    value = run.attrs.get(attribute)
+    return None if value is None or value == "" else str(value)
+
+
+def build(run: Run) -> str | None:
+    """Return the build arguments but the metric, which the page's title says."""
+    arguments = [value for value in build_arguments(run).values() if value != run.distance]
+    return ", ".join(arguments) or None
+
+
+def form(run: Run) -> str | None:
+    """Return what an index keeps of the vectors; plug-ins of PostgreSQL have the argument `form`."""
+    if text(run, "build_arguments") is None or text(run, "postgres_version") is None:
+        return None
+    return build_arguments(run).get("form", "form=vector").removeprefix("form=")
+
+
+def memory(attribute: str) -> Callable[[Run], str | None]:
+    """Return a function that tells an amount of memory that a tier has."""
+
+    def told(run: Run) -> str | None:
+        if text(run, "tier") is None:
+            return None
+        size = number(run, attribute)
+        return size_text(size) if size else "all"
+
+    return told
+
+
+def machine(run: Run) -> str | None:
+    """Return the machine that it ran on: processor, cores and memory."""
+    cores, size = number(run, "cores"), number(run, "memory_bytes")
+    parts = [text(run, "cpu"), f"{cores:.0f} cores" if cores else None, size_text(size) if size else None]
+    return ", ".join(part for part in parts if part) or None
+
+
+def version(attribute: str) -> Callable[[Run], str | None]:
+    """Return a function that tells a version without what its packager adds."""
+    return lambda run: (text(run, attribute) or "").split(" (")[0] or None
+
+
+def waits(run: Run) -> str | None:
+    """Return what the sessions mostly waited for, if it was much."""
+    return guarded(lambda: main_wait(run.attrs))
+
+
+def warnings(run: Run) -> str | None:
+    """Return what the reader of a figure should know about it."""
+    return guarded(lambda: "; ".join(warnings_of_one(run)))
+
+
+def guarded(tell: Callable[[], str]) -> str | None:
+    """Return what is told, None if the attributes of a foreign file are not what it takes."""
+    try:
+        return tell() or None
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def attribute(name: str) -> Callable[[Run], float | None]:
+    """Return a function that tells a number."""
+    return lambda run: number(run, name)
+
+
+def metric(name: str) -> Column:
+    """Return the column of a metric, with its 95% interval."""
+    units = {"k-nn": "share", "epsilon": "share", "largeepsilon": "share", "build": "s", "indexsize": "kib"}
+    kind = units.get(name, "ms" if name.startswith("p") else "number")
+    label = all_metrics[name].description
+    return Column(
+        name, label, kind, lambda run: run.metrics.get(name), bounds=lambda run: interval(run, name)
+    )
+
+
+COLUMNS = (
+    Column("algorithm", "Algorithm", "words", family, True),
+    Column("parameters", "Parameters", "words", lambda run: run.parameters),
+    *(metric(name) for name in standard_metrics),
+    Column("found", "Found for recall", "share", attribute("target_recall")),
+    Column("form", "Index form", "words", form, True),
+    Column("built", "Build arguments", "words", build, True),
+    Column("clients", "Clients", "number", attribute("clients"), True),
+    Column("load", "Load", "words", load, True),
+    Column("ram", "Available RAM", "words", memory("tier_ram"), True),
+    Column("buffers", "shared_buffers of the tier", "words", memory("tier_shared_buffers"), True),
+    Column("cpus", "CPUs of the tier", "number", attribute("tier_cpus"), True),
+    Column("disk", "Disk of the tier", "words", lambda run: text(run, "tier_disk"), True),
+    Column("method", "Method of the tier", "words", lambda run: text(run, "tier_method"), True),
+    *(Column(name, label, "words", version(name), True) for name, label in VERSIONS.items()),
+    Column("machine", "Machine", "words", machine, True),
+    Column("available", "RAM measured", "bytes", attribute("tier_available")),
+    Column("shared", "shared_buffers", "bytes", attribute("shared_buffers")),
+    Column("loading", "Loading", "s", attribute("load_time")),
+    Column("clustering", "Clustering", "s", attribute("clustering_time")),
+    Column("indexing", "Index build", "s", attribute("index_build_time")),
+    Column("estimate", "Index size, estimated", "kib", attribute("estimated_index_size")),
+    Column("table", "Table size", "kib", attribute("table_size")),
+    Column("memory", "maintenance_work_mem", "words", lambda run: text(run, "maintenance_work_mem")),
+    Column("runs", "Runs", "number", attribute("run_count")),
+    Column("queries", "Queries counted", "number", attribute("queries_counted")),
+    Column("waits", "Waits", "words", waits),
+    Column("warnings", "Warnings", "words", warnings),
+    Column("started", "Measured", "words", lambda run: text(run, "started_at")),
+)

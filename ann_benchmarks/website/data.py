@@ -1,0 +1,91 @@
+"""The data of a page as its scripts read them: columns, in which a text stands once."""
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ann_benchmarks.plotting.styles import Style
+from ann_benchmarks.results.runs import Run
+from ann_benchmarks.results.tiers import as_tier_run, whole_machine
+
+from .columns import COLUMNS, Column, Value
+
+DIGITS = 6  # of a number, which is more than any of them is sure
+
+
+def column_data(column: Column, runs: Sequence[Run]) -> dict[str, Any] | None:
+    """Return a column with its values in the order of the results; None if no result has one.
+
+    Words stand once, in `words`, in the order in which they are listed; `at` tells which, -1 for none. One
+    value that all have is in `same`, other numbers are in `values`, with their intervals in `low` and `high`.
+    """
+    values = [column.value(run) for run in runs]
+    if column.kind == "words":
+        texts = [None if value is None else str(value) for value in values]
+        words = sorted({text for text in texts if text is not None}, key=natural)
+        if not words:
+            return None
+        index = {word: i for i, word in enumerate(words)}
+        data: dict[str, Any] = {
+            "words": words,
+            **compact("at", [-1 if text is None else index[text] for text in texts]),
+        }
+    else:
+        numbers = [json_number(value) for value in values]
+        if all(value is None for value in numbers):
+            return None
+        data = compact("values", numbers)
+        intervals = [column.bounds(run) for run in runs] if column.bounds else []
+        if any(intervals):
+            data["low"] = [json_number(one.low) if one else None for one in intervals]
+            data["high"] = [json_number(one.high) if one else None for one in intervals]
+    facet = {"facet": True} if column.is_facet else {}
+    return {"id": column.id, "label": column.label, "kind": column.kind, **facet, **data}
+
+
+def compact(name: str, values: list[Any]) -> dict[str, Any]:
+    """Return the values by this name, or the one that they all are."""
+    return {"same": values[0]} if all(value == values[0] for value in values) else {name: values}
+
+
+def json_number(value: Value) -> float | int | None:
+    """Return a number as short as it may be, None for what JSON has no number for."""
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    if float(value).is_integer():
+        return int(value)
+    return float(f"{value:.{DIGITS}g}")
+
+
+def natural(text: str) -> tuple[Any, ...]:
+    """Return a key that sorts numbers in a text by size, amounts of memory too; "all" is the most."""
+    if text == "all":
+        return ((2, 0.0, ""),)
+    size = re.fullmatch(r"([\d.,]+) ([MG])B", text)
+    if size:
+        return ((0, float(size[1].replace(",", "")) * {"M": 1, "G": 1024}[size[2]], ""),)
+    parts = re.split(r"(\d+)", text)
+    return tuple((0, float(part), "") if i % 2 else (1, 0.0, part.lower()) for i, part in enumerate(parts))
+
+
+def points_data(runs: Sequence[Run], extra: Iterable[Column]) -> dict[str, Any]:
+    """Return all columns of the results: first those that a page adds, then what is told of every result."""
+    columns = [column_data(column, runs) for column in (*extra, *COLUMNS, ram_column(runs))]
+    return {"count": len(runs), "columns": [column for column in columns if column is not None]}
+
+
+def ram_column(runs: Sequence[Run]) -> Column:
+    """Return where results are drawn against available RAM, in bytes, as plot.py --tiers does."""
+    tier_runs = [as_tier_run(run) for run in runs]
+    machine = whole_machine(tier_run for tier_run in tier_runs if tier_run)
+    places = {
+        id(run): tier_run.ram or machine for run, tier_run in zip(runs, tier_runs, strict=True) if tier_run
+    }
+    return Column("ramat", "", "bytes", lambda run: places.get(id(run)))
+
+
+def styles_data(styles: dict[str, Style]) -> dict[str, list[int]]:
+    """Return each name's colour, marker and dash."""
+    return {name: list(asdict(style).values()) for name, style in styles.items()}

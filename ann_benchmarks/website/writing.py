@@ -1,0 +1,87 @@
+"""Workloads that write, beside the results of their dataset."""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.results.metrics import standard_metrics
+from ann_benchmarks.results.records import Phase, Rate, Record, iter_record_paths, read_record
+from ann_benchmarks.results.runs import Run, clean_text, plain_attributes, skipped
+from ann_benchmarks.results.windows import over_time
+
+from .columns import Column
+from .data import json_number, points_data
+
+# What a workload adds to a curve's name, before and after what the load of its queries does.
+WORKLOAD = r"-{}((?:-.*?)?)-w\d+(?:-r[^-]+-mix[\d.]+-[\d.]+-[\d.]+)?(?=-|$)"
+
+
+def load_records() -> Iterator[Record]:
+    """Yield each record that can be read; say on stderr which cannot, and why."""
+    for path in iter_record_paths():
+        try:
+            yield read_record(path)
+        except UserError as error:
+            skipped(path, error)
+
+
+def as_run(record: Record) -> Run:
+    """Return a record as a result without metrics, so that it is told and filtered like one."""
+    attrs = plain_attributes(({"clients": record.clients} if record.clients else {}) | record.attrs)
+    distance = str(attrs.get("distance", "unknown"))
+    nothing = dict.fromkeys(standard_metrics, math.nan)
+    series = re.sub(WORKLOAD.format(re.escape(record.workload)), r"\1", clean_text(record.algo), count=1)
+    return Run(record.dataset, record.count, distance, False, series, clean_text(record.name), nothing, attrs)
+
+
+def writing_data(records: Sequence[Record]) -> dict[str, Any]:
+    """Return what is told of the records, like results, and the phases of each."""
+    runs = [as_run(record) for record in records]
+    of_run = {id(run): record for run, record in zip(runs, records, strict=True)}
+    columns = [
+        Column("workload", "Workload", "words", lambda run: of_run[id(run)].workload),
+        Column("writers", "Writers", "number", lambda run: of_run[id(run)].writers),
+        Column("rate", "Writes asked for (1/s)", "number", lambda run: of_run[id(run)].rate),
+    ]
+    return {
+        **points_data(runs, columns),
+        "phases": [[phase_data(phase) for phase in record.phases] for record in records],
+        "windows": [windows_data(record) for record in records],
+    }
+
+
+def windows_data(record: Record) -> dict[str, list[float | int | None]]:
+    """Return what happened over time: `at` in s, and the figures by name; empty where that is not told."""
+    try:
+        middles, figures = over_time(record.windows)
+    except UserError:
+        return {}
+    told = {name: [json_number(value) for value in values] for name, values in figures.items()}
+    return {"at": [json_number(value) for value in middles]} | {
+        name: values for name, values in told.items() if any(values)
+    }
+
+
+def phase_data(phase: Phase) -> dict[str, Any]:
+    """Return what the charts show of a phase: shares, ms, KiB, operations a second."""
+    values = {
+        "p99": phase.queries.p99 * 1e3 if phase.queries else None,
+        "qps": phase.queries.per_second if phase.queries else None,
+        "recall": phase.recall,
+        "low": phase.recall_low,
+        "high": phase.recall_high,
+        "size": phase.index_size,
+        "rows": phase.rows,
+        "start": phase.start,
+        "reach": phase.seconds_to_reach,
+    }
+    numbers = {name: json_number(value) for name, value in values.items()}
+    writes = {kind: rate_data(rate) for kind, rate in phase.writes.items()}
+    return {"name": phase.name, **{k: v for k, v in numbers.items() if v is not None}, "writes": writes}
+
+
+def rate_data(rate: Rate) -> list[float | int | None]:
+    """Return operations a second with their interval, and the 99th percentile of their time in ms."""
+    return [json_number(value) for value in (rate.per_second, rate.low, rate.high, rate.p99 * 1e3)]
