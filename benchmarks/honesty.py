@@ -198,7 +198,7 @@ def measured(
     warmup: Warmup = Warmup("off"),  # noqa: B008
 ) -> list[Measured]:
     """Measure as run.py does."""
-    return LoadedPoint(algo, QUERIES, 1, load, len(QUERIES)).measure(warmup, runs, quiet=True)
+    return LoadedPoint(Subject(Plugin(algo), QUERIES, 1, len(QUERIES)), load).measure(warmup, runs)
 
 
 def row(name: str, clients: int, run: Measured, qps: float, p50: float, p99: float) -> None:

@@ -69,7 +69,7 @@ from ann_benchmarks.run.pool import WorkerPool
 from .conftest import ROOT
 
 DEFINITION = Definition("quick", "Plugin", "plugins.quick", "ann-benchmarks-quick", ["a"], [[1], [2]], False)
-JOB = Job(DEFINITION, [[1], [2]], "tiny", 10, 1, False)
+JOB = Job(DEFINITION, [[1], [2]], "tiny", 10)
 RESULT = Path("results/tiny/10/quick/a_1.hdf5")
 POINT = PointDone("quick(1)", RESULT, 0.5, Interval(0.4, 0.6), 1e3, None, 1e-3, 2e-3, 1.5)
 IMAGE = Image("ann-benchmarks-quick", "sha256:1", False, False, ())
@@ -164,9 +164,10 @@ def test_large_attachments_take_time_in_proportion_to_their_length():
 
 def test_a_request_can_be_read_by_any_python():
     """Pickles name what they are made of; what is not the project's own may have moved between versions."""
-    load = Load(clients=4)
+    procedure = Procedure(load=Load(clients=4), warmup=Warmup(), target_recall=0.9)
+    job = Job(DEFINITION, [[1]], "tiny", 10, procedure)
     for request in (
-        RunRequest(Job(DEFINITION, [[1]], "tiny", 10, 1, False, load, Warmup(), 0.9), 2**30, (24, 80)),
+        RunRequest(JobRequest(job), 2**30, (24, 80)),
         CheckRequest(DEFINITION),
     ):
         content = write_request(request)
@@ -698,7 +699,7 @@ def inside(workspace):
 
     def start(name="quick", terminal=None, **job):
         definition = Definition(name, "Plugin", f"plugins.{name}", "x", [], [], False)
-        job = Job(**{**vars(Job(definition, [[]], "tiny", 10, 1, False)), **job})
+        job = replace(Job(definition, [[]], "tiny", 10), **job)
         environment = {**workspace.environment, "PYTHONPATH": f"{ROOT}:{workspace.path}"}
         process = subprocess.Popen(
             [sys.executable, "-u", "-m", "ann_benchmarks.run.containers.inside"],
@@ -708,7 +709,7 @@ def inside(workspace):
             env=environment,
         )
         started.append(process)
-        process.stdin.write(write_request(RunRequest(job, 2**30, terminal)))
+        process.stdin.write(write_request(RunRequest(JobRequest(job), 2**30, terminal)))
         process.stdin.flush()
         return process
 

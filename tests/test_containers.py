@@ -27,7 +27,7 @@ import pytest
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.results.file import damage, iter_result_paths
-from ann_benchmarks.run.options import main
+from run import main
 
 from .conftest import ROOT, Workspace, make_dataset
 
