@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ann_benchmarks.definitions.configs import read_config
-from ann_benchmarks.definitions.definition import Data, DEFINITIONS_FOLDER, Definition, get_definitions
+from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Data, Definition, get_definitions
 
 EF_SEARCH = [[10], [20], [40], [80], [120], [200], [400], [800]]
 REPORT = {

@@ -35,7 +35,7 @@ from ann_benchmarks.jobs.events import (
     PointFailed,
     WorkloadDone,
 )
-from ann_benchmarks.jobs.job import Job
+from ann_benchmarks.jobs.job import Job, JobRequest, Procedure
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.load.workload import Workload
@@ -697,9 +697,9 @@ def inside(workspace):
     """Starts it in the workspace, as a container would."""
     started = []
 
-    def start(name="quick", terminal=None, **job):
+    def start(name="quick", terminal=None, facts=None, points=((),)):
         definition = Definition(name, "Plugin", f"plugins.{name}", "x", [], [], False)
-        job = replace(Job(definition, [[]], "tiny", 10), **job)
+        job = Job(definition, [list(point) for point in points], "tiny", 10)
         environment = {**workspace.environment, "PYTHONPATH": f"{ROOT}:{workspace.path}"}
         process = subprocess.Popen(
             [sys.executable, "-u", "-m", "ann_benchmarks.run.containers.inside"],
@@ -709,7 +709,7 @@ def inside(workspace):
             env=environment,
         )
         started.append(process)
-        process.stdin.write(write_request(RunRequest(JobRequest(job), 2**30, terminal)))
+        process.stdin.write(write_request(RunRequest(JobRequest(job, facts or {}), 2**30, terminal)))
         process.stdin.flush()
         return process
 
@@ -730,7 +730,7 @@ def test_a_job_is_carried_out_and_told_of(workspace, inside):
     def done(self): print("put away")
     """
     workspace.add_plugin("quick", body.replace("\n    ", "\n")[4:])
-    process = inside(place={"docker_image": "x"})
+    process = inside(facts={"docker_image": "x"})
     messages = MessageReader()
     said = list(messages.feed(process.stdout.read()))
     assert [type(message).__name__ for message, _ in said] == ["Built", "PointDone", "Finished"]

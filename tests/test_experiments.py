@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from run import every_job, make_parser
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import get_dataset
@@ -19,6 +18,7 @@ from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.reporting.content import Chapter
 from ann_benchmarks.results.records import Phase, Rate, Record
 from ann_benchmarks.results.runs import Run
+from run import every_job, make_parser
 
 from .programs import run_program
 

@@ -30,8 +30,8 @@ from ann_benchmarks.monitoring.samples import Sample, Stretch
 from ann_benchmarks.monitoring.stored import monitored
 from ann_benchmarks.plotting.dashboard import draw_dashboard, panels_of, parts_of
 from ann_benchmarks.results.file import read_result
-from run import make_parser
 from ann_benchmarks.run.options import requested_execution
+from run import make_parser
 
 from .conftest import ROOT
 

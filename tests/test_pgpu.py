@@ -21,7 +21,7 @@ from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.vchord.module import VectorChord
 from ann_benchmarks.algorithms.vchord.on_gpu import stated_times
 from ann_benchmarks.definitions.configs import read_config
-from ann_benchmarks.definitions.definition import Data, DEFINITIONS_FOLDER, Definition, get_definitions
+from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Data, Definition, get_definitions
 
 from .pgpu_stand_in import VERSIONS, calls_of_stand_in, fail, install_stand_in
 from .postgres_fixtures import clustered, fitted, measured_recall

@@ -18,14 +18,14 @@ from ann_benchmarks.measure.workloads.table_state import (
     GONE,
     INSERT,
     UPDATE,
+    ChangingTruth,
     ChosenRows,
     TableState,
-    ChangingTruth,
 )
 from ann_benchmarks.results.records import Record, write_record
-from run import main, make_parser
 from ann_benchmarks.results.series import Series
 from ann_benchmarks.run.workload_options import requested_workloads
+from run import main, make_parser
 
 DEFINITION = Definition("some", "some", "Some", "none", ["euclidean"], [[1], [2], [3]], False)
 WRITES = Workload("writes", 4, 30.0, load=Load(8), rate=200.0)
