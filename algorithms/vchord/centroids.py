@@ -28,7 +28,7 @@ class CentroidSource(ABC):
     vectors, on one line. Both are known after `prepare`.
     """
 
-    options: tuple[str, ...] = ("lists",)  # the clustering options that it makes use of
+    clustering_options: tuple[str, ...] = ("lists",)  # those that it makes use of
     is_computed = True  # from the vectors; otherwise they are given
     lists: list[int]
     mark = ""
@@ -36,7 +36,7 @@ class CentroidSource(ABC):
     def __init__(self, arguments: VchordArguments) -> None:
         """Refuse arguments that this source makes no use of."""
         self.arguments = arguments
-        arguments.require_useful(self.options)
+        arguments.require_useful(self.clustering_options)
 
     @abstractmethod
     def prepare(

@@ -28,7 +28,7 @@ LEAST = {"sampling_factor": 1, "kmeans_iterations": 0, "build_threads": 1, "seed
 class InternalCentroids(CentroidSource):
     """VectorChord computes them in CREATE INDEX, on any number of levels."""
 
-    options = tuple(CLUSTERING_OPTIONS)
+    clustering_options = tuple(CLUSTERING_OPTIONS)
 
     def prepare(
         self, server: Server, connection: psycopg.Connection[Any], lists: list[int], shape: tuple[int, int]
@@ -52,7 +52,7 @@ class InternalCentroids(CentroidSource):
 class ComputedCentroids(CentroidSource):
     """Our k-means computes them on the device that `centroids` names, from a sample of the rows."""
 
-    options = ("lists", "spherical_centroids", *OWN_NAMES)
+    clustering_options = ("lists", "spherical_centroids", *OWN_NAMES)
 
     def prepare(
         self, server: Server, connection: psycopg.Connection[Any], lists: list[int], shape: tuple[int, int]
@@ -97,13 +97,13 @@ class ComputedCentroids(CentroidSource):
 class PgpuCentroids(CentroidSource):
     """The extension pgpu computes them, on the GPU of the server."""
 
-    options = ("lists", "spherical_centroids", "sampling_factor", "kmeans_iterations")
+    clustering_options = ("lists", "spherical_centroids", "sampling_factor", "kmeans_iterations")
 
     def __init__(self, arguments: VchordArguments, own: Mapping[str, Any] | None = None) -> None:
         """Take the arguments, and those that only pgpu's function has."""
         super().__init__(arguments)
         given = arguments.given
-        self._given = {**(own or {}), **{name: given[name] for name in self.options[1:] if name in given}}
+        self._given = {**(own or {}), **{name: given[name] for name in self.clustering_options[1:] if name in given}}
 
     def prepare(
         self, server: Server, connection: psycopg.Connection[Any], lists: list[int], shape: tuple[int, int]
