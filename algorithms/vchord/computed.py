@@ -102,8 +102,8 @@ class PgpuCentroids(CentroidSource):
     def __init__(self, arguments: VchordArguments, own: Mapping[str, Any] | None = None) -> None:
         """Take the arguments, and those that only pgpu's function has."""
         super().__init__(arguments)
-        given = arguments.given
-        self._given = {**(own or {}), **{name: given[name] for name in self.clustering_options[1:] if name in given}}
+        names = [name for name in self.clustering_options if name != "lists" and name in arguments.given]
+        self._given = {**(own or {}), **{name: arguments.given[name] for name in names}}
 
     def prepare(
         self, server: Server, connection: psycopg.Connection[Any], lists: list[int], shape: tuple[int, int]
