@@ -138,7 +138,7 @@ def test_a_server_that_ends_and_comes_again(server: LocalServer):
 
 
 def test_what_a_service_lacks_is_left_out(server: Server, monkeypatch):
-    views = (*VIEWS, StatisticsView("pg_stat_lost", {"lost": "lost"}))
+    views = (*VIEWS, StatisticsView("pg_stat_lost", "lost lost"))
     monkeypatch.setattr(watching_statistics, "VIEWS", views)
     with closing(statistics(server)) as watching:
         assert {"postgresql.wal_bytes", "postgresql.cpu_sessions"} < set(watching.sample())
