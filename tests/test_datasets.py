@@ -14,8 +14,8 @@ from sklearn.datasets import make_blobs
 from sklearn.model_selection import train_test_split
 
 from ann_benchmarks.datasets import Dataset, HDF5Dataset, dataset_names, dataset_path, generated, get_dataset
+from ann_benchmarks.datasets.generated import blobs, split
 from ann_benchmarks.datasets.queries import Queries
-from ann_benchmarks.datasets.random_sets import blobs, split
 from ann_benchmarks.datasets.registry import find_entry
 from ann_benchmarks.datasets.truth import TrueNeighbors
 from ann_benchmarks.distance import candidate_distances

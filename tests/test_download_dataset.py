@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from ann_benchmarks.datasets import get_dataset
-from ann_benchmarks.datasets.getting import URL_VARIABLE
+from ann_benchmarks.datasets.downloads import URL_VARIABLE
 from ann_benchmarks.errors import UserError
 
 from .conftest import make_dataset
