@@ -14,9 +14,8 @@ from distributed import Client, LocalCluster
 from ann_benchmarks.common import dask_cluster
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import get_dataset
-from ann_benchmarks.data.datasets.exact import find_truth
-from ann_benchmarks.data.datasets.in_place import create_in_place
-from ann_benchmarks.data.datasets.own import create_own
+from ann_benchmarks.data.datasets.maintenance import find_truth
+from ann_benchmarks.data.datasets.own import OwnVectors, create_in_place, create_own
 from ann_benchmarks.data.ground_truth import answers, exact_neighbors, ground_truth, truth
 from ann_benchmarks.data.vectors.rows import ArrayRows
 
@@ -178,9 +177,9 @@ def test_a_dataset_is_opened_by_workers_in_another_folder(
     np.save("v.npy", vectors[20:])
     np.save("q.npy", vectors[:20])
     if is_one_file:
-        create_own("mine", "v.npy", "angular", "q.npy", neighbors=10)
+        create_own("mine", OwnVectors("v.npy", "angular", "q.npy"), neighbors=10)
     else:
-        create_in_place("mine", "v.npy", "q.npy", "angular")
+        create_in_place("mine", OwnVectors("v.npy", "angular", "q.npy"))
     find_truth("mine", 30, scheduler)
     expected = exact_neighbors("angular", vectors[20:], vectors[:20], 30)
     with get_dataset("mine")[0] as dataset:
