@@ -4,7 +4,6 @@ import json
 import re
 import runpy
 import sys
-import warnings
 from pathlib import Path
 
 import h5py
@@ -32,6 +31,8 @@ from ann_benchmarks.results import iter_result_paths, read_result, write_result
 
 from .plotting_data import make_result, make_truth
 from .programs import run_program
+
+pytestmark = pytest.mark.filterwarnings("error")
 
 ROOT = Path(__file__).parent.parent
 GB, MB = 1 << 30, 1 << 20
@@ -248,11 +249,7 @@ def line(name, values, clients=1, variant="", xs=None, size=GB):
     ],
 )
 def test_few_and_many_lines_can_be_drawn(lines, tmp_path):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert create_ram_figure(lines, tmp_path / "x.svg", "t", None) == sum(
-            len(x.panels["qps"]) for x in lines
-        )
+    assert create_ram_figure(lines, tmp_path / "x.svg", "t", None) == sum(len(x.panels["qps"]) for x in lines)
 
 
 def test_clients_look_alike_in_every_algorithm_and_in_published_figures():
