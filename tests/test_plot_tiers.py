@@ -24,7 +24,7 @@ from ann_benchmarks.plotting.ram import (
     whole_machine,
 )
 from ann_benchmarks.plotting.ram_draw import draw_tiers
-from ann_benchmarks.plotting.ram_figure import create_ram_figure, variant_looks
+from ann_benchmarks.plotting.ram_figure import create_ram_figure
 from ann_benchmarks.plotting.ram_table import exact, figure_text, table
 from ann_benchmarks.plotting.runs import Run, load_runs
 from ann_benchmarks.results import iter_result_paths, read_result, write_result
@@ -252,13 +252,6 @@ def test_few_and_many_lines_can_be_drawn(lines, tmp_path):
     assert create_ram_figure(lines, tmp_path / "x.svg", "t", None) == sum(len(x.panels["qps"]) for x in lines)
 
 
-def test_clients_look_alike_in_every_algorithm_and_in_published_figures():
-    lines = [line("a", [1], c, v) for c, v in ((1, "-c1"), (32, "-c32"), (32, "-c32-gp3"))]
-    looks = variant_looks([*lines, line("b", [1], 32, "-c32")], [line("c", [1], 32, "32 clients")])
-    assert looks["-c32"] == looks["32 clients"]
-    assert len({looks[v]["marker"] for v in ("-c1", "-c32", "-c32-gp3")}) == 3
-
-
 # --- the table ---
 
 
@@ -362,13 +355,6 @@ def test_without_a_tier_there_is_one_line(tmp_path, monkeypatch):
         UserError, match="no result of d with count 10 was measured on a tier; run run.py --t"
     ):
         drawn()
-
-
-def test_unwritable_results_folder_sends_both_files_here(results, capsys):
-    Path("results/d-tiers.png").mkdir()  # what root cannot overwrite either
-    draw_tiers("d", 10, None)
-    assert "current folder" in capsys.readouterr().err
-    assert Path("d-tiers.png").exists() and Path("d-tiers.md").exists()
 
 
 def test_tiers_that_limit_the_disk_alone_are_told_apart(tmp_path, monkeypatch):
