@@ -24,9 +24,10 @@ from ann_benchmarks.reporting.tables import table_kinds
 from ann_benchmarks.reporting.warnings import warnings_of
 from ann_benchmarks.workloads.records import write_record
 
+from .page import Page
 from .plotting_data import make_result, make_truth
 from .report_data import GB, make_inserts, make_run, make_writes
-from .test_report_document import NASTY, Page
+from .test_report_document import NASTY
 
 ROOT = Path(__file__).parents[1]
 PICTURES = [{"kind": kind} for kind in ("frontier", "latency", "builds", "clients", "tiers")]
