@@ -17,13 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
-import h5py
 import numpy as np
 import pytest
 
 from ann_benchmarks.containers import memory
 from ann_benchmarks.containers.engine import connect
-from ann_benchmarks.containers.images import Image, find_image, split_tag, tagged
+from ann_benchmarks.containers.images import Image, split_tag, tagged
 from ann_benchmarks.containers.limits import cpu_list, cpus_of_each, memory_of_each, size
 from ann_benchmarks.containers.log import Log
 from ann_benchmarks.containers.sandbox import (
@@ -240,41 +239,6 @@ def heard(worker, seconds=10):
         else:
             time.sleep(0.01)
     raise AssertionError(f"no end; {messages}")
-
-
-def test_a_container_is_listened_to_until_it_ends(container, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    worker = ContainerWorker(None, container, Log(Path("log"), False), keep_results(JOB))
-    container.say(b"printed\n", stream=2)
-    data = write_message(Built(1.0, None)) + write_message(POINT, b"content")
-    for at in range(0, len(data), 50):
-        container.say(data[at : at + 50])
-        container.say(b"between", stream=2)
-    container.say(write_message(Finished()))
-    container.theirs.close()
-    assert heard(worker) == [Built(1.0, None), POINT, Finished()]
-    worker.end()
-    assert container.done == ["removed"]
-    assert Path("log").read_text().startswith("printed\nbetween")
-    assert RESULT.read_bytes() == b"content"
-
-
-@pytest.mark.parametrize(
-    "state, words",
-    [
-        ({"OOMKilled": True, "ExitCode": 137}, ("memory ran out", "1.0 GiB", "--memory")),
-        ({"OOMKilled": False, "ExitCode": 137}, ("killed from outside",)),
-        ({"OOMKilled": False, "ExitCode": 3, "Error": "exec: no"}, ("status 3", "exec: no")),
-    ],
-)
-def test_the_end_of_a_container_is_told(container, state, words):
-    container.attrs["State"] = state
-    worker = ContainerWorker(None, container, Log(None, False), lambda message, attachment: message)
-    container.theirs.close()
-    assert heard(worker) == []
-    text = worker.death().text
-    assert all(word in text for word in words) and "\n" not in text
-    worker.end()
 
 
 @pytest.mark.parametrize(
@@ -501,21 +465,6 @@ def test_tags_are_split_off():
     assert tagged("ann-benchmarks-x", "2") == tagged("ann-benchmarks-x:1", "2") == "ann-benchmarks-x:2"
 
 
-def test_an_image_says_what_it_needs():
-    def images(labels):
-        image = SimpleNamespace(id="1", labels=labels, attrs={"Config": {"Env": None}})
-        return SimpleNamespace(images=SimpleNamespace(get=lambda name: image))
-
-    plain = find_image(images({}), "x")
-    assert not plain.needs_gpus and not plain.needs_root and plain.environment == ()
-    other = {"gpu": "all", "root": "true", "environment": "A  B"}
-    found = find_image(images({f"ann-benchmarks.{name}": value for name, value in other.items()}), "x")
-    assert found.needs_gpus and found.needs_root and found.environment == ("A", "B")
-    assert not find_image(
-        images({"ann-benchmarks.gpu": "none", "ann-benchmarks.root": "false"}), "x"
-    ).needs_root
-
-
 def client_with(*options):
     """Stands for an engine with these security options."""
     return SimpleNamespace(info=lambda: {"SecurityOptions": list(options)})
@@ -531,19 +480,6 @@ def test_containers_are_never_roots_unless_their_image_says_so(monkeypatch):
         assert Account.for_image(IMAGE, client_with("name=seccomp", option)).uid not in (0, 1000)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert Account.for_image(IMAGE, client_with()).uid != 0
-
-
-def test_every_name_of_a_file_is_there(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("data").mkdir()
-    outside = tmp_path / "outside.npy"
-    outside.write_text("x")
-    Path("data/a.npy").symlink_to(outside)
-    mounted = dataset_files([Path("data/a.npy"), outside], Account(10001, 10001))
-    places = {
-        str(place) for place in (mounted.values() if isinstance(next(iter(mounted)), Path) else mounted)
-    }
-    assert places == {"/home/app/data/a.npy", str(outside)}
 
 
 def test_files_that_build_arguments_name_are_mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -643,30 +579,6 @@ def inside(workspace):
     for process in started:
         process.kill()
         process.wait()
-
-
-def test_a_job_is_carried_out_and_told_of(workspace, inside):
-    body = """\
-    def fit(self, X):
-        import subprocess
-        os.write(1, b"written to 1\\n")
-        subprocess.run(["echo", "from a child"], check=True)
-        print("printed")
-    def query(self, q, n): return list(range(n))
-    def done(self): print("put away")
-    """
-    workspace.add_plugin("quick", body.replace("\n    ", "\n")[4:])
-    process = inside(place={"docker_image": "x"})
-    messages = MessageReader()
-    said = list(messages.feed(process.stdout.read()))
-    assert [type(message).__name__ for message, _ in said] == ["Built", "PointDone", "Finished"]
-    assert process.wait(10) == 0
-    done, content = said[1]
-    assert done.path == Path("results/tiny/10/quick/.hdf5") and not done.path.exists()
-    with h5py.File(io.BytesIO(content)) as file:
-        assert file.attrs["docker_image"] == "x" and file["neighbors"].shape == (20, 10)
-    printed = process.stderr.read().decode().splitlines()
-    assert sorted(printed) == ["from a child", "printed", "put away", "written to 1"]
 
 
 @pytest.mark.parametrize("how", ["input ends", "SIGTERM"])
