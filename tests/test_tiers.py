@@ -29,7 +29,7 @@ from ann_benchmarks.run.workers import NoWorker, Outcome, Workers
 from tiers.ballast import Ballast
 from tiers.console import SweepConsole
 from tiers.simulated import SimulatedServer
-from tiers.tier import MIB, Disk, Tier
+from tiers.tier import MIB, Tier
 from tiers.watch import MemoryWatch
 
 from . import test_load_run
@@ -321,16 +321,6 @@ def test_a_tier_that_was_kept_is_none():
     SimulatedServer(Tier(cpus=1), "cgroup").check({})
 
 
-def test_a_tier_has_a_name_and_a_series():
-    tier = Tier(4 << 30, 16 << 30, 4, Disk("gp3", 3000, 125_000_000))
-    assert str(tier) == "4GB:16GB+4cpus+gp3"
-    assert tier.series == "-4cpus-gp3-sb4GB-ram16GB"
-    assert tier.series.endswith(tier.memory_series)
-    assert tier.facts["tier_bandwidth"] == 125_000_000
-    assert str(Tier()) == "all:all" and Tier().series == ""
-    assert (str(LARGE), LARGE.series) == ("64MB:all", "-sb64MB-ramall")
-
-
 DEFINITION = Definition("some", "some", "Some", "none", ["euclidean"], [[1], [2]], False)
 
 
@@ -357,27 +347,6 @@ def test_a_sweep_says_which_tier_is_begun_and_what_is_wrong(workspace, capsys):
     assert "2 tiers, in this order: 64MB:all by cgroup, 32MB:192MB by cgroup" in out
     assert "tier 2 of 2: 32MB:192MB by cgroup (0 of 4 points done)" in out
     assert err.count("warning: the pages are used") == 1
-
-
-class Kept:
-    """A worker that ends when it is told to; a test double."""
-
-    is_reusable = True
-    ended = 0
-
-    def end(self) -> None:
-        Kept.ended += 1
-
-
-def test_a_worker_is_kept_for_the_same_tier_alone(workspace):
-    first, second = planned()
-    workers = Workers(start=lambda job: Kept())  # type: ignore[arg-type, return-value]
-    one = workers._worker(first)
-    workers.idle.append(one)
-    assert workers._worker(replace(first, points=[])) is one
-    workers.idle.append(one)
-    assert workers._worker(second) is not one
-    assert Kept.ended == 1
 
 
 def test_a_worker_of_one_version_takes_no_job_of_another_that_runs_beside_it():
