@@ -224,21 +224,6 @@ def test_the_command_makes_and_lists() -> None:
     assert run("--list").stdout == dataset_table() + "\n"
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--dataset", "sift"],
-        ["--name", "mine", "--train", "v.npy", "--distance", "cosine"],
-        ["--name", "mine", "--train", "none.npy", "--distance", "ip"],
-    ],
-)
-def test_a_mistake_is_one_line(arguments: list[str]) -> None:
-    save_npy(VECTORS)
-    done = run(*arguments)
-    assert done.returncode == 1 and done.stdout == ""
-    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
-
-
 def test_a_disk_that_fills_leaves_nothing() -> None:
     save_npy(VECTORS)
     done = run(

@@ -312,13 +312,6 @@ def test_clustered_is_deterministic_and_exact() -> None:
     np.testing.assert_array_equal(other.train(), train)
 
 
-def test_clustered_clusters_differ_in_density() -> None:
-    dataset, _ = get_dataset("clustered-20k-32-euclidean")
-    tenth = dataset.true_distances(10)[:, 9]
-    sparse, dense = np.quantile(tenth, [0.9, 0.1])
-    assert sparse > 1.7 * dense
-
-
 def test_uniform_is_deterministic_exact_and_of_length_1() -> None:
     dataset, dimension = get_dataset("uniform-2k-24-angular")
     train, test = dataset.train(), dataset.test()

@@ -362,6 +362,9 @@ def test_a_file_is_converted(own: None) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("--dataset", "sift"), "unknown dataset 'sift'"),
+        (("--name", "x", "--train", "q.fbin", "--distance", "cosine"), "unknown metric 'cosine'"),
+        (("--name", "x", "--train", "none.npy", "--distance", "ip"), "there is no file none.npy"),
         (("--convert", "q.fbin"), "--convert FILE needs --output"),
         (("--convert", "q.fbin", "--output", "q.bin"), "must end in .npy"),
         (("--verify", "deep10m"), "are not there; get them by: python create_dataset.py --dataset deep10m"),

@@ -2,7 +2,6 @@ import json
 import re
 from collections import Counter
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -16,39 +15,12 @@ from ann_benchmarks.website.latex import escape
 from ann_benchmarks.website.names import PageNames
 from ann_benchmarks.website.writing import load_records, windows_data
 
+from .page import Page
 from .plotting_data import make_result, make_truth
 from .website_data import make_record, tier_attrs
 
 NASTY = '</script><script>alert(1)</script> & "q" $x_1$'
 VARIANTS = list(all_plot_variants)
-
-
-class Page(HTMLParser):
-    """The links, identifiers, scripts' data and texts of a page."""
-
-    def __init__(self, path):
-        super().__init__()
-        self.references, self.ids, self.data, self.text = [], [], "", ""
-        self.tags, self.inside = [], (None, None)
-        self.feed(path.read_text(encoding="utf-8"))
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.inside = (tag, dict(attrs).get("id"))
-        for name, value in attrs:
-            if name in ("href", "src", "srcset", "action", "data", "poster"):
-                self.references.append(value)
-            if name == "id":
-                self.ids.append(value)
-
-    def handle_data(self, data):
-        if self.inside == ("script", "data"):
-            self.data += data
-        else:
-            self.text += data
-
-    def handle_endtag(self, tag):
-        self.inside = (None, None)
 
 
 @pytest.fixture
