@@ -18,6 +18,7 @@ from ann_benchmarks.plotting.styles import LIGHT_COLORS, assign_styles, told_apa
 from ann_benchmarks.results import cache, runs
 from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.runs import Run, load_runs
+from ann_benchmarks.results.series import Series
 
 from .plotting_data import make_result, make_truth
 
@@ -353,6 +354,6 @@ def test_styles_stay_with_names_and_tell_series_apart():
 
 
 def test_create_plot_needs_no_dataset(tmp_path):
-    run = Run("d", 10, "angular", False, "a", "p", {"k-nn": 0.9, "qps": 100.0})
+    run = Run("d", 10, "angular", Series("a"), "p", {"k-nn": 0.9, "qps": 100.0})
     series = points_by_algorithm([run], "k-nn", "qps")
     assert create_plot(series, "k-nn", "qps", tmp_path / "a.png") == 1

@@ -411,7 +411,7 @@ def test_latencies_of_every_disk_and_every_shared_buffers():
     disks = [
         replace(
             run,
-            algorithm=run.algorithm.replace("cgroup", f"cgroup-{disk}"),
+            series=replace(run.series, tier_disk=disk),
             attrs=run.attrs | {"tier_disk": disk},
         )
         for run in disks
@@ -421,7 +421,7 @@ def test_latencies_of_every_disk_and_every_shared_buffers():
         "hnsw-c1-cgroup-gp3-sb1GB-ram4GB", "hnsw-c1-cgroup-nvme-sb1GB-ram4GB",
     ]  # fmt: skip
     buffers = [make_run("hnsw", ram="all"), make_run("hnsw", ram="all", tier_memory_series="-sb8GB-ramall")]
-    buffers[1] = replace(buffers[1], algorithm="hnsw-c1-cgroup-sb8GB-ramall")
+    buffers[1] = replace(buffers[1], series=replace(buffers[1].series, tier_memory="sb8GB-ramall"))
     assert len(worth_a_bar(Shown(buffers, [], 0.95))) == 2
 
 

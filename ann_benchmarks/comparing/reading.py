@@ -7,9 +7,10 @@ import h5py
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.results.attributes import plain_attributes
 from ann_benchmarks.results.file import read_attributes
 from ann_benchmarks.results.records import SUFFIX
-from ann_benchmarks.results.runs import plain_attributes, skipped
+from ann_benchmarks.results.runs import skipped
 
 from .measurements import QUICK, QUICK_SHARE, Key, Measurement
 from .writing import read_workload

@@ -37,7 +37,7 @@ def table(title: str, runs: Sequence[TierRun], machine: float | None, intervals:
     more = differing_columns(runs)
     best: dict[tuple[Any, ...], TierRun] = {}
     for tier_run in runs:
-        tier = (tier_run.name, tier_run.method, tier_run.ram, tier_run.shared_buffers)
+        tier = (tier_run.name, tier_run.ram, tier_run.shared_buffers)
         best.setdefault((*index_of(tier_run), *tier), tier_run)
 
     def place(tier_run: TierRun) -> tuple[Any, ...]:
@@ -58,30 +58,20 @@ def index_of(tier_run: TierRun) -> tuple[str, ...]:
     return tier_run.algorithm, *map(str, built_index(tier_run.run)[1:])
 
 
-def line_of(tier_run: TierRun) -> tuple[int, str, str]:
-    """Return what tells the lines of an index apart."""
-    return tier_run.clients, tier_run.name, tier_run.method
+def line_of(tier_run: TierRun) -> tuple[int, str]:
+    """Return what distinguishes the lines of an index."""
+    return tier_run.clients, tier_run.name
 
 
 def differing_columns(runs: Sequence[TierRun]) -> dict[str, Callable[[TierRun], str]]:
     """Return the columns that some tables need: those in which results differ."""
-
-    def attribute(name: str) -> Callable[[TierRun], str]:
-        return lambda tier_run: str(tier_run.run.attrs.get(name, ""))
-
     possible: dict[str, Callable[[TierRun], str]] = {
-        "Method": lambda tier_run: tier_run.method,
-        "CPUs": attribute("tier_cpus"),
-        "Disk": attribute("tier_disk"),
+        "Method": lambda tier_run: tier_run.run.series.tier_method,
+        "CPUs": lambda tier_run: str(tier_run.run.series.tier_cpus or ""),
+        "Disk": lambda tier_run: tier_run.run.series.tier_disk,
+        "Load": lambda tier_run: tier_run.run.series.special,
     }
-    more = {name: text for name, text in possible.items() if len({text(tier_run) for tier_run in runs}) > 1}
-
-    def told(tier_run: TierRun) -> tuple[Any, ...]:
-        return tier_run.algorithm, tier_run.clients, *(text(tier_run) for text in possible.values())
-
-    if len({told(tier_run) for tier_run in runs}) < len({tier_run.name for tier_run in runs}):
-        more["Curve"] = lambda tier_run: tier_run.name
-    return more
+    return {name: text for name, text in possible.items() if len({text(tier_run) for tier_run in runs}) > 1}
 
 
 def index_part(

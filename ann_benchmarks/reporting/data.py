@@ -82,7 +82,7 @@ def write_json(
             }
             for chapter in report.chapters
         ],
-        "points": [vars(run) for run in runs],
+        "points": [run.as_data() for run in runs],
         "records": [record_data(record) for record in records],
     }
     text = json.dumps(known(content), default=str, indent=1, ensure_ascii=False, allow_nan=False)

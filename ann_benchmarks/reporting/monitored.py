@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.results.attributes import clean_text
 from ann_benchmarks.results.comparable import clients, family
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
 from ann_benchmarks.results.metrics import qps_at_recall
-from ann_benchmarks.results.runs import Run, clean_text
+from ann_benchmarks.results.runs import Run
 
 MARK = "monitoring_cpu_seconds"  # the attribute of a result that was
 

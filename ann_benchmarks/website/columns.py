@@ -1,6 +1,5 @@
 """What the pages tell of each result, a column each, and by which of it they can be filtered."""
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -26,19 +25,6 @@ class Column:
     value: Callable[[Run], Value]
     is_facet: bool = False
     bounds: Callable[[Run], Interval | None] | None = None
-
-
-def load(run: Run) -> str:
-    """Return what a series' name says besides clients and tier, such as q64, cold or slo-p99-50ms."""
-    rest = run.algorithm.removeprefix(family(run)).removesuffix(text(run, "tier_memory_series") or "")
-    known = [
-        *(f"c{count:.0f}" for count in [number(run, "clients")] if count),
-        *(f"{count:.0f}cpus" for count in [number(run, "tier_cpus")] if count),
-        *(value for name in ("tier_disk", "tier_method") if (value := text(run, name))),
-    ]
-    for part in known:
-        rest = re.sub(rf"-{re.escape(part)}(?=-|$)", "", rest, count=1)
-    return rest.strip("-") or "plain"
 
 
 def text(run: Run, attribute: str) -> str | None:
@@ -124,13 +110,13 @@ COLUMNS = (
     Column("found", "Found for recall", "share", attribute("target_recall")),
     Column("form", "Index form", "words", form, True),
     Column("built", "Build arguments", "words", build, True),
-    Column("clients", "Clients", "number", attribute("clients"), True),
-    Column("load", "Load", "words", load, True),
+    Column("clients", "Clients", "number", lambda run: run.series.clients, True),
+    Column("load", "Load", "words", lambda run: run.series.special or "plain", True),
     Column("ram", "Available RAM", "words", memory("tier_ram"), True),
     Column("buffers", "shared_buffers of the tier", "words", memory("tier_shared_buffers"), True),
-    Column("cpus", "CPUs of the tier", "number", attribute("tier_cpus"), True),
-    Column("disk", "Disk of the tier", "words", lambda run: text(run, "tier_disk"), True),
-    Column("method", "Method of the tier", "words", lambda run: text(run, "tier_method"), True),
+    Column("cpus", "CPUs of the tier", "number", lambda run: run.series.tier_cpus, True),
+    Column("disk", "Disk of the tier", "words", lambda run: run.series.tier_disk or None, True),
+    Column("method", "Method of the tier", "words", lambda run: run.series.tier_method or None, True),
     *(Column(name, label, "words", version(name), True) for name, label in VERSIONS.items()),
     Column("machine", "Machine", "words", machine, True),
     Column("available", "RAM measured", "bytes", attribute("tier_available")),
