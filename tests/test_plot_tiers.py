@@ -326,7 +326,7 @@ def test_method_cpus_and_disk_are_columns_where_they_differ(results):
             )
     markdown = written()
     header = next(row for row in markdown.splitlines() if row.startswith("| Available"))
-    assert header.endswith("P99 (ms) | Method | CPUs | Disk | Load |")
+    assert header.endswith("p99 (ms) | Method | CPUs | Disk | Load |")
     assert ["cgroup", "2", "gp3", ""] in [row[6:] for row in rows_of(markdown)]
     assert len(rows_of(markdown)) == 18
 

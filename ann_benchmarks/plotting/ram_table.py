@@ -9,10 +9,12 @@ from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import exact, figure_text, size_text
 from ann_benchmarks.results.built import build_arguments, built_index
+from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.runs import interval
 from ann_benchmarks.results.tiers import TierRun
 
-COLUMNS = ("Available RAM", "shared_buffers", "Clients", "QPS", "P50 (ms)", "P99 (ms)")
+FIGURES = ("qps", "p50", "p99")
+COLUMNS = ("Available RAM", "shared_buffers", "Clients", *(all_metrics[name].title for name in FIGURES))
 IN_BRACKETS = (
     "In brackets: 95% intervals of the mean of the runs. The figure before them is that of one run.\n"
 )
@@ -127,7 +129,7 @@ def query_of(tier_run: TierRun) -> str:
 def cells_of(tier_run: TierRun, intervals: bool) -> list[str]:
     """Return throughput and latencies, with their intervals where these are known."""
     cells = []
-    for metric in ("qps", "p50", "p99"):
+    for metric in FIGURES:
         bounds = interval(tier_run.run, metric) if intervals else None
         sure = f" ({figure_text(bounds.low)} to {figure_text(bounds.high)})" if bounds else ""
         cells.append(figure_text(tier_run.run.metrics[metric]) + sure)

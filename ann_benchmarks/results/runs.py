@@ -15,18 +15,18 @@ from tqdm import tqdm
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.forks import each
 from ann_benchmarks.common.host import usable_cores
-from ann_benchmarks.results.intervals import Interval
-from ann_benchmarks.results.metrics import QPS_AT_RECALL, RECALLS
 
 from .attributes import clean_text, plain_attributes
 from .cache import MetricsCache, Stamp, file_stamp, is_settled
 from .file import TRUTH_ATTRIBUTE, read_result
-from .metrics import Measurement, compute_all, standard_metrics
+from .intervals import Interval
+from .metrics import Measurement, all_metrics, compute_all, standard_metrics
 from .series import Series, series_of
 from .truth_file import TruthError, TruthFile
 
 FEWEST_FILES = 16  # for which a process is worth being started
 MOST_PROCESSES = 8
+FEWEST_RUNS = 3  # of two, Student's interval is 12.7 standard errors wide either way: it says nothing
 MEMORY = 2**30  # bytes that all processes together may need, of which each needs three times its largest file
 
 
@@ -177,30 +177,16 @@ def load_dataset(
         cache.save()
 
 
-# The attributes that bound a metric, without _low and _high, and how many of its units are one of theirs.
-BOUNDS = {
-    "k-nn": ("recall", 1.0),
-    "qps": ("qps", 1.0),
-    QPS_AT_RECALL: ("qps", 1.0),
-    **{name: (f"latency_{name}", 1e3) for name in ("p50", "p95", "p99", "p999")},  # s in ms
-}
-
-
-FEWEST_RUNS = 3  # of two, Student's interval is 12.7 standard errors wide either way: it says nothing
-
-
 def interval(run: Run, metric: str) -> Interval | None:
-    """Return the 95% interval of a metric as the result file tells it, within what the metric can be."""
-    if metric not in BOUNDS:
+    """Return the 95% interval of a metric that the result file holds, within what the metric can be."""
+    known = all_metrics[metric]
+    if known.bounds is None or (not known.is_share and (number(run, "run_count") or 0) < FEWEST_RUNS):
         return None
-    attribute, unit = BOUNDS[metric]
-    if metric not in RECALLS and (number(run, "run_count") or 0) < FEWEST_RUNS:
-        return None
-    low, high = number(run, f"{attribute}_low"), number(run, f"{attribute}_high")
+    low, high = (number(run, f"{known.bounds.attribute}_{end}") for end in ("low", "high"))
     if low is None or high is None or low > high:
         return None
-    most = 1.0 if metric in RECALLS else math.inf
-    return Interval(max(low * unit, 0.0), min(high * unit, most))
+    most = 1.0 if known.is_share else math.inf
+    return Interval(max(low * known.bounds.scale, 0.0), min(high * known.bounds.scale, most))
 
 
 def number(run: Run, attribute: str) -> float | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from ann_benchmarks.common.numbers import size_text
 from ann_benchmarks.results.built import build_arguments
@@ -95,12 +96,10 @@ def attribute(name: str) -> Callable[[Run], float | None]:
 
 def metric(name: str) -> Column:
     """Return the column of a metric, with its 95% interval."""
-    units = {"k-nn": "share", "epsilon": "share", "largeepsilon": "share", "build": "s", "indexsize": "kib"}
-    kind = units.get(name, "ms" if name.startswith("p") else "number")
-    label = all_metrics[name].description
-    return Column(
-        name, label, kind, lambda run: run.metrics.get(name), bounds=lambda run: interval(run, name)
-    )
+    known = all_metrics[name]
+    kind = {"": "number", "1/s": "number"}.get(known.unit, known.unit.lower())
+    bounds = partial(interval, metric=name) if known.bounds else None
+    return Column(name, known.description, kind, lambda run: run.metrics.get(name), bounds=bounds)
 
 
 COLUMNS = (
