@@ -257,8 +257,8 @@ def test_indexes_beside_the_same_writes_are_compared():
     assert first.about == "Writes"
     assert first.text == (
         "During 150 writes/s from 4 writers, with 32 clients querying, vchord() answers 900 queries/s"
-        " (p99 2 ms, an insert takes 0.4 ms, only 40 writes/s were made) and hnsw(M=16) 300 (p99 5 ms, an insert takes"
-        " 1 ms), a factor of 3."
+        " (p99 2 ms, an insert takes 0.4 ms, only 40 writes/s were made)"
+        " and hnsw(M=16) 300 (p99 5 ms, an insert takes 1 ms), a factor of 3."
     )
     assert [one.about for one in others] == ["Writes, hnsw(M=16)", "Writes, vchord()"]
     other_rate = replace(fast, rate=10.0)

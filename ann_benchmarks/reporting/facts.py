@@ -144,7 +144,7 @@ def what_was_run(of_algorithm: Mapping[str, Sequence[Attributes]]) -> list[Block
             blocks.append(Table(("What", "Value"), same, chapter, frozenset({"What", "Value"})))
         if differing:
             columns = ("What", *facts)
-            blocks.append(Table(columns, differing, f"{chapter}, where it differs", frozenset(columns)))
+            blocks.append(Table(columns, differing, f"{chapter}: differences", frozenset(columns)))
     return blocks
 
 
