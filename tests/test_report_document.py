@@ -7,7 +7,6 @@ from html.parser import HTMLParser
 
 import pytest
 
-from ann_benchmarks.reporting.authored import read_text
 from ann_benchmarks.reporting.document import (
     Code,
     Heading,
@@ -18,9 +17,10 @@ from ann_benchmarks.reporting.document import (
     Picture,
     Strong,
     Table,
+    as_html,
+    as_markdown,
+    read_text,
 )
-from ann_benchmarks.reporting.html import as_html
-from ann_benchmarks.reporting.markdown import as_markdown
 
 NASTY = (
     '</script><script>alert(1)</script> & "q" | `x` **b** [a](javascript:alert(1))'
