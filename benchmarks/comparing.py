@@ -24,11 +24,11 @@ import numpy as np
 
 from ann_benchmarks.algorithms.base.module import BaseANN
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
-from ann_benchmarks.comparing.judging import difference
+from ann_benchmarks.comparing.judging import Estimate, difference
 from ann_benchmarks.comparing.matching import compare
-from ann_benchmarks.comparing.measurements import Figure, Measurement
-from ann_benchmarks.comparing.naming import Narrowed, read_side
-from ann_benchmarks.comparing.verdicts import Asked, failures
+from ann_benchmarks.comparing.measurements import MeasuredPoint
+from ann_benchmarks.comparing.sides import ResultFilter, read_side
+from ann_benchmarks.comparing.verdicts import Criteria, failures
 from benchmarks.harness import PROJECT, arguments
 
 SLOWER = "ANN_COMPARING_SLOWER"  # the environment's name for the share
@@ -44,7 +44,7 @@ float:
 """
 ERROR_RATE = 0.05
 DRAWN = 300  # comparisons of repetitions chosen at random
-Side = list[Measurement]
+Side = list[MeasuredPoint]
 Pairs = list[tuple[Side, Side]]
 
 
@@ -105,7 +105,7 @@ def main() -> None:
             for name, slower in (("a", 0.0), ("b", args.slower)):
                 folder = args.folder / kind / f"{name}{number}"
                 repeat(folder, kind, slower)
-                sides[name].append(read_side([str(folder)], Narrowed()))
+                sides[name].append(read_side([str(folder)], ResultFilter()))
         a, b = sides.values()
         for figure in ("qps", "p10"):
             print(f"\n{kind}, {figure}: {len(a)} repetitions, {len(b)} that are slower by {args.slower:.0%}")
@@ -148,7 +148,7 @@ def report(a: Sequence[Side], b: Sequence[Side], figure: str) -> None:
         judged(title, both(a, b, size, rng), figure)
         judged(f"{title}, --paired", both(a, b, size, rng), figure, True)
     for paired in (False, True):
-        all_of = compare(joined(a), joined(b), paired=paired).figures[figure].mean
+        all_of = compare(joined(a), joined(b), paired=paired).metrics[figure].mean
         low, high = all_of.interval(ERROR_RATE)
         how = ", --paired" * paired
         print(f"all{how}: B / A {all_of.ratio:.3f} ({low:.3f} to {high:.3f}), p = {all_of.p:.2g}")
@@ -183,11 +183,12 @@ def joined(sides: Iterable[Side]) -> Side:
 
 def judged(title: str, compared: Pairs, figure: str, paired: bool = False) -> None:
     """Print the shares of verdicts other than "no difference", and of builds that fail."""
+    criteria = Criteria(ERROR_RATE)
     comparisons = [compare(a, b, chosen=figure, paired=paired) for a, b in compared]
-    points = [d.p < ERROR_RATE for c in comparisons for _, d in c.figures[figure].points]
-    means = [c.figures[figure].mean.p < ERROR_RATE for c in comparisons]
-    anywhere = [any(d.adjusted < ERROR_RATE for _, d in c.figures[figure].points) for c in comparisons]
-    fails = [bool(failures(c, Asked(ERROR_RATE))) for c in comparisons]
+    points = [d.p < ERROR_RATE for c in comparisons for _, d in c.metrics[figure].points]
+    means = [c.metrics[figure].mean.p < ERROR_RATE for c in comparisons]
+    anywhere = [any(d.adjusted < ERROR_RATE for _, d in c.metrics[figure].points) for c in comparisons]
+    fails = [bool(failures(c, criteria)) for c in comparisons]
     shares = [f"{np.mean(values):.1%}" for values in (points, means, anywhere, fails)]
     title = f"{title} ({len(compared)})"
     print(f"{title:42} {shares[0]:>9} {shares[1]:>9} {shares[2]:>11} {shares[3]:>12}")
@@ -195,9 +196,9 @@ def judged(title: str, compared: Pairs, figure: str, paired: bool = False) -> No
 
 def spreads(repetitions: Sequence[Side], figure: str) -> tuple[float, float]:
     """Return the standard deviations of the logarithm, over all points."""
-    figures: dict[Any, list[Figure]] = {}
+    figures: dict[Any, list[Estimate]] = {}
     for m in joined(repetitions):
-        if found := m.figure(figure):
+        if found := m.estimate(figure):
             figures.setdefault(m.key, []).append(found)
     within = np.mean([f.variance for row in figures.values() for f in row])
     between = np.mean([np.var(np.log([f.value for f in row]), ddof=1) for row in figures.values()])
@@ -225,9 +226,9 @@ def differs(rng: np.random.Generator, sets: int, n: int, noise: tuple[float, flo
     """Return the share of comparisons, of n repetitions of A and of B, that find a difference."""
     within, between = noise
 
-    def side(shift: float) -> list[Figure]:
+    def side(shift: float) -> list[Estimate]:
         runs = rng.normal(rng.normal(shift, between, (n, 1)), within, (n, 5))
-        return [Figure(float(np.exp(of.max())), float(of.var(ddof=1)), 5) for of in runs]
+        return [Estimate(float(np.exp(of.max())), float(of.var(ddof=1)), 5) for of in runs]
 
     found = [difference(side(0), side(-np.log1p(slower))).p < ERROR_RATE for _ in range(sets)]
     return float(np.mean(found))

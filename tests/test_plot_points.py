@@ -24,6 +24,7 @@ from ann_benchmarks.results.export import export_results
 from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.runs import Run, load_runs
+from ann_benchmarks.results.series import Series
 
 from .plotting_data import make_result, make_truth
 
@@ -37,7 +38,7 @@ ALL_SCALES = [
 
 def run(recall=0.9, qps=100.0, algorithm="algo", build=1.0, **attrs):
     metrics = {"k-nn": recall, "qps": qps, "p99": 5.0, "build": build, "indexsize": 10 * build, "rel": 1.0}
-    return Run("d", 10, "euclidean", False, algorithm, "p", metrics, {"run_count": 5, **attrs})
+    return Run("d", 10, "euclidean", Series(algorithm), "p", metrics, {"run_count": 5, **attrs})
 
 
 def point(x, y, run):

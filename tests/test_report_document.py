@@ -5,7 +5,6 @@ import subprocess
 
 import pytest
 
-from ann_benchmarks.reporting.authored import read_text
 from ann_benchmarks.reporting.document import (
     Code,
     Heading,
@@ -16,9 +15,10 @@ from ann_benchmarks.reporting.document import (
     Picture,
     Strong,
     Table,
+    as_html,
+    as_markdown,
+    read_text,
 )
-from ann_benchmarks.reporting.html import as_html
-from ann_benchmarks.reporting.markdown import as_markdown
 
 from .browser import CHROMIUM
 from .page import Page
