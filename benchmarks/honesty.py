@@ -15,8 +15,8 @@ from dataclasses import replace
 import numpy as np
 
 from ann_benchmarks.algorithms.base.module import BaseANN
-from ann_benchmarks.load.measured import Measured
 from ann_benchmarks.load.request import Load, Objective
+from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure.loaded_point import LEAST_PATIENCE, PATIENCE_SHARE, LoadedPoint
 from ann_benchmarks.results.intervals import Interval, mean_interval, share_interval
@@ -198,7 +198,7 @@ def measured(
     warmup: Warmup = Warmup("off"),  # noqa: B008
 ) -> list[Measured]:
     """Measure as run.py does."""
-    return LoadedPoint(algo, QUERIES, 1, load, len(QUERIES)).measure(warmup, runs, quiet=True)
+    return LoadedPoint(Subject(Plugin(algo), QUERIES, 1, len(QUERIES)), load).measure(warmup, runs)
 
 
 def row(name: str, clients: int, run: Measured, qps: float, p50: float, p99: float) -> None:

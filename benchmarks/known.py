@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ann_benchmarks.algorithms.base.module import BaseANN
-from ann_benchmarks.plugin import ClientAnswers
+from ann_benchmarks.load.one_client import ClientAnswers
 
 clock = time.perf_counter
 NEVER = math.inf

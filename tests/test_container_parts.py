@@ -25,17 +25,17 @@ import pytest
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.definitions.tags import split_tag, tagged
-from ann_benchmarks.jobs.job import (
+from ann_benchmarks.jobs.events import (
     Built,
     Failure,
     Finished,
-    Job,
     Note,
     PhaseDone,
     PointDone,
     PointFailed,
     WorkloadDone,
 )
+from ann_benchmarks.jobs.job import Job, JobRequest, Procedure
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.load.workload import Workload
@@ -64,12 +64,12 @@ from ann_benchmarks.run.containers.wire import (
     write_request,
 )
 from ann_benchmarks.run.containers.worker import ContainerWorker, ask, keep_results
-from ann_benchmarks.run.workers import Workers
+from ann_benchmarks.run.pool import WorkerPool
 
 from .conftest import ROOT
 
 DEFINITION = Definition("quick", "Plugin", "plugins.quick", "ann-benchmarks-quick", ["a"], [[1], [2]], False)
-JOB = Job(DEFINITION, [[1], [2]], "tiny", 10, 1, False)
+JOB = Job(DEFINITION, [[1], [2]], "tiny", 10)
 RESULT = Path("results/tiny/10/quick/a_1.hdf5")
 POINT = PointDone("quick(1)", RESULT, 0.5, Interval(0.4, 0.6), 1e3, None, 1e-3, 2e-3, 1.5)
 IMAGE = Image("ann-benchmarks-quick", "sha256:1", False, False, ())
@@ -164,9 +164,10 @@ def test_large_attachments_take_time_in_proportion_to_their_length():
 
 def test_a_request_can_be_read_by_any_python():
     """Pickles name what they are made of; what is not the project's own may have moved between versions."""
-    load = Load(clients=4)
+    procedure = Procedure(load=Load(clients=4), warmup=Warmup(), target_recall=0.9)
+    job = Job(DEFINITION, [[1]], "tiny", 10, procedure)
     for request in (
-        RunRequest(Job(DEFINITION, [[1]], "tiny", 10, 1, False, load, Warmup(), 0.9), 2**30, (24, 80)),
+        RunRequest(JobRequest(job), 2**30, (24, 80)),
         CheckRequest(DEFINITION),
     ):
         content = write_request(request)
@@ -343,7 +344,7 @@ def test_a_full_disk_is_said(container, what, tmp_path, monkeypatch):
 
 
 def test_a_container_is_stopped_whose_words_nobody_hears(container, monkeypatch):
-    """What it says fills the pipe to Workers, which has just decided to end it."""
+    """What it says fills the pipe to WorkerPool, which has just decided to end it."""
     monkeypatch.setattr("ann_benchmarks.run.containers.worker.GRACE_SECONDS", -4.5)
     worker = ContainerWorker(None, container, Log(None, False), lambda message, attachment: message)
     container.say(write_message(Note("x" * 2**20)))
@@ -372,7 +373,7 @@ def test_a_container_that_never_stops_talking_is_ended_in_time(container, monkey
     outcomes = []
 
     def run():
-        outcomes.extend(Workers(1, 1.0, lambda job: worker).run([JOB], observer))
+        outcomes.extend(WorkerPool(1, 1.0, lambda job: worker).run([JOB], observer))
 
     worker.send = lambda request: None
     container.kill = lambda name: container.theirs.shutdown(socket.SHUT_RDWR)
@@ -696,9 +697,9 @@ def inside(workspace):
     """Starts it in the workspace, as a container would."""
     started = []
 
-    def start(name="quick", terminal=None, **job):
+    def start(name="quick", terminal=None, facts=None, points=((),)):
         definition = Definition(name, "Plugin", f"plugins.{name}", "x", [], [], False)
-        job = Job(**{**vars(Job(definition, [[]], "tiny", 10, 1, False)), **job})
+        job = Job(definition, [list(point) for point in points], "tiny", 10)
         environment = {**workspace.environment, "PYTHONPATH": f"{ROOT}:{workspace.path}"}
         process = subprocess.Popen(
             [sys.executable, "-u", "-m", "ann_benchmarks.run.containers.inside"],
@@ -708,7 +709,7 @@ def inside(workspace):
             env=environment,
         )
         started.append(process)
-        process.stdin.write(write_request(RunRequest(job, 2**30, terminal)))
+        process.stdin.write(write_request(RunRequest(JobRequest(job, facts or {}), 2**30, terminal)))
         process.stdin.flush()
         return process
 
@@ -729,7 +730,7 @@ def test_a_job_is_carried_out_and_told_of(workspace, inside):
     def done(self): print("put away")
     """
     workspace.add_plugin("quick", body.replace("\n    ", "\n")[4:])
-    process = inside(place={"docker_image": "x"})
+    process = inside(facts={"docker_image": "x"})
     messages = MessageReader()
     said = list(messages.feed(process.stdout.read()))
     assert [type(message).__name__ for message, _ in said] == ["Built", "PointDone", "Finished"]
@@ -758,12 +759,3 @@ def test_it_ends_with_run_py_and_puts_things_away(workspace, inside, how):
     assert process.wait(15) == 128 + signal.SIGTERM
     assert Path("done").exists() and process.stdout.read() == b""
     assert process.stderr.read() == b""
-
-
-def test_on_a_terminal_lines_end_as_they_are(workspace, inside):
-    body = "def fit(self, X): print('a\\nb', sys.stderr.isatty(), os.get_terminal_size(2))"
-    workspace.add_plugin("tty", f"{body}\ndef query(self, q, n): return [0]")
-    process = inside("tty", terminal=(24, 77))
-    process.stdout.read()
-    printed = process.stderr.read().decode()
-    assert "a\nb True os.terminal_size(columns=77, lines=24)\n" in printed

@@ -43,13 +43,12 @@ def write(path, attrs=ATTRS):
 )
 def test_a_result_lies_where_ann_benchmarks_puts_it(arguments, queries, name):
     place = Path("results/data/10/algo")
-    assert result_path("data", 10, definition(arguments), queries, False) == place / f"{name}.hdf5"
-    assert result_path("data", 10, definition(arguments), queries, True).parent.name == "algo-batch"
+    assert result_path("data", 10, "algo", arguments + queries) == place / f"{name}.hdf5"
 
 
 def test_long_names_stay_apart_and_can_be_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    paths = {result_path("d", 1, definition(["x" * 400 + end]), [], False) for end in "ab"}
+    paths = {result_path("d", 1, "algo", ["x" * 400 + end]) for end in "ab"}
     assert len(paths) == 2
     for path in paths:
         write(path)
@@ -59,9 +58,9 @@ def test_long_names_stay_apart_and_can_be_written(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["../up", "a/b", "..", "", "a\\b"])
 def test_names_cannot_leave_the_folder(name):
     with pytest.raises(UserError, match="another name"):
-        result_path(name, 10, definition([]), [], False)
+        result_path(name, 10, "algo", [])
     with pytest.raises(UserError, match="another name"):
-        result_path("d", 10, definition([], name), [], False)
+        result_path("d", 10, name, [])
 
 
 def test_what_is_written_is_read(tmp_path):

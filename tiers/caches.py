@@ -4,7 +4,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from ann_benchmarks.algorithms.postgres.cooling import drop_from_cache
+from ann_benchmarks.algorithms.postgres.machine import drop_from_cache
 
 _DROP = Path("/proc/sys/vm/drop_caches")
 

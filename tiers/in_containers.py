@@ -63,8 +63,8 @@ class ContainerSweep:
 
     def terms(self, job: Job) -> "ContainerTerms | BuildTerms":
         """Return what a job's container gets."""
-        if isinstance(job.conditions, SimulatedServer):
-            return ContainerTerms(job.conditions.tier, self._keepers)
+        if isinstance(job.procedure.conditions, SimulatedServer):
+            return ContainerTerms(job.procedure.conditions.tier, self._keepers)
         return BuildTerms()
 
     def observer(self, jobs: Sequence[Job]) -> SweepConsole:

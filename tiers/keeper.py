@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 
-from ann_benchmarks.common.errors import UserError, told
+from ann_benchmarks.common.errors import UserError, describe
 
 from .ballast import Ballast
 from .control_groups import set_memory_limit
@@ -38,7 +38,7 @@ class Keeper:
             try:
                 self._correct()
             except Exception as error:
-                self.error = told(error)
+                self.error = describe(error)
 
 
 def dead_band(wanted: int) -> int:

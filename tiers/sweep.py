@@ -11,8 +11,8 @@ from ann_benchmarks.algorithms.postgres.environment import PREFIX, server_kind
 from ann_benchmarks.algorithms.postgres.servers import current_server, numa
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.output import warn
-from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.run.workers import AnyWorker, NoWorker, Worker
+from ann_benchmarks.jobs.job import Job, JobRequest
+from ann_benchmarks.run.worker import NoWorker, ProcessWorker, Worker
 
 from .capacity import check_capacity
 from .console import SweepConsole
@@ -49,12 +49,12 @@ class Sweep:
         check_settings(tiers)
         return [SimulatedServer(tier, self._method) for tier in tiers]
 
-    def builder(self, job: Job) -> AnyWorker:
+    def builder(self, job: Job) -> Worker:
         """Start a worker whose server leaves the memory to the build and to the system's cache."""
-        return Worker(variable(build_settings()) if self._external is None else {})
+        return ProcessWorker(variable(build_settings()) if self._external is None else {})
 
     @contextmanager
-    def begun(self) -> Iterator[Callable[[Job], AnyWorker]]:
+    def begun(self) -> Iterator[Callable[[Job], Worker]]:
         """Hold back what tiers do not have, until the end; the value starts a worker for a job."""
         with ExitStack() as stack:
             if self._external is not None:
@@ -72,10 +72,10 @@ class Sweep:
     def _data_folder(self) -> Path | None:
         return current_server().data_folder if self._external is None else self._external.data_folder()
 
-    def _start(self, holding: Holding, job: Job) -> AnyWorker:
-        if not isinstance(job.conditions, SimulatedServer):
-            return Worker()
-        tier = job.conditions.tier
+    def _start(self, holding: Holding, job: Job) -> Worker:
+        if not isinstance(job.procedure.conditions, SimulatedServer):
+            return ProcessWorker()
+        tier = job.procedure.conditions.tier
         settings: dict[str, str] = {}
         try:
             if self._external is None:
@@ -90,7 +90,7 @@ class Sweep:
                     holding.adopt(postmaster)
         except UserError as error:
             return NoWorker(str(error))
-        server = replace(job.conditions, memory=holding.memory, held=holding.facts)
+        server = replace(job.procedure.conditions, memory=holding.memory, held=holding.facts)
         return TierWorker(server, settings, holding.groups)
 
 
@@ -105,7 +105,7 @@ def chosen_method(method: str) -> str:
     return CONTROL_GROUP
 
 
-class TierWorker(Worker):
+class TierWorker(ProcessWorker):
     """A process whose server has what a tier has."""
 
     def __init__(self, server: SimulatedServer, settings: Mapping[str, str], groups: Sequence[Path]) -> None:
@@ -115,4 +115,6 @@ class TierWorker(Worker):
 
     def send(self, request: Any) -> None:
         """Hand over a job, with what is known of its tier now that it is set."""
-        super().send(replace(request, conditions=self._server) if isinstance(request, Job) else request)
+        super().send(
+            replace(request, conditions=self._server) if isinstance(request, JobRequest) else request
+        )
