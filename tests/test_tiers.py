@@ -25,13 +25,14 @@ from ann_benchmarks.jobs.found_before import value_found_before, with_found_befo
 from ann_benchmarks.jobs.job import Finished, Job, Note
 from ann_benchmarks.jobs.plan import make_plan
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, result_path, write_result
+from ann_benchmarks.results.series import Series
 from ann_benchmarks.run.execute import of_the_first_definitions
 from ann_benchmarks.run.workers import NoWorker, Outcome, Workers
-from tiers.ballast import Ballast
 from tiers.console import SweepConsole
-from tiers.simulated import SimulatedServer
+from tiers.locked_memory import Ballast
+from tiers.memory import meminfo
+from tiers.simulated import MemoryWatch, SimulatedServer
 from tiers.tier import MIB, Disk, Tier
-from tiers.watch import MemoryWatch
 
 from .conftest import make_dataset
 from .test_load_run import define
@@ -157,8 +158,6 @@ def test_cpus_and_disk_are_names_of_their_own(folder: Path):
 
 @needs_huge_pages
 def test_huge_pages_make_the_same_servers(folder: Path):
-    from tiers.meminfo import meminfo
-
     ram = meminfo()["MemAvailable"] // MIB - 1024
     before = meminfo()["HugePages_Total"]
     swept(folder, "--algorithm", "hnsw", "--tiers", f"32MB:{ram}MB", "--clients", "8",
@@ -205,8 +204,6 @@ def test_a_sweep_that_is_killed_leaves_nothing_and_goes_on(folder: Path):
 @needs_huge_pages
 @pytest.mark.skipif("ANN_BENCHMARKS_TEST_KILLS" not in os.environ, reason="set ANN_BENCHMARKS_TEST_KILLS")
 def test_a_sweep_by_huge_pages_that_is_killed_gives_them_back_and_goes_on(folder: Path):
-    from tiers.meminfo import meminfo
-
     before, ram = meminfo()["HugePages_Total"], meminfo()["MemAvailable"] // MIB - 2048
 
     def given_back(pid: int) -> bool:
@@ -340,11 +337,10 @@ def test_a_tier_that_was_kept_is_none():
 def test_a_tier_has_a_name_and_a_series():
     tier = Tier(4 << 30, 16 << 30, 4, Disk("gp3", 3000, 125_000_000))
     assert str(tier) == "4GB:16GB+4cpus+gp3"
-    assert tier.series == "-4cpus-gp3-sb4GB-ram16GB"
-    assert tier.series.endswith(tier.memory_series)
+    assert Series("x", **tier.series).label == "x-4cpus-gp3-sb4GB-ram16GB"
     assert tier.facts["tier_bandwidth"] == 125_000_000
-    assert str(Tier()) == "all:all" and Tier().series == ""
-    assert (str(LARGE), LARGE.series) == ("64MB:all", "-sb64MB-ramall")
+    assert str(Tier()) == "all:all" and Series("x", **Tier().series) == Series("x")
+    assert (str(LARGE), Series("x", **LARGE.series).label) == ("64MB:all", "x-sb64MB-ramall")
 
 
 DEFINITION = Definition("some", "some", "Some", "none", ["euclidean"], [[1], [2]], False)
@@ -356,9 +352,9 @@ def planned(**more: Any) -> list[Job]:
 
 
 def test_each_tier_has_its_own_jobs(workspace):
-    assert [(job.series, len(job.points)) for job in planned()] == [
-        ("-cgroup-sb64MB-ramall", 2),
-        ("-cgroup-sb32MB-ram192MB", 2),
+    assert [(job.series.label, len(job.points)) for job in planned()] == [
+        ("some-cgroup-sb64MB-ramall", 2),
+        ("some-cgroup-sb32MB-ram192MB", 2),
     ]
 
 
@@ -405,7 +401,7 @@ def test_a_worker_of_one_version_takes_no_job_of_another_that_runs_beside_it():
             self.ended += 1
 
     old, new = (
-        Job(replace(DEFINITION, algorithm=f"x-{tag}", docker_tag=f"x:{tag}"), [], "tiny", 10, 1, False)
+        Job(replace(DEFINITION, algorithm="x", version=tag), [], "tiny", 10, 1, False)
         for tag in ("0.6", "0.7")
     )
     workers = Workers(2, start=lambda job: Busy())  # type: ignore[arg-type, return-value]
@@ -443,12 +439,11 @@ def test_what_was_found_for_a_recall_is_taken_from_another_curve_of_the_same_ind
     index = {TRUTH_ATTRIBUTE: "mark", "index_build_time": 12.5}
     attrs = {"target_recall": 0.9, "target_parameter": "ef", "target_value": 40, "count": 10, "name": "x",
              "best_search_time": 1.0, **index}  # fmt: skip
-    path = result_path("tiny", 10, DEFINITION, ["target_recall=0.9"], False, "-c1")
+    path = result_path("tiny", 10, "some-c1", [*DEFINITION.arguments, "target_recall=0.9"])
     nothing = np.zeros((1, 10))
     write_result(path, attrs, np.ones(1), nothing, nothing)
-    other = replace(DEFINITION, algorithm="some_half")
     write_result(
-        result_path("tiny", 10, other, ["target_recall=0.9"], False),
+        result_path("tiny", 10, "some_half", [*DEFINITION.arguments, "target_recall=0.9"]),
         attrs | {"target_value": 99},
         np.ones(1), nothing, nothing,
     )  # fmt: skip

@@ -142,6 +142,13 @@ class PostgresANN(InstallableExtension, BaseANN):  # type: ignore[misc, unused-i
         finally:
             server.stop()
 
+    @classmethod
+    def simulated_server(cls, restart_command: str | None) -> Any:
+        """Return the server that tiers give less memory, CPUs and I/O; an addition to the interface."""
+        from .tiering import tiered_server
+
+        return tiered_server(restart_command)
+
     def set_load_options(self, threads: int | None = None, chunk_rows: int | None = None) -> None:
         """Load over so many connections, so many rows in a transaction; None leaves it to the environment.
 
