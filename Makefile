@@ -1,6 +1,6 @@
 # make venv    the virtual environment: .venv
 # make demo    a recall/QPS frontier of pgvector HNSW, measured on this machine
-# make test    the tests
+# make test    the tests, on two processes; those that measure run alone, in the end
 # make lint    ruff and mypy
 # make lock    new versions of the dependencies into the lock files
 
@@ -18,7 +18,7 @@ demo: .venv/runtime
 	@echo "The frontier: $(CURDIR)/results/$(DEMO_DATASET).png"
 
 test: .venv/dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 lint: .venv/dev
 	$(BIN)/ruff check

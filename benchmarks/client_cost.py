@@ -48,7 +48,7 @@ def main() -> None:
         algorithm = PGVectorHNSW("euclidean", {"M": 16, "efConstruction": 64})
         algorithm.fit(train)
         algorithm.set_query_arguments(EF_SEARCH)
-        table = algorithm._table.name
+        table = algorithm.table_name
         ways: dict[str, Callable[[], float]] = {
             "pgbench": pgbench(server, table, queries),
             "ours": lambda: ours(algorithm, queries, args.rows),

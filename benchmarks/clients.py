@@ -56,7 +56,7 @@ def main() -> None:
         algorithm = PGVectorHNSW("euclidean", {"M": 16, "efConstruction": 64})
         algorithm.fit(train)
         algorithm.set_query_arguments(EF_SEARCH)
-        table = algorithm._table.name
+        table = algorithm.table_name
         command, environment = pgbench_command(server, table, list(queries))
         cores = usable_cores()
         ways: dict[str, Callable[[int], tuple[float, float]]] = {

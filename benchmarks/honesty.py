@@ -15,8 +15,8 @@ from dataclasses import replace
 import numpy as np
 
 from ann_benchmarks.algorithms.base.module import BaseANN
-from ann_benchmarks.load.measured import Measured
 from ann_benchmarks.load.request import Load, Objective
+from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure.loaded_point import LEAST_PATIENCE, PATIENCE_SHARE, LoadedPoint
 from ann_benchmarks.results.intervals import Interval, mean_interval, share_interval

@@ -31,10 +31,10 @@ import psutil
 import psycopg
 
 from ann_benchmarks.algorithms.postgres import catalog
-from ann_benchmarks.algorithms.postgres.chunks import LoadPlan, load_plan
+from ann_benchmarks.algorithms.postgres.chunks import ChunkedLoad, LoadPlan, load_plan
 from ann_benchmarks.algorithms.postgres.encoding import COPY_HEADER, COPY_TRAILER, RowEncoder, row_layout
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
-from ann_benchmarks.algorithms.postgres.tables import ChunkedLoad, create_table, load_whole
+from ann_benchmarks.algorithms.postgres.tables import create_table, load_whole
 from ann_benchmarks.data.vectors.opening import open_rows
 from benchmarks.server import temporary_server
 

@@ -17,7 +17,7 @@ import numpy as np
 import psutil
 
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
-from ann_benchmarks.algorithms.postgres.cooling import drop_from_cache
+from ann_benchmarks.algorithms.postgres.machine import drop_from_cache
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.load.orders import QueryOrder
 from ann_benchmarks.load.request import Load

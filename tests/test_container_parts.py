@@ -25,17 +25,17 @@ import pytest
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.definitions.tags import split_tag, tagged
-from ann_benchmarks.jobs.job import (
+from ann_benchmarks.jobs.events import (
     Built,
     Failure,
     Finished,
-    Job,
     Note,
     PhaseDone,
     PointDone,
     PointFailed,
     WorkloadDone,
 )
+from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.load.workload import Workload
@@ -64,7 +64,7 @@ from ann_benchmarks.run.containers.wire import (
     write_request,
 )
 from ann_benchmarks.run.containers.worker import ContainerWorker, ask, keep_results
-from ann_benchmarks.run.workers import Workers
+from ann_benchmarks.run.pool import WorkerPool
 
 from .conftest import ROOT
 
@@ -343,7 +343,7 @@ def test_a_full_disk_is_said(container, what, tmp_path, monkeypatch):
 
 
 def test_a_container_is_stopped_whose_words_nobody_hears(container, monkeypatch):
-    """What it says fills the pipe to Workers, which has just decided to end it."""
+    """What it says fills the pipe to WorkerPool, which has just decided to end it."""
     monkeypatch.setattr("ann_benchmarks.run.containers.worker.GRACE_SECONDS", -4.5)
     worker = ContainerWorker(None, container, Log(None, False), lambda message, attachment: message)
     container.say(write_message(Note("x" * 2**20)))
@@ -372,7 +372,7 @@ def test_a_container_that_never_stops_talking_is_ended_in_time(container, monkey
     outcomes = []
 
     def run():
-        outcomes.extend(Workers(1, 1.0, lambda job: worker).run([JOB], observer))
+        outcomes.extend(WorkerPool(1, 1.0, lambda job: worker).run([JOB], observer))
 
     worker.send = lambda request: None
     container.kill = lambda name: container.theirs.shutdown(socket.SHUT_RDWR)
@@ -758,12 +758,3 @@ def test_it_ends_with_run_py_and_puts_things_away(workspace, inside, how):
     assert process.wait(15) == 128 + signal.SIGTERM
     assert Path("done").exists() and process.stdout.read() == b""
     assert process.stderr.read() == b""
-
-
-def test_on_a_terminal_lines_end_as_they_are(workspace, inside):
-    body = "def fit(self, X): print('a\\nb', sys.stderr.isatty(), os.get_terminal_size(2))"
-    workspace.add_plugin("tty", f"{body}\ndef query(self, q, n): return [0]")
-    process = inside("tty", terminal=(24, 77))
-    process.stdout.read()
-    printed = process.stderr.read().decode()
-    assert "a\nb True os.terminal_size(columns=77, lines=24)\n" in printed

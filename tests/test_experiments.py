@@ -1,11 +1,10 @@
 """Experiments: files whose mistakes are told by line, carried out, and looked at for findings."""
 
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tiers.main import every_job, parser_with_tiers
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import get_dataset
@@ -20,7 +19,8 @@ from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.reporting.content import Chapter
 from ann_benchmarks.results.records import Phase, Rate, Record
 from ann_benchmarks.results.runs import Run
-from tiers.main import every_job, parser_with_tiers
+
+from .programs import run_program
 
 ROOT = Path(__file__).parent.parent
 SHIPPED = sorted(FOLDER.glob("*.yml"))
@@ -58,8 +58,7 @@ def written(tmp_path, text):
 
 
 def run(tmp_path, *arguments, program="run.py"):
-    command = [sys.executable, ROOT / program, "--local", *arguments]
-    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    return run_program(program, "--local", *arguments, cwd=tmp_path)
 
 
 @pytest.mark.parametrize("is_mini", [False, True])

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ann_benchmarks.algorithms.postgres import installable
+from ann_benchmarks.algorithms.postgres import releases
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
-from ann_benchmarks.algorithms.postgres.installable import InstallableExtension
+from ann_benchmarks.algorithms.postgres.releases import InstallableExtension
 from ann_benchmarks.algorithms.postgres.servers import archive as archives
 from ann_benchmarks.algorithms.postgres.servers import installation as installations
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
@@ -29,7 +29,8 @@ from ann_benchmarks.data.download import fetching
 from ann_benchmarks.installing import local
 from ann_benchmarks.installing.main import main
 
-from .test_download import Server
+from .file_server import Server
+from .programs import run_program
 from .vchord_archives import archive, installation_with_vchord
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="releases are for Linux")
@@ -371,7 +372,7 @@ def command(
     for name in list(os.environ):
         if name.startswith("ANN_BENCHMARKS_PG_") or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
-    monkeypatch.setattr(installable, "embedded_installation", lambda: installation.folder)
+    monkeypatch.setattr(releases, "embedded_installation", lambda: installation.folder)
     monkeypatch.setattr(fetching, "FIRST_PAUSE", 0.001)
     server = Server()
     monkeypatch.setattr(local, "API", server.url("")[:-1])
@@ -551,13 +552,8 @@ def test_what_cannot_be_installed(command, monkeypatch) -> None:
 
 def test_the_entry_point(tmp_path: Path) -> None:
     add_algorithm(tmp_path, "flat", "ExactScan", "ann_benchmarks.algorithms.bruteforce")
-    done = subprocess.run(
-        [sys.executable, ROOT / "install.py", "--local", "--definitions", "plugins", "--algorithm", "flat"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    options = ("--local", "--definitions", "plugins", "--algorithm", "flat")
+    done = run_program("install.py", *options, cwd=tmp_path)
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr.startswith("error: 'flat' needs no") and done.stderr.count("\n") == 1
 

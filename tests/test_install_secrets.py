@@ -149,16 +149,6 @@ def test_its_layers_are_those_of_vectorchord() -> None:
     assert text[text.index("COPY ") :] in (ALGORITHMS / "pgpu/Dockerfile").read_text()
 
 
-def test_the_download_is_of_the_plainest_shell() -> None:
-    script = str(ALGORITHMS / "pgpu/download.sh")
-    commands = [["sh", "-n", script]]
-    if shutil.which("shellcheck"):
-        commands.append(["shellcheck", "--shell=sh", "--severity=warning", script])
-    for command in commands:
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-
-
 # What the download does, with a real engine: a plug-in whose image is next to nothing
 
 
@@ -316,7 +306,7 @@ def test_an_interrupted_download_leaves_nothing(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    assert repository.asked.wait(60)
+    assert repository.requested.wait(60)
     [container] = set(containers(engine)) - set(before)
     top = json.dumps(engine.api.top(container, "-ef"))
     assert "download.sh" in top

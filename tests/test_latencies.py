@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ann_benchmarks.load.latencies import histogram, percentiles
+from ann_benchmarks.load.spans import histogram, percentiles
 from ann_benchmarks.results.intervals import mean_interval
 
 

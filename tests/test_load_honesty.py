@@ -14,9 +14,8 @@ import pytest
 from ann_benchmarks.algorithms.base.module import BaseANN
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.distance import candidate_distances
-from ann_benchmarks.load.latencies import histogram, percentiles
-from ann_benchmarks.load.measured import Measured
 from ann_benchmarks.load.request import PERCENTILES, Load, Objective
+from ann_benchmarks.load.spans import Measured, histogram, percentiles
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure.loaded_point import LEAST_PATIENCE, LoadedPoint
 from ann_benchmarks.results.intervals import mean_interval, share_interval
@@ -33,6 +32,8 @@ from benchmarks.known import (
     one_slot_rate,
     waits_at_most,
 )
+
+pytestmark = pytest.mark.alone  # it measures
 
 SLEEP = 0.02
 LATE = 0.01  # s by which a sleeper may wake up late

@@ -6,10 +6,6 @@ All is measured on one server, whose indexes each run finds built.
 import json
 import os
 import re
-import shutil
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,15 +20,16 @@ from ann_benchmarks.algorithms.bruteforce.module import ExactScan
 from ann_benchmarks.common.cli import run_command
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.jobs.plan import other_load
-from ann_benchmarks.load.latencies import BUCKETS_PER_DECADE
 from ann_benchmarks.load.request import Load, Objective
-from ann_benchmarks.load.target import ROUNDING
+from ann_benchmarks.load.search import ROUNDING
+from ann_benchmarks.load.spans import BUCKETS_PER_DECADE
 from ann_benchmarks.measure.loaded_point import open_clients
 from ann_benchmarks.results.file import write_result
 from ann_benchmarks.results.metrics import RECALL_SLACK, recall_of_each
 from ann_benchmarks.run.options import main
 
 from .conftest import Workspace, make_dataset
+from .programs import run_program, temporary_folder
 
 ROOT = Path(__file__).parents[1]
 CLIENTS = ["--clients", "2"]
@@ -42,12 +39,10 @@ LATENCIES = [f"latency_{name}" for name in ("p50", "p95", "p99", "p999")]
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
     """A folder with a dataset and two algorithms of one point each, that a server's account can enter."""
-    folder = Path(tempfile.mkdtemp(prefix="ann-test-"))
-    folder.chmod(0o755)
-    make_dataset("small", "angular", 2000, 12, queries=50, neighbours=100, folder=folder / "data")
-    define(folder, [[15]], [[4]])
-    yield folder
-    shutil.rmtree(folder)
+    with temporary_folder() as folder:
+        make_dataset("small", "angular", 2000, 12, queries=50, neighbours=100, folder=folder / "data")
+        define(folder, [[15]], [[4]])
+        yield folder
 
 
 def define(folder: Path, ef_search: list[list[int]], probes: list[list[int]]) -> None:
@@ -69,8 +64,7 @@ def define(folder: Path, ef_search: list[list[int]], probes: list[list[int]]) ->
 
 
 def run(folder: Path, program: str, *options: str, status: int = 0) -> str:
-    command = [sys.executable, str(ROOT / program), "--dataset", "small", *options]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    done = run_program(program, "--dataset", "small", *options, cwd=folder)
     assert done.returncode == status, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done.stdout + done.stderr
@@ -249,6 +243,7 @@ def test_each_rate_is_a_series_of_arrivals_of_popular_queries(folder: Path):
         assert point["wait_samples"] > 1
 
 
+@pytest.mark.alone
 def test_the_highest_rate_that_keeps_an_objective_is_found(folder: Path):
     within = ("--slo", "p50:5ms", "--duration", "0.3")
     out = measured(folder, "--clients", "2", *within, "--warmup", "50")

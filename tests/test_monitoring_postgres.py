@@ -16,9 +16,11 @@ from ann_benchmarks.algorithms.postgres.servers.external import ExternalServer
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.watching import PostgresStatistics
 from ann_benchmarks.algorithms.postgres.watching import statistics as watching_statistics
+from ann_benchmarks.algorithms.postgres.watching.counters import VIEWS, StatisticsView
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.jobs.job import Job, PointDone
+from ann_benchmarks.jobs.events import PointDone
+from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure.job import run
@@ -136,8 +138,8 @@ def test_a_server_that_ends_and_comes_again(server: LocalServer):
 
 
 def test_what_a_service_lacks_is_left_out(server: Server, monkeypatch):
-    parts = (*watching_statistics._PARTS, (0, 10**9, "SELECT lost FROM pg_stat_lost"))
-    monkeypatch.setattr(watching_statistics, "_PARTS", parts)
+    views = (*VIEWS, StatisticsView("pg_stat_lost", {"lost": "lost"}))
+    monkeypatch.setattr(watching_statistics, "VIEWS", views)
     with closing(statistics(server)) as watching:
         assert {"postgresql.wal_bytes", "postgresql.cpu_sessions"} < set(watching.sample())
 
@@ -165,7 +167,7 @@ def test_the_plug_in_names_its_phases(plugin_server: Server):
         assert entered == ["start", "load", "build", "prewarm"]
         with monitor.phase("measure"):
             algorithm.time_queries(train[:300], 10)
-            algorithm._flush_statistics()
+            algorithm._querying.flush_statistics()
             time.sleep(0.3)  # shorter phases are not kept
         recording = monitor.cut()
     finally:

@@ -14,7 +14,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.plotting.bars import bars_note, draw_bars
+from ann_benchmarks.plotting.bars import draw_bars
 from ann_benchmarks.plotting.draw import draw_dataset
 from ann_benchmarks.plotting.figure import create_plot, draw_series, fit_scales
 from ann_benchmarks.plotting.labels import add_labels
@@ -125,15 +125,6 @@ def test_every_point_of_the_frontier_has_its_bars_and_the_note_says_what_they_ar
     assert bars(without) == 0 and "95%" not in " ".join(texts(without))
 
 
-def test_the_note_names_what_has_bars():
-    bar = Interval(1.0, 2.0)
-    assert bars_note([Point(1, 1), Point(1, 1, y_interval=bar)], "k-nn", "p99") == (
-        "bars: 95% intervals of the mean percentile of runs (a point is one run)"
-    )
-    assert bars_note([Point(1, 1, bar)], "k-nn", "qps") == "bars: 95% intervals of recall over queries"
-    assert bars_note([Point(1, 1)], "k-nn", "qps") == ""
-
-
 def fitted_axes(points, x_scale, y_scale):
     axes = Figure().subplots()
     with warnings.catch_warnings():
@@ -175,14 +166,6 @@ def test_a_single_point_with_bars_can_be_drawn_on_every_scale(x_scale, y_scale, 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert create_plot({"a": [alone]}, "k-nn", "qps", tmp_path / "a.svg", x_scale, y_scale) == 1
-    assert bars(tmp_path / "a.svg") == 2
-
-
-def test_a_perfect_point_with_its_bar_can_be_drawn_on_logit(tmp_path):
-    points = [Point(1.0, 10.0, Interval(0.997, 1.0)), Point(0.9, 100.0, Interval(0.88, 0.92))]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        create_plot({"a": points}, "k-nn", "qps", tmp_path / "a.svg", "logit", "log")
     assert bars(tmp_path / "a.svg") == 2
 
 

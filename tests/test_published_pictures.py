@@ -1,8 +1,6 @@
 """Published figures laid over one's own: frontiers, lines and tables, absolute and over the first point."""
 
 import re
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from ann_benchmarks.plotting.shares import over_first
 from ann_benchmarks.results.intervals import Interval
 
 from .plotting_data import make_result, make_truth
+from .programs import run_program
 
 ROOT = Path(__file__).parent.parent
 MINE = """label: mine
@@ -66,8 +65,8 @@ def test_published_points_are_beside_the_frontier(results):
 
 
 def test_the_command_lays_over_and_normalises(results):
-    command = [sys.executable, str(ROOT / "plot.py"), "--dataset", "d", "-o", "c.svg", "--normalise"]
-    done = subprocess.run([*command, "--published", "5m:best"], capture_output=True, text=True, timeout=60)
+    options = ("-o", "c.svg", "--normalise", "--published", "5m:best")
+    done = run_program("plot.py", "--dataset", "d", *options)
     assert (done.returncode, done.stderr) == (0, "")
     texts = texts_of("c.svg")
     assert "Queries per second (1/s) / that of the curve's first point" in texts

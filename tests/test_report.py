@@ -12,14 +12,13 @@ import pytest
 import yaml
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.reporting import write_figure
 from ann_benchmarks.reporting.chosen import report_results
 from ann_benchmarks.reporting.content import Chapter, Finding, Report
 from ann_benchmarks.reporting.facts import what_was_run
 from ann_benchmarks.reporting.folder import MARK_FILE
 from ann_benchmarks.reporting.kinds import Shown, make
 from ann_benchmarks.reporting.line_pictures import published_lines
-from ann_benchmarks.reporting.pictures import picture_kinds, worth_a_bar
+from ann_benchmarks.reporting.pictures import picture_kinds
 from ann_benchmarks.reporting.report import write_report
 from ann_benchmarks.reporting.tables import table_kinds
 from ann_benchmarks.results.records import write_record
@@ -363,18 +362,6 @@ def test_workloads_that_write(tmp_path, monkeypatch):
     assert sorted(p.name for p in (tmp_path / "out").glob("*.png")) == ["1-inserts.png", "1-writes.png"]
 
 
-def test_workloads_side_by_side_are_drawn_to_their_tops(tmp_path, monkeypatch):
-    figures = []
-    monkeypatch.setattr(write_figure, "save", lambda figure, path: figures.append(figure))
-    slow, fast = make_writes(), make_writes("vchord()", "vchord-writes-c32-w4")
-    queries = [10 * count for count in fast.windows["queries"]]
-    write_figure.draw_writes([slow, replace(fast, windows=fast.windows | {"queries": queries})], tmp_path)
-    panels = [axes for axes in figures[0].axes if axes.get_title("left")]
-    lines = [line.get_ydata() for axes in panels for line in axes.get_lines()]
-    assert len(lines) == 2 and all(axes.get_ylim()[1] >= max(map(max, lines)) for axes in panels)
-    assert panels[0].get_ylim()[0] == 0
-
-
 def test_records_in_the_results_folder_are_reported(tmp_path, without_pictures, monkeypatch):
     monkeypatch.chdir(tmp_path)
     make_truth("mine")
@@ -404,25 +391,6 @@ def test_the_same_result_in_two_chapters_is_one_point(tmp_path):
     content = json.loads((tmp_path / "out" / MARK_FILE).read_text())
     assert [chapter["points"] for chapter in content["chapters"]] == [[0], [0]]
     assert len((tmp_path / "out" / "points.csv").read_text().splitlines()) == 2
-
-
-def test_latencies_of_every_disk_and_every_shared_buffers():
-    disks = [make_run("hnsw", ram=ram, recall=0.5) for ram in (1, 4)]
-    disks = [
-        replace(
-            run,
-            algorithm=run.algorithm.replace("cgroup", f"cgroup-{disk}"),
-            attrs=run.attrs | {"tier_disk": disk},
-        )
-        for run in disks
-        for disk in ("gp3", "nvme")
-    ]
-    assert [run.algorithm for run in worth_a_bar(Shown(disks, [], 0.95))] == [
-        "hnsw-c1-cgroup-gp3-sb1GB-ram4GB", "hnsw-c1-cgroup-nvme-sb1GB-ram4GB",
-    ]  # fmt: skip
-    buffers = [make_run("hnsw", ram="all"), make_run("hnsw", ram="all", tier_memory_series="-sb8GB-ramall")]
-    buffers[1] = replace(buffers[1], algorithm="hnsw-c1-cgroup-sb8GB-ramall")
-    assert len(worth_a_bar(Shown(buffers, [], 0.95))) == 2
 
 
 def test_published_throughput_over_clients():

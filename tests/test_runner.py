@@ -13,7 +13,8 @@ from ann_benchmarks.algorithms.base.module import BaseANN
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.version import VERSION
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.jobs.job import Built, Job, Note, PointDone
+from ann_benchmarks.jobs.events import Built, Note, PointDone
+from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.measure.job import run
 from ann_benchmarks.measure.timed import measure
 from ann_benchmarks.results.file import read_result
@@ -69,6 +70,7 @@ def test_an_exact_search_has_full_recall_and_its_true_distances(run_plugin):
     assert attrs["best_search_time"] == pytest.approx(result.times.mean())
 
 
+@pytest.mark.alone
 def test_the_stored_latencies_and_answers_are_those_of_the_best_run(run_plugin):
     body = """\
     asked = 0
@@ -89,6 +91,7 @@ def test_the_stored_latencies_and_answers_are_those_of_the_best_run(run_plugin):
     assert (result.neighbors[:, 1:] == -1).all() and np.isinf(result.distances[:, 1:]).all()
 
 
+@pytest.mark.alone
 def test_of_a_prepared_query_only_the_run_is_timed(run_plugin):
     body = """\
     def query(self, q, n):

@@ -1,8 +1,6 @@
 """A server of somebody's own, which the test starts: given the settings of tiers, and its own back."""
 
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,8 @@ from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_install
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.tiering import ExternalTieredServer
 from tiers.tier import MIB, Disk, Tier
+
+from .programs import temporary_folder
 
 SMALL = Tier(48 * MIB)
 ORDINARY = Tier(64 * MIB)
@@ -56,10 +56,8 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="ann-test-"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
+    with temporary_folder() as folder:
+        yield folder
 
 
 @pytest.fixture(scope="module")

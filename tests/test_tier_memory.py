@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
-from ann_benchmarks.jobs.job import Note, PointFailed
+from ann_benchmarks.jobs.events import Note, PointFailed
 from ann_benchmarks.measure.points import Points
 from tiers import keeper as keeping
 from tiers import locked_memory, memory

@@ -240,7 +240,3 @@ def test_a_folder_of_somebody_else_is_not_used(ledger, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(UserError, match="belongs to somebody else"), ledger.lock():
         pass
-
-
-def test_a_long_command_is_cut():
-    assert len(own_hold("cgroup").command) <= 100

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -21,38 +20,30 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.jobs.events import Finished, Note
 from ann_benchmarks.jobs.found_before import value_found_before, with_found_before
-from ann_benchmarks.jobs.job import Finished, Job, Note
+from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.plan import make_plan
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, result_path, write_result
 from ann_benchmarks.results.series import Series
 from ann_benchmarks.run.execute import of_the_first_definitions
-from ann_benchmarks.run.workers import NoWorker, Outcome, Workers
+from ann_benchmarks.run.pool import JobOutcome, WorkerPool
+from ann_benchmarks.run.worker import NoWorker
 from tiers.console import SweepConsole
 from tiers.locked_memory import Ballast
 from tiers.memory import meminfo
 from tiers.simulated import MemoryWatch, SimulatedServer
 from tiers.tier import MIB, Disk, Tier
 
-from .conftest import make_dataset
-from .test_load_run import define
+from . import test_load_run
+from .programs import run_program
 from .tier_holds import needs_huge_pages, needs_memory_group, own_group, until
 
 ROOT = Path(__file__).parents[1]
+folder = test_load_run.folder
 KILLS = int(os.environ.get("ANN_BENCHMARKS_TEST_KILLS", "1"))
 NOTE = Note("something")
 SMALL, LARGE = Tier(32 * MIB, 192 * MIB), Tier(64 * MIB)
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    """A folder with a dataset and two algorithms, that a server's account can enter."""
-    folder = Path(tempfile.mkdtemp(prefix="ann-test-"))
-    folder.chmod(0o755)
-    make_dataset("small", "angular", 2000, 12, queries=50, neighbours=100, folder=folder / "data")
-    define(folder, [[15]], [[4]])
-    yield folder
-    shutil.rmtree(folder)
 
 
 @pytest.fixture(autouse=True)
@@ -253,11 +244,6 @@ def test_shared_buffers_of_the_users_and_of_a_tier_exclude_each_other(folder: Pa
     assert "tiers set shared_buffers: take it out of ANN_BENCHMARKS_PG_SETTINGS" in out
 
 
-def run_py(folder: Path, *options: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, str(ROOT / "run.py"), "--dataset", "small", *options]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
-
-
 def test_options_of_tiers_are_nothing_without_them(folder: Path):
     for options, said in (
         (["--local", "--tier-method", "cgroup"], "--tier-method is of tiers: add --tiers, or leave it out"),
@@ -267,7 +253,7 @@ def test_options_of_tiers_are_nothing_without_them(folder: Path):
         ),
         (["--tiers", "1:all", "--memory", "2g"], "--memory is what tiers set: leave it out"),
     ):
-        done = run_py(folder, *options)
+        done = run_program("run.py", "--dataset", "small", *options, cwd=folder)
         assert done.returncode == 1 and said in done.stderr
 
 
@@ -383,7 +369,7 @@ class Kept:
 
 def test_a_worker_is_kept_for_the_same_tier_alone(workspace):
     first, second = planned()
-    workers = Workers(start=lambda job: Kept())  # type: ignore[arg-type, return-value]
+    workers = WorkerPool(start=lambda job: Kept())  # type: ignore[arg-type, return-value]
     one = workers._worker(first)
     workers.idle.append(one)
     assert workers._worker(replace(first, points=[])) is one
@@ -404,11 +390,11 @@ def test_a_worker_of_one_version_takes_no_job_of_another_that_runs_beside_it():
         Job(replace(DEFINITION, algorithm="x", version=tag), [], "tiny", 10, 1, False)
         for tag in ("0.6", "0.7")
     )
-    workers = Workers(2, start=lambda job: Busy())  # type: ignore[arg-type, return-value]
+    workers = WorkerPool(2, start=lambda job: Busy())  # type: ignore[arg-type, return-value]
     first = workers._worker(old)
-    workers.busy[first] = Outcome(old)
+    workers.busy[first] = JobOutcome(old)
     second = workers._worker(new)
-    workers.busy[second] = Outcome(new)
+    workers.busy[second] = JobOutcome(new)
     workers._release(first, Finished())
     assert first.ended == 1 and workers.idle == []
     workers._release(second, Finished())
@@ -420,7 +406,7 @@ def test_a_job_whose_tier_cannot_be_set_fails_alone(workspace, capsys):
         def __init__(self) -> None:
             super().__init__(planned(), lambda: None)
 
-    workers = Workers(start=lambda job: NoWorker("no such tier"))
+    workers = WorkerPool(start=lambda job: NoWorker("no such tier"))
     first, second = workers.run(planned(), Quiet())
     assert first.failure == second.failure == "no such tier"
 

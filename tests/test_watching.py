@@ -27,6 +27,8 @@ from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.watching import CLIENT_APPLICATION, ServerWatch, flush_statement
 from ann_benchmarks.algorithms.postgres.watching.processes import MachineCPU, machine_cpu, server_processes
 
+pytestmark = pytest.mark.alone  # it measures
+
 DEBIANS = Path("/usr/lib/postgresql/15/bin")  # one that has the contrib modules
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 

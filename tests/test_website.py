@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.plotting.plot_variants import all_plot_variants
 from ann_benchmarks.website import create_website
@@ -163,14 +162,6 @@ def test_latex_is_escaped(site):
     text = Page(site / "mine_10_angular.html").text
     assert r"\addlegendentry{pgvector\_hnsw}" in text
     assert r"(0.99, 125)" in text and "only marks" in text
-
-
-def test_a_failed_write_leaves_the_old_page(site):
-    before = (site / "index.html").read_text()
-    with pytest.raises(OSError), atomic_path(site / "index.html") as temporary:
-        temporary.write_text("half")
-        raise OSError
-    assert (site / "index.html").read_text() == before
 
 
 def test_recall_1_is_in_the_data_although_its_relative_error_is_infinite(tmp_path, monkeypatch):

@@ -10,11 +10,17 @@ from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.plan import every_job, make_plan
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.workload import Mix, Workload
-from ann_benchmarks.measure.workloads.facts import joined
-from ann_benchmarks.measure.workloads.rates import Span, Times, rate_of
-from ann_benchmarks.measure.workloads.state import DELETE, GONE, INSERT, UPDATE, TableState
-from ann_benchmarks.measure.workloads.timeline import Timeline
-from ann_benchmarks.measure.workloads.truth import ChosenRows, Truth
+from ann_benchmarks.measure.workloads.over_time import Span, Timeline, Times, rate_of
+from ann_benchmarks.measure.workloads.queries import joined
+from ann_benchmarks.measure.workloads.table_state import (
+    DELETE,
+    GONE,
+    INSERT,
+    UPDATE,
+    ChosenRows,
+    TableState,
+    Truth,
+)
 from ann_benchmarks.results.records import Record, write_record
 from ann_benchmarks.run.options import main, make_parser
 from ann_benchmarks.run.workload_options import workloads_asked_for

@@ -14,11 +14,12 @@ from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import get_dataset
 from ann_benchmarks.definitions.definition import Definition, instantiate_algorithm
-from ann_benchmarks.jobs.job import Built, Job, Note, PhaseDone, WorkloadDone
+from ann_benchmarks.jobs.events import Built, Note, PhaseDone, WorkloadDone
+from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.workload import Workload
 from ann_benchmarks.measure.job import run
-from ann_benchmarks.measure.workloads import asking
+from ann_benchmarks.measure.workloads import queries as asking
 from ann_benchmarks.measure.workloads.work import Work
 from ann_benchmarks.measure.workloads.writes import check_room, writing
 from ann_benchmarks.monitoring.stored import from_json

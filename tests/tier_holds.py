@@ -1,6 +1,5 @@
 """What the tests of tiers share: what they need of the machine, and processes that hold something."""
 
-import os
 import subprocess
 import sys
 import time
@@ -42,7 +41,12 @@ def needs(reason: str) -> pytest.MarkDecorator:
 
 needs_memory_group = needs(_no_groups("memory"))
 needs_groups = needs(_no_groups("memory", "cpuset", "io"))
-needs_huge_pages = needs(_no_huge_pages())
+_needs_huge_pages = needs(_no_huge_pages())
+
+
+def needs_huge_pages(test: Callable[..., object]) -> Callable[..., object]:
+    """Mark a test: they are taken from all processes, those of other tests included."""
+    return pytest.mark.alone(_needs_huge_pages(test))
 
 
 def until(condition: Callable[[], object], seconds: float = 10) -> None:
@@ -105,7 +109,3 @@ def guards_of(pid: int) -> list[int]:
             if b"tiers.release" in words and str(pid).encode() in words:
                 found.append(int(entry.name))
     return found
-
-
-def is_root() -> bool:
-    return os.geteuid() == 0

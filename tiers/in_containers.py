@@ -17,7 +17,7 @@ from .disk import block_device, device_name, drop_caches
 from .keeper import Keeper, keep_limit
 from .memory import ControlGroup
 from .parse import check_capacity, parse_tiers
-from .server import TieredServer, default_plugin, plugin_errors, server_of
+from .server import TieredServer, plugin_errors
 from .simulated import SimulatedServer
 from .tier import CONTAINER, MIB, Disk, Tier
 
@@ -41,19 +41,13 @@ class ContainerSweep:
 
     builder = None  # the terms of a container that builds say what is special about it
 
-    def __init__(self, tiers: str, server: TieredServer | None = None) -> None:
-        """Take what the command line says; `server` is given the tiers; None: that of the plug-in."""
-        self._text = tiers
-        self._server = server
+    def __init__(self, tiers: str, server: TieredServer) -> None:
+        """Take what the command line says, and the server that is given the tiers."""
+        self._text, self._server = tiers, server
         self._keepers: list[Keeper] = []
 
-    def conditions(self, rows: int, dimension: int, plugin: Any = None) -> Sequence[SimulatedServer]:
-        """Return the tiers, largest memory first; UserError for those that this machine cannot hold.
-
-        `plugin` is the class of a plug-in among the jobs.
-        """
-        if self._server is None:
-            self._server = server_of(plugin or default_plugin(), None)
+    def conditions(self, rows: int, dimension: int) -> Sequence[SimulatedServer]:
+        """Return the tiers, largest memory first; UserError for those that this machine cannot hold."""
         tiers = parse_tiers(self._text, rows, dimension)
         check_capacity(tiers, CONTAINER)
         with plugin_errors():
@@ -68,11 +62,10 @@ class ContainerSweep:
 
     def terms(self, job: Job) -> "ContainerTerms | BuildTerms":
         """Return what a job's container gets."""
-        assert self._server is not None, "conditions() come first"
-        if not isinstance(job.conditions, SimulatedServer):
+        conditions = job.procedure.conditions
+        if not isinstance(conditions, SimulatedServer):
             return BuildTerms(self._server.environment(None))
-        tier = job.conditions.tier
-        return ContainerTerms(tier, self._server.environment(tier), self._keepers)
+        return ContainerTerms(conditions.tier, self._server.environment(conditions.tier), self._keepers)
 
     def observer(self, jobs: Sequence[Job]) -> SweepConsole:
         """Return who says which tier is begun, and how long the rest may take."""

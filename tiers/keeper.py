@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 
-from ann_benchmarks.common.errors import told
+from ann_benchmarks.common.errors import describe
 
 from .group_files import set_memory_limit
 from .memory import ControlGroup, dead_band, most_taken
@@ -33,7 +33,7 @@ class Keeper:
             try:
                 self._correct()
             except Exception as error:
-                self.error = told(error)
+                self.error = describe(error)
 
 
 def keep_limit(group: ControlGroup, target: int, set_limit: Callable[[int], None] | None = None) -> None:

@@ -1,11 +1,12 @@
 """What tiers need of a database's server: the one interface to whatever is measured on them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.definitions.definition import Definition, plugin_class
 
 from .tier import Tier
 
@@ -40,14 +41,20 @@ class TieredServer(Protocol):
         """Give the user's server its own settings back."""
 
 
-def server_of(plugin: Any, restart_command: str | None) -> TieredServer:
-    """Return the server of a plug-in's class; UserError where it has none that tiers could simulate."""
-    make = getattr(plugin, "simulated_server", None)
-    if make is None:
-        raise UserError(f"tiers are of database servers, and {plugin.__name__} has none: leave --tiers out")
-    with plugin_errors():
-        server: TieredServer = make(restart_command)
-    return server
+def server_of(definitions: Iterable[Definition], restart_command: str | None) -> TieredServer:
+    """Return the server behind these definitions; UserError where the plug-in of none runs any."""
+    problem = UserError("no algorithm is requested whose server tiers could simulate: leave --tiers out")
+    for definition in {(each.module, each.constructor): each for each in definitions}.values():
+        try:
+            server: TieredServer = plugin_class(definition).simulated_server(restart_command)
+            return server
+        except RuntimeError as error:
+            raise UserError(str(error)) from None
+        except UserError as error:
+            problem = error
+        except ImportError as error:
+            problem = UserError(f"'{definition.algorithm}' cannot be imported, which tiers need: {error}")
+    raise problem
 
 
 @contextmanager
@@ -57,10 +64,3 @@ def plugin_errors() -> Iterator[None]:
         yield
     except RuntimeError as error:
         raise UserError(str(error)) from None
-
-
-def default_plugin() -> Any:
-    """Return the plug-in whose server is meant where run.py does not pass one."""
-    from ann_benchmarks.algorithms.postgres.module import PostgresANN
-
-    return PostgresANN

@@ -1,6 +1,6 @@
 """A sweep: every tier brought about in its turn, and its jobs measured on a server that has no more."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -8,14 +8,14 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.output import warn
-from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.run.workers import AnyWorker, NoWorker, Worker
+from ann_benchmarks.jobs.job import Job, JobRequest
+from ann_benchmarks.run.worker import NoWorker, ProcessWorker, Worker
 
 from .console import SweepConsole
 from .control_groups import MEMORY, choose_groups
 from .holding import Holding
 from .parse import check_capacity, parse_tiers
-from .server import TieredServer, default_plugin, plugin_errors, server_of
+from .server import TieredServer, plugin_errors
 from .simulated import SimulatedServer
 from .tier import CONTROL_GROUP, HUGE_PAGES, Tier
 
@@ -23,23 +23,14 @@ from .tier import CONTROL_GROUP, HUGE_PAGES, Tier
 class Sweep:
     """All tiers of a run, on servers of this machine."""
 
-    def __init__(
-        self, tiers: str, method: str, restart_command: str | None, server: TieredServer | None = None
-    ) -> None:
-        """Take what the command line says; `server` is given the tiers; None: that of the plug-in."""
-        self._text = tiers
+    def __init__(self, tiers: str, method: str, server: TieredServer) -> None:
+        """Take what the command line says, and the server that is given the tiers."""
+        self._text, self._server = tiers, server
         self._method = chosen_method(method)
-        self._restart_command = restart_command
-        self._given_server = server
         self._holding: Holding | None = None
 
-    def conditions(self, rows: int, dimension: int, plugin: Any = None) -> Sequence[SimulatedServer]:
-        """Return the tiers, largest memory first; UserError for those that cannot be had here.
-
-        `plugin` is the class of a plug-in among the jobs.
-        """
-        if self._given_server is None:
-            self._given_server = server_of(plugin or default_plugin(), self._restart_command)
+    def conditions(self, rows: int, dimension: int) -> Sequence[SimulatedServer]:
+        """Return the tiers, largest memory first; UserError for those that cannot be had here."""
         tiers = parse_tiers(self._text, rows, dimension)
         with plugin_errors():
             if advice := self._server.check(tiers):
@@ -51,17 +42,18 @@ class Sweep:
             check_capacity(tiers, self._method)
         return [SimulatedServer(tier, self._method) for tier in tiers]
 
-    def builder(self, job: Job) -> AnyWorker:
+    def builder(self, job: Job) -> Worker:
         """Start a worker whose server leaves the memory to the build and to the system's cache."""
-        return Worker(self._server.environment(None) if self._server.is_ours else {})
+        return ProcessWorker(self._server.environment(None) if self._server.is_ours else {})
 
     @contextmanager
-    def begun(self) -> Iterator[Callable[[Job], AnyWorker]]:
+    def begun(self) -> Iterator[Callable[[Job], Worker]]:
         """Hold back what tiers do not have, until the end; the value starts a worker for a job."""
         with ExitStack() as stack:
-            stack.enter_context(plugin_errors())
-            stack.callback(self._server.give_back)  # when all else is given back
-            self._holding = stack.enter_context(Holding(self._method, self._server.data_folder()))
+            stack.callback(self._give_back)  # when all else is given back
+            with plugin_errors():
+                folder = self._server.data_folder()
+            self._holding = stack.enter_context(Holding(self._method, folder))
             yield partial(self._start, self._holding)
 
     def terms(self, job: Job) -> None:
@@ -71,23 +63,24 @@ class Sweep:
         """Return who says which tier is begun, and how long the rest may take."""
         return SweepConsole(jobs, lambda: self._holding.trouble if self._holding else None)
 
-    @property
-    def _server(self) -> TieredServer:
-        assert self._given_server is not None, "conditions() come first"
-        return self._given_server
+    def _give_back(self) -> None:
+        with plugin_errors():
+            self._server.give_back()
 
-    def _start(self, holding: Holding, job: Job) -> AnyWorker:
-        if not isinstance(job.conditions, SimulatedServer):
-            return Worker()
-        tier = job.conditions.tier
+    def _start(self, holding: Holding, job: Job) -> Worker:
+        conditions = job.procedure.conditions
+        if not isinstance(conditions, SimulatedServer):
+            return ProcessWorker()
         try:
             with plugin_errors():
-                self._bring_about(tier, holding)
+                self._bring_about(conditions.tier, holding)
         except UserError as error:
             return NoWorker(str(error))
-        server = replace(job.conditions, memory=holding.memory, held=holding.facts)
-        environment = self._server.environment(tier, holding.groups) if self._server.is_ours else {}
-        return TierWorker(server, environment)
+        server = replace(conditions, memory=holding.memory, held=holding.facts)
+        is_ours = self._server.is_ours
+        return TierWorker(
+            server, self._server.environment(conditions.tier, holding.groups) if is_ours else {}
+        )
 
     def _bring_about(self, tier: Tier, holding: Holding) -> None:
         if self._server.is_ours:
@@ -112,14 +105,16 @@ def chosen_method(method: str) -> str:
     return CONTROL_GROUP
 
 
-class TierWorker(Worker):
+class TierWorker(ProcessWorker):
     """A process whose server has what a tier has."""
 
-    def __init__(self, server: SimulatedServer, environment: Any) -> None:
+    def __init__(self, server: SimulatedServer, environment: Mapping[str, str]) -> None:
         """Start it when the tier is set, with the variables for a server of ours."""
         self._server = server
         super().__init__(environment)
 
     def send(self, request: Any) -> None:
         """Hand over a job, with what is known of its tier now that it is set."""
-        super().send(replace(request, conditions=self._server) if isinstance(request, Job) else request)
+        super().send(
+            replace(request, conditions=self._server) if isinstance(request, JobRequest) else request
+        )

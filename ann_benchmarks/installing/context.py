@@ -1,7 +1,7 @@
 """The context of a build, and the Dockerfiles in it.
 
-The context is what a Dockerfile can COPY, as a tar that is the same for the same files. Before it is built, one
-has to know what a Dockerfile starts from and its arguments.
+The context is what a Dockerfile can COPY, as a tar that is the same for the same files. What a Dockerfile
+starts from, and its arguments, have to be known before it is built.
 """
 
 import io

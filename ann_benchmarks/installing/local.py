@@ -20,9 +20,10 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.download import Wanted, fetch
 from ann_benchmarks.data.download.server import Refused, Temporary, read_all
 from ann_benchmarks.definitions.configs import Config, read_configs
-from ann_benchmarks.definitions.definition import Definition, constructor_of
+from ann_benchmarks.definitions.definition import Definition, plugin_class
+from ann_benchmarks.definitions.selection import config_warnings
 from ann_benchmarks.definitions.tags import split_tag
-from ann_benchmarks.jobs.plan import usable_configs
+from ann_benchmarks.plugin import PluginClass
 
 CACHE = Path("data/releases")
 
@@ -43,7 +44,7 @@ def install_local(
         raise UserError(
             f"name an algorithm with --algorithm; there are releases for: {', '.join(names) or '-'}"
         )
-    configs, _ = usable_configs(configs, broken, algorithm)
+    config_warnings(configs, broken, algorithm)
     config = next(config for config in configs if algorithm in config.names())
     plugin = _plugin(config, algorithm)
     try:
@@ -59,23 +60,23 @@ def _release_file(config: Config) -> Path:
     return config.path.with_name("release.yml")
 
 
-def _plugin(config: Config, algorithm: str) -> Any:
+def _plugin(config: Config, algorithm: str) -> PluginClass:
     """Import the class of an algorithm that has something to install."""
     lists = (entries for metrics in config.entries.values() for entries in metrics.values())
     entry = next(entry for entries in lists for entry in entries if entry["name"] == algorithm)
     texts = (entry["constructor"], entry["module"], entry["docker_tag"])
     try:
-        plugin = constructor_of(Definition(algorithm, *texts, [], [], False))
+        plugin = plugin_class(Definition(algorithm, *texts, [], [], False))
     except ImportError as error:
         raise UserError(
             f"the plug-in of '{algorithm}' cannot be imported: {error}; pip install what it needs"
         ) from None
-    if not hasattr(plugin, "install_local"):
+    if not plugin.can_be_installed:
         raise UserError(f"'{algorithm}' needs no local installation: run.py --local runs it as it is")
     return plugin
 
 
-def _download(plugin: Any, config: Config, algorithm: str, version: str | None) -> Path:
+def _download(plugin: PluginClass, config: Config, algorithm: str, version: str | None) -> Path:
     path = _release_file(config)
     if not path.exists():
         raise UserError(

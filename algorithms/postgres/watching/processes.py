@@ -30,7 +30,7 @@ class Used:
 
 
 class ServerProcesses:
-    """The postmaster and all its children, except one backend: that of whoever asks."""
+    """The postmaster and all its children, except one backend: our own connection's."""
 
     def __init__(self, postmaster: psutil.Process, own_backend: int) -> None:
         """Take the postmaster's process and the backend not to count."""

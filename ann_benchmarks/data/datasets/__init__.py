@@ -12,6 +12,8 @@ from .dataset import Dataset as Dataset
 from .file import HDF5Dataset as HDF5Dataset
 from .getting import get_parts
 from .parts import Parts
+from .queries import Queries as Queries
+from .queries import Query as Query
 from .registry import Entry, aliases, find_entry, read_description, registered
 from .single import SingleFile
 from .truth import read_truth, truth_path
@@ -132,11 +134,9 @@ def stored_distances(name: str) -> np.ndarray:
     """True distances of a dataset, (n_queries, k), without its vectors, which may be on another machine."""
     path = truth_file(name)
     if path != dataset_path(name):
-        distances = read_truth(path).distances
-        assert distances is not None
-        return distances
+        return read_truth(path).known_distances
     with open_file(name) as dataset:
-        return np.asarray(dataset.truth().distances)
+        return dataset.truth().known_distances
 
 
 def make_truth_file(name: str) -> None:

@@ -7,7 +7,7 @@ from ann_benchmarks.common.errors import UserError
 from ..vectors import Rows, convert, open_source
 from . import DATA_FOLDER, canonical_name, described, is_present, make_dataset
 from .parts import Parts, PartsDataset
-from .truth import read_truth, truth_path, write_truth
+from .truth import read_truth, truth_path
 
 TYPES = ("float16", "float32", "uint8", "int8")
 
@@ -41,7 +41,7 @@ def convert_source(source: str, output: Path | None, dtype: str | None, force: b
     convert(rows, path, dtype)
     if isinstance(entry, Parts) and output is None and truth_path(name, DATA_FOLDER).exists():
         with entry.open() as copied:  # the same vectors, in files that look different
-            write_truth(truth_path(name, DATA_FOLDER), read_truth(truth_path(name, DATA_FOLDER)), copied)
+            copied.keep_truth(read_truth(truth_path(name, DATA_FOLDER)))
     return path
 
 

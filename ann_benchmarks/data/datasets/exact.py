@@ -10,7 +10,7 @@ from ..ground_truth import ground_truth
 from ..vectors import Rows
 from . import canonical_name, get_dataset
 from .dataset import DATA_FOLDER, Dataset
-from .truth import Truth, agreement, mark_of, read_truth, settle, truth_path, write_truth
+from .truth import TrueNeighbors, agreement, read_truth, truth_path
 
 
 def find_truth(name: str, count: int, scheduler: str | None = None, force: bool = False) -> str:
@@ -30,14 +30,16 @@ def find_truth(name: str, count: int, scheduler: str | None = None, force: bool 
         state = DATA_FOLDER / f".{name}.truth.partial"
         opener = partial(_train_of, type(dataset), _absolute(dataset)) if scheduler else None
         files = [(path.stat().st_size, path.stat().st_mtime_ns) for path in dataset.train_files]
-        mark = f"{mark_of(dataset)} {files}"  # what was found in files that have changed since is not used
-        found = Truth(*ground_truth(metric, rows, dataset.test(), count, state, mark, scheduler, opener))
-        write_truth(path, found, dataset)
+        mark = f"{dataset.mark()} {files}"  # what was found in files that have changed since is not used
+        found = TrueNeighbors(
+            *ground_truth(metric, rows, dataset.test(), count, state, mark, scheduler, opener)
+        )
+        dataset.keep_truth(found)
         state.unlink(missing_ok=True)
         return f"{path} has the {count} nearest rows of each query{_compared(found, dataset)}"
 
 
-def _compared(found: Truth, dataset: Dataset) -> str:
+def _compared(found: TrueNeighbors, dataset: Dataset) -> str:
     try:
         published = dataset.published_truth()
     except UserError:  # ids of original files that were deleted after a conversion
@@ -45,7 +47,7 @@ def _compared(found: Truth, dataset: Dataset) -> str:
     if published is None:
         return ""
     if published.distances is None:
-        published = settle(published.neighbors, dataset)
+        published = dataset.with_distances(published.neighbors)
     share = agreement(found, published)
     return f"; {share:.4%} of those that came with the data are among them or as near"
 
