@@ -28,11 +28,11 @@ from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, result_path, write_resu
 from ann_benchmarks.run.execute import first_definitions
 from ann_benchmarks.run.pool import JobOutcome, WorkerPool
 from ann_benchmarks.run.worker import NoWorker
-from tiers.ballast import Ballast
 from tiers.console import SweepConsole
-from tiers.simulated import SimulatedServer
+from tiers.locked_memory import Ballast
+from tiers.memory import meminfo
+from tiers.simulated import MemoryWatch, SimulatedServer
 from tiers.tier import MIB, Tier
-from tiers.watch import MemoryWatch
 
 from . import test_load_run
 from .programs import run_program
@@ -148,8 +148,6 @@ def test_cpus_and_disk_are_names_of_their_own(folder: Path):
 
 @needs_huge_pages
 def test_huge_pages_make_the_same_servers(folder: Path):
-    from tiers.meminfo import meminfo
-
     ram = meminfo()["MemAvailable"] // MIB - 1024
     before = meminfo()["HugePages_Total"]
     swept(folder, "--algorithm", "hnsw", "--tiers", f"32MB:{ram}MB", "--clients", "8",
@@ -196,8 +194,6 @@ def test_a_sweep_that_is_killed_leaves_nothing_and_goes_on(folder: Path):
 @needs_huge_pages
 @pytest.mark.skipif("ANN_BENCHMARKS_TEST_KILLS" not in os.environ, reason="set ANN_BENCHMARKS_TEST_KILLS")
 def test_a_sweep_by_huge_pages_that_is_killed_gives_them_back_and_goes_on(folder: Path):
-    from tiers.meminfo import meminfo
-
     before, ram = meminfo()["HugePages_Total"], meminfo()["MemAvailable"] // MIB - 2048
 
     def given_back(pid: int) -> bool:

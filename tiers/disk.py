@@ -1,13 +1,15 @@
-"""The disk that a folder is on, as the kernel numbers it."""
+"""The disk that a folder is on, as the kernel numbers it, and what the system remembers of its files."""
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError
 
 _MOUNTS = Path("/proc/self/mountinfo")
 _DEVICES = Path("/sys/dev/block")
+_DROP = Path("/proc/sys/vm/drop_caches")
 
 
 def block_device(folder: Path) -> str:
@@ -50,8 +52,8 @@ def read_ahead(folder: Path) -> int | None:
 
 def _not_on_a_disk(folder: Path, kind: str) -> UserError:
     return UserError(
-        f"{folder} is on no disk that can be limited ({kind}): put the data on a disk's own file system, "
-        "as ext4 or xfs, by ANN_BENCHMARKS_PG_DATA"
+        f"{folder} is on no disk that can be limited ({kind}): put the server's data on a disk's own file "
+        "system, such as ext4 or xfs (docs/tiers.md)"
     )
 
 
@@ -65,3 +67,31 @@ def _mounted(place: Path) -> tuple[str, str]:
             kind, source = right.split()[:2]
             best, found = len(point.parts), (kind, source)
     return found
+
+
+def drop_caches(folder: Path | None = None, everything: bool = True) -> None:
+    """Write back and forget the files of a folder; with `everything` all files, where that is allowed."""
+    if folder is not None:
+        with suppress(FileNotFoundError):  # a file that goes meanwhile
+            _forget(folder)
+    if everything:
+        os.sync()
+        with suppress(OSError):
+            _DROP.write_text("3")
+
+
+def _forget(folder: Path) -> None:
+    if not hasattr(os, "posix_fadvise"):
+        return
+    for path in folder.rglob("*"):
+        if path.is_symlink() or not path.is_file():
+            continue
+        try:
+            file = os.open(path, os.O_RDONLY)
+        except OSError:
+            continue
+        try:
+            os.fsync(file)  # only what is on the disk can be forgotten
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(file)

@@ -1,9 +1,8 @@
-"""Who holds what: one small file for each process that holds memory, CPUs or a disk.
+"""The ledger: one small file for each process that holds memory, CPUs or a disk.
 
 They outlive their process, so that whoever comes next can give back what it held.
 """
 
-import fcntl
 import json
 import os
 import tempfile
@@ -12,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from ann_benchmarks.common.disk import locked_file
 from ann_benchmarks.common.errors import UserError
 
 SYSTEM_FOLDER = Path("/run/ann-benchmarks")
@@ -20,7 +20,7 @@ _LONGEST_COMMAND = 100  # characters
 
 
 @dataclass
-class GroupRecord:
+class HeldGroup:
     """A control group that was, or was about to be, made; `home`: where processes that outlive it belong."""
 
     folder: str
@@ -29,7 +29,7 @@ class GroupRecord:
 
 
 @dataclass
-class Record:
+class Hold:
     """What a process holds. While the number of pages is changed, it is uncertain, and `reaching` is set."""
 
     pid: int
@@ -40,7 +40,7 @@ class Record:
     pages: int = 0
     reaching: int | None = None
     others: int = 0  # pages of others when the change began
-    groups: list[GroupRecord] = field(default_factory=list)
+    groups: list[HeldGroup] = field(default_factory=list)
 
     @property
     def is_alive(self) -> bool:
@@ -49,7 +49,7 @@ class Record:
 
     @property
     def is_of_this_boot(self) -> bool:
-        """Whether what it speaks of can still be there."""
+        """Whether what it names can still be there."""
         return self.boot == _boot()
 
     @property
@@ -58,7 +58,7 @@ class Record:
         return f"process {self.pid} ({self.command})"
 
 
-def own_record(method: str) -> Record:
+def own_hold(method: str) -> Hold:
     """Return one of this process that holds nothing yet."""
     words = Path("/proc/self/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
     command = " ".join(b" ".join(words).decode(errors="replace").split())
@@ -66,7 +66,7 @@ def own_record(method: str) -> Record:
         command = command[: _LONGEST_COMMAND - 3] + "..."
     start = start_of(os.getpid())
     assert start is not None
-    return Record(os.getpid(), start, _boot(), command, method)
+    return Hold(os.getpid(), start, _boot(), command, method)
 
 
 def start_of(pid: int) -> int | None:
@@ -79,7 +79,7 @@ def start_of(pid: int) -> int | None:
 
 
 def default_folder() -> Path:
-    """Where this user's records are."""
+    """Where this user's ledger is."""
     if os.geteuid() == 0:
         return SYSTEM_FOLDER
     runtime = os.environ.get("XDG_RUNTIME_DIR")
@@ -88,8 +88,8 @@ def default_folder() -> Path:
     return Path(tempfile.gettempdir()) / f"ann-benchmarks-{os.geteuid()}"
 
 
-class Records:
-    """The records of a folder. Change or release what one speaks of only within lock()."""
+class Ledger:
+    """The holds of a folder. Change or release what one names only within lock()."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or default_folder()
@@ -103,51 +103,47 @@ class Records:
                 raise UserError(
                     f"{self.folder} belongs to somebody else: set XDG_RUNTIME_DIR to a folder of yours"
                 )
-            handle = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise UserError(f"cannot note what is held in {self.folder}: {error.strerror}") from None
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        with locked_file(self.folder / "lock", "run as the user that it belongs to", waits=True):
             yield
-        finally:
-            os.close(handle)
 
     @contextmanager
-    def changing(self, record: Record) -> Iterator[None]:
-        """Lock, to change what a record speaks of; UserError where somebody has released that."""
+    def changing(self, hold: Hold) -> Iterator[None]:
+        """Lock, to change what is held; UserError where another process has released it."""
         with self.lock():
-            if not self.has(record):
+            if not self.has(hold):
                 raise UserError("what was held has been released by another process: start again")
             yield
 
-    def all(self) -> list[Record]:
-        """Every record, of the living and of the dead."""
+    def all(self) -> list[Hold]:
+        """Every hold, of the living and of the dead."""
         found = (self._read(path) for path in sorted(self.folder.glob("*.json")))
-        return [record for record in found if record is not None]
+        return [hold for hold in found if hold is not None]
 
-    def has(self, record: Record) -> bool:
-        """Whether nobody has released what it speaks of."""
-        return self._path(record).exists()
+    def has(self, hold: Hold) -> bool:
+        """Whether nobody has released it."""
+        return self._path(hold).exists()
 
-    def write(self, record: Record) -> None:
+    def write(self, hold: Hold) -> None:
         """Write it whole, or leave what was there; it need not outlive a power cut."""
         temporary = self.folder / f".{os.getpid()}.partial"
-        temporary.write_text(json.dumps(asdict(record)))
-        temporary.replace(self._path(record))
+        temporary.write_text(json.dumps(asdict(hold)))
+        temporary.replace(self._path(hold))
 
-    def delete(self, record: Record) -> None:
+    def delete(self, hold: Hold) -> None:
         """Forget it: nothing is held any more."""
-        self._path(record).unlink(missing_ok=True)
+        self._path(hold).unlink(missing_ok=True)
 
-    def _path(self, record: Record) -> Path:
-        return self.folder / f"{record.pid}-{record.start}.json"
+    def _path(self, hold: Hold) -> Path:
+        return self.folder / f"{hold.pid}-{hold.start}.json"
 
-    def _read(self, path: Path) -> Record | None:
+    def _read(self, path: Path) -> Hold | None:
         with suppress(FileNotFoundError):  # given back since it was listed
             try:
                 content = json.loads(path.read_text())
-                groups = [GroupRecord(**group) for group in content.pop("groups")]
-                return Record(**content, groups=groups)
+                groups = [HeldGroup(**group) for group in content.pop("groups")]
+                return Hold(**content, groups=groups)
             except (ValueError, TypeError, KeyError, AttributeError):
                 raise UserError(
                     f"{path} cannot be understood: see what it says is held, then delete it"

@@ -10,10 +10,9 @@ from ann_benchmarks.definitions.configs import BrokenConfig, Config
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Definition
 from ann_benchmarks.definitions.tags import split_tag, tagged
 
-from .build_arguments import BuildArguments, check_used
-from .context import ALGORITHMS
-from .dockerfile import Dockerfile, read_dockerfile
-from .restricted import Restricted, read_restricted
+from .build_inputs import BuildArguments, check_used
+from .context import ALGORITHMS, Dockerfile, read_dockerfile
+from .downloading import RestrictedPackage, read_restricted
 
 PREFIX = "ann-benchmarks-"
 BASE_FOLDER = "base"
@@ -26,7 +25,7 @@ MIRROR = "APT_MIRROR"  # the argument of Dockerfiles for what is in place of htt
 
 
 @dataclass(frozen=True)
-class Recipe:
+class ImageSpec:
     """One image: its Dockerfile in the context, its arguments, and the images that come before it."""
 
     image: str
@@ -37,11 +36,11 @@ class Recipe:
     beginning: str  # images with the same have layers in common
     labels: Mapping[str, str]
     definitions: tuple[Definition, ...]  # what is to work in it, one of each plug-in
-    wanted: Restricted | None = None  # what is to be downloaded first
+    download: RestrictedPackage | None = None  # the package that is downloaded first
 
 
-class Cookbook:
-    """Every Dockerfile that there is, and what the command line says of them."""
+class ImageCatalog:
+    """Every Dockerfile that there is, and what the command line says about them."""
 
     def __init__(
         self,
@@ -63,7 +62,7 @@ class Cookbook:
         self.base = base
         self.mirror = mirror
         self.secrets = frozenset(secrets)
-        self.left_out: dict[str, str] = {}  # by recipes(): images, and what to give for them
+        self.left_out: dict[str, str] = {}  # by specs(): images, and what to give for them
         own = folder / BASE_FOLDER
         bases = own if (own / "Dockerfile").is_file() else DEFINITIONS_FOLDER / BASE_FOLDER
         self.files = {
@@ -82,15 +81,15 @@ class Cookbook:
         self.restricted = {image: restricted for image, restricted in found.items() if restricted}
         self._check_secrets_are_known()
 
-    def recipes(self, asked: str | None) -> list[Recipe]:
-        """Recipes for NAME[:TAG], or for all plug-ins; each comes after those that it needs."""
-        if asked is None:
+    def specs(self, requested: str | None) -> list[ImageSpec]:
+        """Return the images to build for NAME[:TAG], or for all plug-ins; each after those that it needs."""
+        if requested is None:
             chosen = {PREFIX + name: None for name in self.plugins}
             tag, definitions = None, None
             if not chosen:
                 raise UserError("no plug-in has a Dockerfile: there is nothing to build (--definitions)")
         else:
-            name, tag = split_tag(asked)
+            name, tag = split_tag(requested)
             image, definitions = self._find(name)
             if tag is not None and image in (SMALL_BASE, LARGE_BASE):
                 raise UserError(f"the base has no versions: write --algorithm {name}")
@@ -101,9 +100,11 @@ class Cookbook:
             needed: dict[str, Dockerfile] = {}
             self._collect(image, needed, ())
             missing = [
-                wanted for wanted in map(self._wanted, needed) if wanted and wanted.secret not in self.secrets
+                package
+                for package in map(self._download, needed)
+                if package and package.secret not in self.secrets
             ]
-            if missing and asked is not None:
+            if missing and requested is not None:
                 raise UserError(missing[0].advice)
             if missing:
                 left_out_declare |= {name for file in needed.values() for name in file.arguments}
@@ -114,10 +115,10 @@ class Cookbook:
         declared = {name for dockerfile in dockerfiles.values() for name in dockerfile.arguments}
         if meant := left_out_declare.difference(declared).intersection(self.given.values):
             advice = next(iter(self.left_out.values()))
-            raise UserError(f"{', '.join(sorted(meant))} is for an image that cannot be built so: {advice}")
+            raise UserError(f"{', '.join(sorted(meant))} is for an image that cannot be built: {advice}")
         check_used(self.given, declared)
         return [
-            self._recipe(image, dockerfile, *((tag, definitions) if image in chosen else (None, None)))
+            self._spec(image, dockerfile, *((tag, definitions) if image in chosen else (None, None)))
             for image, dockerfile in dockerfiles.items()
         ]
 
@@ -133,7 +134,7 @@ class Cookbook:
             hint = closest(name, known) if known else "none is needed"
             raise UserError(f"no image needs a secret {name}; {hint}")
 
-    def _wanted(self, image: str) -> Restricted | None:
+    def _download(self, image: str) -> RestrictedPackage | None:
         """What has to be downloaded for an image: nothing where the user gave the file."""
         restricted = self.restricted.get(image)
         return None if restricted is None or restricted.argument in self.given.packages else restricted
@@ -193,9 +194,9 @@ class Cookbook:
                 values.setdefault("BASE", SMALL_BASE)
         return BuildArguments(values, given.packages)
 
-    def _recipe(
+    def _spec(
         self, image: str, dockerfile: Dockerfile, tag: str | None, definitions: list[Definition] | None
-    ) -> Recipe:
+    ) -> ImageSpec:
         arguments = self._arguments(image, dockerfile)
         base = dockerfile.bases(arguments.values)[-1]
         labels = {
@@ -205,10 +206,10 @@ class Cookbook:
         if base.removesuffix(":latest") not in self.files:
             labels[BASE_LABEL] = base  # images that are made of this one inherit it
         folder = self.files[image].parent.name
-        wanted = self._wanted(image)
-        if wanted is not None:
-            wanted = replace(wanted, environment={**dockerfile.values, **arguments.values})
-        return Recipe(
+        download = self._download(image)
+        if download is not None:
+            download = replace(download, environment={**dockerfile.values, **arguments.values})
+        return ImageSpec(
             image=tagged(image, tag),
             dockerfile=f"{ALGORITHMS}/{folder}/{self.files[image].name}",
             arguments=arguments,
@@ -217,7 +218,7 @@ class Cookbook:
             beginning=f"{base}\n{dockerfile.beginning}",
             labels=labels,
             definitions=tuple(self._of_image(image, folder) if definitions is None else definitions),
-            wanted=wanted,
+            download=download,
         )
 
     def _of_image(self, image: str, folder: str) -> Iterable[Definition]:
