@@ -18,14 +18,13 @@ from ann_benchmarks.jobs.events import Failure
 from ann_benchmarks.jobs.job import Job, JobRequest
 
 from ..pool import log_path
-from ..simulation import Simulation
+from ..simulation import Simulation, Terms
 from ..worker import NoWorker
 from .guard import remove_all, start_guard
 from .images import Image, find_image
 from .limits import cpus_of_each, memory_of_each, written
 from .log import Log, terminal_size
 from .sandbox import Account, Sandbox, argument_files, dataset_files, project_files, storage_folder
-from .terms import Terms
 from .wire import RunRequest
 from .worker import ContainerWorker, keep_results
 
