@@ -123,8 +123,8 @@ class Dataset(ABC):
         if isinstance(train, list):
             sample: Any = np.concatenate(train[:_FIRST_ROWS])
             queries = np.concatenate(queries)
-        elif callable(fingerprint := getattr(train, "fingerprint", None)):
-            digest.update(fingerprint().encode())
+        elif isinstance(train, Rows) and (fingerprint := train.fingerprint()):
+            digest.update(fingerprint.encode())
             sample = train[:_FIRST_ROWS]  # single rows cannot be read quickly
         else:
             sample = train[np.linspace(0, len(train) - 1, min(_SAMPLED_ROWS, len(train)), dtype=np.int64)]

@@ -25,8 +25,10 @@ class CheckedRows(Rows):
         self.metric = metric
         self._rows = rows
         self.label, self.shape, self.dtype = rows.label, rows.shape, rows.dtype
-        if fingerprint := getattr(rows, "fingerprint", None):
-            self.fingerprint = fingerprint
+
+    def fingerprint(self) -> str:
+        """Return that of the rows."""
+        return self._rows.fingerprint()
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Return rows that are good."""

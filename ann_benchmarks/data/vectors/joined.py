@@ -70,6 +70,15 @@ class JoinedRows(Rows):
         """Return the map of a single part."""
         return self._parts[0].mapped() if len(self._parts) == 1 else None
 
+    def fingerprint(self) -> str:
+        """Return a digest of those of the parts, if each has one, as Parquet files do."""
+        parts = ""
+        for part in self._parts:
+            if not (own := part.fingerprint()):
+                return ""
+            parts += own
+        return hashlib.blake2b(parts.encode(), digest_size=16).hexdigest()
+
     def where(self, row: int) -> str:
         """Say which row of which part this is."""
         number = self._number(row)
@@ -100,12 +109,3 @@ class JoinedRows(Rows):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._lock = threading.Lock()
-
-
-class FingerprintedParts(JoinedRows):
-    """Rows of several parts that each have a fingerprint, as Parquet files do."""
-
-    def fingerprint(self) -> str:
-        """Return a digest of those of the parts."""
-        parts = "".join(part.fingerprint() for part in self._parts)  # type: ignore[attr-defined]
-        return hashlib.blake2b(parts.encode(), digest_size=16).hexdigest()

@@ -9,7 +9,7 @@ from ann_benchmarks.common.errors import UserError
 
 from .flat import BIG_ANN_TYPES, open_big_ann, open_npy
 from .hdf5 import open_hdf5
-from .joined import FingerprintedParts, JoinedRows
+from .joined import JoinedRows
 from .npz import NpzRows
 from .reading import format_suffix
 from .rows import FirstRows, Rows
@@ -58,8 +58,6 @@ def _open(path: Path, key: str) -> Rows:
 def open_parts(paths: Sequence[Path], key: str = "") -> Rows:
     """Open the vectors of several files, end to end."""
     parts = [open_rows(path, key) for path in paths]
-    if all(hasattr(part, "fingerprint") for part in parts):
-        return FingerprintedParts(parts)
     return JoinedRows(parts)
 
 

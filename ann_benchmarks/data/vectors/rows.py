@@ -1,8 +1,7 @@
 """The interface to vectors that may be larger than memory: rows by range."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -48,6 +47,10 @@ class Rows(ABC):
     def where(self, row: int) -> str:
         """Say which row this is in which file, for an error."""
         return f"{self.label} row {row} (from 0)"
+
+    def fingerprint(self) -> str:
+        """Return what tells these rows from others without reading them; "" where only the rows can."""
+        return ""
 
     def blocks(self, size: int | None = None) -> Iterator[tuple[int, np.ndarray]]:
         """Give (number of the first row, rows) for all rows, `size` of them or about 4 MiB at a time."""
@@ -120,8 +123,6 @@ class FirstRows(Rows):
         self._rows = rows
         self.label, self.dtype = rows.label, rows.dtype
         self.shape = (count, rows.shape[1])
-        if whole := getattr(rows, "fingerprint", None):
-            self.fingerprint = partial(_of_the_first, count, whole)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Return rows as the others do."""
@@ -136,6 +137,11 @@ class FirstRows(Rows):
         rows = self._rows.mapped()
         return None if rows is None else rows[: len(self)]
 
+    def fingerprint(self) -> str:
+        """Return that of the others, with the number of rows."""
+        whole = self._rows.fingerprint()
+        return f"first {len(self)} of {whole}" if whole else ""
+
     def where(self, row: int) -> str:
         """Say which row this is, as the others do."""
         return self._rows.where(row)
@@ -143,7 +149,3 @@ class FirstRows(Rows):
     def close(self) -> None:
         """Close the others' files."""
         self._rows.close()
-
-
-def _of_the_first(count: int, fingerprint: Callable[[], str]) -> str:
-    return f"first {count} of {fingerprint()}"

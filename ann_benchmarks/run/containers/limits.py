@@ -3,6 +3,7 @@
 import argparse
 import os
 import re
+import sys
 
 import psutil
 
@@ -62,9 +63,11 @@ def cpus_of_each(asked: list[int] | None, containers: int, engine_cpus: int | No
 
     `engine_cpus` is how many the engine has: elsewhere than on Linux, it runs in a virtual machine.
     """
-    usable = [*range(engine_cpus or usable_cores())]
-    if hasattr(os, "sched_getaffinity"):
-        usable = sorted(os.sched_getaffinity(0))
+    usable = (
+        sorted(os.sched_getaffinity(0))
+        if sys.platform == "linux"
+        else [*range(engine_cpus or usable_cores())]
+    )
     missing = [cpu for cpu in asked or [] if cpu not in usable]
     if missing:
         raise UserError(f"--cpuset names CPU {missing[0]}; this machine has {written(usable)}")
