@@ -12,7 +12,7 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.plotting.draw import draw_dataset
-from ann_benchmarks.plotting.figure import create_plot
+from ann_benchmarks.plotting.figure import View, create_plot
 from ann_benchmarks.plotting.points import Point, points_by_algorithm
 from ann_benchmarks.plotting.styles import LIGHT_COLORS, assign_styles, told_apart
 from ann_benchmarks.results import cache, runs
@@ -20,7 +20,7 @@ from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.runs import Run, load_runs
 from ann_benchmarks.results.series import Series
 
-from .plotting_data import make_result, make_truth
+from .plotting_data import make_result, make_truth, request_of
 
 ROOT = Path(__file__).parent.parent
 CACHE = Path("results/d/.metrics-cache.json")
@@ -56,11 +56,8 @@ def forbid_reading(monkeypatch):
     monkeypatch.setattr(runs, "read_result", fail)
 
 
-def draw(
-    dataset="d", count=10, output=None, x="k-nn", y="qps", x_scale="linear", y_scale="linear", **options
-):
-    options = {"raw": False, "batch": False, "recompute": False, **options}
-    draw_dataset(dataset, count, output, x, y, x_scale, y_scale, **options)
+def draw(dataset="d", **options):
+    draw_dataset(request_of(dataset, **options))
 
 
 def plot(*arguments):
@@ -252,7 +249,7 @@ def test_every_scale_shows_every_series(x_scale, y_scale, tmp_path):
     output = tmp_path / "x.png"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert create_plot(SERIES, "k-nn", "qps", output, x_scale, y_scale) == 5
+        assert create_plot(SERIES, View(x_scale=x_scale, y_scale=y_scale), output) == 5
     picture = matplotlib.image.imread(output)[..., :3]
     in_axes = picture[:, : int(picture.shape[1] * 0.88)]  # without the legend
     for style in assign_styles(SERIES).values():
@@ -266,7 +263,7 @@ def test_names_are_drawn_as_they_are(tmp_path):
     series = {name: [Point(0.9, i + 1.0), Point(0.8, i + 2.0)] for i, name in enumerate(names)}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        create_plot(series, "k-nn", "qps", tmp_path / "x.svg", title="$\\frac{$ _")
+        create_plot(series, View(), tmp_path / "x.svg", title="$\\frac{$ _")
     labels = re.findall(r"<!-- (.*?) -->", (tmp_path / "x.svg").read_text(), re.DOTALL)
     assert {"$\\frac{1$", "_hidden", "a$b$c", "%s {} \\n"} <= set(labels)
 
@@ -274,7 +271,7 @@ def test_names_are_drawn_as_they_are(tmp_path):
 def test_many_series_and_every_format(tmp_path):
     series = {f"algorithm-{i}": [Point(0.5 + i / 100, i + 1.0)] for i in range(40)}
     for ending in ("png", "pdf", "svg"):
-        assert create_plot(series, "k-nn", "qps", tmp_path / f"x.{ending}") == 40
+        assert create_plot(series, View(), tmp_path / f"x.{ending}") == 40
         assert (tmp_path / f"x.{ending}").stat().st_size > 5000
 
 
@@ -356,4 +353,4 @@ def test_styles_stay_with_names_and_tell_series_apart():
 def test_create_plot_needs_no_dataset(tmp_path):
     run = Run("d", 10, "angular", Series("a"), "p", {"k-nn": 0.9, "qps": 100.0})
     series = points_by_algorithm([run], "k-nn", "qps")
-    assert create_plot(series, "k-nn", "qps", tmp_path / "a.png") == 1
+    assert create_plot(series, View(), tmp_path / "a.png") == 1

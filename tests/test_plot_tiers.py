@@ -15,13 +15,12 @@ from matplotlib.figure import Figure
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import exact, figure_text, size_text
-from ann_benchmarks.plotting.draw import draw_dataset
+from ann_benchmarks.plotting.draw import draw_dataset, draw_tiers
 from ann_benchmarks.plotting.points import Point
 from ann_benchmarks.plotting.published import read_tiers
-from ann_benchmarks.plotting.ram import Line, index_sizes, normalised, ram_lines
-from ann_benchmarks.plotting.ram_draw import draw_tiers
-from ann_benchmarks.plotting.ram_figure import create_ram_figure, fit_panel, variant_looks
-from ann_benchmarks.plotting.ram_table import table
+from ann_benchmarks.plotting.tier_figure import create_tier_figure, fit_panel, variant_looks
+from ann_benchmarks.plotting.tier_lines import TierLine, index_sizes, normalised, tier_lines
+from ann_benchmarks.plotting.tier_table import table
 from ann_benchmarks.published import published
 from ann_benchmarks.results.file import iter_result_paths, read_result, write_result
 from ann_benchmarks.results.intervals import Interval
@@ -29,7 +28,7 @@ from ann_benchmarks.results.runs import Run, load_runs
 from ann_benchmarks.results.series import Series
 from ann_benchmarks.results.tiers import as_tier_run, fastest, whole_machine
 
-from .plotting_data import make_result, make_truth
+from .plotting_data import make_result, make_truth, request_of
 
 ROOT = Path(__file__).parent.parent
 GB, MB = 1 << 30, 1 << 20
@@ -72,7 +71,7 @@ def run(name, qps, buffers=128 * MB, ram=GB, recall=0.96, clients=1, index_kib=1
 
 
 def lines_of(*runs, target=0.95, machine=23 * GB):
-    return {line.name: line for line in ram_lines([as_tier_run(r) for r in runs], target, machine)}
+    return {line.name: line for line in tier_lines([as_tier_run(r) for r in runs], target, machine)}
 
 
 @pytest.fixture
@@ -108,7 +107,7 @@ def results(tmp_path, monkeypatch):
 
 
 def drawn(output="tiers.svg", **options):
-    draw_tiers("d", 10, Path(output), **options)
+    draw_tiers(request_of(output=output, **options))
     return re.findall(r"<!-- (.*?) -->", Path(output).read_text(), re.DOTALL)
 
 
@@ -236,14 +235,14 @@ def test_the_command_writes_picture_and_table_into_results(results):
 
 
 def test_plain_plots_draw_every_tier_as_a_curve(results, capsys):
-    draw_dataset("d", 10, Path("x.svg"), "k-nn", "qps", "linear", "log", False, False, False)
+    draw_dataset(request_of(output="x.svg", y_scale="log"))
     assert "algorithms: 13" in capsys.readouterr().out
     assert "vchord-c32-hugepages-sb128MB-ram544MB" in Path("x.svg").read_text()
 
 
 def line(name, values, clients=1, variant="", xs=None, size=GB):
     points = [Point(x, y) for x, y in zip(xs or [GB * 2**i for i in range(9)], values, strict=False)]
-    return Line(name, name, variant, clients, size, {"qps": points, "p99": points})
+    return TierLine(name, name, variant, clients, size, {"qps": points, "p99": points})
 
 
 @pytest.mark.parametrize(
@@ -258,7 +257,7 @@ def line(name, values, clients=1, variant="", xs=None, size=GB):
 def test_few_and_many_lines_can_be_drawn(lines, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert create_ram_figure(lines, tmp_path / "x.svg", "t", None) == sum(
+        assert create_tier_figure(lines, tmp_path / "x.svg", "t", None) == sum(
             len(x.panels["qps"]) for x in lines
         )
 
@@ -382,7 +381,7 @@ def test_figures_and_sizes_are_written_for_people():
 )
 def test_mistakes_are_one_line(results, options, message):
     with pytest.raises(UserError, match=message) as error:
-        draw_tiers(**{"dataset": "d", "count": 10, "output": Path("x.png"), **options})
+        draw_tiers(request_of(**{"output": "x.png", **options}))
     assert "\n" not in str(error.value)
 
 
@@ -397,7 +396,7 @@ def test_without_a_tier_there_is_one_line(tmp_path, monkeypatch):
 
 def test_unwritable_results_folder_sends_both_files_here(results, capsys):
     Path("results/d-tiers.png").mkdir()  # what root cannot overwrite either
-    draw_tiers("d", 10, None)
+    draw_tiers(request_of())
     assert "current folder" in capsys.readouterr().err
     assert Path("d-tiers.png").exists() and Path("d-tiers.md").exists()
 
@@ -477,7 +476,7 @@ def test_ones_own_tiers_can_be_shares_too(results):
 
 def test_shares_are_of_the_index_and_of_the_value_at_the_most_ram():
     points = [Point(GB / 2, 20.0, y_interval=Interval(10.0, 30.0)), Point(4 * GB, 40.0)]
-    share = normalised(Line("a", "a", "", 1, 2.0 * GB, {"qps": points, "p99": points})).panels["qps"]
+    share = normalised(TierLine("a", "a", "", 1, 2.0 * GB, {"qps": points, "p99": points})).panels["qps"]
     assert share == [Point(0.25, 0.5, y_interval=Interval(0.25, 0.75)), Point(2.0, 1.0)]
 
 
