@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.results.frontier import pareto_frontier
-from ann_benchmarks.results.metrics import all_metrics, plot_label
+from ann_benchmarks.results.metrics import all_metrics, pareto_frontier, plot_label
 
 from .canvas import (
     EDGED,

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from ann_benchmarks.common.numbers import UNKNOWN, figure_text, plain_number
-from ann_benchmarks.results.frontier import pareto_frontier
+from ann_benchmarks.results.metrics import pareto_frontier
 
 from .points import Point, ordered
 from .published import PublishedPoints

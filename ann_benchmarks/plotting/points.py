@@ -5,9 +5,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ann_benchmarks.results.built import fastest_of_each_index
-from ann_benchmarks.results.frontier import drawable, pareto_frontier
 from ann_benchmarks.results.intervals import Interval
-from ann_benchmarks.results.metrics import QPS_AT_RECALL, TARGET_RECALL, qps_at_recall
+from ann_benchmarks.results.metrics import (
+    QPS_AT_RECALL,
+    TARGET_RECALL,
+    drawable,
+    pareto_frontier,
+    qps_at_recall,
+)
 from ann_benchmarks.results.runs import Run, interval, number
 
 

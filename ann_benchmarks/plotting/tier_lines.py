@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from ann_benchmarks.results.frontier import drawable
+from ann_benchmarks.results.metrics import drawable
 from ann_benchmarks.results.runs import interval
 from ann_benchmarks.results.tiers import TierRun, fastest
 
