@@ -9,7 +9,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.experiments.report import report_experiment
 from ann_benchmarks.reporting.chapters import report_results
 from ann_benchmarks.results.metrics import TARGET_RECALL
-from tiers.main import every_job, parser_with_tiers
+from run import every_job, make_parser
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def main() -> None:
     add("--mini", action="store_true", help="with --experiment: report its miniature")
     args, others = parser.parse_known_args()
     if args.experiment:
-        folder = report_experiment(sys.argv[1:], parser_with_tiers(), every_job)
+        folder = report_experiment(sys.argv[1:], make_parser(), every_job)
     elif others or args.mini:
         raise UserError(f"{(others or ['--mini'])[0]} is for the report of an experiment: add --experiment")
     else:

@@ -1,7 +1,138 @@
 """Measure algorithms on a dataset: python run.py --local --dataset NAME --algorithm NAME."""
 
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
 from ann_benchmarks.common.cli import run_command
-from tiers.main import main
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.output import counted, warn
+from ann_benchmarks.data.datasets import canonical_name, files_of, get_dataset, is_present
+from ann_benchmarks.data.datasets.dataset import Dataset
+from ann_benchmarks.definitions.configs import Config, read_configs, with_run_groups
+from ann_benchmarks.definitions.definition import Data, Definition, supported_data
+from ann_benchmarks.definitions.selection import config_warnings, named_algorithms, select_definitions
+from ann_benchmarks.experiments.carrying_out import add_experiment_options, carry_out, split_arguments
+from ann_benchmarks.jobs.job import Job
+from ann_benchmarks.jobs.plan import Plan, Scope, make_plan
+from ann_benchmarks.results.file import RESULTS_FOLDER, truth_mark
+from ann_benchmarks.run import options
+from ann_benchmarks.run.containers.engine import OTHER_WAY, connect
+from ann_benchmarks.run.execute import Workplace, execute
+from tiers.options import add_tier_options, check_tier_options, possible_conditions, requested_simulation
+
+
+def main(arguments: Sequence[str] | None = None, program: str = "run.py", tiers: str | None = None) -> int:
+    """Run what a command line requests: one plan, or the steps of an experiment. Return the exit status."""
+    parser = make_parser(program, tiers)
+    words = sys.argv[1:] if arguments is None else arguments
+    experiment, given = split_arguments(words)
+    if experiment.experiment:
+        return carry_out(experiment.experiment, experiment.mini, parser, given, run)
+    if experiment.mini:
+        raise UserError("--mini is the miniature of an experiment: add --experiment")
+    return run(parser.parse_args(words))
+
+
+def make_parser(program: str = "run.py", tiers: str | None = None) -> argparse.ArgumentParser:
+    """Return what reads the command line; `tiers` is the default of --tiers."""
+    parser = options.make_parser(program)
+    add_tier_options(parser, tiers)
+    add_experiment_options(parser)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Plan the jobs that the options request, and carry them out; return the exit status."""
+    check_tier_options(args)
+    configs, broken = read_configs(args.definitions)
+    if args.list_algorithms:
+        for config in broken:
+            warn(config.problem)
+        for algorithm_name, kinds in supported_data(configs).items():
+            texts = (f"{kind}: {', '.join(metrics)}" for kind, metrics in kinds.items())
+            print(algorithm_name, *texts, sep="\n    ")
+        return 0
+    warnings: dict[str, None] = {}
+    for algorithm, _ in named_algorithms(args.algorithm):
+        warnings |= dict.fromkeys(config_warnings(configs, broken, algorithm))
+    options.check_options(args, args.tiers is not None)
+    engine = None if args.local else connect(OTHER_WAY)
+    name = canonical_name(args.dataset)
+    dataset, _ = get_dataset(name)
+    with dataset:
+        # Fails where there are fewer neighbours. A build needs none of them.
+        true_distances = None if args.build_only else dataset.true_distances(args.count)
+        if true_distances is not None and (args.distinct_queries or 0) > len(true_distances):
+            raise UserError(f"--distinct-queries: {name} has {len(true_distances):,} queries, not more")
+        data = described(name, dataset)
+    definitions = requested_definitions(args, configs, data)
+    simulation = requested_simulation(args, definitions)
+    conditions = simulation.conditions(data.rows, data.dimension) if simulation else ()
+    procedures = options.requested_procedures(args, conditions)
+    scope = Scope(definitions, name, args.count, procedures, options.requested_execution(args))
+    header = f"dataset {name}: {data.rows:,} x {data.dimension}, {data.metric}"
+    if true_distances is None:
+        plan = Plan(scope.builds())
+    else:
+        # Points of another build are not points of this one.
+        plan = make_plan(scope, truth_mark(true_distances), force=args.force or args.rebuild)
+        header += f"; {len(true_distances):,} queries for {args.count} neighbours"
+    print(header)
+    for text in [*warnings, *plan.warnings]:
+        warn(text)
+    if not plan.jobs:
+        print(f"nothing to do: {counted(plan.finished, 'point')} finished before; --force measures again")
+        return 0
+    if not args.build_only:
+        options.check_writable(Path(RESULTS_FOLDER))
+    timeout = None if args.timeout == -1 else args.timeout
+    containers = options.requested_containers(args)
+    place = (engine, containers, files_of(name), args.definitions, args.parallelism, timeout, simulation)
+    try:
+        with options.sigterm_raises():
+            return execute(plan, Workplace(*place), options.requested_limits(args))
+    except options.Terminated:
+        print(
+            "terminated; what is finished is kept, the same command goes on (--force starts over)",
+            file=sys.stderr,
+        )
+        return options.TERMINATED
+
+
+def described(name: str, dataset: Dataset) -> Data:
+    """Return what definitions depend on of an open dataset."""
+    attrs = dataset.attrs
+    point_type = str(attrs.get("point_type", "float"))
+    return Data(name, dataset.rows, attrs["dimension"], str(attrs["distance"]), point_type)
+
+
+def requested_definitions(
+    args: argparse.Namespace, configs: Sequence[Config], data: Data
+) -> list[Definition]:
+    """Return the definitions for a dataset, with the run groups of an experiment instead of the configs'."""
+    configs = with_run_groups(configs, args.run_groups)
+    named = named_algorithms(args.algorithm)
+    return select_definitions(configs, named, data, args.count, args.docker_tag, args.run_disabled)
+
+
+def every_job(args: argparse.Namespace) -> list[Job]:
+    """Return every job that the options request, with all of its points, whether or not they are finished.
+
+    Nothing is run or downloaded. With --tiers, jobs are those of every method that may have held the memory.
+    """
+    configs, _ = read_configs(args.definitions)
+    name = canonical_name(args.dataset)
+    if not is_present(name):
+        raise UserError(f"the dataset {name} is not here, so that nothing on it can be shown")
+    dataset, _ = get_dataset(name)
+    with dataset:
+        data = described(name, dataset)
+    definitions = requested_definitions(args, configs, data)
+    conditions = possible_conditions(args, data.rows, data.dimension)
+    return list(Scope(definitions, name, args.count, options.requested_procedures(args, conditions)).jobs())
+
 
 if __name__ == "__main__":
     run_command(main)

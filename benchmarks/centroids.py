@@ -1,39 +1,40 @@
-"""VectorChord's index on the same vectors, its centroids computed by one and by another.
+"""VectorChord's index on the same vectors with centroids from different sources.
 
     python -m benchmarks.centroids [--dataset clustered-1m-96-euclidean] [--lists 2000]
         [--sources internal faiss cpu] [--rounds 3] [--probes 5 10 20 40]
 
-Each round builds the index once from each source, in an order that changes. Shown are the medians (least to
-largest) of the seconds that the clustering took and of those of the whole build, which contains it; for
-centroids that are not VectorChord's own, the mean squared distance of all rows to the nearest of them and how
-many times as many rows share a row's list as would if all were equally long; and recall for 10 neighbours at
-equal probes, as its mean over the rounds: another start of the same k-means moves it, too.
+Each round builds the index once from each source, in an order that changes. The table shows medians (least to
+largest) of the seconds of the clustering and of the whole build, which contains it. For centroids that are
+not VectorChord's own, it shows the mean squared distance of all rows to the nearest centroid, and how many
+times as many rows share a row's list as would if all lists were equally long. Recall is that of 10 neighbours
+at equal probes, as its mean over the rounds, because another start of the same k-means changes it, too.
 """
 
 import argparse
 from contextlib import redirect_stdout
 from io import StringIO
-from statistics import mean, median
+from statistics import mean
 from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
 from ann_benchmarks.algorithms.clustering import DEVICES
+from ann_benchmarks.algorithms.clustering.kmeans import normalized
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.vchord.centroids import SOURCES
 from ann_benchmarks.algorithms.vchord.module import VectorChord
 from ann_benchmarks.data.datasets import get_dataset
 from ann_benchmarks.distance import candidate_distances
 from ann_benchmarks.results.metrics import RECALL_SLACK, recall_of_each
-from benchmarks.server import temporary_server
+from benchmarks.harness import spread, temporary_server
 
 COUNT = 10
 BLOCK = 4096  # rows that are compared with all centroids at a time
 
 
 def main() -> None:
-    """Build and ask in rounds, and print the table."""
+    """Build and query in rounds, and print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -44,37 +45,33 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--probes", nargs="+", default=["5", "10", "20", "40"])
     args = parser.parse_args()
-    lists = [int(part) for part in args.lists.split(",")]
+    common = {"lists": [int(part) for part in args.lists.split(",")], "residual_quantization": True}
+    if args.kmeans_algorithm:
+        common["kmeans_algorithm"] = args.kmeans_algorithm
     dataset, _ = get_dataset(args.dataset)
     found: dict[str, list[dict[str, Any]]] = {source: [] for source in args.sources}
     with dataset, temporary_server() as server:
         for number in tqdm(range(args.rounds), unit="round", disable=None):
             turn = number % len(args.sources)
             for source in args.sources[turn:] + args.sources[:turn]:
-                arguments = {"centroids": source, "lists": lists, "residual_quantization": True}
-                if source in DEVICES:
-                    arguments["seed"] = number  # VectorChord's own k-means begins anew each time
-                if args.kmeans_algorithm:
-                    arguments["kmeans_algorithm"] = args.kmeans_algorithm
-                found[source].append(built(server, dataset, arguments, args.probes))
-    print(f"{'centroids':10} {'clustering s':>24} {'build s':>24} {'inertia':>9} {'imbalance':>9}", end="")
-    print("".join(f" {f'R@{probes}':>9}" for probes in args.probes))
+                # VectorChord's own k-means starts differently each time.
+                seed = {"seed": number} if source in DEVICES else {}
+                arguments = {"centroids": source, **common, **seed}
+                found[source].append(build_and_query(server, dataset, arguments, args.probes))
+    titles = f"{'centroids':10} {'clustering s':>24} {'build s':>24} {'inertia':>9} {'imbalance':>9}"
+    print(titles + "".join(f" {f'R@{probes}':>9}" for probes in args.probes))
     for source, rounds in found.items():
-        print(
-            f"{source:10} {spread(rounds, 'clustering_time'):>24} {spread(rounds, 'index_build_time'):>24}",
-            end="",
+        times = (spread([r[name] for r in rounds]) for name in ("clustering_time", "index_build_time"))
+        means = (
+            f"{mean(r[name] for r in rounds):9.4f}" if name in rounds[0] else f"{'-':>9}"
+            for name in ("inertia", "imbalance", *args.probes)
         )
-        print(
-            "".join(
-                f" {mean(r[name] for r in rounds):9.4f}" if name in rounds[0] else f" {'-':>9}"
-                for name in ("inertia", "imbalance")
-            ),
-            end="",
-        )
-        print("".join(f" {mean(r[probes] for r in rounds):9.4f}" for probes in args.probes))
+        print(f"{source:10}", *(f"{text:>24}" for text in times), *means)
 
 
-def built(server: Server, dataset: Any, arguments: dict[str, Any], probes: list[str]) -> dict[str, Any]:
+def build_and_query(
+    server: Server, dataset: Any, arguments: dict[str, Any], probes: list[str]
+) -> dict[str, Any]:
     """Build an index; return its facts, and the recall at each number of probes by that number."""
     metric = str(dataset.attrs["distance"])
     train, test = dataset.train_rows(), np.array(dataset.test())
@@ -86,7 +83,8 @@ def built(server: Server, dataset: Any, arguments: dict[str, Any], probes: list[
             algorithm.fit(train)
         facts = algorithm.get_additional()
         if arguments["centroids"] != "internal":
-            facts |= balance(algorithm, train, metric)
+            assert algorithm.index_name
+            facts |= balance(leaves_of(server, algorithm.index_name), train, metric)
         for number in probes:
             algorithm.set_query_arguments(number)
             answers = np.array([algorithm.query(query, COUNT) for query in test])
@@ -97,31 +95,28 @@ def built(server: Server, dataset: Any, arguments: dict[str, Any], probes: list[
         algorithm.done()
 
 
-def balance(algorithm: VectorChord, train: Any, metric: str) -> dict[str, float]:
-    """Assign all rows to the nearest of the lists' centroids."""
-    assert algorithm._built
-    with algorithm._server.connect() as connection:
+def leaves_of(server: Server, index: str) -> np.ndarray:
+    """Return the centroids of an index's lists, (lists, dimension) float32."""
+    with server.connect() as connection:
         texts = connection.execute(
-            f"SELECT vector::text FROM {algorithm._built.name}_centroids AS c WHERE NOT EXISTS"
-            f" (SELECT FROM {algorithm._built.name}_centroids WHERE parent = c.id) ORDER BY id"
+            f"SELECT vector::text FROM {index}_centroids AS c WHERE NOT EXISTS"
+            f" (SELECT FROM {index}_centroids WHERE parent = c.id) ORDER BY id"
         ).fetchall()
-    centroids = np.array([np.fromstring(text.strip("[]"), sep=",") for (text,) in texts], np.float32)
+    return np.array([np.fromstring(text.strip("[]"), sep=",") for (text,) in texts], np.float32)
+
+
+def balance(centroids: np.ndarray, train: Any, metric: str) -> dict[str, float]:
+    """Assign all rows to the nearest centroid; return their mean squared distance and the imbalance."""
     half, sizes, squares = (centroids**2).sum(axis=1) / 2, np.zeros(len(centroids)), 0.0
     for start in range(0, len(train), BLOCK):
         rows = np.asarray(train[start : start + BLOCK], np.float32)
         if metric == "angular":
-            rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-30)
+            rows = normalized(rows)
         products = rows @ centroids.T - half
         sizes += np.bincount(products.argmax(axis=1), minlength=len(centroids))
         squares += float(((rows.astype(float) ** 2).sum(axis=1) - 2 * products.max(axis=1)).sum())
     imbalance = len(sizes) * float((sizes**2).sum()) / len(train) ** 2
     return {"inertia": squares / len(train), "imbalance": imbalance}
-
-
-def spread(rounds: list[dict[str, Any]], name: str) -> str:
-    """Median (least to largest)."""
-    values = [facts[name] for facts in rounds]
-    return f"{median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
 if __name__ == "__main__":

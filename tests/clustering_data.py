@@ -17,7 +17,7 @@ def nearest(rows: np.ndarray, centroids: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 class SlicesOnly:
-    """Rows of which only small parts can be had, by slices, as those of a file."""
+    """Rows that give only small slices of themselves, as those of a file."""
 
     def __init__(self, array: np.ndarray, most: int = 2**20) -> None:
         self.array, self.most = array, most

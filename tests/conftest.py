@@ -1,4 +1,5 @@
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -12,8 +13,17 @@ import yaml
 
 from .docker_engine import base_image, engine, plugins, tiny_image  # noqa: F401
 from .postgres_fixtures import plugin_server, server, server_folder  # noqa: F401
+from .side_by_side import (  # noqa: F401
+    pytest_collection_modifyitems,
+    pytest_configure,
+    pytest_runtest_protocol,
+    pytest_xdist_make_scheduler,
+)
 
 ROOT = Path(__file__).parent.parent
+
+# What a shell starts in the background ignores Ctrl-C, and so would all that the tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def make_dataset(

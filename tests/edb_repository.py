@@ -1,4 +1,4 @@
-"""What plays EnterpriseDB's package repository, and pgpu: stand-ins, named so in every package of it."""
+"""Stand-ins for EnterpriseDB's package repository and for pgpu; every package says that it is one."""
 
 import base64
 import gzip
@@ -17,15 +17,15 @@ TOKEN = "qZ7kept-out/of+everything42"
 
 
 class Repository(ThreadingHTTPServer):
-    """An apt repository of stand-ins, laid out as EnterpriseDB's, that wants the token as a password."""
+    """An apt repository of stand-ins, laid out like EnterpriseDB's; it requires the token as a password."""
 
     daemon_threads = True
 
     def __init__(self, folder: Path) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.folder = folder
-        self.hangs = threading.Event()  # it takes requests and does not answer
-        self.asked = threading.Event()
+        self.hangs = threading.Event()  # it accepts requests and does not answer
+        self.requested = threading.Event()
 
     @property
     def address(self) -> str:
@@ -36,7 +36,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: Repository
 
     def do_GET(self) -> None:
-        self.server.asked.set()
+        self.server.requested.set()
         while self.server.hangs.is_set():
             time.sleep(0.05)
         expected = "Basic " + base64.b64encode(f"token:{TOKEN}".encode()).decode()

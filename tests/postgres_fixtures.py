@@ -1,7 +1,5 @@
 """An embedded server for the tests, in a folder that the server's account can enter."""
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,26 +14,24 @@ from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 
+from .programs import temporary_folder
+
 
 @pytest.fixture
 def server_folder() -> Iterator[Path]:
     """A folder of its own for one test's server."""
-    folder = Path(tempfile.mkdtemp(prefix="ann-test-"))
-    folder.chmod(0o755)
-    yield folder / "server"
-    shutil.rmtree(folder)
+    with temporary_folder() as folder:
+        yield folder / "server"
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
     """One small server for all tests that only need some server."""
-    folder = Path(tempfile.mkdtemp(prefix="ann-test-"))
-    folder.chmod(0o755)
-    server = LocalServer(embedded_installation() / "bin", folder / "server")
-    server.start({"shared_buffers": "96MB"})
-    yield server
-    server.stop()
-    shutil.rmtree(folder)
+    with temporary_folder() as folder:
+        server = LocalServer(embedded_installation() / "bin", folder / "server")
+        server.start({"shared_buffers": "96MB"})
+        yield server
+        server.stop()
 
 
 @pytest.fixture

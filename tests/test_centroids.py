@@ -1,4 +1,4 @@
-"""Centroids into a file, by `python -m ann_benchmarks.centroids`."""
+"""Centroids into a file, by `python -m algorithms.clustering`."""
 
 import errno
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ann_benchmarks.centroids import main
+from ann_benchmarks.algorithms.clustering.__main__ import main
 from ann_benchmarks.common.cli import run_command
 
 from .conftest import make_dataset
@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def started(folder: Path, *options: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-m", "ann_benchmarks.centroids", *options],
+        [sys.executable, "-m", "algorithms.clustering", *options],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -60,7 +60,7 @@ def test_a_file_of_two_levels_and_what_is_known_of_it(folder: Path):
     assert sorted(path.name for path in folder.iterdir() if "two" in path.name) == ["two.npy", "two.npy.json"]
 
 
-def test_the_same_command_goes_on_after_a_kill(folder: Path):
+def test_the_same_command_resumes_after_a_kill(folder: Path):
     options = ("--dataset", "near", "--lists", "300", "--iterations", "400", "--threads", "1")
     made(folder, *options, "-o", "whole.npy")
     state = folder / ".cut.npy.state"
@@ -88,11 +88,11 @@ def test_the_same_command_goes_on_after_a_kill(folder: Path):
         (["--lists", "40", "--device", "gpu", "-o", "x.npy"], "needs PyTorch, which is missing"),
         (["--lists", "40", "--seed", "-1", "-o", "x.npy"], "seed is -1: give a whole number from 0 on"),
         (["--lists", "40", "--memory", "much", "-o", "x.npy"], "'much' is no size"),
-        (["--lists", "40", "-o", "there.npy"], "there.npy is there already; --force replaces it"),
+        (["--lists", "40", "-o", "there.npy"], "there.npy exists already; --force replaces it"),
         (["--lists", "40", "-o", "there.npy/x.npy"], "there.npy"),
     ],
 )
-def test_what_cannot_be_is_one_line(
+def test_a_refusal_is_one_line(
     folder: Path,
     options: list[str],
     message: str,

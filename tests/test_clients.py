@@ -35,7 +35,7 @@ def algorithm(plugin_server: Server):
 
 @pytest.fixture
 def pool(algorithm):
-    pool = ClientPool(algorithm._asking(16, K), QUERIES, 3)
+    pool = ClientPool(algorithm._querying.statement(16, K), QUERIES, 3)
     yield pool
     pool.close()
 
@@ -99,28 +99,28 @@ def test_a_lost_connection_ends_all_and_says_why(pool: ClientPool, server: Serve
 
 
 def test_a_wrong_plan_is_told_before_anything_is_measured(algorithm, server: Server):
-    asking = algorithm._asking(16, K)
+    statement = algorithm._querying.statement(16, K)
     with server.connect() as connection:
         connection.execute(
-            f"UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{asking.index}'::regclass"
+            f"UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{statement.index}'::regclass"
         )
     try:
         with pytest.raises(PostgresError, match=r"client \d of 2: the query does not use the index"):
-            ClientPool(asking, QUERIES, 2)
+            ClientPool(statement, QUERIES, 2)
     finally:
         with server.connect() as connection:
             connection.execute(
-                f"UPDATE pg_index SET indisvalid = true WHERE indexrelid = '{asking.index}'::regclass"
+                f"UPDATE pg_index SET indisvalid = true WHERE indexrelid = '{statement.index}'::regclass"
             )
 
 
 PARENT = """
 import sys, numpy as np
 from ann_benchmarks.algorithms.postgres.clients import ClientPool
-from ann_benchmarks.algorithms.postgres.session import Asking
+from ann_benchmarks.algorithms.postgres.statement import QueryStatement
 
-asking = Asking({parameters!r}, {sql!r}, 16, {{}}, {index!r})
-pool = ClientPool(asking, np.zeros((4, 16), np.float32), 4)
+statement = QueryStatement({parameters!r}, {sql!r}, 16, {{}}, {index!r})
+pool = ClientPool(statement, np.zeros((4, 16), np.float32), 4)
 print(pool._spawner.pid, *[member.process for member in pool.members], flush=True)
 pool.prepare([np.arange(4)] * 4, seconds=60)
 pool.run()
@@ -128,9 +128,11 @@ pool.run()
 
 
 def test_a_killed_parent_leaves_no_client(algorithm, tmp_path: Path):
-    asking = algorithm._asking(16, K)
+    statement = algorithm._querying.statement(16, K)
     script = tmp_path / "parent.py"
-    script.write_text(PARENT.format(parameters=dict(asking.parameters), sql=asking.sql, index=asking.index))
+    script.write_text(
+        PARENT.format(parameters=dict(statement.parameters), sql=statement.sql, index=statement.index)
+    )
     root = Path(__file__).parents[1]
     parent = subprocess.Popen(
         [sys.executable, script],
@@ -140,7 +142,7 @@ def test_a_killed_parent_leaves_no_client(algorithm, tmp_path: Path):
     )
     children = [psutil.Process(int(pid)) for pid in parent.stdout.readline().split()]
     assert len(children) == 5  # and the one that they came from
-    time.sleep(0.3)  # in the middle of asking
+    time.sleep(0.3)  # in the middle of a run
     parent.kill()
     parent.wait()
     parent.stdout.close()

@@ -12,13 +12,13 @@ from ann_benchmarks.algorithms.clustering import (
     ClusteringError,
     Settings,
     cluster,
-    near,
-    sampling,
+    cpu,
+    sample,
 )
 from ann_benchmarks.algorithms.clustering.cpu import Cpu
 from ann_benchmarks.algorithms.clustering.groups import shares
-from ann_benchmarks.algorithms.clustering.lloyd import KMeans
-from ann_benchmarks.algorithms.clustering.nearest import Table
+from ann_benchmarks.algorithms.clustering.kmeans import KMeans
+from ann_benchmarks.algorithms.clustering.nearest import NearestTable
 
 from .clustering_data import SlicesOnly, blobs, nearest
 
@@ -26,7 +26,7 @@ ALGORITHMS = ("lloyd", "hierarchical")
 
 
 def check(found: Clustering, rows: np.ndarray, settings: Settings) -> None:
-    """What is said of a clustering of all rows is so."""
+    """The result describes a clustering of all rows."""
     assert found.centroids.shape == (sum(settings.lists), rows.shape[1])
     assert found.centroids.dtype == np.float32
     assert np.isfinite(found.centroids).all()
@@ -60,8 +60,8 @@ def test_nearest_centroid_over_several_tiles(monkeypatch: pytest.MonkeyPatch) ->
     spherical = (rows @ centroids.T).argmax(axis=1)
     for lists in (2048, 100, 699):
         monkeypatch.setattr("ann_benchmarks.algorithms.clustering.nearest.TILE_LISTS", lists)
-        np.testing.assert_array_equal(Table(centroids, False).nearest(rows), expected)
-        np.testing.assert_array_equal(Table(centroids, True).nearest(rows), spherical)
+        np.testing.assert_array_equal(NearestTable(centroids, False).nearest(rows), expected)
+        np.testing.assert_array_equal(NearestTable(centroids, True).nearest(rows), spherical)
 
 
 @pytest.mark.parametrize("spherical", [False, True])
@@ -75,8 +75,8 @@ def test_passes_among_near_lists(threads: int, spherical: bool, monkeypatch: pyt
     whole = held.run(centroids, spherical)
     by_near = {}
     for lists in (8, 32, 250):
-        monkeypatch.setattr(near, "NEAR", lists)
-        monkeypatch.setattr(near, "_WINDOW_VALUES", 12 * 8192)
+        monkeypatch.setattr(cpu, "NEAR", lists)
+        monkeypatch.setattr(cpu, "_WINDOW_VALUES", 12 * 8192)
         by_near[lists] = device.hold_near(rows, labels.copy()).run(centroids, spherical)
         assert by_near[lists].counts.sum() == len(rows)
         np.testing.assert_allclose(by_near[lists].sums.sum(axis=0), rows.sum(axis=0, dtype=float), rtol=1e-3)
@@ -90,7 +90,7 @@ def test_passes_among_near_lists(threads: int, spherical: bool, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_what_is_said_is_so(algorithm: str) -> None:
+def test_the_result_is_as_described(algorithm: str) -> None:
     rows = blobs(6000, 10, 100)
     settings = Settings([120], algorithm=algorithm, sampling_factor=50, seed=3)
     found = cluster(rows, settings, progress=False)
@@ -132,7 +132,7 @@ def test_not_worse_than_scikit_learn() -> None:
 def test_no_list_is_empty(kind: str, algorithm: str) -> None:
     rng = np.random.default_rng(4)
     rows = {
-        # 64 vectors, of which one makes 90 % of the rows
+        # 64 vectors; one of them makes 90 % of the rows
         "few vectors": lambda: rng.standard_normal((64, 6))[rng.integers(64, size=9000) * (rng.random(9000) > 0.9)],  # noqa: E501
         "one cluster": lambda: np.concatenate([rng.normal(0, 1e-3, (8900, 6)), rng.normal(0, 10, (100, 6))]),
         "grid": lambda: rng.integers(0, 3, (9000, 4)),
@@ -151,8 +151,8 @@ def test_too_few_different_rows() -> None:
     rows = np.random.default_rng(5).standard_normal((50, 4))[np.arange(3000) % 50]
     with pytest.raises(ClusteringError) as error:
         cluster(rows, Settings([51]), progress=False)
-    said = "the sample of 3,000 rows has only 50 different vectors, lists: 51: give fewer"
-    assert str(error.value) == said
+    message = "the sample of 3,000 rows has only 50 different vectors, lists: 51: give fewer"
+    assert str(error.value) == message
     with pytest.raises(ClusteringError, match="only 50 different directions"):
         cluster(rows, Settings([51], spherical=True), progress=False)
 
@@ -232,23 +232,23 @@ def test_every_row_is_as_likely_to_be_drawn() -> None:
     draws = 400
     seen = np.zeros(1000)
     blocks = SlicesOnly(numbers)
-    before = sampling.BLOCK_BYTES
+    before = sample.BLOCK_BYTES
     try:
-        sampling.BLOCK_BYTES = 4 * 130  # 8 blocks
+        sample.BLOCK_BYTES = 4 * 130  # 8 blocks
         for seed in range(draws):
             rng = np.random.default_rng(seed)
-            drawn = np.concatenate(list(sampling.drawn_blocks(blocks, 300, False, rng)))[:, 0].astype(int)
+            drawn = np.concatenate(list(sample.drawn_blocks(blocks, 300, False, rng)))[:, 0].astype(int)
             assert len(drawn) == 300
             assert (np.diff(drawn) > 0).all()
             seen[drawn] += 1
     finally:
-        sampling.BLOCK_BYTES = before
+        sample.BLOCK_BYTES = before
     chi = ((seen - draws * 0.3) ** 2).sum() / (draws * 0.3 * 0.7)  # 1000 on average, deviation 45
     assert 800 < chi < 1200
 
 
 def test_reads_blocks_or_single_rows_but_never_all() -> None:
-    rows = SlicesOnly(blobs(200_000, 16, 50), most=sampling.BLOCK_BYTES)
+    rows = SlicesOnly(blobs(200_000, 16, 50), most=sample.BLOCK_BYTES)
     found = cluster(rows, Settings([40]), progress=False)
     assert found.sample_rows == 40 * 256
     rows = SlicesOnly(rows.array)
@@ -258,7 +258,7 @@ def test_reads_blocks_or_single_rows_but_never_all() -> None:
 
 
 def test_more_than_a_billion_rows() -> None:
-    assert sampling._taken(np.random.default_rng(0), 10**6, 3 * 10**9, 3_001_000) in range(800, 1200)
+    assert sample._drawn_from_block(np.random.default_rng(0), 10**6, 3 * 10**9, 3_001_000) in range(800, 1200)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -287,7 +287,7 @@ def test_shares_of_lists() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "settings", "said"),
+    ("rows", "settings", "message"),
     [
         (np.ones((5, 3)), {"lists": [6]}, "6 lists for 5 rows: give fewer"),
         (np.ones(5), {"lists": [2]}, r"rows have the shape \(5,\)"),
@@ -303,8 +303,8 @@ def test_shares_of_lists() -> None:
         (np.ones((5, 3)), {"lists": [2], "algorithm": "elkan"}, "algorithm is 'elkan': use one of lloyd"),
     ],
 )
-def test_bad_input_is_one_line(rows: np.ndarray, settings: dict, said: str, tmp_path: Path) -> None:
-    with pytest.raises(ClusteringError, match=said) as error:
+def test_bad_input_is_one_line(rows: np.ndarray, settings: dict, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ClusteringError, match=message) as error:
         cluster(rows, Settings(**settings), tmp_path / "folder", progress=False)
     assert "\n" not in str(error.value)
     assert not list(tmp_path.iterdir())
@@ -352,7 +352,7 @@ def test_far_from_the_origin() -> None:
     assert far.inertia == pytest.approx(near.inertia, rel=0.02)
 
 
-def test_progress_is_shown_when_asked_for() -> None:
+def test_progress_is_shown_when_requested() -> None:
     rows = blobs(3000, 4, 30)
     shown = {}
     for progress in (None, False, True):

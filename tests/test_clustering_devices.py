@@ -7,15 +7,14 @@ import pytest
 
 from ann_benchmarks.algorithms.clustering import ClusteringError, Settings, cluster, clustering, gpu
 from ann_benchmarks.algorithms.clustering.cpu import Cpu
-from ann_benchmarks.algorithms.clustering.cupy_arrays import CupyArrays, open_cupy
 from ann_benchmarks.algorithms.clustering.gpu import Gpu
-from ann_benchmarks.algorithms.clustering.torch_arrays import TorchArrays, open_torch
+from ann_benchmarks.algorithms.clustering.libraries import CupyArrays, TorchArrays, open_cupy, open_torch
 
 from .clustering_data import blobs
 
 
 class NumpyForCupy:
-    """NumPy as a stand-in for CuPy and its GPU, with `free` bytes; memory runs out when told to."""
+    """NumPy as a stand-in for CuPy and its GPU, with `free` bytes; memory runs out as `fails_at` says."""
 
     __version__ = "of NumPy"
     float64 = np.float64
@@ -172,7 +171,7 @@ def test_no_memory_at_all_is_one_line(tmp_path: Any, monkeypatch: pytest.MonkeyP
         cluster(blobs(20_000, 8, 60), Settings([50], memory=1), tmp_path / "folder", progress=False)
     assert str(error.value) == (
         f"cupy cuda:0 stand-in has run out of memory: 5 MB are free, too few for {gpu.LEAST_BATCH} rows at a "
-        "time; end what else uses it, give fewer lists or use device cpu"
+        "time; end other programs on it, give fewer lists or use device cpu"
     )
     assert not list(tmp_path.iterdir())
 
@@ -193,8 +192,8 @@ def test_cupy_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
     stand_in.cuda.runtime.getDeviceCount = fail
     monkeypatch.setitem(sys.modules, "cupy", stand_in)
-    said = "CuPy of NumPy finds no CUDA GPU \\(cudaErrorNoDevice: no CUDA-capable device is detected\\)"
-    with pytest.raises(ClusteringError, match=said):
+    message = "CuPy of NumPy finds no CUDA GPU \\(cudaErrorNoDevice: no CUDA-capable device is detected\\)"
+    with pytest.raises(ClusteringError, match=message):
         open_cupy()
 
 
@@ -208,7 +207,7 @@ def test_torch_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "said"),
+    ("device", "message"),
     [
         ("torch", "needs PyTorch, which is missing: pip install torch"),
         ("cupy", "needs CuPy, which is missing: pip install cupy-cuda12x"),
@@ -216,10 +215,10 @@ def test_torch_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         ("faiss", "needs faiss, which is missing: pip install faiss-cpu"),
     ],
 )
-def test_missing_libraries(device: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_libraries(device: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("torch", "cupy", "faiss"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ClusteringError, match=said) as error:
+    with pytest.raises(ClusteringError, match=message) as error:
         cluster(blobs(1000, 8, 30), Settings([10], device=device), progress=False)
     assert "\n" not in str(error.value)
 

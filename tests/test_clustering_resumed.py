@@ -34,7 +34,7 @@ np.savez(folder / "result.npz", centroids=found.centroids, sizes=found.sizes, hi
 @pytest.mark.parametrize(
     ("memory", "algorithm"), [pytest.param(1, "lloyd", marks=takes_long), (2**40, "hierarchical")]
 )
-def test_killed_at_any_moment_it_goes_on_to_the_same(tmp_path: Path, memory: int, algorithm: str) -> None:
+def test_killed_at_any_moment_it_resumes_to_the_same(tmp_path: Path, memory: int, algorithm: str) -> None:
     np.save(tmp_path / "rows.npy", blobs(30_000, 16, 200, spread=0.6))
     took = start_and_wait(tmp_path, memory, algorithm)
     undisturbed = (tmp_path / "result.npz").read_bytes()
@@ -73,25 +73,25 @@ class Interrupted(Exception):
 
 
 def interrupt_after(passes: int, rows: object, settings: Settings, folder: Path) -> None:
-    """End a run like an interrupt does, after so many passes over the whole sample."""
+    """End a run like an interrupt does, after this many passes over the whole sample."""
     with pytest.MonkeyPatch.context() as patch:
         done = 0
-        nearly = algorithms.nearly
+        near_passes = algorithms.near_passes
 
         def counting(*arguments):
             nonlocal done
             done += 1
             if done > passes:
                 raise Interrupted
-            return nearly(*arguments)
+            return near_passes(*arguments)
 
-        patch.setattr(algorithms, "nearly", counting)
+        patch.setattr(algorithms, "near_passes", counting)
         with pytest.raises(Interrupted):
             cluster(rows, settings, folder, progress=False)
 
 
 @pytest.mark.parametrize("memory", [1, 2**40])
-def test_passes_that_were_made_are_not_made_again(
+def test_finished_passes_are_not_repeated(
     memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(state, "SHARE_OF_SAVING", 1000)
@@ -138,13 +138,13 @@ def test_other_or_damaged_state_is_not_used(
 
 
 def test_saving_takes_little_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = state.State(tmp_path, "question")
+    kept = state.ClusteringState(tmp_path, "one")
     kept.save(array=np.zeros(10**6))
     assert not list(tmp_path.iterdir())  # before a tenth of the time would do
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + 100)
     kept.save(array=np.zeros(10**6), list=[np.zeros(2), np.ones(3)])
-    again = state.State(tmp_path, "question")
+    again = state.ClusteringState(tmp_path, "one")
     assert again.values["list"].tolist() == [0, 0, 1, 1, 1]
     assert again.seconds >= 100
-    assert not state.State(tmp_path, "another").values
+    assert not state.ClusteringState(tmp_path, "another").values

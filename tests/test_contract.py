@@ -12,7 +12,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import h5py
@@ -22,7 +21,9 @@ import pytest
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 from ann_benchmarks.installing.export import export
 
+from .conftest import make_dataset
 from .postgres_fixtures import clustered
+from .programs import temporary_folder
 from .vchord_archives import installation_with_vchord
 
 REPOSITORY = Path(__file__).parents[1]
@@ -90,10 +91,8 @@ except RuntimeError as error:
 @pytest.fixture
 def folder():
     """A folder that a server's account can enter."""
-    folder = Path(tempfile.mkdtemp(prefix="ann-test-"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
+    with temporary_folder() as folder:
+        yield folder
 
 
 def run(folder: Path, *command: str, **environment: str) -> str:
@@ -104,35 +103,24 @@ def run(folder: Path, *command: str, **environment: str) -> str:
     return done.stdout + done.stderr
 
 
-def make_dataset(path: Path, rows: int = 2000, queries: int = 50) -> None:
-    vectors = clustered(rows + queries, 12, seed=5)
-    train, test = vectors[:rows], vectors[rows:]
-    normal = train / np.linalg.norm(train, axis=1, keepdims=True)
-    distances = 1 - (test / np.linalg.norm(test, axis=1, keepdims=True)) @ normal.T
-    neighbors = np.argsort(distances, axis=1)[:, :100]
-    path.parent.mkdir(exist_ok=True)
-    with h5py.File(path, "w") as file:
-        file.attrs.update({"distance": "angular", "dimension": 12, "point_type": "float", "type": "dense"})
-        file["train"], file["test"] = train, test
-        file["neighbors"], file["distances"] = neighbors, np.take_along_axis(distances, neighbors, axis=1)
+def ours(folder: Path, program: str, *arguments: str) -> str:
+    return run(folder, sys.executable, str(REPOSITORY / program), *arguments)
+
+
+def make_small(folder: Path, name: str = "small") -> None:
+    make_dataset(name, "angular", 2000, 12, queries=50, neighbours=100, folder=folder / "data")
 
 
 def our_run(folder: Path, dataset: str, algorithm: str, *more: str) -> str:
-    command = (
-        sys.executable,
-        REPOSITORY / "run.py",
-        "--local",
-        "--dataset",
-        dataset,
-        "--algorithm",
-        algorithm,
-    )
-    return run(folder, *map(str, command), "--runs", "1", *more)
+    command = ("run.py", "--local", "--dataset", dataset, "--algorithm", algorithm, "--runs", "1", *more)
+    return ours(folder, *command)
 
 
 def test_plugins_import_nothing_of_the_framework_but_its_base():
     for folder in PLUGINS:
         for file in (REPOSITORY / "algorithms" / folder).rglob("*.py"):
+            if file.name == "__main__.py":  # a command of this project, which no plug-in needs
+                continue
             depth = len(
                 file.relative_to(REPOSITORY / "algorithms" / folder).parts
             )  # 1: in the plug-in itself
@@ -158,7 +146,7 @@ def test_plugins_run_on_the_bare_interface(folder: Path):
 
 
 def test_our_results_hold_what_ann_benchmarks_reads(folder: Path):
-    make_dataset(folder / "data" / "small.hdf5")
+    make_small(folder)
     our_run(folder, "small", "pgvector_hnsw", "--warmup", "50")
     files = sorted((folder / "results" / "small" / "10" / "pgvector_hnsw").glob("*.hdf5"))
     assert "angular_M_16_efConstruction_64_10.hdf5" in [file.name for file in files]
@@ -185,11 +173,11 @@ def test_our_results_hold_what_ann_benchmarks_reads(folder: Path):
     assert "nothing to do" in our_run(
         folder, "small", "pgvector_hnsw", "--warmup", "50"
     )  # its mark is no damage
-    run(folder, sys.executable, str(REPOSITORY / "plot.py"), "--dataset", "small")
+    ours(folder, "plot.py", "--dataset", "small")
 
 
 def test_their_results_are_drawn(folder: Path):
-    make_dataset(folder / "data" / "small.hdf5")
+    make_small(folder)
     with h5py.File(folder / "data" / "small.hdf5") as file:
         neighbors, distances = file["neighbors"][:, :10], file["distances"][:, :10]
     place = folder / "results" / "small" / "10" / "theirs"
@@ -208,9 +196,9 @@ def test_their_results_are_drawn(folder: Path):
             found = distances + np.where(np.arange(10) < 7 + i, 0, 1)
             file.create_dataset("neighbors", (50, 10), "i")[:] = neighbors
             file.create_dataset("distances", (50, 10), "f")[:] = found
-    run(folder, sys.executable, str(REPOSITORY / "plot.py"), "--dataset", "small")
+    ours(folder, "plot.py", "--dataset", "small")
     assert (folder / "results" / "small.png").stat().st_size > 10_000
-    run(folder, sys.executable, str(REPOSITORY / "data_export.py"), "--output", "all.csv")
+    ours(folder, "data_export.py", "--output", "all.csv")
     rows = (folder / "all.csv").read_text().splitlines()
     column = rows[0].split(",").index("k-nn")
     assert sorted(float(row.split(",")[column]) for row in rows[1:]) == pytest.approx([0.7, 0.8, 0.9])
@@ -219,7 +207,7 @@ def test_their_results_are_drawn(folder: Path):
 @needs_checkout
 def test_their_plot_draws_our_results(folder: Path):
     theirs = their_copy(folder)
-    make_dataset(folder / "data" / "small.hdf5")
+    make_small(folder)
     our_run(folder, "small", "pgvector_hnsw")
     for name in ("data", "results"):
         shutil.copytree(
@@ -234,22 +222,22 @@ def test_their_plot_draws_our_results(folder: Path):
 def test_their_data_export_says_the_same(folder: Path):
     theirs = their_copy(folder)
     dataset = "random-xs-20-angular"  # it exports no others than those that it knows
-    make_dataset(theirs / "data" / f"{dataset}.hdf5")
+    make_small(theirs, dataset)
     our_run(theirs, dataset, "pgvector_ivfflat")
     our_run(theirs, dataset, "pgvector_exact", "--clients", "2", "--duration", "0.5")
     our_run(theirs, dataset, "pgvector_exact", "--batch")
-    run(theirs, sys.executable, str(REPOSITORY / "data_export.py"), "--output", "ours.csv")
+    ours(theirs, "data_export.py", "--output", "ours.csv")
     run(theirs, THEIR_PYTHON, "data_export.py", "--output", "theirs.csv")
     rows = {name: table(theirs / f"{name}.csv") for name in ("ours", "theirs")}
     columns = list(rows["theirs"][0])
     assert list(rows["ours"][0])[: len(columns)] == columns
-    ours = {
+    found = {
         (row["algorithm"], row["parameters"]): row for row in rows["ours"] if row["batch_mode"] == "False"
     }
     assert len(rows["ours"]) == 9
-    assert len(ours) == len(rows["theirs"]) == 8  # its own leaves batches out
+    assert len(found) == len(rows["theirs"]) == 8  # its own leaves batches out
     for row in rows["theirs"]:
-        other = ours[row["algorithm"], row["parameters"]]
+        other = found[row["algorithm"], row["parameters"]]
         for name in columns:
             try:
                 assert float(other[name]) == pytest.approx(float(row[name]), rel=1e-5), name
@@ -268,7 +256,7 @@ def test_their_data_export_says_the_same(folder: Path):
 def test_their_runner_runs_our_plugin_and_ours_draws_it(folder: Path, name: str, points: int):
     theirs = their_copy(folder)
     export(theirs, DEFINITIONS_FOLDER)
-    make_dataset(theirs / "data" / "random-xs-20-angular.hdf5")
+    make_small(theirs, "random-xs-20-angular")
     command = ["run.py", "--local", "--algorithm", name, "--dataset", "random-xs-20-angular"]
     server = {}
     if name.startswith("vchord"):
@@ -283,15 +271,7 @@ def test_their_runner_runs_our_plugin_and_ours_draws_it(folder: Path, name: str,
         with h5py.File(result) as file:
             # Those with the fewest probes and bits find few, but none finds nothing.
             assert np.isfinite(file["distances"][:]).mean() > 0.5
-    run(
-        theirs,
-        sys.executable,
-        str(REPOSITORY / "plot.py"),
-        "--dataset",
-        "random-xs-20-angular",
-        "-o",
-        "ours.png",
-    )
+    ours(theirs, "plot.py", "--dataset", "random-xs-20-angular", "-o", "ours.png")
     assert (theirs / "ours.png").exists()
 
 
@@ -302,12 +282,12 @@ def test_their_runner_runs_our_plugin_and_ours_draws_it(folder: Path, name: str,
 )  # fmt: skip
 def test_their_plugins_run_here(folder: Path, name: str, module: str, needs: str):
     pytest.importorskip(needs)
-    ours = folder / "ours"
+    copy = folder / "ours"
     ignored = shutil.ignore_patterns(".*", "data", "results", "logs", "tests")
-    shutil.copytree(REPOSITORY, ours, ignore=ignored, symlinks=True)
+    shutil.copytree(REPOSITORY, copy, ignore=ignored, symlinks=True)
     plugins = Path("ann_benchmarks", "algorithms")
-    shutil.copytree(Path(CHECKOUT) / plugins / module, ours / plugins / module)
-    make_dataset(folder / "data" / "small.hdf5")
+    shutil.copytree(Path(CHECKOUT) / plugins / module, copy / plugins / module)
+    make_small(folder)
     command = (sys.executable, "ours/run.py", "--local", "--dataset", "small", "--algorithm", name)
     run(folder, *command, "--runs", "1", "--run-disabled", "--max-n-algorithms", "2")
     assert list((folder / "results" / "small" / "10" / name).glob("*.hdf5"))
@@ -322,7 +302,7 @@ def stand_in(folder: Path) -> Path:
     """Make what --export takes for a checkout: the names, and a BaseANN that has the interface alone."""
     (folder / ALGORITHMS / "base").mkdir(parents=True)
     (folder / ALGORITHMS / "base" / "module.py").write_text(STAND_IN_FOR_BASE)
-    for name in ("install.py", "run_algorithm.py", "ann_benchmarks/measure/job.py"):
+    for name in ("install.py", "run_algorithm.py", "ann_benchmarks/runner.py"):
         (folder / name).touch()
     return folder
 

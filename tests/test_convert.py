@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.data.vectors import ArrayRows, FirstRows, Rows, checked, convert, open_rows
+from ann_benchmarks.data.vectors import FirstRows, Rows, checked, convert, open_rows
 
 from .vector_files import FORMATS, VECTORS, lists, write_big_ann, write_npy, write_parquet
 
@@ -132,13 +132,6 @@ def test_a_part_that_cannot_be_trusted_is_written_again(
         journal.unlink()
     convert(open_rows(path), made)
     assert made.read_bytes() == numpy_bytes(VECTORS, tmp_path)
-
-
-def test_rows_in_memory_start_anew(tmp_path: Path, small_steps: None) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        convert(Stopping(ArrayRows(VECTORS), 500), tmp_path / "made.npy")
-    convert(ArrayRows(VECTORS[::-1]), tmp_path / "made.npy")
-    assert (tmp_path / "made.npy").read_bytes() == numpy_bytes(VECTORS[::-1], tmp_path)
 
 
 SLOW = """

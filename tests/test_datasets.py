@@ -1,9 +1,9 @@
 import hashlib
+import pickle
 import random
 import resource
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import h5py
@@ -21,9 +21,12 @@ from ann_benchmarks.data.datasets import (
     generated,
     get_dataset,
 )
-from ann_benchmarks.data.datasets.random_sets import blobs, split
+from ann_benchmarks.data.datasets.generated import blobs, split
+from ann_benchmarks.data.datasets.queries import Queries
 from ann_benchmarks.data.datasets.registry import find_entry
+from ann_benchmarks.data.datasets.truth import TrueNeighbors
 from ann_benchmarks.distance import candidate_distances
+from ann_benchmarks.results.file import truth_mark
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -108,33 +111,82 @@ def test_too_few_true_neighbours_are_counted() -> None:
         dataset.true_distances(6)
 
 
-def truncate(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-100])
+# ---- queries as values
 
 
-def scribble(path: Path) -> None:
-    path.write_bytes(b"this is no HDF5 file" * 200)
+def test_queries_hold_vectors_and_true_neighbours() -> None:
+    neighbors = np.array([[3, 1, 4, 0, 2], [9, 8, 7, 6, 5]], np.int32)
+    distances = np.array([[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]], np.float32)
+    write_small(test=np.array([[1, 2, 3], [4, 5, 6]], np.float32), neighbors=neighbors, distances=distances)
+    dataset, _ = get_dataset("small")
+    queries = dataset.queries(4)
+    assert len(queries) == 2 and queries.filters is None
+    np.testing.assert_array_equal(queries.vectors, [[1, 2, 3], [4, 5, 6]])
+    np.testing.assert_array_equal(queries.true_neighbors, neighbors[:, :4])
+    assert queries.true_neighbors.dtype == np.int64
+    for count in (1, 4):
+        found, expected = queries.true_distances(count), dataset.true_distances(count)
+        assert found.dtype == np.float64 and truth_mark(found) == truth_mark(expected)
+        np.testing.assert_array_equal(found, distances[:, :count])
+    with pytest.raises(UserError, match="'small' has 4 true neighbours a query, fewer than 5"):
+        queries.true_distances(5)
+    with pytest.raises(UserError, match="'small' has 5 true neighbours a query, fewer than 6"):
+        dataset.queries(6)
 
 
-def empty(path: Path) -> None:
-    path.write_bytes(b"")
+def test_a_query_is_a_value() -> None:
+    write_small(test=np.array([[1, 2, 3], [4, 5, 6]], np.float32))
+    every = get_dataset("small")[0].queries(5)
+    for queries in (every, pickle.loads(pickle.dumps(every))):
+        assert [query.number for query in queries] == [0, 1]
+        last = queries[-1]
+        assert last.number == 1 and last.vector.tolist() == [4, 5, 6] and last.filter is None
+        assert last.true_neighbors.tolist() == [0] * 5 and last.true_distances.tolist() == [0, 1, 2, 3, 4]
+    with pytest.raises(IndexError):
+        every[2]
+    with pytest.raises(AttributeError):
+        last.number = 0
 
 
-@pytest.mark.parametrize("damage", [truncate, scribble, empty])
-def test_damaged_files_are_named(damage: Callable[[Path], None]) -> None:
-    damage(write_small())
-    with pytest.raises(
-        UserError, match=r"data/small\.hdf5 is damaged .*delete it, then make or download it again"
-    ):
-        get_dataset("small")
+def test_each_query_keeps_its_filter() -> None:
+    truth = TrueNeighbors(np.arange(6).reshape(3, 2), np.arange(6.0).reshape(3, 2), "filtered")
+    queries = Queries(np.eye(3), truth, ["color = 1", None, "color = 2"])
+    assert [query.filter for query in queries] == ["color = 1", None, "color = 2"]
+    ends = queries[::2]
+    assert [query.filter for query in ends] == ["color = 1", "color = 2"]
+    assert [query.number for query in ends] == [0, 1]
+    np.testing.assert_array_equal(ends.true_neighbors, [[0, 1], [4, 5]])
+    np.testing.assert_array_equal(ends.true_distances(2), [[0, 1], [4, 5]])
+    assert len(queries.first(2)) == 2 and len(queries.first(9)) == 3
+    with pytest.raises(ValueError, match="different lengths"):
+        Queries(np.eye(3), truth, ["color = 1"])
 
 
-def test_a_file_cut_anywhere_is_damaged() -> None:
+def test_what_a_plug_in_changes_is_a_copy() -> None:
+    path = write_small()
+    queries = get_dataset("small")[0].queries(5)
+    for vector in queries.copied_vectors():
+        vector[:] = 0
+    queries.copied_batch()[:] = 0
+    np.testing.assert_array_equal(queries.vectors, np.ones((2, 3)))
+    path.unlink()
+    write_small(
+        train=[1, 5, 2, 3, 9], size_train=[2, 0, 3], test=[4], size_test=[1, 0],
+        attrs={"distance": "jaccard", "type": "sparse"},
+    )  # fmt: skip
+    queries = get_dataset("small")[0].queries(5)
+    for copies in (queries.copied_vectors(), queries.copied_batch()):
+        assert [items.tolist() for items in copies] == [[4], []]
+        copies[0][:] = 7
+    assert queries[0].vector.tolist() == [4]
+
+
+def test_damaged_files_are_named() -> None:
     path = write_small()
     whole = path.read_bytes()
-    for length in range(1, len(whole), 97):
-        path.write_bytes(whole[:length])
-        with pytest.raises(UserError, match="is damaged"):
+    for damaged in (b"", b"this is no HDF5 file" * 200, *(whole[:n] for n in range(1, len(whole), 97))):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match=r"data/small\.hdf5 is damaged .*delete it, then make"):
             HDF5Dataset(path)
 
 
@@ -258,13 +310,6 @@ def test_clustered_is_deterministic_and_exact() -> None:
     assert len(np.unique(np.concatenate((train, test)), axis=0)) == 5500
     other, _ = get_dataset("clustered-5k-24-euclidean")
     np.testing.assert_array_equal(other.train(), train)
-
-
-def test_clustered_clusters_differ_in_density() -> None:
-    dataset, _ = get_dataset("clustered-20k-32-euclidean")
-    tenth = dataset.true_distances(10)[:, 9]
-    sparse, dense = np.quantile(tenth, [0.9, 0.1])
-    assert sparse > 1.7 * dense
 
 
 def test_uniform_is_deterministic_exact_and_of_length_1() -> None:

@@ -2,8 +2,6 @@
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +12,9 @@ import pytest
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
 from ann_benchmarks.results.records import iter_record_paths, read_record
 
-from .docker_engine import ROOT, install
+from .docker_engine import install
 from .long_tests import takes_long
+from .programs import run_program
 from .vchord_archives import ARCHIVES
 
 BUILD = ("--base", "debootstrap", "--algorithm")
@@ -31,9 +30,7 @@ def folder(tmp_path: Path, base_image: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 def command(program: str, *arguments: str) -> str:
     """Run one of the project's commands, which must succeed; what it says."""
-    done = subprocess.run(
-        [sys.executable, str(ROOT / program), *arguments], capture_output=True, text=True, timeout=900
-    )
+    done = run_program(program, *arguments, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ann_benchmarks.installing.dockerfile import read_dockerfile
+from ann_benchmarks.installing.context import read_dockerfile
 
 from .conftest import ROOT
 
@@ -17,7 +17,9 @@ ALGORITHMS = ROOT / "algorithms"
 DOCKERFILES = sorted(ALGORITHMS.glob("*/Dockerfile*"))
 PLUGINS = [path for path in DOCKERFILES if path.parent.name != "base"]
 POSTGRES = [path for path in PLUGINS if "postgres/docker/" in path.read_text()]
-SCRIPTS = sorted([*ALGORITHMS.glob("base/*.sh"), *ALGORITHMS.glob("*/docker/*.sh")])
+SCRIPTS = sorted(
+    [*ALGORITHMS.glob("base/*.sh"), *ALGORITHMS.glob("*/docker/*.sh"), *ALGORITHMS.glob("*/download.sh")]
+)
 LOCKS = sorted([*ALGORITHMS.glob("base/*.lock"), *ALGORITHMS.glob("postgres/docker/*.lock")])
 GIVEN = ("package[s]/", "ca-certificate[s]")  # of the context, where install.py put them
 
@@ -52,7 +54,7 @@ def pins(lock: Path) -> dict[str, set[str]]:
 
 
 def test_what_there_is() -> None:
-    assert len(SCRIPTS) == 6 and len(LOCKS) == 3
+    assert len(SCRIPTS) == 7 and len(LOCKS) == 3
     assert {path.parent.name for path in POSTGRES} >= {
         *("pgvector_hnsw", "pgvector_ivfflat", "pgvector_exact", "vchord", "pgpu"),
     }
@@ -109,7 +111,7 @@ def test_containers_take_variables_that_the_plugins_read() -> None:
 def test_vectorchord_is_the_release_that_installs_locally() -> None:
     release = yaml.safe_load((ALGORITHMS / "vchord/release.yml").read_text())
     assert f"ARG VCHORD={release['version']}" in instructions(ALGORITHMS / "vchord/Dockerfile")
-    assert f"github.com/{release['github']}/" in (ALGORITHMS / "postgres/docker/vchord.sh").read_text()
+    assert f"github.com/{release['github']}/" in (ALGORITHMS / "vchord/docker/vchord.sh").read_text()
 
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=named)
@@ -147,7 +149,7 @@ def test_a_container_has_what_the_framework_imports() -> None:
         "for module, packages in packages_distributions().items():\n"
         "    if not {name.lower() for name in packages} & set(sys.argv[1:]):\n"
         "        sys.modules[module] = None\n"
-        "import ann_benchmarks.run.worker_process, ann_benchmarks.data.datasets\n"
+        "import ann_benchmarks.run.process, ann_benchmarks.data.datasets\n"
         "import ann_benchmarks.data.vectors.parquet\n"
     )
     there = pins(ALGORITHMS / "base/requirements.lock")

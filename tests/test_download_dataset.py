@@ -4,10 +4,11 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import get_dataset
-from ann_benchmarks.data.datasets.getting import URL_VARIABLE
+from ann_benchmarks.data.datasets.downloads import URL_VARIABLE
 
 from .conftest import make_dataset
-from .test_download import Server, server  # noqa: F401
+from .file_server import Server
+from .test_download import server  # noqa: F401
 
 NAME = "fashion-mnist-784-euclidean"
 TARGET = Path("data") / f"{NAME}.hdf5"

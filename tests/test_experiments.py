@@ -1,7 +1,5 @@
 """Experiments: files whose mistakes are told by line, carried out, and looked at for findings."""
 
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +19,9 @@ from ann_benchmarks.reporting.content import Chapter
 from ann_benchmarks.results.records import Phase, Rate, Record
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.results.series import Series
-from tiers.main import every_job, parser_with_tiers
+from run import every_job, make_parser
+
+from .programs import run_program
 
 ROOT = Path(__file__).parent.parent
 SHIPPED = sorted(FOLDER.glob("*.yml"))
@@ -49,7 +49,7 @@ findings:
 
 @pytest.fixture
 def options():
-    return Options(parser_with_tiers())
+    return Options(make_parser())
 
 
 def written(tmp_path, text):
@@ -59,8 +59,7 @@ def written(tmp_path, text):
 
 
 def run(tmp_path, *arguments, program="run.py"):
-    command = [sys.executable, ROOT / program, "--local", *arguments]
-    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    return run_program(program, "--local", *arguments, cwd=tmp_path)
 
 
 @pytest.mark.parametrize("is_mini", [False, True])
@@ -151,7 +150,7 @@ def test_an_experiment_is_carried_out_and_goes_on(tmp_path, monkeypatch):
     assert "report: python report.py --experiment" in mini.stdout and "--mini --local" in mini.stdout
 
     monkeypatch.chdir(tmp_path)
-    name, report = report_of(str(path), False, parser_with_tiers(), ["--local"], every_job)
+    name, report = report_of(str(path), False, make_parser(), ["--local"], every_job)
     assert name == "small" and [len(chapter.runs) for chapter in report.chapters] == [1, 2, 0]
     assert report.chapters[2].missing and not report.chapters[1].missing
     assert [finding.verdict for finding in report.findings] == [
@@ -162,7 +161,7 @@ def test_an_experiment_is_carried_out_and_goes_on(tmp_path, monkeypatch):
     done = run(tmp_path, "--experiment", path, "-o", "told", program="report.py")
     assert done.returncode == 0 and "wrote told/report.html" in done.stdout, done.stderr
     assert "not reproduced" in (tmp_path / "told" / "report.md").read_text()
-    _, report = report_of(str(path), True, parser_with_tiers(), ["--local"], every_job)
+    _, report = report_of(str(path), True, make_parser(), ["--local"], every_job)
     assert [finding.verdict for finding in report.findings][1:] == ["not testable here", "not measured"]
     assert report.chapters[2] == Chapter(report.chapters[2].title, "Left out: there is none.")
 
@@ -170,7 +169,7 @@ def test_an_experiment_is_carried_out_and_goes_on(tmp_path, monkeypatch):
 def test_a_report_gets_no_dataset(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = written(tmp_path, SMALL.replace("no-such-dataset", "clustered-5k-8-ip"))
-    _, report = report_of(str(path), False, parser_with_tiers(), ["--local"], every_job)
+    _, report = report_of(str(path), False, make_parser(), ["--local"], every_job)
     assert report.chapters[2].missing[0].startswith("the dataset clustered-5k-8-ip is not here")
     assert not (tmp_path / "data").exists()
 
@@ -187,11 +186,11 @@ def test_a_damaged_record_is_left_out(tmp_path, monkeypatch, capsys):
         places.extend(place for job in jobs for place, _ in job.paths())
         return jobs
 
-    told = [report_of(str(path), False, parser_with_tiers(), ["--local"], jobs_of)[1]]
+    told = [report_of(str(path), False, make_parser(), ["--local"], jobs_of)[1]]
     for place in places:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text("{")
-    told.append(report_of(str(path), False, parser_with_tiers(), ["--local"], jobs_of)[1])
+    told.append(report_of(str(path), False, make_parser(), ["--local"], jobs_of)[1])
     assert told[0].chapters[0].missing == told[1].chapters[0].missing != []
     assert not told[1].chapters[0].records
     assert f"skipped {places[0]}: cannot be read" in capsys.readouterr().err
@@ -199,7 +198,7 @@ def test_a_damaged_record_is_left_out(tmp_path, monkeypatch, capsys):
 
 def test_termination_ends_all_steps(tmp_path):
     path, seen = written(tmp_path, SMALL), []
-    status = carry_out(str(path), False, parser_with_tiers(), ["--local"], lambda args: seen.append(1) or 143)
+    status = carry_out(str(path), False, make_parser(), ["--local"], lambda args: seen.append(1) or 143)
     assert status == 143 and len(seen) == 1
 
 
@@ -223,7 +222,7 @@ def point(algorithm, qps, arguments=({"M": 16},), query=(40,), recall=0.96, **at
     metrics = {"k-nn": recall, "qps": qps, "p99": 1000 / qps}
     given = {"clients": 1, "qps_low": qps * 0.9, "qps_high": qps * 1.1, **attrs}
     outcome = Run("d", 10, "euclidean", Series(algorithm), "p", metrics, given)
-    return Measured("s", Job(definition, [], "d", 10, 1, False), list(query), outcome)
+    return Measured("s", Job(definition, [], "d", 10), list(query), outcome)
 
 
 def claim(compare, **more):

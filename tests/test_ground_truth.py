@@ -57,13 +57,6 @@ def test_duplicates_are_ordered_by_id(metric: str) -> None:
 
 
 @pytest.mark.parametrize("metric", VECTOR_METRICS)
-def test_points_of_a_grid_have_many_equal_distances(metric: str) -> None:
-    rng = np.random.default_rng(9)
-    train = rng.integers(0, 3, (6000, 6)).astype(np.float32)
-    assert_exact(metric, train, train[:30], 40)
-
-
-@pytest.mark.parametrize("metric", VECTOR_METRICS)
 def test_neighbours_that_differ_in_the_last_bit(metric: str) -> None:
     rng = np.random.default_rng(10)
     train = rng.standard_normal((20, 48)).astype(np.float32)[rng.integers(0, 20, 4000)]

@@ -15,7 +15,7 @@ import certifi
 import pytest
 import yaml
 
-from .docker_engine import BASE, DEBIAN, ROOT, ScratchPlugins, base_image, engine, plugins  # noqa: F401
+from .docker_engine import BASE, DEBIAN, ROOT, ScratchPlugins
 from .long_tests import takes_long
 
 
@@ -32,7 +32,7 @@ def only_error(done: "subprocess.CompletedProcess[str]") -> str:
     return line
 
 
-def test_a_build_its_log_its_labels_and_the_table(plugins: ScratchPlugins) -> None:  # noqa: F811
+def test_a_build_its_log_its_labels_and_the_table(plugins: ScratchPlugins) -> None:
     name = plugins.add(
         "good",
         "ARG GREETING=none",
@@ -63,7 +63,7 @@ def test_a_build_its_log_its_labels_and_the_table(plugins: ScratchPlugins) -> No
     assert rows(anew.stdout)[image][0] == "built"
 
 
-def test_a_failing_build_stops_no_other(plugins: ScratchPlugins) -> None:  # noqa: F811
+def test_a_failing_build_stops_no_other(plugins: ScratchPlugins) -> None:
     bad = plugins.add("bad", "RUN echo first; echo 'E: no package of that name' >&2; echo later; exit 3")
     good = plugins.add("good", "RUN true")
     line = only_error(done := plugins.install())
@@ -77,7 +77,7 @@ def test_a_failing_build_stops_no_other(plugins: ScratchPlugins) -> None:  # noq
     assert "first" in plugins.log(bad) and "later" in plugins.log(bad)
 
 
-def test_what_is_made_of_a_failed_image_is_not_tried(plugins: ScratchPlugins) -> None:  # noqa: F811
+def test_what_is_made_of_a_failed_image_is_not_tried(plugins: ScratchPlugins) -> None:
     bad = plugins.add("a", "RUN false")
     above = plugins.add("0", "RUN true", base=f"ann-benchmarks-{bad}")
     done = plugins.install("--algorithm", above)
@@ -88,7 +88,7 @@ def test_what_is_made_of_a_failed_image_is_not_tried(plugins: ScratchPlugins) ->
     assert [*rows(done.stdout)] == [f"ann-benchmarks-{bad}", f"ann-benchmarks-{above}"]
 
 
-def test_a_tag_and_a_file_as_build_argument(plugins: ScratchPlugins) -> None:  # noqa: F811
+def test_a_tag_and_a_file_as_build_argument(plugins: ScratchPlugins) -> None:
     name = plugins.add("packed", "ARG PACKAGE", 'RUN echo "$PACKAGE" > /name')
     dockerfile = plugins.folder / name / "Dockerfile"
     with dockerfile.open("a") as file:
@@ -108,7 +108,7 @@ def test_a_tag_and_a_file_as_build_argument(plugins: ScratchPlugins) -> None:  #
     assert not plugins.engine.images.list(f"ann-benchmarks-{name}:latest")
 
 
-def test_certificates_reach_the_build(plugins: ScratchPlugins) -> None:  # noqa: F811
+def test_certificates_reach_the_build(plugins: ScratchPlugins) -> None:
     name = plugins.add(
         "ca", "COPY ca-certificates /ca", "RUN cat /ca/*.crt > /bundle; ls /ca | wc -l > /number"
     )
@@ -128,7 +128,7 @@ def test_certificates_reach_the_build(plugins: ScratchPlugins) -> None:  # noqa:
     )
 
 
-def test_two_at_a_time(plugins: ScratchPlugins) -> None:  # noqa: F811
+def test_two_at_a_time(plugins: ScratchPlugins) -> None:
     """Each build waits for the other, at a server on this machine, whose network builds have."""
     server = socket.create_server(("127.0.0.1", 0))
     server.settimeout(60)
@@ -150,7 +150,7 @@ def test_two_at_a_time(plugins: ScratchPlugins) -> None:  # noqa: F811
     assert sorted(rows(done.stdout)) == [f"ann-benchmarks-{name}" for name in names]
 
 
-def test_layers_in_common_are_built_once(plugins: ScratchPlugins) -> None:  # noqa: F811
+def test_layers_in_common_are_built_once(plugins: ScratchPlugins) -> None:
     common = f"RUN sleep 2; echo {plugins.prefix}; head -c 16 /dev/urandom | od > /random"
     names = [plugins.add(name, common, "RUN true", f"RUN echo {name}") for name in ("one", "two")]
     done = plugins.install("--proc", "2")
@@ -158,7 +158,7 @@ def test_layers_in_common_are_built_once(plugins: ScratchPlugins) -> None:  # no
     assert len({plugins.output(name, "cat", "/random") for name in names}) == 1
 
 
-def add_config(plugins: ScratchPlugins, name: str, body: str) -> None:  # noqa: F811
+def add_config(plugins: ScratchPlugins, name: str, body: str) -> None:
     folder = plugins.folder / name
     (folder / "module.py").write_text(f"from ann_benchmarks.algorithms.base.module import BaseANN\n{body}")
     definition = {
@@ -171,7 +171,7 @@ def add_config(plugins: ScratchPlugins, name: str, body: str) -> None:  # noqa: 
     (folder / "config.yml").write_text(yaml.safe_dump({"float": {"any": [definition]}}))
 
 
-def test_images_are_checked(plugins: ScratchPlugins) -> None:  # noqa: F811
+def test_images_are_checked(plugins: ScratchPlugins) -> None:
     good, bad = plugins.add("good", "RUN true", base=BASE), plugins.add("bad", "RUN true", base=BASE)
     works = """
 class Plugin(BaseANN):
@@ -195,7 +195,7 @@ class Plugin(BaseANN):
     assert labels["ann-benchmarks.base"] == DEBIAN and labels["ann-benchmarks.build-args"] == "{}"
 
 
-def test_a_base_that_does_not_exist(plugins: ScratchPlugins) -> None:  # noqa: F811
+def test_a_base_that_does_not_exist(plugins: ScratchPlugins) -> None:
     before = plugins.image("base").id
     name = plugins.add("orphan", "RUN true", base="${BASE}")
     path = plugins.folder / name / "Dockerfile"
@@ -212,7 +212,7 @@ def test_a_base_that_does_not_exist(plugins: ScratchPlugins) -> None:  # noqa: F
     )
 
 
-def test_what_cannot_be_begun(plugins: ScratchPlugins) -> None:  # noqa: F811
+def test_what_cannot_be_begun(plugins: ScratchPlugins) -> None:
     name = plugins.add("good", "ARG VERSION=1", "RUN true")
 
     def error(*arguments: str, **environment: str) -> str:
@@ -227,7 +227,7 @@ def test_what_cannot_be_begun(plugins: ScratchPlugins) -> None:  # noqa: F811
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_build_ends_at_once(plugins: ScratchPlugins, number: int) -> None:  # noqa: F811
+def test_an_interrupted_build_ends_at_once(plugins: ScratchPlugins, number: int) -> None:
     name = plugins.add("slow", f"RUN echo begun {time.time()} ; sleep 300")
     arguments = [sys.executable, ROOT / "install.py", "--definitions", "plugins", "--algorithm", name]
     program = subprocess.Popen(
@@ -266,7 +266,7 @@ needs_debootstrap = pytest.mark.skipif(
 @takes_long
 @needs_debootstrap
 @pytest.mark.parametrize("moment", ["I: Retrieving", "I: Unpacking the base system"])
-def test_an_interrupted_debootstrap_leaves_nothing(plugins: ScratchPlugins, moment: str) -> None:  # noqa: F811
+def test_an_interrupted_debootstrap_leaves_nothing(plugins: ScratchPlugins, moment: str) -> None:
     before = plugins.engine.images.get(DEBIAN).id
     temporary = plugins.path / "temporary"
     temporary.mkdir()
@@ -296,7 +296,7 @@ def test_an_interrupted_debootstrap_leaves_nothing(plugins: ScratchPlugins, mome
 
 
 @needs_debootstrap
-def test_a_mirror_that_is_none(plugins: ScratchPlugins) -> None:  # noqa: F811
+def test_a_mirror_that_is_none(plugins: ScratchPlugins) -> None:
     before = plugins.engine.images.get(DEBIAN).id
     arguments = (
         "--algorithm",

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -23,13 +22,14 @@ import psycopg
 import pytest
 from distributed import LocalCluster
 
-from ann_benchmarks.algorithms.postgres.clients import member, process
+from ann_benchmarks.algorithms.postgres.clients import loops, member
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.load.remote_clients import RemoteClients
 
+from .conftest import make_dataset
 from .long_tests import takes_long
-from .test_contract import make_dataset
+from .programs import temporary_folder
 
 ROOT = Path(__file__).parents[1]
 CLIENT, WATCH = "ann_benchmarks_client", "ann_benchmarks_watch"  # that a connection is, in the server's words
@@ -200,14 +200,12 @@ def processes_of(folder: Path) -> list[psutil.Process]:
 @pytest.fixture(scope="module")
 def prepared() -> Iterator[Path]:
     """A folder that a server's account can enter, with a dataset; the first run builds the index."""
-    folder = Path(tempfile.mkdtemp(prefix="ann-test-"))
-    folder.chmod(0o755)
-    (folder / "tmp").mkdir()
-    (folder / "definitions/hnsw").mkdir(parents=True)
-    (folder / "definitions/hnsw/config.yml").write_text(dedent(DEFINITIONS))
-    make_dataset(folder / "data/small.hdf5")
-    yield folder
-    shutil.rmtree(folder)
+    with temporary_folder() as folder:
+        (folder / "tmp").mkdir()
+        (folder / "definitions/hnsw").mkdir(parents=True)
+        (folder / "definitions/hnsw/config.yml").write_text(dedent(DEFINITIONS))
+        make_dataset("small", "angular", 2000, 12, queries=50, neighbours=100, folder=folder / "data")
+        yield folder
 
 
 @pytest.fixture
@@ -385,7 +383,7 @@ def test_a_client_that_cannot_be_started_is_told(tmp_path: Path, monkeypatch: py
     book, arrivals = [os.open(os.devnull, os.O_RDONLY) for _ in range(2)]
     np.save(tmp_path / "parameters.npy", np.zeros((1, 4), np.uint8))
     parameters = os.open(tmp_path / "parameters.npy", os.O_RDONLY)
-    process.become_clients([theirs.detach()], [book], arrivals, parameters)
+    loops.become_clients([theirs.detach()], [book], arrivals, parameters)
     with Connection(ours.detach()) as pipe:
         said = pipe.recv()
         assert isinstance(said, PostgresError)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.load.one_client import ClientAnswers
 from ann_benchmarks.load.spans import active_span, closed_loop, open_loop
-from ann_benchmarks.plugin import ClientAnswers
 from ann_benchmarks.results.intervals import runs_disagree
 from ann_benchmarks.results.warnings import remarks
 

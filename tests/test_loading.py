@@ -17,16 +17,15 @@ import psycopg
 import pytest
 
 from ann_benchmarks.algorithms.postgres import catalog
-from ann_benchmarks.algorithms.postgres.chunks import LoadPlan, load_plan, missing_chunks
+from ann_benchmarks.algorithms.postgres.chunks import ChunkedLoad, LoadPlan, load_plan, missing_chunks
 from ann_benchmarks.algorithms.postgres.encoding import row_layout
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
-from ann_benchmarks.algorithms.postgres.fingerprint import fingerprint
 from ann_benchmarks.algorithms.postgres.forms import vector_form
 from ann_benchmarks.algorithms.postgres.loading import copy_vectors
 from ann_benchmarks.algorithms.postgres.module import Index, PostgresANN
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
-from ann_benchmarks.algorithms.postgres.tables import ChunkedLoad, load_whole
+from ann_benchmarks.algorithms.postgres.tables import fingerprint, load_whole
 
 ROOT = Path(__file__).parent.parent
 TABLE = "ann_benchmarks.items_of_a_test"
@@ -261,7 +260,7 @@ def test_a_server_that_dies_costs_unfinished_chunks_only(plugin_server: Server, 
         if rows.start == 100_000:
             os.kill(plugin_server._process.pid, signal.SIGKILL)
             for child in psutil.process_iter(["name", "cwd"]):  # without their parent they would linger a bit
-                if child.info["name"] == "postgres" and child.info["cwd"] == str(plugin_server._data):
+                if child.info["name"] == "postgres" and child.info["cwd"] == str(plugin_server._cluster.data):
                     child.kill()
 
     algorithm = IVFFlat()
@@ -278,7 +277,7 @@ def test_a_server_that_dies_costs_unfinished_chunks_only(plugin_server: Server, 
     algorithm.done()
     assert sum(map(len, again.read)) < 200_000
     with plugin_server.connect() as connection:
-        assert_loaded(connection, train, algorithm._table.name)
+        assert_loaded(connection, train, algorithm.table_name)
 
 
 CLIENT = """
@@ -289,7 +288,7 @@ algorithm.set_load_options(threads=3, chunk_rows=4000)
 print("loading", flush=True)
 algorithm.fit(vectors(150_000, 32))
 algorithm.done()
-print(algorithm._table.name)
+print(algorithm.table_name)
 """
 
 

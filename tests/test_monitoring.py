@@ -17,6 +17,8 @@ from ann_benchmarks.monitoring.samples import MOST_SAMPLES, Sample, Stretch
 from ann_benchmarks.monitoring.stored import monitored, writer
 from ann_benchmarks.results.file import write_result
 
+pytestmark = pytest.mark.alone  # it measures
+
 
 class Clock:
     """A server whose one counter is its clock."""

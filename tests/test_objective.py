@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.load.objective import CLOSE_ENOUGH, FARTHEST, highest_rate
 from ann_benchmarks.load.request import Objective
+from ann_benchmarks.load.search import CLOSE_ENOUGH, FARTHEST, highest_rate
 
 CLOSED = 1000.0  # queries a second
 

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,14 +14,15 @@ import yaml
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import aliases, get_dataset, present_names, registered, truth_file
-from ann_benchmarks.data.datasets.exact import find_truth
-from ann_benchmarks.data.datasets.in_place import create_in_place
 from ann_benchmarks.data.datasets.listing import dataset_table
+from ann_benchmarks.data.datasets.maintenance import find_truth
+from ann_benchmarks.data.datasets.own import OwnVectors, create_in_place
 from ann_benchmarks.data.ground_truth import answers, truth
 from ann_benchmarks.distance import pair_distances
 from ann_benchmarks.results.file import truth_mark
 
-from .file_server import FileServer, serving
+from .file_server import Server
+from .programs import run_program
 
 ROOT = Path(__file__).resolve().parent.parent
 RANDOM = np.random.default_rng(3)
@@ -68,7 +68,7 @@ def write_shards(folder: Path, numbers: list[np.ndarray], metric: str = "angular
 
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """A server of small sets, and a registry that names them."""
     remote = tmp_path / "remote"
     write_bin(remote / "base.fbin", TRAIN)
@@ -80,36 +80,40 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServ
     for i, part in enumerate((bits[:30], bits[30:30], bits[30:])):
         np.save(remote / f"part_{i}.npy", part)
     np.save(remote / "gt.npy", np.argsort(distances_of("ip", bits, bits[:5]), axis=1)[:, :15])
-    with serving(remote) as running:
-        content = {
-            "whole": {
-                "distance": "euclidean", "rows": 500, "dimension": 6, "queries": 12, "aliases": ["whole-l2"],
-                "train": f"{running.url}/base.fbin", "test": f"{running.url}/query.fbin",
-                "neighbors": f"{running.url}/truth.bin",
-            },
-            "first200": {"first_of": "whole", "rows": 200, "neighbors": f"{running.url}/truth-200"},
-            "first100": {"first_of": "whole", "rows": 100},
-            "shards": {
-                "distance": "angular", "rows": 500, "dimension": 6,
-                "train": running.url + "/shards/train-{00..01}.parquet",
-                "test": f"{running.url}/shards/test.parquet",
-                "neighbors": f"{running.url}/shards/neighbors.parquet",
-            },
-            "parts": {
-                "distance": "ip", "dimension": 6, "test": "train[:5]",
-                "train": running.url + "/part_{0..2}.npy",
-                "neighbors": f"{running.url}/gt.npy",
-            },
-        }  # fmt: skip
-        path = tmp_path / "registry.yml"
-        path.write_text(yaml.safe_dump(content))
-        monkeypatch.setattr("ann_benchmarks.data.datasets.registry._REGISTRY", path)
-        registered.cache_clear()
-        aliases.cache_clear()
-        home = tmp_path / "home"
-        home.mkdir()
-        monkeypatch.chdir(home)
-        yield running
+    running = Server()
+    files = (path for path in remote.rglob("*") if path.is_file())
+    running.bodies = {str(path.relative_to(remote)): path.read_bytes() for path in files}
+    content = {
+        "whole": {
+            "distance": "euclidean", "rows": 500, "dimension": 6, "queries": 12, "aliases": ["whole-l2"],
+            "train": running.url("base.fbin"), "test": running.url("query.fbin"),
+            "neighbors": running.url("truth.bin"),
+        },
+        "first200": {"first_of": "whole", "rows": 200, "neighbors": running.url("truth-200")},
+        "first100": {"first_of": "whole", "rows": 100},
+        "shards": {
+            "distance": "angular", "rows": 500, "dimension": 6,
+            "train": running.url("shards/train-{00..01}.parquet"),
+            "test": running.url("shards/test.parquet"),
+            "neighbors": running.url("shards/neighbors.parquet"),
+        },
+        "parts": {
+            "distance": "ip", "dimension": 6, "test": "train[:5]",
+            "train": running.url("part_{0..2}.npy"),
+            "neighbors": running.url("gt.npy"),
+        },
+    }  # fmt: skip
+    path = tmp_path / "registry.yml"
+    path.write_text(yaml.safe_dump(content))
+    monkeypatch.setattr("ann_benchmarks.data.datasets.registry._REGISTRY", path)
+    registered.cache_clear()
+    aliases.cache_clear()
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.chdir(home)
+    yield running
+    running.shutdown()
+    running.server_close()
     registered.cache_clear()
     aliases.cache_clear()
 
@@ -128,7 +132,7 @@ def assert_exact(name: str, metric: str, train: np.ndarray, test: np.ndarray, k:
 # ---- got, opened
 
 
-def test_a_big_ann_set_is_got_and_read_by_range(server: FileServer) -> None:
+def test_a_big_ann_set_is_got_and_read_by_range(server: Server) -> None:
     dataset, dimension = get_dataset("whole-l2")
     with dataset:
         assert (dataset.name, dimension, dataset.rows) == ("whole", 6, 500)
@@ -143,28 +147,28 @@ def test_a_big_ann_set_is_got_and_read_by_range(server: FileServer) -> None:
     assert present_names() == ["first100", "whole"]  # of which the first is in the second
 
 
-def test_of_a_cropped_set_only_the_first_rows_travel(server: FileServer) -> None:
+def test_of_a_cropped_set_only_the_first_rows_travel(server: Server) -> None:
     assert_exact("first200", "euclidean", TRAIN[:200], TEST, 20)
-    assert server.sent["/base.fbin"] <= 200 * 24 + 8 + 2
+    assert server.sent_of["base.fbin"] <= 200 * 24 + 8 + 2
     crop = Path("data/whole/base.fbin.crop_nb_200")
     assert np.fromfile(crop, "<u4", 2).tolist() == [200, 6] and crop.stat().st_size == 200 * 24 + 8
     np.testing.assert_array_equal(get_dataset("first100")[0].train_rows()[:], TRAIN[:100])
-    assert server.sent["/base.fbin"] <= 200 * 24 + 8 + 2
+    assert server.sent_of["base.fbin"] <= 200 * 24 + 8 + 2
 
 
-def test_a_cropped_set_uses_the_whole_file_if_it_is_there(server: FileServer) -> None:
+def test_a_cropped_set_uses_the_whole_file_if_it_is_there(server: Server) -> None:
     get_dataset("whole")[0].close()
-    before = server.sent["/base.fbin"]
+    before = server.sent_of["base.fbin"]
     assert_exact("first200", "euclidean", TRAIN[:200], TEST, 20)
-    assert server.sent["/base.fbin"] == before and get_dataset("first200")[0].rows == 200
+    assert server.sent_of["base.fbin"] == before and get_dataset("first200")[0].rows == 200
 
 
-def test_ids_of_shuffled_shards_become_row_numbers(server: FileServer) -> None:
+def test_ids_of_shuffled_shards_become_row_numbers(server: Server) -> None:
     assert_exact("shards", "angular", TRAIN, TEST, 20)
     np.testing.assert_array_equal(get_dataset("shards")[0].train_rows()[190:210], TRAIN[190:210])
 
 
-def test_queries_may_be_the_first_rows_and_parts_half_precision(server: FileServer) -> None:
+def test_queries_may_be_the_first_rows_and_parts_half_precision(server: Server) -> None:
     bits = np.sign(TRAIN[:100]).astype(np.float32)
     assert_exact("parts", "ip", bits, bits[:5], 15)
     train = get_dataset("parts")[0].train()
@@ -172,7 +176,7 @@ def test_queries_may_be_the_first_rows_and_parts_half_precision(server: FileServ
     np.testing.assert_array_equal(train, bits)
 
 
-def test_distances_of_published_neighbours_are_computed_once(server: FileServer) -> None:
+def test_distances_of_published_neighbours_are_computed_once(server: Server) -> None:
     before = get_dataset("whole")[0].true_distances(20)
     path = truth_file("whole")
     assert path == Path("data/whole.truth.h5")
@@ -181,7 +185,7 @@ def test_distances_of_published_neighbours_are_computed_once(server: FileServer)
     assert path.stat().st_mtime_ns == stamp
 
 
-def test_the_list_says_what_is_there(server: FileServer) -> None:
+def test_the_list_says_what_is_there(server: Server) -> None:
     get_dataset("first200")[0].close()
     lines = {line.split()[0]: line.split()[1:] for line in dataset_table().splitlines() if line}
     assert lines["first200"][:5] == ["200", "6", "euclidean", "4.8", "kB"] and lines["first200"][-1] == "yes"
@@ -193,7 +197,7 @@ def test_the_list_says_what_is_there(server: FileServer) -> None:
 # ---- truth
 
 
-def test_the_truth_is_found_here(server: FileServer) -> None:
+def test_the_truth_is_found_here(server: Server) -> None:
     line = find_truth("first100", 50)
     assert line == "data/first100.truth.h5 has the 50 nearest rows of each query"
     assert_exact("first100", "euclidean", TRAIN[:100], TEST, 50)
@@ -204,12 +208,12 @@ def test_the_truth_is_found_here(server: FileServer) -> None:
     assert not list(Path("data").glob(".*"))
 
 
-def test_without_truth_the_error_says_how_to_find_it(server: FileServer) -> None:
+def test_without_truth_the_error_says_how_to_find_it(server: Server) -> None:
     with pytest.raises(UserError, match="--ground-truth first100"):
         get_dataset("first100")[0].true_distances(10)
 
 
-def test_the_truth_of_other_vectors_is_not_taken(server: FileServer) -> None:
+def test_the_truth_of_other_vectors_is_not_taken(server: Server) -> None:
     find_truth("first100", 10)
     write_bin(Path("data/whole/query.fbin"), TEST[::-1])
     with pytest.raises(UserError, match="holds the true neighbours of other vectors"):
@@ -229,7 +233,7 @@ def test_the_truth_of_other_vectors_is_not_taken(server: FileServer) -> None:
         (lambda f: write_bin(f, np.zeros((500, 7), np.float32)), "7 dimensions where 6 were expected"),
     ],
 )
-def test_a_damaged_file_is_named(server: FileServer, spoil: Callable[[Path], None], message: str) -> None:
+def test_a_damaged_file_is_named(server: Server, spoil: Callable[[Path], None], message: str) -> None:
     get_dataset("whole")[0].close()
     spoil(Path("data/whole/base.fbin"))
     with pytest.raises(UserError) as error:
@@ -237,7 +241,7 @@ def test_a_damaged_file_is_named(server: FileServer, spoil: Callable[[Path], Non
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
-def test_a_truth_that_does_not_fit_is_named(server: FileServer) -> None:
+def test_a_truth_that_does_not_fit_is_named(server: Server) -> None:
     get_dataset("whole")[0].close()
     path = Path("data/whole/truth.bin")
     write_truth(path, "euclidean", TRAIN, TEST[:11])
@@ -251,7 +255,7 @@ def test_a_truth_that_does_not_fit_is_named(server: FileServer) -> None:
         get_dataset("whole")[0].truth()
 
 
-def test_an_ip_file_with_distances_of_another_kind_has_them_computed(server: FileServer) -> None:
+def test_an_ip_file_with_distances_of_another_kind_has_them_computed(server: Server) -> None:
     Path("data").mkdir()
     nearest = np.argsort(-(TEST @ TRAIN.T), axis=1)[:, :10]
     with h5py.File("data/laion-1m.hdf5", "w") as file:
@@ -269,12 +273,7 @@ def test_an_ip_file_with_distances_of_another_kind_has_them_computed(server: Fil
 
 
 def create(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(ROOT / "create_dataset.py"), *arguments],
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-    )
+    return run_program("create_dataset.py", *arguments)
 
 
 @pytest.fixture
@@ -322,9 +321,9 @@ def test_verify_sees_vectors_that_are_not_those_of_the_truth(own: None) -> None:
     assert done.returncode == 1 and "holds the true neighbours of other vectors" in done.stdout
 
 
-def test_verify_sees_a_byte_that_changed_since_the_download(server: FileServer) -> None:
+def test_verify_sees_a_byte_that_changed_since_the_download(server: Server) -> None:
     get_dataset("whole")[0].close()
-    from ann_benchmarks.data.datasets.verify import verify_dataset
+    from ann_benchmarks.data.datasets.maintenance import verify_dataset
 
     assert list(verify_dataset("whole")) == []
     path = Path("data/whole/base.fbin")
@@ -334,8 +333,8 @@ def test_verify_sees_a_byte_that_changed_since_the_download(server: FileServer) 
     assert any("base.fbin" in problem for problem in verify_dataset("whole"))
 
 
-def test_a_converted_copy_takes_the_place_of_the_original(server: FileServer) -> None:
-    from ann_benchmarks.data.datasets.convert import convert_source
+def test_a_converted_copy_takes_the_place_of_the_original(server: Server) -> None:
+    from ann_benchmarks.data.datasets.maintenance import convert_source
 
     get_dataset("shards")[0].close()
     assert convert_source("shards", None, None, force=False) == Path("data/shards/shards.converted.npy")
@@ -363,6 +362,9 @@ def test_a_file_is_converted(own: None) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("--dataset", "sift"), "unknown dataset 'sift'"),
+        (("--name", "x", "--train", "q.fbin", "--distance", "cosine"), "unknown metric 'cosine'"),
+        (("--name", "x", "--train", "none.npy", "--distance", "ip"), "there is no file none.npy"),
         (("--convert", "q.fbin"), "--convert FILE needs --output"),
         (("--convert", "q.fbin", "--output", "q.bin"), "must end in .npy"),
         (("--verify", "deep10m"), "are not there; get them by: python create_dataset.py --dataset deep10m"),
@@ -403,12 +405,6 @@ def test_one_name_is_one_dataset(own: None) -> None:
     assert get_dataset("mine")[0].rows == 9 and not Path("data/mine.yml").exists()
 
 
-def test_numbers_are_no_bits_in_place(own: None) -> None:
-    np.save("b.npy", (TRAIN[:50] > 0).astype(np.uint8))
-    done = create("--name", "b", "--train", "b.npy", "--test", "b.npy", "--distance", "jaccard", "--in-place")
-    assert done.returncode == 1 and "b.npy holds uint8 where jaccard needs bool" in done.stderr
-
-
 def test_an_array_of_a_file_cannot_stay_in_place(own: None) -> None:
     with h5py.File("v.h5", "w") as file:
         file["train"], file["test"] = TRAIN, TEST
@@ -424,18 +420,18 @@ def test_what_was_downloaded_is_not_replaced_by_force(own: None) -> None:
     assert done.returncode == 1 and "delete those that are to be downloaded again" in done.stderr
 
 
-def test_the_list_fetches_nothing(server: FileServer) -> None:
+def test_the_list_fetches_nothing(server: Server) -> None:
     Path("data").mkdir()
-    addresses = f"train: {server.url}/base.fbin\ntest: {server.url}/query.fbin\n"
+    addresses = f"train: {server.url('base.fbin')}\ntest: {server.url('query.fbin')}\n"
     Path("data/far.yml").write_text("distance: ip\n" + addresses)
     assert "far" in {line.split()[0] for line in dataset_table().splitlines() if line}
-    assert server.sent == {}
+    assert server.sent == 0
 
 
 def test_what_was_found_in_other_files_is_not_gone_on_with(
     own: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create_in_place("mine", "part_*.npy", "q.fbin", "euclidean")
+    create_in_place("mine", OwnVectors("part_*.npy", "euclidean", "q.fbin"))
     monkeypatch.setattr(truth, "SPAN", 100)
     monkeypatch.setattr(answers, "SHARE_OF_SAVING", 1e9)
     search, seen = truth.search_span, []

@@ -20,10 +20,12 @@ from ann_benchmarks.algorithms.postgres.clients.pgbench import PgbenchClients, f
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
-from ann_benchmarks.algorithms.postgres.session import Asking
+from ann_benchmarks.algorithms.postgres.statement import QueryStatement
 from ann_benchmarks.algorithms.postgres.watching import CLIENT_APPLICATION
 
 from .postgres_fixtures import clustered
+
+pytestmark = pytest.mark.alone  # it measures
 
 TRAIN = clustered(2000, 16, seed=11)
 QUERIES = TRAIN[:40]
@@ -31,23 +33,23 @@ PROGRAM = embedded_installation() / "bin" / "pgbench"
 
 
 @pytest.fixture
-def asking(plugin_server: Server) -> Iterator[Asking]:
+def statement(plugin_server: Server) -> Iterator[QueryStatement]:
     algorithm = PGVectorHNSW("euclidean", {"M": 8, "efConstruction": 32})
     algorithm.fit(TRAIN)
     algorithm.set_query_arguments(40)
-    yield algorithm._asking(16, 10)
+    yield algorithm._querying.statement(16, 10)
     algorithm.done()
 
 
 @pytest.fixture
-def opened(asking: Asking, server: Server, tmp_path: Path, monkeypatch) -> Iterator:
+def opened(statement: QueryStatement, server: Server, tmp_path: Path, monkeypatch) -> Iterator:
     """Open clients of pgbench; neither a table nor a file nor a process is left of them afterwards."""
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     open_ones: list[PgbenchClients] = []
 
     def opened(clients: int = 2, skew: float | None = None, **changes) -> PgbenchClients:
-        open_ones.append(PgbenchClients(replace(asking, **changes), QUERIES, clients, PROGRAM, skew))
+        open_ones.append(PgbenchClients(replace(statement, **changes), QUERIES, clients, PROGRAM, skew))
         return open_ones[-1]
 
     yield opened
@@ -96,7 +98,9 @@ def test_every_form_of_an_index_is_used(plugin_server: Server, form: str, argume
     try:
         algorithm.fit(TRAIN)
         algorithm.set_query_arguments(*arguments)
-        clients = PgbenchClients(algorithm._asking(16, 10), QUERIES, 1, PROGRAM)  # looks at the plan
+        clients = PgbenchClients(
+            algorithm._querying.statement(16, 10), QUERIES, 1, PROGRAM
+        )  # looks at the plan
         try:
             assert [len(given.sent) for given in ask(clients, [np.arange(7)])] == [7]
         finally:
@@ -216,11 +220,11 @@ def test_the_sessions_are_those_of_a_client(opened, server: Server):
     assert [len(given.sent) for given in clients.answers()] == [1, 1]
 
 
-def test_a_query_that_does_not_use_the_index_is_told(opened, asking: Asking, server: Server):
+def test_a_query_that_does_not_use_the_index_is_told(opened, statement: QueryStatement, server: Server):
     with pytest.raises(PostgresError, match="pgbench's query does not scan the whole table but uses "):
         opened(index=None)
     with pytest.raises(PostgresError, match="pgbench's query does not use the index .* but scans the whole"):
-        opened(sql=asking.sql.replace("<->", "<#>"))
+        opened(sql=statement.sql.replace("<->", "<#>"))
     assert tables(server) == []
 
 
@@ -291,9 +295,9 @@ def test_pgbench_is_found_or_it_is_said_where_it_was_looked_for(tmp_path: Path, 
         find_pgbench(tmp_path)
 
 
-def test_a_program_that_does_not_run_is_told(asking: Asking, server: Server, tmp_path: Path):
+def test_a_program_that_does_not_run_is_told(statement: QueryStatement, server: Server, tmp_path: Path):
     with pytest.raises(PostgresError, match="pgbench does not run: No such file"):
-        PgbenchClients(asking, QUERIES, 1, tmp_path / "pgbench")
+        PgbenchClients(statement, QUERIES, 1, tmp_path / "pgbench")
     assert tables(server) == []
 
 
@@ -302,9 +306,9 @@ import sys
 import numpy as np
 from pathlib import Path
 from ann_benchmarks.algorithms.postgres.clients.pgbench import PgbenchClients
-from ann_benchmarks.algorithms.postgres.session import Asking
+from ann_benchmarks.algorithms.postgres.statement import QueryStatement
 
-clients = PgbenchClients({asking!r}, np.ones((4, 16), np.float32), 2, Path({program!r}))
+clients = PgbenchClients({statement!r}, np.ones((4, 16), np.float32), 2, Path({program!r}))
 clients.prepare([np.arange(4)] * 2, seconds=60)
 print("ready", flush=True)
 clients.run()
@@ -312,9 +316,11 @@ clients.run()
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_parent_that_ends_leaves_no_pgbench(opened, asking: Asking, server: Server, number, tmp_path: Path):
+def test_a_parent_that_ends_leaves_no_pgbench(
+    opened, statement: QueryStatement, server: Server, number, tmp_path: Path
+):
     parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT.format(asking=asking, program=str(PROGRAM))],
+        [sys.executable, "-c", PARENT.format(statement=statement, program=str(PROGRAM))],
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1]), "TMPDIR": str(tmp_path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -326,7 +332,7 @@ def test_a_parent_that_ends_leaves_no_pgbench(opened, asking: Asking, server: Se
     deadline = time.monotonic() + 10
     while not (children := psutil.Process(parent.pid).children()) and time.monotonic() < deadline:
         time.sleep(0.01)
-    time.sleep(0.3)  # in the middle of asking
+    time.sleep(0.3)  # in the middle of a run
     assert [child.name() for child in children] == ["pgbench"]
     parent.send_signal(number)
     parent.wait()

@@ -19,9 +19,9 @@ from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.vchord.module import VectorChord
-from ann_benchmarks.algorithms.vchord.on_gpu import told
+from ann_benchmarks.algorithms.vchord.on_gpu import stated_times
 from ann_benchmarks.definitions.configs import read_config
-from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Definition, get_definitions
+from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Data, Definition, get_definitions
 
 from .pgpu_stand_in import VERSIONS, calls_of_stand_in, fail, install_stand_in
 from .postgres_fixtures import clustered, fitted, measured_recall
@@ -31,7 +31,7 @@ TRAIN = clustered(4000, 24, seed=18)
 QUERIES = clustered(40, 24, seed=19)
 SMALL = {"sampling_factor": 50}  # so that the rows suffice
 NEWEST = VERSIONS[-1]
-TOLD = {"1.0.0": (0.00085, 0.00125), "2.0.0": (0.0025, 0.01234), "newer": (None, 0.02)}  # by the stand-in
+TIMES = {"1.0.0": (0.00085, 0.00125), "2.0.0": (0.0025, 0.01234), "newer": (None, 0.02)}  # by the stand-in
 
 Installed = Callable[[str], Server]
 
@@ -120,9 +120,9 @@ def test_every_version_builds_an_index_that_finds(
         assert facts["pgpu_version"] == version
         assert facts["vchord_version"].startswith("1.1")
         assert facts["clustering_device"] == f"pgpu {version}"
-        batches, clustering = TOLD[version]
+        batches, clustering = TIMES[version]
         assert facts.get("clustering_batches_time") == batches
-        if metric != "angular" or version != "newer":  # it tells no time where it skips the index
+        if metric != "angular" or version != "newer":  # it states no time where it skips the index
             assert facts["clustering_time"] == pytest.approx(clustering)
         assert 0 < facts["clustering_time"] < facts["index_build_time"]
         algorithm.set_query_arguments(1)
@@ -131,7 +131,7 @@ def test_every_version_builds_an_index_that_finds(
     assert call.pop("lists", None) == (None if version == "1.0.0" else [40])
     assert call.pop("cluster_count", None) == (40 if version == "1.0.0" else None)
     expected = {
-        "table_name": algorithm._table.name,
+        "table_name": algorithm.table_name,
         "column_name": "embedding",
         "sampling_factor": 50,
         "batch_size": 100_000,
@@ -163,7 +163,7 @@ def test_every_argument_reaches_the_function(installed: Installed, version: str)
     algorithm = PGPU("euclidean", given | {"lists": [4, 60]})
     with fitted(algorithm, TRAIN, "4,60"):
         assert recall(algorithm) > 0.95
-        assert "residual_quantization = true" in options_of(server, algorithm._built.name)
+        assert "residual_quantization = true" in options_of(server, algorithm.index_name)
     (call,) = calls_of_stand_in(server)
     assert call | given | {"lists": [4, 60]} == call
 
@@ -173,7 +173,7 @@ def test_automatic_lists_of_few_rows(newest: Server, rows: int):
     train = TRAIN[:rows]
     algorithm = PGPU("euclidean", {"lists": "auto"})
     with fitted(algorithm, train, 320):  # more than there are
-        assert algorithm._lists == [max(rows // 500, 3)]
+        assert algorithm.lists == [max(rows // 500, 3)]
         assert measured_recall(algorithm, train, QUERIES) > 0.95
 
 
@@ -182,9 +182,9 @@ def test_the_index_is_the_one_that_vchord_makes_of_these_centroids(newest: Serve
     arguments, probes = {"residual_quantization": True}, "2,8" if lists == [4, 60] else 8
     algorithm = PGPU(metric, SMALL | arguments | {"lists": lists})
     with fitted(algorithm, TRAIN, probes):
-        assert algorithm.search_range(10).values[-1] == algorithm._lists[-1]
+        assert algorithm.search_range(10).values[-1] == algorithm.lists[-1]
         found = algorithm.time_queries(QUERIES, 10)[1]
-        made = algorithm._table.name if metric != "angular" else algorithm._built.name
+        made = algorithm.table_name if metric != "angular" else algorithm.index_name
     algorithm = VectorChord(metric, arguments | {"centroids": f"{made}_centroids"})
     with fitted(algorithm, TRAIN, probes):
         of_vchord = algorithm.time_queries(QUERIES, 10)[1]
@@ -215,8 +215,8 @@ def test_the_extension_builds_the_index_where_it_can(
     lists = arguments["lists"]
     with fitted(algorithm, TRAIN, ",".join(map(str, lists)) if isinstance(lists, list) else lists):
         assert recall(algorithm, metric) > 0.95
-        text = options_of(server, algorithm._built.name)
-        table = algorithm._table.name if builder == "pgpu" else algorithm._built.name
+        text = options_of(server, algorithm.index_name)
+        table = algorithm.table_name if builder == "pgpu" else algorithm.index_name
         assert f"{table}_centroids" in text
         assert ("[build.external]" in text) == (builder == "pgpu")
         residual = arguments.get("residual_quantization", False)
@@ -256,7 +256,7 @@ def test_what_the_extension_left_behind_elsewhere_is_replaced(newest: Server, sk
     """A call of the function by hand leaves an index and a table, by names that the next call takes."""
     algorithm = PGPU("euclidean", SMALL | {"lists": 52, "skip_index_build": skip})
     with fitted(algorithm, TRAIN):
-        table = algorithm._table.name
+        table = algorithm.table_name
     with newest.connect() as connection:
         connection.execute(
             f"SELECT pgpu.create_vector_index_on_gpu('{table}', 'embedding', '{{9}}', 10,"
@@ -328,12 +328,12 @@ def test_its_name_has_the_arguments():
         (
             "newer",
             {"lists": 40, "kmeans_dimension": 9},
-            "kmeans_dimension cannot be had with centroids: pgpu",
+            "kmeans_dimension cannot be given with centroids: pgpu",
         ),
         (
             "newer",
             {"lists": 40, "centroids": "internal", "batch_size": 5},
-            "batch_size cannot be had with centroids: internal",
+            "batch_size cannot be given with centroids: internal",
         ),
         ("newer", {"centroids": "none"}, "none is neither a source"),
         ("newer", [40], "takes its build arguments by name"),
@@ -391,7 +391,7 @@ def test_a_coarse_centroid_without_a_list(newest: Server):
     assert relations(newest) == before
     algorithm = PGPU("euclidean", arguments | {"skip_index_build": True})
     with fitted(algorithm, TRAIN, "4,61"):
-        assert level_counts(newest, f"{algorithm._built.name}_centroids") == [3, 61]
+        assert level_counts(newest, f"{algorithm.index_name}_centroids") == [3, 61]
         assert recall(algorithm) > 0.95
 
 
@@ -444,12 +444,12 @@ def test_a_version_without_the_function(newest: Server):
     ],
 )
 def test_times_are_read_from_what_the_extension_says(message: str, times: dict[str, float]):
-    assert told(message) == pytest.approx(times)
+    assert stated_times(message) == pytest.approx(times)
 
 
 def definitions(dataset: str, rows: int) -> list[Definition]:
     config = read_config(Path(DEFINITIONS_FOLDER) / "pgpu" / "config.yml")
-    return get_definitions([config], "float", "euclidean", 96, 10, dataset, rows)
+    return get_definitions([config], Data(dataset, rows, 96, "euclidean", "float"), 10)
 
 
 MATRIX = [
@@ -496,6 +496,6 @@ def test_data_of_any_size_has_a_configuration_that_fits_it(rows: int, levels: in
     (found,) = definitions("mine", rows)
     assert found.arguments[1]["lists"] == "auto"
     assert {len(str(probes).split(",")) for probes, _ in found.query_argument_groups} == {levels}
-    lists = PGPU("euclidean", found.arguments[1])._lists_for(rows)
+    lists = PGPU("euclidean", found.arguments[1]).lists_for(rows)
     assert len(lists) == levels
     assert lists[-1] * 256 <= rows

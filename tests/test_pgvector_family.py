@@ -17,10 +17,10 @@ from ann_benchmarks.algorithms.pgvector_ivfflat.size import automatic_lists
 from ann_benchmarks.algorithms.postgres import catalog
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.extension import check_available
-from ann_benchmarks.algorithms.postgres.fingerprint import fingerprint
 from ann_benchmarks.algorithms.postgres.module import PostgresANN
-from ann_benchmarks.algorithms.postgres.plan import index_of_plan
 from ann_benchmarks.algorithms.postgres.servers import Server
+from ann_benchmarks.algorithms.postgres.statement import index_of_plan
+from ann_benchmarks.algorithms.postgres.tables import fingerprint
 
 from .postgres_fixtures import clustered, fitted, measured_recall
 
@@ -104,10 +104,10 @@ def test_all_share_one_table_and_only_the_one_under_test_is_planned(plugin_serve
     tables = set()
     for algorithm in forms:
         with fitted(algorithm, TRAIN, 20) as facts, server.connect() as connection:
-            table = algorithm._table.name
+            table = algorithm.table_name
             tables.add((table, facts["load_time"]))
             used = index_of_plan(plan_with_rows(algorithm))
-            assert used == (algorithm._built.name if algorithm._built else None)
+            assert used == (algorithm.index_name)
             rows = connection.execute(
                 "SELECT indexrelid::regclass::text FROM pg_index"
                 " WHERE indrelid = %s::regclass AND indisvalid",
@@ -120,7 +120,7 @@ def test_all_share_one_table_and_only_the_one_under_test_is_planned(plugin_serve
 def test_an_index_that_is_not_parked_is_noticed(plugin_server: Server, server: Server):
     algorithm = PGVectorExact("euclidean")
     with fitted(algorithm, TRAIN, 0), server.connect() as connection:
-        table = algorithm._table.name
+        table = algorithm.table_name
         connection.execute(f"CREATE INDEX meddler ON {table} USING hnsw (embedding vector_l2_ops)")
         try:
             with pytest.raises(PostgresError, match="does not scan the whole table but uses .*meddler"):

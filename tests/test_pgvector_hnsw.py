@@ -97,7 +97,7 @@ def test_an_unknown_setting_is_an_error(fitted):
 def test_a_query_that_does_not_use_the_index_is_an_error(fitted, server: Server):
     algorithm, train = fitted
     with server.connect() as connection:
-        connection.execute(f"DROP INDEX {algorithm._built.name}")
+        connection.execute(f"DROP INDEX {algorithm.index_name}")
     algorithm.set_query_arguments(40)
     with pytest.raises(PostgresError, match="does not use the index .* but scans the whole table"):
         algorithm.query(train[0], K)
@@ -110,8 +110,8 @@ def test_another_index_on_the_table_is_never_chosen(plugin_server: Server):
     first.done()
     second.fit(train)
     second.done()
-    assert first._table.name == second._table.name
-    assert first._built.name != second._built.name
+    assert first.table_name == second.table_name
+    assert first.index_name != second.index_name
     for algorithm in (second, plugin(m=8)):
         algorithm.fit(train)
         algorithm.set_query_arguments(40)
@@ -187,7 +187,7 @@ def test_the_users_settings_win(fitted, monkeypatch: pytest.MonkeyPatch):
 def test_a_batch_keeps_its_settings_and_its_connections_out_of_the_time(fitted):
     algorithm, train = fitted
     algorithm.prepare_batch_query(train[:30], K)
-    assert len(algorithm._clients) >= 1
+    assert len(algorithm._querying._clients) >= 1
     algorithm.run_batch_query()
     assert json.loads(algorithm.get_additional()["settings"])["hnsw.ef_search"] == "100"
     assert len(algorithm.get_batch_latencies()) == 30
@@ -207,7 +207,7 @@ def test_one_changed_value_is_another_table(fitted):
     again = plugin()
     again.fit(changed)
     again.done()
-    assert again._table.name != algorithm._table.name
+    assert again.table_name != algorithm.table_name
     assert not again.get_additional()["index_reused"]
 
 
@@ -302,7 +302,7 @@ def test_a_full_disk_leaves_nothing_half_built(monkeypatch: pytest.MonkeyPatch):
     server = LocalServer(embedded_installation() / "bin", folder / "server")
     monkeypatch.setattr(servers, "_current", server)
     # The check before the load would see it coming: here the disk fills while it goes on.
-    monkeypatch.setattr("ann_benchmarks.algorithms.postgres.module.check_disk", lambda *_: None)
+    monkeypatch.setattr(LocalServer, "check_disk", lambda *_: None)
     try:
         with pytest.raises(PostgresError, match="ran out of room while loading, nothing of it was kept"):
             plugin().fit(clustered(200_000, 256))

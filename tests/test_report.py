@@ -12,21 +12,21 @@ import pytest
 import yaml
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.reporting import drawing
 from ann_benchmarks.reporting.chapters import report_results
 from ann_benchmarks.reporting.content import Chapter, Finding, Report, Shown, make
 from ann_benchmarks.reporting.facts import what_was_run
 from ann_benchmarks.reporting.output import MARK_FILE
-from ann_benchmarks.reporting.pictures import picture_kinds, worth_a_bar
+from ann_benchmarks.reporting.pictures import picture_kinds
 from ann_benchmarks.reporting.report import write_report
 from ann_benchmarks.reporting.scaling import published_lines
 from ann_benchmarks.reporting.tables import table_kinds
 from ann_benchmarks.results.records import write_record
 from ann_benchmarks.results.warnings import warnings_of
 
+from .page import Page
 from .plotting_data import make_result, make_truth
 from .report_data import GB, make_inserts, make_run, make_writes
-from .test_report_document import NASTY, Page
+from .test_report_document import NASTY
 
 ROOT = Path(__file__).parents[1]
 PICTURES = [{"kind": kind} for kind in ("frontier", "latency", "builds", "clients", "tiers")]
@@ -362,18 +362,6 @@ def test_workloads_that_write(tmp_path, monkeypatch):
     assert sorted(p.name for p in (tmp_path / "out").glob("*.png")) == ["1-inserts.png", "1-writes.png"]
 
 
-def test_workloads_side_by_side_are_drawn_to_their_tops(tmp_path, monkeypatch):
-    figures = []
-    monkeypatch.setattr(drawing, "save", lambda figure, path: figures.append(figure))
-    slow, fast = make_writes(), make_writes("vchord()", "vchord-writes-c32-w4")
-    queries = [10 * count for count in fast.windows["queries"]]
-    drawing.draw_writes([slow, replace(fast, windows=fast.windows | {"queries": queries})], tmp_path)
-    panels = [axes for axes in figures[0].axes if axes.get_title("left")]
-    lines = [line.get_ydata() for axes in panels for line in axes.get_lines()]
-    assert len(lines) == 2 and all(axes.get_ylim()[1] >= max(map(max, lines)) for axes in panels)
-    assert panels[0].get_ylim()[0] == 0
-
-
 def test_records_in_the_results_folder_are_reported(tmp_path, without_pictures, monkeypatch):
     monkeypatch.chdir(tmp_path)
     make_truth("mine")
@@ -405,25 +393,6 @@ def test_the_same_result_in_two_chapters_is_one_point(tmp_path):
     assert len((tmp_path / "out" / "points.csv").read_text().splitlines()) == 2
 
 
-def test_latencies_of_every_disk_and_every_shared_buffers():
-    disks = [make_run("hnsw", ram=ram, recall=0.5) for ram in (1, 4)]
-    disks = [
-        replace(
-            run,
-            series=replace(run.series, tier_disk=disk),
-            attrs=run.attrs | {"tier_disk": disk},
-        )
-        for run in disks
-        for disk in ("gp3", "nvme")
-    ]
-    assert [run.algorithm for run in worth_a_bar(Shown(disks, [], 0.95))] == [
-        "hnsw-c1-cgroup-gp3-sb1GB-ram4GB", "hnsw-c1-cgroup-nvme-sb1GB-ram4GB",
-    ]  # fmt: skip
-    buffers = [make_run("hnsw", ram="all"), make_run("hnsw", ram="all", tier_memory_series="-sb8GB-ramall")]
-    buffers[1] = replace(buffers[1], series=replace(buffers[1].series, tier_memory="sb8GB-ramall"))
-    assert len(worth_a_bar(Shown(buffers, [], 0.95))) == 2
-
-
 def test_published_throughput_over_clients():
     where = {"dimension": 128, "instance": "m7g.16xl"}
     lines = published_lines("query-scaling", where).series
@@ -436,11 +405,3 @@ def test_published_throughput_over_clients():
         Shown([], [], 0.95),
     )  # fmt: skip
     assert len(table.rows) == 3 and table.columns[0] == "vectors" and "another machine" in origin.text
-
-
-def test_published_figures_are_laid_over_and_their_origin_told(tmp_path):
-    runs = [make_run("hnsw", ram=ram, index_kib=2.0 * GB / 1024) for ram in (1, 4, "all")]
-    chapter = Chapter("Tiers", runs=runs, pictures=[{"kind": "tiers", "published": "1b"}])
-    write_report(Report("t", "", "", [chapter]), tmp_path / "out")
-    assert (tmp_path / "out" / "1-tiers.png").is_file()
-    assert "another machine" in read(tmp_path / "out")[0]

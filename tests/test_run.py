@@ -1,6 +1,5 @@
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -10,9 +9,10 @@ import pytest
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.results.file import iter_result_paths
-from ann_benchmarks.run.options import main
+from run import main
 
-from .conftest import ROOT, make_dataset
+from .conftest import make_dataset
+from .programs import run_program
 
 ANSWER = "def query(self, q, n): return list(range(n))\n"
 SLOW = """\
@@ -86,8 +86,7 @@ def test_points_on_other_vectors_of_the_same_name_are_measured_again(workspace):
     workspace.add_plugin("quick", ANSWER)
     assert workspace.run().returncode == 0
     make_dataset(rows=300)
-    plot = [sys.executable, str(ROOT / "plot.py"), "--dataset", "tiny"]
-    drawn = subprocess.run(plot, cwd=workspace.path, capture_output=True, text=True)
+    drawn = run_program("plot.py", "--dataset", "tiny")
     assert drawn.returncode == 1 and "other vectors of the same name" in drawn.stderr
     again = workspace.run()
     assert again.returncode == 0
@@ -131,6 +130,7 @@ def test_what_fails_is_said_and_the_others_go_on(workspace):
     assert rows["a-crash"] == ["0", "0", "1"]
 
 
+@pytest.mark.alone
 def test_what_takes_too_long_is_ended(workspace):
     workspace.add_plugin("a-sleeps", "def fit(self, X): time.sleep(60)\ndef done(self): Path('done').touch()")
     workspace.add_plugin("b-quick", ANSWER)
@@ -141,6 +141,7 @@ def test_what_takes_too_long_is_ended(workspace):
     assert workspace.results() == ["tiny/10/b-quick/.hdf5"]
 
 
+@pytest.mark.alone
 def test_definitions_run_side_by_side(workspace):
     body = ANSWER + "def fit(self, X): time.sleep(1)"
     workspace.add_plugin("nap", body, {"args": [["a", "b"]]})

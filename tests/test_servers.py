@@ -104,9 +104,9 @@ def test_a_server_left_behind_is_stopped(server_folder: Path):
     lost = make_server(server_folder)
     lost.start({})
     lost._process = None  # as if the run had been killed where the server is not told
-    lost._socket_folder = None
+    lost._cluster.socket_folder = None
     lost._finalizer.cancel()
-    lost._lock.close()
+    lost._cluster._lock.close()
     [before] = [process.pid for process in postmasters(server_folder)]
     server = make_server(server_folder)
     server.start({})

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from ann_benchmarks.load.target import Found, smallest_reaching
+from ann_benchmarks.load.search import Found, smallest_reaching
 
 STEP = 1 / 10_000  # 1,000 queries for 10 neighbours
 EF_SEARCH = range(10, 1001)

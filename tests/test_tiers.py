@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -21,37 +20,29 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.jobs.found_before import value_found_before, with_found_before
-from ann_benchmarks.jobs.job import Finished, Job, Note
-from ann_benchmarks.jobs.plan import make_plan
+from ann_benchmarks.jobs.events import Finished, Note
+from ann_benchmarks.jobs.found_before import found_before, value_found_before
+from ann_benchmarks.jobs.job import Job, Procedure
+from ann_benchmarks.jobs.plan import Scope
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, result_path, write_result
-from ann_benchmarks.run.execute import of_the_first_definitions
-from ann_benchmarks.run.workers import NoWorker, Outcome, Workers
-from tiers.ballast import Ballast
+from ann_benchmarks.run.execute import first_definitions
+from ann_benchmarks.run.pool import JobOutcome, WorkerPool
+from ann_benchmarks.run.worker import NoWorker
 from tiers.console import SweepConsole
-from tiers.simulated import SimulatedServer
-from tiers.tier import MIB, Disk, Tier
-from tiers.watch import MemoryWatch
+from tiers.locked_memory import Ballast
+from tiers.memory import meminfo
+from tiers.simulated import MemoryWatch, SimulatedServer
+from tiers.tier import MIB, Tier
 
-from .conftest import make_dataset
-from .test_load_run import define
+from . import test_load_run
+from .programs import run_program
 from .tier_holds import needs_huge_pages, needs_memory_group, own_group, until
 
 ROOT = Path(__file__).parents[1]
+folder = test_load_run.folder
 KILLS = int(os.environ.get("ANN_BENCHMARKS_TEST_KILLS", "1"))
 NOTE = Note("something")
 SMALL, LARGE = Tier(32 * MIB, 192 * MIB), Tier(64 * MIB)
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    """A folder with a dataset and two algorithms, that a server's account can enter."""
-    folder = Path(tempfile.mkdtemp(prefix="ann-test-"))
-    folder.chmod(0o755)
-    make_dataset("small", "angular", 2000, 12, queries=50, neighbours=100, folder=folder / "data")
-    define(folder, [[15]], [[4]])
-    yield folder
-    shutil.rmtree(folder)
 
 
 @pytest.fixture(autouse=True)
@@ -157,8 +148,6 @@ def test_cpus_and_disk_are_names_of_their_own(folder: Path):
 
 @needs_huge_pages
 def test_huge_pages_make_the_same_servers(folder: Path):
-    from tiers.meminfo import meminfo
-
     ram = meminfo()["MemAvailable"] // MIB - 1024
     before = meminfo()["HugePages_Total"]
     swept(folder, "--algorithm", "hnsw", "--tiers", f"32MB:{ram}MB", "--clients", "8",
@@ -205,8 +194,6 @@ def test_a_sweep_that_is_killed_leaves_nothing_and_goes_on(folder: Path):
 @needs_huge_pages
 @pytest.mark.skipif("ANN_BENCHMARKS_TEST_KILLS" not in os.environ, reason="set ANN_BENCHMARKS_TEST_KILLS")
 def test_a_sweep_by_huge_pages_that_is_killed_gives_them_back_and_goes_on(folder: Path):
-    from tiers.meminfo import meminfo
-
     before, ram = meminfo()["HugePages_Total"], meminfo()["MemAvailable"] // MIB - 2048
 
     def given_back(pid: int) -> bool:
@@ -256,11 +243,6 @@ def test_shared_buffers_of_the_users_and_of_a_tier_exclude_each_other(folder: Pa
     assert "tiers set shared_buffers: take it out of ANN_BENCHMARKS_PG_SETTINGS" in out
 
 
-def run_py(folder: Path, *options: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, str(ROOT / "run.py"), "--dataset", "small", *options]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
-
-
 def test_options_of_tiers_are_nothing_without_them(folder: Path):
     for options, said in (
         (["--local", "--tier-method", "cgroup"], "--tier-method is of tiers: add --tiers, or leave it out"),
@@ -270,7 +252,7 @@ def test_options_of_tiers_are_nothing_without_them(folder: Path):
         ),
         (["--tiers", "1:all", "--memory", "2g"], "--memory is what tiers set: leave it out"),
     ):
-        done = run_py(folder, *options)
+        done = run_program("run.py", "--dataset", "small", *options, cwd=folder)
         assert done.returncode == 1 and said in done.stderr
 
 
@@ -337,28 +319,18 @@ def test_a_tier_that_was_kept_is_none():
     SimulatedServer(Tier(cpus=1), "cgroup").check({})
 
 
-def test_a_tier_has_a_name_and_a_series():
-    tier = Tier(4 << 30, 16 << 30, 4, Disk("gp3", 3000, 125_000_000))
-    assert str(tier) == "4GB:16GB+4cpus+gp3"
-    assert tier.series == "-4cpus-gp3-sb4GB-ram16GB"
-    assert tier.series.endswith(tier.memory_series)
-    assert tier.facts["tier_bandwidth"] == 125_000_000
-    assert str(Tier()) == "all:all" and Tier().series == ""
-    assert (str(LARGE), LARGE.series) == ("64MB:all", "-sb64MB-ramall")
-
-
 DEFINITION = Definition("some", "some", "Some", "none", ["euclidean"], [[1], [2]], False)
 
 
-def planned(**more: Any) -> list[Job]:
-    conditions = [SimulatedServer(tier, "cgroup") for tier in (LARGE, SMALL)]
-    return make_plan([DEFINITION], "tiny", 10, 1, False, True, "", conditions=conditions, **more).jobs
+def planned() -> list[Job]:
+    procedures = [Procedure(conditions=SimulatedServer(tier, "cgroup")) for tier in (LARGE, SMALL)]
+    return list(Scope([DEFINITION], "tiny", 10, procedures).jobs())
 
 
 def test_each_tier_has_its_own_jobs(workspace):
-    assert [(job.series, len(job.points)) for job in planned()] == [
-        ("-cgroup-sb64MB-ramall", 2),
-        ("-cgroup-sb32MB-ram192MB", 2),
+    assert [(job.series.label, len(job.points)) for job in planned()] == [
+        ("some-cgroup-sb64MB-ramall", 2),
+        ("some-cgroup-sb32MB-ram192MB", 2),
     ]
 
 
@@ -375,27 +347,6 @@ def test_a_sweep_says_which_tier_is_begun_and_what_is_wrong(workspace, capsys):
     assert err.count("warning: the pages are used") == 1
 
 
-class Kept:
-    """A worker that ends when it is told to; a test double."""
-
-    is_reusable = True
-    ended = 0
-
-    def end(self) -> None:
-        Kept.ended += 1
-
-
-def test_a_worker_is_kept_for_the_same_tier_alone(workspace):
-    first, second = planned()
-    workers = Workers(start=lambda job: Kept())  # type: ignore[arg-type, return-value]
-    one = workers._worker(first)
-    workers.idle.append(one)
-    assert workers._worker(replace(first, points=[])) is one
-    workers.idle.append(one)
-    assert workers._worker(second) is not one
-    assert Kept.ended == 1
-
-
 def test_a_worker_of_one_version_takes_no_job_of_another_that_runs_beside_it():
     class Busy:
         is_reusable = True
@@ -405,14 +356,14 @@ def test_a_worker_of_one_version_takes_no_job_of_another_that_runs_beside_it():
             self.ended += 1
 
     old, new = (
-        Job(replace(DEFINITION, algorithm=f"x-{tag}", docker_tag=f"x:{tag}"), [], "tiny", 10, 1, False)
+        Job(replace(DEFINITION, algorithm="x", version=tag, docker_tag=f"x:{tag}"), [], "tiny", 10)
         for tag in ("0.6", "0.7")
     )
-    workers = Workers(2, start=lambda job: Busy())  # type: ignore[arg-type, return-value]
+    workers = WorkerPool(2, start=lambda job: Busy())  # type: ignore[arg-type, return-value]
     first = workers._worker(old)
-    workers.busy[first] = Outcome(old)
+    workers.busy[first] = JobOutcome(old)
     second = workers._worker(new)
-    workers.busy[second] = Outcome(new)
+    workers.busy[second] = JobOutcome(new)
     workers._release(first, Finished())
     assert first.ended == 1 and workers.idle == []
     workers._release(second, Finished())
@@ -424,41 +375,41 @@ def test_a_job_whose_tier_cannot_be_set_fails_alone(workspace, capsys):
         def __init__(self) -> None:
             super().__init__(planned(), lambda: None)
 
-    workers = Workers(start=lambda job: NoWorker("no such tier"))
+    workers = WorkerPool(start=lambda job: NoWorker("no such tier"))
     first, second = workers.run(planned(), Quiet())
     assert first.failure == second.failure == "no such tier"
 
 
 def test_the_first_definitions_are_those_of_each_algorithm_if_several_are_named():
     others = [replace(DEFINITION, algorithm=name, arguments=[name, n]) for name in "ab" for n in (1, 2)]
-    jobs = [Job(definition, [], "tiny", 10, 1, False) for definition in others for _ in range(2)]
-    kept = of_the_first_definitions(jobs, 1, True)
+    jobs = [Job(definition, [], "tiny", 10) for definition in others for _ in range(2)]
+    kept = first_definitions(jobs, 1, True)
     assert [job.definition.arguments for job in kept] == [["a", 1], ["a", 1], ["b", 1], ["b", 1]]
-    assert len(of_the_first_definitions(jobs, 3, False)) == 6
+    assert len(first_definitions(jobs, 3, False)) == 6
 
 
 def test_what_was_found_for_a_recall_is_taken_from_another_curve_of_the_same_index(workspace):
-    job = Job(DEFINITION, [["target_recall=0.9"]], "tiny", 10, 1, False, target_recall=0.9)
-    assert with_found_before(job).found_before == []
+    job = Job(DEFINITION, [["target_recall=0.9"]], "tiny", 10, Procedure(target_recall=0.9))
+    assert found_before(job) == []
     index = {TRUTH_ATTRIBUTE: "mark", "index_build_time": 12.5}
     attrs = {"target_recall": 0.9, "target_parameter": "ef", "target_value": 40, "count": 10, "name": "x",
              "best_search_time": 1.0, **index}  # fmt: skip
-    path = result_path("tiny", 10, DEFINITION, ["target_recall=0.9"], False, "-c1")
+    arguments = [*DEFINITION.arguments, "target_recall=0.9"]
+    path = result_path("tiny", 10, "some-c1", arguments)
     nothing = np.zeros((1, 10))
     write_result(path, attrs, np.ones(1), nothing, nothing)
-    other = replace(DEFINITION, algorithm="some_half")
     write_result(
-        result_path("tiny", 10, other, ["target_recall=0.9"], False),
+        result_path("tiny", 10, "some_half", arguments),
         attrs | {"target_value": 99},
         np.ones(1), nothing, nothing,
     )  # fmt: skip
-    job = with_found_before(job)
-    assert [found["target_value"] for found in job.found_before] == [40]
+    found = found_before(job)
+    assert [attrs["target_value"] for attrs in found] == [40]
     values = range(1, 100)
-    assert value_found_before(job, "ef", values, index) == 40
-    assert value_found_before(job, "probes", values, index) is None
-    assert value_found_before(job, "ef", values, index | {"index_build_time": 12.6}) is None
-    assert value_found_before(job, "ef", range(30), index) is None
+    assert value_found_before(found, "ef", values, index) == 40
+    assert value_found_before(found, "probes", values, index) is None
+    assert value_found_before(found, "ef", values, index | {"index_build_time": 12.6}) is None
+    assert value_found_before(found, "ef", range(30), index) is None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="tiers need Linux")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.data.vectors import checked, open_parts, open_rows, open_source, read_neighbors, shard_ids
+from ann_benchmarks.data.vectors import checked, open_rows, open_source, read_neighbors, shard_ids
 
 from .vector_files import (
     FORMATS,
@@ -122,6 +122,10 @@ WRONG: dict[str, tuple[Callable[[], Path | str], str]] = {
         lambda: texmex_changing(421, 13),
         r"v\.fvecs row 421 \(from 0\) says that it has 13 numbers where row 0 has 12",
     ),
+    "fvecs dimension, as if whole": (  # 2 rows of 12 are as long as 1 of 25: the file's length says nothing
+        lambda: texmex_changing(500, 25),
+        r"v\.fvecs row 500 \(from 0\) says that it has 25 numbers",
+    ),
     "fvecs magic": (
         lambda: cut(write_texmex(FVECS, V), 3),
         r"v\.fvecs: it does not begin with the dimension",
@@ -211,14 +215,6 @@ def test_a_bad_file_is_one_line(wrong: str) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_a_dimension_that_changes_between_whole_rows() -> None:
-    path = texmex_changing(
-        500, 25
-    )  # 2 rows of 12 are as long as 1 of 25: the length of the file says nothing
-    with pytest.raises(UserError, match=r"v\.fvecs row 500 \(from 0\) says that it has 25 numbers"):
-        read_all(str(path))
-
-
 @pytest.mark.parametrize(("form", "row"), [("npy", 205), ("fbin", 208), ("fvecs", 192)])
 def test_a_file_that_becomes_shorter(form: str, row: int, tmp_path: Path) -> None:
     path, _ = FORMATS[form](tmp_path)
@@ -249,15 +245,6 @@ def test_scribbled_files_are_read_or_refused(form: str, tmp_path: Path) -> None:
                 rows[:]
         except UserError as error:
             assert "\n" not in str(error)
-
-
-def test_shards_of_another_dimension(tmp_path: Path) -> None:
-    paths = [
-        write_parquet(Path("a.parquet"), lists(V)),
-        write_parquet(Path("b.parquet"), lists(V[:, :5].copy())),
-    ]
-    with pytest.raises(UserError, match=r"b\.parquet:emb has rows of 5 float32 where a\.parquet:emb has 12"):
-        open_parts(paths)
 
 
 def test_ids_that_are_null() -> None:

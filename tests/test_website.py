@@ -2,13 +2,11 @@ import json
 import re
 from collections import Counter
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.website import create_website
 from ann_benchmarks.website.build import PageNames
@@ -16,39 +14,12 @@ from ann_benchmarks.website.data import natural
 from ann_benchmarks.website.plots import all_plot_variants, escape
 from ann_benchmarks.website.writing import load_records, windows_data
 
+from .page import Page
 from .plotting_data import make_result, make_truth
 from .website_data import changing, inserting, make_record, tier_attrs
 
 NASTY = '</script><script>alert(1)</script> & "q" $x_1$'
 VARIANTS = list(all_plot_variants)
-
-
-class Page(HTMLParser):
-    """The links, identifiers, scripts' data and texts of a page."""
-
-    def __init__(self, path):
-        super().__init__()
-        self.references, self.ids, self.data, self.text = [], [], "", ""
-        self.tags, self.inside = [], (None, None)
-        self.feed(path.read_text(encoding="utf-8"))
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.inside = (tag, dict(attrs).get("id"))
-        for name, value in attrs:
-            if name in ("href", "src", "srcset", "action", "data", "poster"):
-                self.references.append(value)
-            if name == "id":
-                self.ids.append(value)
-
-    def handle_data(self, data):
-        if self.inside == ("script", "data"):
-            self.data += data
-        else:
-            self.text += data
-
-    def handle_endtag(self, tag):
-        self.inside = (None, None)
 
 
 @pytest.fixture
@@ -162,14 +133,6 @@ def test_latex_is_escaped(site):
     text = Page(site / "mine_10_angular.html").text
     assert r"\addlegendentry{pgvector\_hnsw}" in text
     assert r"(0.99, 125)" in text and "only marks" in text
-
-
-def test_a_failed_write_leaves_the_old_page(site):
-    before = (site / "index.html").read_text()
-    with pytest.raises(OSError), atomic_path(site / "index.html") as temporary:
-        temporary.write_text("half")
-        raise OSError
-    assert (site / "index.html").read_text() == before
 
 
 def test_recall_1_is_in_the_data_although_its_relative_error_is_infinite(tmp_path, monkeypatch):

@@ -35,7 +35,7 @@ def archive(version_prefix: str) -> Path:
 def copied_installation(folder: Path) -> Path:
     """A copy of the embedded PostgreSQL below `folder`, to replace files in: they are links, not to edit.
 
-    The wheel's layout is kept: its programs look for libraries in a folder beside their package's.
+    The wheel's layout is kept: its programs look for libraries in a folder next to their package's.
     """
     original = embedded_installation()
     package = original.parent

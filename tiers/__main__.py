@@ -6,7 +6,6 @@ import sys
 from ann_benchmarks.common.cli import run_command
 from ann_benchmarks.common.output import say
 
-from . import main as sweeping
 from .status import release, status
 
 USAGE = """usage: python -m tiers COMMAND
@@ -20,7 +19,9 @@ def main() -> int:
     """Do what the first argument says."""
     command, arguments = (sys.argv[1] if len(sys.argv) > 1 else "--help"), sys.argv[2:]
     if command == "sweep":
-        return sweeping.main(arguments, "python -m tiers sweep", "mini")
+        from run import main as run_main  # run.py, which is above this package
+
+        return run_main(arguments, "python -m tiers sweep", "mini")
     if command in ("status", "release"):
         parser = argparse.ArgumentParser(prog=f"python -m tiers {command}")
         if command == "release":

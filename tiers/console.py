@@ -4,9 +4,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from ann_benchmarks.common.output import counted, say, warn
-from ann_benchmarks.jobs.job import Event, Job, PointDone, PointFailed, WorkloadDone
+from ann_benchmarks.jobs.events import Event, PointDone, PointFailed, WorkloadDone
+from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.run.console import Console
-from ann_benchmarks.run.workers import Outcome
+from ann_benchmarks.run.pool import JobOutcome
 
 
 class SweepConsole(Console):
@@ -16,7 +17,7 @@ class SweepConsole(Console):
         """Take all jobs, and show the order of their tiers; `trouble` says what is wrong with one."""
         self._trouble = trouble
         self._said: str | None = None
-        self._tiers = list(dict.fromkeys(str(job.conditions) for job in jobs))
+        self._tiers = list(dict.fromkeys(str(job.procedure.conditions) for job in jobs))
         self._points = sum(len(job.points) for job in jobs)
         self._done = 0
         self._begun = time.monotonic()
@@ -25,7 +26,7 @@ class SweepConsole(Console):
 
     def started(self, job: Job) -> None:
         """Say that a definition is begun, and a tier if it is another one."""
-        tier = str(job.conditions)
+        tier = str(job.procedure.conditions)
         if tier != self._current:
             self._current = tier
             left = f", {self._left()}" if self._done else ""
@@ -42,7 +43,7 @@ class SweepConsole(Console):
         self._said = trouble
         super().event(job, event)
 
-    def failed(self, outcome: Outcome) -> None:
+    def failed(self, outcome: JobOutcome) -> None:
         """Say that a definition has failed; its other points will not be measured."""
         self._done += len(outcome.job.points) - outcome.done - outcome.failed_points
         super().failed(outcome)

@@ -1,4 +1,4 @@
-"""Exact search: every vector is compared with every query."""
+"""Exact search: every query is compared with every vector."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from ..base.module import BaseANN
 
 
 class ExactScan(BaseANN):
-    """Exact scan with numpy; the slowest and the most right, to compare others with."""
+    """Exact scan with NumPy: slow and without error, as a reference for other algorithms."""
 
     clients_by = "processes"
 
@@ -18,7 +18,7 @@ class ExactScan(BaseANN):
         self.name = f"ExactScan({metric})"
 
     def fit(self, X: np.ndarray) -> None:
-        """Keep the vectors, and what each one's norm contributes to a score."""
+        """Keep the vectors, (n, dimension), and what each one's norm contributes to a score."""
         self._vectors = np.ascontiguousarray(X, dtype=np.float32)
         squares = np.einsum("ij,ij->i", self._vectors, self._vectors)
         self._half_squares = squares / 2
@@ -26,7 +26,7 @@ class ExactScan(BaseANN):
         self._norms[squares == 0] = 1
 
     def query(self, q: np.ndarray, n: int) -> np.ndarray:
-        """Score by the inner product, which orders as the distance does once norms are seen to."""
+        """Return the n nearest; corrected for the norms, inner products sort as the distances do."""
         scores = self._vectors @ q
         if self._metric == "euclidean":  # |x - q|² = |q|² - 2 (x·q - |x|²/2)
             scores -= self._half_squares

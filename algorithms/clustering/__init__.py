@@ -1,9 +1,7 @@
-"""The k-means that makes an index's centroids outside the server. Not an algorithm."""
+"""The k-means that computes an index's centroids outside the server. Not an algorithm."""
 
-from .clustering import cluster
-from .devices import open_device
-from .errors import ClusteringError
-from .settings import ALGORITHMS, DEVICES, Clustering, Settings
+from .clustering import cluster, open_device
+from .settings import ALGORITHMS, DEVICES, Clustering, ClusteringError, Settings
 from .state import FORM
 
 __all__ = [

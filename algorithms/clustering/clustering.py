@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from .algorithms import by_faiss, hierarchical, lloyd
-from .bars import Bars
-from .devices import open_device
-from .errors import ClusteringError
-from .faiss_device import Faiss
-from .levels import add_coarser_levels
-from .settings import Clustering, Settings
-from .state import State, question, state_file
-from .task import Task, Use
+from ..postgres import machine
+from .algorithms import by_faiss, hierarchical, levels_above, lloyd
+from .cpu import Cpu, Faiss
+from .device import Device
+from .gpu import Gpu
+from .libraries import open_cupy, open_torch
+from .settings import Clustering, ClusteringError, Settings
+from .state import ClusteringState, identity, state_file
+from .task import ClusteringTask
 
 
 def cluster(
@@ -26,19 +26,19 @@ def cluster(
     progress: bool | None = None,
     finish: Callable[[Clustering], object] = lambda result: None,
 ) -> Clustering:
-    """Find centroids for rows, (n, dimension), of which slices are read; see Settings.
+    """Find centroids for rows, (n, dimension), which are read in slices; see Settings.
 
-    `folder`: where a sample too large for memory is kept, and what the same call goes on from after an
-    interruption; both are gone in the end. None: a temporary folder, and no going on. `progress`: show bars;
-    None: on a terminal only. `finish` is given the result first: if that fails, all is kept to go on from.
+    `folder`: holds a sample too large for memory, and the state that the same call resumes from after an
+    interruption; both are removed in the end. None: a temporary folder, and no resuming. `progress`: show
+    bars; None: on a terminal only. `finish` receives the result first: if it fails, the state is kept.
     Raises ClusteringError.
     """
     count = _sample_rows(rows, settings)
     device = open_device(settings)
     try:
         with _place(folder) as place:
-            state = State(folder, question(rows, settings))
-            task = Task(rows, count, settings, device, state, place, Bars(progress))
+            state = ClusteringState(folder, identity(rows, settings))
+            task = ClusteringTask(rows, count, settings, device, state, place, progress)
             try:
                 result = _result(task)
             except ClusteringError:
@@ -53,6 +53,27 @@ def cluster(
         ) from None
     finally:
         device.close()
+
+
+def open_device(settings: Settings) -> Device:
+    """Return the device that the settings name; ClusteringError says what it lacks."""
+    threads = settings.threads or machine.cores()
+    if settings.device == "cpu":
+        return Cpu(threads)
+    if settings.device == "faiss":
+        if settings.algorithm != "lloyd":
+            raise ClusteringError(
+                f"device 'faiss' has no {settings.algorithm} k-means: use lloyd, or device cpu"
+            )
+        return Faiss(threads)
+    openers = {"torch": open_torch, "cupy": open_cupy}
+    problems = []
+    for name in openers if settings.device == "gpu" else (settings.device,):
+        try:
+            return Gpu(openers[name](), settings.device_memory)
+        except ClusteringError as error:
+            problems.append(str(error))
+    raise ClusteringError("; ".join(problems))
 
 
 def _sample_rows(rows: Any, settings: Settings) -> int:
@@ -85,22 +106,20 @@ def _place(folder: Path | None) -> Iterator[Path]:
             folder.rmdir()
 
 
-def _result(task: Task) -> Clustering:
+def _result(task: ClusteringTask) -> Clustering:
     task.draw()
-    lists = task.settings.lists
+    settings, levels = task.settings, []
     if isinstance(task.device, Faiss):
         found, history = by_faiss(task, task.device)
-        levels = [found.centroids]
-    elif len(lists) > 1:
+    elif len(settings.lists) > 1:
         found, history = hierarchical(task)
-        levels = [task.state.values["groups"], found.centroids]
+        levels = [task.state.values["groups"]]
     else:
-        found, history = (lloyd if task.settings.algorithm == "lloyd" else hierarchical)(task)
-        levels = [found.centroids]
-    add_coarser_levels(levels, lists, task.device, task.kmeans(Use.LEVELS))
+        found, history = (lloyd if settings.algorithm == "lloyd" else hierarchical)(task)
+    levels.append(found.centroids)
     return Clustering(
-        centroids=np.concatenate(levels) + task.sample.shift,
-        lists=list(lists),
+        centroids=np.concatenate([*levels_above(task, levels), *levels]) + task.sample.shift,
+        lists=list(settings.lists),
         sizes=found.counts,
         inertia=found.inertia,
         history=history,

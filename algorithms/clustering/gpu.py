@@ -1,24 +1,23 @@
-"""Passes on a GPU, in batches as large as its memory allows; one way for all libraries."""
+"""Passes on a GPU, in batches as large as its memory allows; the same for all libraries."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from .arrays import Arrays
-from .device import Device
-from .errors import ClusteringError
-from .passes import Held, Pass, nothing
+from .device import Advance, Device, HeldRows, Pass, ignore_progress
+from .libraries import Arrays
+from .settings import ClusteringError
 
 LEAST_BATCH = 64  # rows
 _MOST_BATCH = 2**18
-_MOST_PRODUCTS = 2**30  # of a batch: a GPU gains nothing by more
+_MOST_PRODUCTS = 2**30  # of a batch; more make a GPU no faster
 _SHARE_FOR_ROWS = 0.6  # of the memory, up to which all rows are kept there
 _SHARE_FOR_BATCH = 0.8  # of what is left
 
 
 class Gpu(Device):
-    """A GPU by one of the libraries; of its memory `limit` bytes, or what is free."""
+    """A GPU that one of the libraries drives; it takes `limit` bytes of memory, or what is free."""
 
     def __init__(self, arrays: Arrays, limit: int | None) -> None:
         self.arrays, self.limit, self.label = arrays, limit, arrays.label
@@ -28,12 +27,14 @@ class Gpu(Device):
         free = self.arrays.free_bytes()
         return free if self.limit is None else min(free, self.limit)
 
-    def hold(self, rows: np.ndarray) -> Held:
-        """Copy all rows to the GPU where they fit well; else every pass sends them anew."""
-        return _GpuRows(self, rows)
+    def hold(self, rows: np.ndarray) -> HeldRows:
+        """Copy all rows to the GPU if they fit well; otherwise each pass sends them anew."""
+        return GpuRows(self, rows)
 
 
-class _GpuRows:
+class GpuRows:
+    """Rows on the GPU, or sent to it in batches."""
+
     def __init__(self, gpu: Gpu, rows: np.ndarray) -> None:
         self.gpu, self.rows = gpu, rows
         self._there: Any = None
@@ -51,9 +52,9 @@ class _GpuRows:
         centroids: np.ndarray,
         spherical: bool,
         labels: np.ndarray | None = None,
-        advance: Callable[[int], object] = nothing,
+        advance: Advance = ignore_progress,
     ) -> Pass:
-        """Go through all rows; where memory runs out, once more in smaller batches."""
+        """Go through all rows; repeat the pass in smaller batches if memory runs out."""
         done = 0
 
         def report(rows: int) -> None:
@@ -81,15 +82,12 @@ class _GpuRows:
         else:
             raise ClusteringError(
                 f"{self.gpu.label} has run out of memory: {self.gpu.room() / 1e6:,.0f} MB are free, too few "
-                f"for {LEAST_BATCH} rows at a time; end what else uses it, give fewer lists or use device cpu"
+                f"for {LEAST_BATCH} rows at a time; end other programs on it, give fewer lists or use device "
+                "cpu"
             )
 
     def _run(
-        self,
-        centroids: np.ndarray,
-        spherical: bool,
-        labels: np.ndarray | None,
-        advance: Callable[[int], object],
+        self, centroids: np.ndarray, spherical: bool, labels: np.ndarray | None, advance: Advance
     ) -> Pass:
         arrays = self.gpu.arrays
         k, dimension = centroids.shape

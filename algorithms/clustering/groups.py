@@ -1,91 +1,152 @@
-"""Groups of near rows, and lists within each.
+"""Groups of near rows, and the lists that k-means makes inside each group.
 
-With about sqrt(k) groups, each with lists in proportion to its rows, a pass takes n * sqrt(k) distances, not
-n * k.
+With about sqrt(k) groups, each with lists in proportion to its rows, a pass takes n * sqrt(k) distances
+instead of n * k.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
-from .device import Device
-from .lloyd import KMeans, Lists
-from .sample import Sample
+from .kmeans import KMeans, Lists, seeds
+from .task import ClusteringTask, RandomUse
 
-ROWS_A_GROUP = 256  # that the groups' centres are made of
-PASSES = 10
+ROWS_A_GROUP = 256  # that the centres of the groups are made from
+CENTRE_PASSES = 10
 
 
-def centres(sample: Sample, device: Device, groups: int, kmeans: KMeans) -> np.ndarray:
-    """Return the centres of so many groups, fewer where rows are too alike, (groups, dimension) float32."""
-    count = min(len(sample.rows), groups * ROWS_A_GROUP)
-    rng = np.random.default_rng([*kmeans.seed, 0])
-    rows = sample.rows[np.sort(rng.choice(len(sample.rows), count, replace=False))]
-    return kmeans.train(device.hold(rows), groups, PASSES).centroids
+class GroupedLists(NamedTuple):
+    """The lists of all groups, too few if rows are too alike; `of_each`: how many each group has."""
+
+    lists: Lists
+    sizes: np.ndarray
+    of_each: np.ndarray
+
+
+def lists_in_groups(task: ClusteringTask, passes: int, rows_a_list: int | None = None) -> GroupedLists:
+    """Put the sample into groups and make each group's lists, from at most `rows_a_list` rows a list.
+
+    The state is saved after each group.
+    """
+    values = task.state.values
+    sizes = grouped(task)
+    done = int(values.get("groups_done", 0))
+    centroids = [values["of_groups"]] if done else []
+    counts = [values["of_groups_counts"]] if done else []
+    squares = float(values.get("of_groups_squares", 0))
+    of_each = values["of_each_group"].copy() if done else np.zeros(len(sizes), np.int64)
+    groups = [int(group) for group in np.flatnonzero(sizes) if group >= done]
+    with task.bar("lists in groups") as bar:
+        bar.update(int(sizes[:done].sum()))
+        found = _lists_of(task, sizes, groups, passes, rows_a_list)
+        for group, lists in zip(groups, found, strict=True):
+            centroids.append(lists.centroids)
+            counts.append(lists.counts)
+            squares += lists.inertia * int(lists.counts.sum())
+            of_each[group] = len(lists.counts)
+            bar.update(int(sizes[group]))
+            task.state.save(
+                groups_done=group + 1, of_groups=centroids, of_groups_counts=counts,
+                of_groups_squares=squares, of_each_group=of_each,
+            )  # fmt: skip
+    rows = sum(int(part.sum()) for part in counts)
+    lists = Lists(np.concatenate(centroids), np.concatenate(counts), squares / rows)
+    return GroupedLists(lists, sizes, of_each)
+
+
+def grouped(task: ClusteringTask) -> np.ndarray:
+    """Put near rows of the sample next to one another; return the size of each group."""
+    values, sample = task.state.values, task.sample
+    if "group_sizes" in values:
+        known: np.ndarray = values["group_sizes"]
+        return known
+    kmeans, held = task.kmeans(RandomUse.GROUPS), task.device.hold(sample.rows)
+    if "groups" not in values:
+        task.state.save(groups=completed(task, _centres(task, kmeans), task.groups))
+    labels = np.empty(task.count, np.int32)
+    with task.bar("groups") as bar:
+        counts = held.run(values["groups"], task.settings.spherical, labels, bar.update).counts
+    if not counts.all():
+        filled = kmeans.fill(held, Lists(values["groups"], counts, np.inf))
+        task.state.save(groups=filled.centroids)
+        held.run(filled.centroids, task.settings.spherical, labels)
+    sizes = sample.group(labels, task.grouped_file)
+    if sample.file is not None:
+        task.state.save(must=True, group_sizes=sizes)
+        task.sample_file.unlink(missing_ok=True)
+        task.forget(task.grouped_file)
+    return sizes
+
+
+def nearest_in_groups(task: ClusteringTask, start: GroupedLists) -> np.ndarray:
+    """Return each row's nearest list of its own group, (n,) int32."""
+    labels = np.empty(task.count, np.int32)
+    stops, list_stops = np.cumsum(start.sizes), np.cumsum(start.of_each)
+    single = task.device.one_of_many()
+
+    def work(group: int) -> None:
+        rows = slice(stops[group] - start.sizes[group], stops[group])
+        first = list_stops[group] - start.of_each[group]
+        centroids = start.lists.centroids[first : list_stops[group]]
+        single.hold(task.sample.rows[rows]).run(centroids, task.settings.spherical, labels[rows])
+        labels[rows] += first
+
+    for _ in task.device.each(work, np.flatnonzero(start.sizes)):
+        pass
+    return labels
+
+
+def completed(task: ClusteringTask, centroids: np.ndarray, k: int) -> np.ndarray:
+    """Add the centroids that are missing to k."""
+    missing = k - len(centroids)
+    if not missing:
+        return centroids
+    rng = task.random(RandomUse.MISSING)
+    more = seeds(task.sample.rows, centroids, missing, task.settings.spherical, rng)
+    if len(more) < missing:
+        task.refuse(len(centroids) + len(more))
+    return np.concatenate([centroids, more])
 
 
 def shares(k: int, counts: np.ndarray) -> np.ndarray:
-    """Share k lists among groups of so many rows: one each, and the rest in proportion; at most one a row."""
+    """Share k lists among groups of these sizes.
+
+    Each group gets one, and the rest go in proportion to the sizes; no group gets more lists than rows.
+    """
     exact = (k - np.count_nonzero(counts)) * counts / counts.sum()
     lists = np.minimum((counts > 0) + np.floor(exact).astype(np.int64), counts)
     while missing := k - int(lists.sum()):
-        wanting = np.argsort(np.where(lists < counts, lists - exact, np.inf), kind="stable")
-        lists[wanting[: min(missing, np.count_nonzero(lists < counts))]] += 1
+        next_ones = np.argsort(np.where(lists < counts, lists - exact, np.inf), kind="stable")
+        lists[next_ones[: min(missing, np.count_nonzero(lists < counts))]] += 1
     return lists
 
 
-def lists_of_groups(
-    sample: Sample,
-    counts: np.ndarray,
-    device: Device,
-    kmeans: KMeans,
-    k: int,
-    passes: int,
-    rows_a_list: int | None = None,
-    done: int = 0,
-) -> Iterator[Lists]:
-    """Give the lists of one group after the other, from number `done` on; the sample's rows are in groups.
+def _centres(task: ClusteringTask, kmeans: KMeans) -> np.ndarray:
+    """Return the centres of the groups, (groups, dimension) float32, fewer if rows are too alike."""
+    count = min(task.count, task.groups * ROWS_A_GROUP)
+    rng = np.random.default_rng([*kmeans.seed, 0])
+    rows = task.sample.rows[np.sort(rng.choice(task.count, count, replace=False))]
+    return kmeans.train(task.device.hold(rows), task.groups, CENTRE_PASSES).centroids
 
-    `rows_a_list`: how many rows a group's lists are made of at most; None: all.
-    """
-    lists = shares(k, counts)
-    stops = np.cumsum(counts)
-    # Threads have a group each, unless one has more rows than the others can keep up with.
-    is_even = counts.max() * device.threads <= counts.sum()
+
+def _lists_of(
+    task: ClusteringTask, sizes: np.ndarray, groups: list[int], passes: int, rows_a_list: int | None
+) -> Iterator[Lists]:
+    """Yield the lists of these groups one after the other."""
+    device, kmeans = task.device, task.kmeans(RandomUse.IN_GROUPS)
+    lists, stops = shares(task.lists, sizes), np.cumsum(sizes)
+    # Each thread takes a group, unless one group has more rows than the other threads can keep up with.
+    is_even = sizes.max() * device.threads <= sizes.sum()
     single = device.one_of_many() if is_even else device
 
     def work(group: int) -> Lists:
         own = KMeans(kmeans.spherical, (*kmeans.seed, group))
-        rows = sample.rows[stops[group] - counts[group] : stops[group]]
+        rows = task.sample.rows[stops[group] - sizes[group] : stops[group]]
         most = lists[group] * (rows_a_list or len(rows))
         if most < len(rows):
             rng = np.random.default_rng([*own.seed, 1])
             rows = rows[np.sort(rng.choice(len(rows), most, replace=False))]
         return own.train(single.hold(rows), int(lists[group]), passes)
 
-    groups = [int(group) for group in np.flatnonzero(counts) if group >= done]
     return device.each(work, groups) if is_even else map(work, groups)
-
-
-def labels_of_groups(
-    sample: Sample,
-    counts: np.ndarray,
-    lists: np.ndarray,
-    centroids: np.ndarray,
-    device: Device,
-    spherical: bool,
-) -> np.ndarray:
-    """Return each row's nearest list of its own group, (n,) int32; `lists`: how many each group has."""
-    labels = np.empty(len(sample.rows), np.int32)
-    stops, list_stops = np.cumsum(counts), np.cumsum(lists)
-    single = device.one_of_many()
-
-    def work(group: int) -> None:
-        rows = slice(stops[group] - counts[group], stops[group])
-        first = list_stops[group] - lists[group]
-        single.hold(sample.rows[rows]).run(centroids[first : list_stops[group]], spherical, labels[rows])
-        labels[rows] += first
-
-    for _ in device.each(work, np.flatnonzero(counts)):
-        pass
-    return labels

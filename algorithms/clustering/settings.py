@@ -1,25 +1,31 @@
-"""What is asked of a clustering, and what comes of it."""
+"""What a clustering is to do, what it returns, and its exception."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .errors import ClusteringError
-
 DEVICES = ("cpu", "faiss", "gpu", "torch", "cupy")
 ALGORITHMS = ("lloyd", "hierarchical")
+_LEAST = {
+    "sampling_factor": 1, "iterations": 0, "threads": 1, "memory": 1, "device_memory": 1, "seed": 0
+}  # fmt: skip
+
+
+class ClusteringError(RuntimeError):
+    """Its text is one line: what is wrong with the rows, the settings or the device, and what to do."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is asked; the names are VectorChord's where it has the same.
+    """How to cluster; an argument that VectorChord has too keeps its name.
 
-    `lists`: how many lists each level has, the coarsest first. `algorithm` is for one level; with more, lists
-    are made by k-means inside each list of the level above. `spherical`: centroids are normalised and
-    rows belong to the largest inner product. `unit_rows`: rows are normalised before, as for angular.
-    `sampling_factor`: rows sampled for each list of the last level. `iterations`: passes over the sample at
-    most. `memory`, `device_memory`: bytes; None: half of what is available, and what the GPU has free.
+    `lists`: the number of lists of each level, the coarsest first. `algorithm` applies to one level; with
+    more levels, k-means makes the lists inside each list of the level above. `spherical`: centroids are
+    normalised, and a row belongs to the centroid with the largest inner product. `unit_rows`: rows are
+    normalised first, as for angular. `sampling_factor`: sampled rows for each list of the last level.
+    `iterations`: the most passes over the sample. `memory` and `device_memory` are in bytes. None stands for
+    half of the available memory, and for what the GPU has free.
     """
 
     lists: list[int]
@@ -41,10 +47,7 @@ class Settings:
             raise ClusteringError(
                 f"lists is {lists}: give one whole number for each level, ascending, as [50, 8000]"
             )
-        least = {
-            "sampling_factor": 1, "iterations": 0, "threads": 1, "memory": 1, "device_memory": 1, "seed": 0
-        }  # fmt: skip
-        for name, smallest in least.items():
+        for name, smallest in _LEAST.items():
             value: Any = getattr(self, name)
             is_left_out = value is None and name in ("threads", "memory", "device_memory")
             if not is_left_out and (type(value) is not int or value < smallest):
@@ -56,12 +59,12 @@ class Settings:
 
 @dataclass(frozen=True)
 class Clustering:
-    """What came of it.
+    """The result.
 
-    `centroids`: (sum(lists), dimension) float32, the coarsest level's first. `sizes`: (lists[-1],) int64,
-    rows of the sample in each list of the last level. `inertia`: mean squared distance of a sampled row to
-    the centroid of its list; `history`: the same after each pass. `seconds`: with those of interrupted runs.
-    `device`: what was used, e.g. "torch cuda:0 NVIDIA H100".
+    `centroids`: (sum(lists), dimension) float32, the coarsest level's first. `sizes`: (lists[-1],) int64, the
+    number of sampled rows in each list of the last level. `inertia`: the mean squared distance of a sampled
+    row to the centroid of its list; `history`: the same after each pass. `seconds` includes those of
+    interrupted runs. `device`: what computed, e.g. "torch cuda:0 NVIDIA H100".
     """
 
     centroids: np.ndarray

@@ -1,4 +1,4 @@
-"""What a clustering that was interrupted goes on from."""
+"""What an interrupted clustering resumes from."""
 
 import hashlib
 import time
@@ -11,17 +11,17 @@ import numpy as np
 from .settings import Settings
 
 SHARE_OF_SAVING = 0.1  # of the time
-_GUESSED_SPEED = 200e6  # bytes/s, of a first save
-FORM = 1  # changes when the same question gets another answer or another state
-_LOOKED_AT = 64  # rows that tell datasets apart
+_GUESSED_SPEED = 200e6  # bytes/s, for the first save
+FORM = 1  # changes when the same rows and settings give another result or another state
+_IDENTIFYING_ROWS = 64  # by which datasets are distinguished
 
 
-class State:
-    """Named arrays in a file of a folder, for one question; without a folder nothing is kept."""
+class ClusteringState:
+    """Named arrays in a file of a folder, for one clustering; without a folder nothing is kept."""
 
-    def __init__(self, folder: Path | None, question: str) -> None:
+    def __init__(self, folder: Path | None, identity: str) -> None:
         self._file = state_file(folder) if folder else None
-        self._question = question
+        self._identity = identity
         self._started = time.monotonic()
         self._spent, self._last = 0.0, 0.0
         self.values: dict[str, Any] = self._read()
@@ -34,13 +34,13 @@ class State:
 
     @property
     def seconds(self) -> float:
-        """Time taken, with that of interrupted runs up to what they saved."""
+        """Time taken, including that of interrupted runs up to their last save."""
         return self._before + time.monotonic() - self._started
 
     def save(self, must: bool = False, **values: Any) -> None:
-        """Keep these values beside the others; on disk if that does not take too long, or `must`.
+        """Keep these values as well; write all to disk if that does not take too long, or if `must`.
 
-        A list of arrays becomes one.
+        A list of arrays is saved as one array.
         """
         self.values |= values
         if self._file is None:
@@ -53,7 +53,7 @@ class State:
         partial = self._file.with_suffix(".partial")
         with partial.open("wb") as file:
             arrays: dict[str, Any] = {name: _array(value) for name, value in self.values.items()}
-            np.savez(file, **{**arrays, "question": self._question, "seconds": self.seconds})
+            np.savez(file, **{**arrays, "identity": self._identity, "seconds": self.seconds})
         partial.replace(self._file)
         self._last = time.monotonic() - began
         self._spent += self._last
@@ -65,11 +65,11 @@ class State:
             self._file.with_suffix(".partial").unlink(missing_ok=True)
 
     def _read(self) -> dict[str, Any]:
-        """Return what was saved; nothing where it is of another question, damaged, or not there."""
+        """Return what was saved; nothing if it is damaged, absent or of another clustering."""
         try:
             with np.load(self._file) as saved:  # type: ignore[arg-type]
-                if str(saved["question"]) == self._question:
-                    return {name: saved[name] for name in saved.files if name != "question"}
+                if str(saved["identity"]) == self._identity:
+                    return {name: saved[name] for name in saved.files if name != "identity"}
         except (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile):
             pass
         return {}
@@ -88,13 +88,14 @@ def _size(value: Any) -> int:
     return sum(map(_size, value)) if isinstance(value, list) else np.asarray(value).nbytes
 
 
-def question(rows: Any, settings: Settings) -> str:
-    """Identify the rows, by their shape and some of them, and what is asked of them."""
+def identity(rows: Any, settings: Settings) -> str:
+    """Identify a clustering by the settings, the rows' shape and some of the rows."""
     mark = hashlib.blake2b(digest_size=16)
-    for number in np.unique(np.linspace(0, rows.shape[0] - 1, _LOOKED_AT).astype(np.int64)).tolist():
+    numbers = np.linspace(0, rows.shape[0] - 1, _IDENTIFYING_ROWS).astype(np.int64)
+    for number in np.unique(numbers).tolist():
         mark.update(np.ascontiguousarray(rows[number : number + 1]).tobytes())
-    asked = (
+    given = (
         settings.lists, settings.spherical, settings.unit_rows, settings.sampling_factor,
         settings.iterations, settings.algorithm, settings.device, settings.seed,
     )  # fmt: skip
-    return f"{FORM} {tuple(rows.shape)} {rows.dtype} {asked} {mark.hexdigest()}"
+    return f"{FORM} {tuple(rows.shape)} {rows.dtype} {given} {mark.hexdigest()}"

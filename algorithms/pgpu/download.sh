@@ -34,7 +34,7 @@ cd /run/secret
 set -- $EDB
 address=${1%/}
 # Of Debian, EnterpriseDB publishes pgpu for the release before the one that images start from by default. What
-# runs there runs here: the libraries that it needs are asked for by its package.
+# runs there runs here: its package names the libraries that it needs.
 case $ID in
     debian) suite=bookworm ;;
     *) suite=$VERSION_CODENAME ;;

@@ -2,29 +2,35 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
 
 from . import catalog, machine
-from .catalog import BuiltIndex
-from .disk import check_disk
+from .catalog import BuiltIndex, relation_bytes
 from .environment import given_settings
 from .errors import PostgresError, refusal
-from .failures import plainly
 from .index import Index
 from .progress import index_progress
 from .servers import Server
 from .settings import apply_settings, build_memory_limit, current_setting, megabytes, shared_buffers
 
-NoteOfBuild = Callable[[str, float], dict[str, Any]]
-Create = Callable[[str, str, str], dict[str, Any]]  # statement, index, table: facts
 # What is computed here, as centroids, may leave the session idle for hours. PostgreSQL 17 has the second.
 _WITHOUT_TIMEOUTS = (
     "SELECT set_config(name, '0', true) FROM pg_settings"
     " WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')"
 )
+
+
+@dataclass(frozen=True)
+class IndexHooks:
+    """What a plug-in does itself when its index is made; the methods of PostgresANN describe each."""
+
+    index: Callable[[int, int], Index | None]  # rows, dimension
+    create: Callable[[str, str, str], dict[str, Any]]  # statement, index, table
+    note: Callable[[str, float], dict[str, Any]]  # a message of the server, seconds since the build began
+    prewarm: Callable[[str], str | None]  # index
 
 
 class IndexBuild:
@@ -57,63 +63,74 @@ class IndexBuild:
         found = catalog.find_index_like(self._connection, self._table, self._built_from)
         if found is None:
             raise PostgresError("the index is not built: build it first, with run.py --build-only")
+        _report_found(found)
         return found
 
-    def run(
-        self, rows: int, create: Create, note: NoteOfBuild, rebuild: bool = False
-    ) -> tuple[BuiltIndex, bool]:
-        """Return the index, and whether it was found as an earlier run had built it.
+    def run(self, rows: int, hooks: IndexHooks, rebuild: bool = False) -> tuple[BuiltIndex, bool]:
+        """Return the index, and whether an earlier run has built it.
 
-        Otherwise `create` builds it, in one transaction, in place of the one that is there. `note` is given
-        what the server says and the seconds since the build began. Both return facts to keep.
+        Otherwise the plug-in builds it, in one transaction, in place of the one that is there.
         """
+        built, is_found = self._found_or_built(rows, hooks, rebuild)
+        if is_found:
+            _report_found(built)
+            return built, True
+        clustering = built.facts.get("clustering_time")
+        parts = f" ({clustering:.1f} s clustering)" if clustering else ""
+        size = megabytes(relation_bytes(self._connection, built.name))
+        disk_bytes = self._index.disk_bytes
+        estimate = f" (estimate: {megabytes(disk_bytes)})" if disk_bytes else ""
+        print(f"index built in {built.build_seconds:.1f} s{parts}, {size}{estimate}", flush=True)
+        return built, False
+
+    def _found_or_built(self, rows: int, hooks: IndexHooks, rebuild: bool) -> tuple[BuiltIndex, bool]:
         if not rebuild and (found := catalog.find_index(self._connection, self.name)):
             return found, True
         if self._index.estimate:
             print(self._index.estimate, flush=True)
-        check_disk(self._server, self._index.disk_bytes, "the index")
+        self._server.check_disk(self._index.disk_bytes, "the index")
         apply_settings(self._connection, self._settings)
-        with plainly(self._server, "building the index"):
+        with self._server.explaining("building the index"):
             with self._connection.transaction():
-                # A build whose client was killed goes on: it would be waited for while the clock runs.
+                # A build whose client was killed goes on: the clock would run while we wait for it.
                 self._connection.execute(f"LOCK TABLE {self._table} IN SHARE ROW EXCLUSIVE MODE")
                 if not rebuild and (found := catalog.find_index(self._connection, self.name)):
                     return found, True
                 catalog.drop_index(self._connection, self.name)
                 self._connection.execute(_WITHOUT_TIMEOUTS)
                 started = time.perf_counter()
-                facts = self._build(rows, create, note, started)
+                facts = self._build(rows, hooks, started)
                 built = BuiltIndex(self.name, time.perf_counter() - started, facts)
                 catalog.remember_index(self._connection, built, self._table, self._built_from)
-            # The commit had to wait for the disk, which is a part of building.
+            # The commit waits for the disk, which is a part of building.
             built = replace(built, build_seconds=time.perf_counter() - started)
             catalog.remember_index(self._connection, built, self._table, self._built_from)
         return built, False
 
-    def _build(self, rows: int, create: Create, note: NoteOfBuild, started: float) -> dict[str, Any]:
+    def _build(self, rows: int, hooks: IndexHooks, started: float) -> dict[str, Any]:
         facts: dict[str, Any] = dict(self._settings)
         if self._index.disk_bytes:
             facts["estimated_index_size"] = self._index.disk_bytes / 1024
         notices = []
 
         def keep(diagnostic: psycopg.errors.Diagnostic) -> None:
-            said = diagnostic.message_primary or ""
-            facts.update(note(said, time.perf_counter() - started))
+            message = diagnostic.message_primary or ""
+            facts.update(hooks.note(message, time.perf_counter() - started))
             if diagnostic.severity_nonlocalized in ("NOTICE", "WARNING"):
-                notices.append(said)
-                print(f"note: {said}", flush=True)
+                notices.append(message)
+                print(f"note: {message}", flush=True)
 
         self._connection.add_notice_handler(keep)
         try:
             with index_progress(self._server, self._connection.info.backend_pid, rows):
-                facts |= self._create(create)
+                facts |= self._create(hooks)
         finally:
             self._connection.remove_notice_handler(keep)
         return facts | ({"build_notices": notices} if notices else {})
 
-    def _create(self, create: Create) -> dict[str, Any]:
+    def _create(self, hooks: IndexHooks) -> dict[str, Any]:
         try:
-            return create(self._index.sql(self.name, self._table), self.name, self._table)
+            return hooks.create(self._index.sql(self.name, self._table), self.name, self._table)
         except (psycopg.OperationalError, psycopg.errors.QueryCanceled):
             raise
         except psycopg.DatabaseError as error:
@@ -123,6 +140,10 @@ class IndexBuild:
 
     def _memory(self) -> int:
         if not self._server.is_ours:
-            return self._index.build_memory  # whoever runs that server knows its memory, we do not
+            return self._index.build_memory  # the memory of that server is not known here
         limit = build_memory_limit(machine.memory_bytes(), shared_buffers(self._connection))
         return min(self._index.build_memory, limit)
+
+
+def _report_found(index: BuiltIndex) -> None:
+    print(f"index found as built before ({index.build_seconds:.1f} s)", flush=True)

@@ -1,4 +1,4 @@
-"""What has been loaded and built, remembered in the database beside it.
+"""What has been loaded and built, recorded in the same database.
 
 Everything lives in the schema `ann_benchmarks`: drop it and all is gone. A table or index and the row that
 remembers it are made in one transaction, so that neither is ever found without the other, or half-built. A
@@ -59,7 +59,7 @@ class BuiltIndex:
 
     name: str  # with its schema
     build_seconds: float
-    facts: dict[str, Any]  # what its build said, e.g. that memory did not suffice
+    facts: dict[str, Any]  # about its build, e.g. that memory did not suffice
 
 
 def prepare(connection: psycopg.Connection[Any]) -> None:
@@ -147,7 +147,7 @@ def side_table(index: str) -> str:
 def drop_index(connection: psycopg.Connection[Any], index: str) -> None:
     """Drop an index, and what it was built from, where they are there."""
     for kind, name in (("INDEX", index), ("TABLE", side_table(index))):
-        # Without what IF EXISTS would say.
+        # Without the notice of IF EXISTS.
         if connection.execute("SELECT to_regclass(%s)", [name]).fetchone() != (None,):
             connection.execute(f"DROP {kind} {name}")
 
@@ -187,6 +187,19 @@ def remember_index(
         " SET build_seconds = excluded.build_seconds, facts = excluded.facts, built_at = now()",
         [index.name, table, Jsonb(built_from), index.build_seconds, Jsonb(index.facts)],
     )
+
+
+def relation_bytes(connection: psycopg.Connection[Any], name: str) -> int:
+    """Size of a table or index by its name with the schema; 0 where it is not there."""
+    row = connection.execute("SELECT coalesce(pg_relation_size(to_regclass(%s)), 0)", [name]).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def try_lock(connection: psycopg.Connection[Any], name: str) -> bool:
+    """Lock a name for this session, until it ends; return False where another session holds it."""
+    lock = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
+    return connection.execute(lock, [name]).fetchone() == (True,)
 
 
 def use_only(connection: psycopg.Connection[Any], table: str, index: str | None) -> None:

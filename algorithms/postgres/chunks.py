@@ -1,13 +1,45 @@
-"""Which rows of a table are loaded in one transaction."""
+"""A table that is loaded in chunks over several connections, and resumed after an interruption."""
 
+import threading
+import time
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from . import catalog
+from .catalog import LoadedTable, relation_bytes
+from .encoding import row_layout
+from .environment import load_option
+from .errors import PostgresError
+from .loading import copy_vectors
+from .servers import Server
+from .tables import FREEZE_BYTES, create_table, load_whole, loading_bar, log_bytes, table_bytes
 
 # A load of this size takes two to five minutes. Cutting it up, which makes the server write every row to its
-# log, too, costs more than losing so much to an interruption now and then.
+# log, too, costs more than losing that much to an interruption now and then.
 _WHOLE_BYTES = 32 << 30
-# Some seconds each: little is lost by an interruption, and little is said by the one commit and one COPY.
+# Some seconds each: an interruption costs little, and so do one commit and one COPY for each.
 _CHUNK_BYTES = 256 << 20
+
+
+MOST_ROWS = 1 << 31  # that ids of int4 number
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """What the user chose of a load; None: nothing."""
+
+    threads: int | None = None  # connections
+    chunk_rows: int | None = None  # rows of a transaction
+
+    def __post_init__(self) -> None:
+        for value, option in ((self.threads, "--load-threads"), (self.chunk_rows, "--chunk-size")):
+            if value is not None and value < 1:
+                raise PostgresError(f"{option} is {value}: give a whole number from 1 on")
 
 
 @dataclass(frozen=True)
@@ -39,3 +71,156 @@ def missing_chunks(rows: int, loaded: Iterable[range], chunk_rows: int) -> list[
         chunks += [range(i, min(i + chunk_rows, done.start)) for i in range(start, done.start, chunk_rows)]
         start = done.stop
     return chunks
+
+
+class ChunkedLoad:
+    """A table's load over several connections, each chunk with the row that remembers it in one transaction.
+
+    Connections are threads: while libpq is not blocking, a thread that waits for its backend leaves the
+    interpreter to the others, and what it does between costs a tenth of what the backend does with it.
+    """
+
+    def __init__(self, server: Server, name: str, column_type: str, train: Any) -> None:
+        """Take the table's name and what goes into it."""
+        self._server, self._name, self._column_type, self._train = server, name, column_type, train
+        self._lock = threading.Lock()
+        self._connections: list[psycopg.Connection[Any]] = []
+        self._is_stopping = False
+        self._unfrozen_bytes = 0
+
+    def run(self, connection: psycopg.Connection[Any], fingerprint: str, plan: LoadPlan) -> float:
+        """Load the missing chunks; return the seconds of all, in this run and in earlier ones."""
+        self._clock = time.perf_counter()
+        rows = self._train.shape[0]
+        loaded = self._open_table(connection)
+        self._todo = missing_chunks(rows, loaded, plan.chunk_rows)[::-1]
+        with loading_bar(self._train, self._column_type, sum(map(len, loaded))) as self._bar:
+            self._load_all(min(plan.threads, len(self._todo)))
+        self._freeze(connection)
+        with connection.transaction():
+            loaded, seconds = catalog.loaded_chunks(connection, self._name)
+            if missing_chunks(rows, loaded, rows) or sum(map(len, loaded)) != rows:
+                raise PostgresError(
+                    f"{self._name} is not what was loaded into it: drop it, and load it again"
+                )
+            seconds += self._lap()
+            catalog.forget_table(connection, self._name)
+            catalog.remember_table(connection, self._name, fingerprint, self._column_type, rows, seconds)
+        return seconds
+
+    def _open_table(self, connection: psycopg.Connection[Any]) -> list[range]:
+        """Make the table, or find what an interrupted run has left in it."""
+        with connection.transaction():
+            if not catalog.has_unfinished(connection, self._name):
+                catalog.forget_table(connection, self._name)
+                create_table(connection, self._name, self._column_type, self._train.shape[1])
+                return []
+            # The commit of a run that was killed may still be on its way, and counts.
+            connection.execute(f"LOCK TABLE {self._name} IN SHARE ROW EXCLUSIVE MODE")
+            loaded, _ = catalog.loaded_chunks(connection, self._name)
+        rows = sum(map(len, loaded))
+        print(f"an interrupted load goes on: {rows:,} of {len(self._train):,} rows are there", flush=True)
+        self._freeze(connection)  # the space of rows that were rolled back is used again
+        return loaded
+
+    def _load_all(self, threads: int) -> None:
+        with ThreadPoolExecutor(max(threads, 1)) as pool:
+            connections = [pool.submit(self._work) for _ in range(threads)]
+            try:
+                for connection in as_completed(connections):
+                    connection.result()
+            except BaseException:
+                self._stop()
+                raise
+
+    def _work(self) -> None:
+        with self._server.connect() as connection:
+            self._connections.append(connection)
+            while (numbers := self._next()) is not None:
+                with connection.transaction():
+                    copy_vectors(
+                        connection, self._name, self._train, numbers,
+                        column_type=self._column_type, frozen=False, advanced=self._advanced,
+                    )  # fmt: skip
+                    catalog.remember_chunk(connection, self._name, numbers, self._lap())
+                if self._is_due(len(numbers)):
+                    self._freeze(connection, "SKIP_LOCKED, TRUNCATE off")
+
+    def _next(self) -> range | None:
+        with self._lock:
+            return self._todo.pop() if self._todo and not self._is_stopping else None
+
+    def _advanced(self, rows: int) -> None:
+        if self._is_stopping:
+            raise PostgresError("another connection has failed")
+        with self._lock:
+            self._bar.update(rows)
+
+    def _lap(self) -> float:
+        """Return the seconds since any thread's last call: all calls add up to the whole."""
+        with self._lock:
+            last, self._clock = self._clock, time.perf_counter()
+            return self._clock - last
+
+    def _is_due(self, rows: int) -> bool:
+        with self._lock:
+            self._unfrozen_bytes += table_bytes(rows, self._train.shape[1], self._column_type)
+            if self._unfrozen_bytes < FREEZE_BYTES:
+                return False
+            self._unfrozen_bytes = 0
+            return True
+
+    def _freeze(self, connection: psycopg.Connection[Any], *options: str) -> None:
+        """Freeze what is committed, so that no query or build has to rewrite a page.
+
+        On a server of ours, a checkpoint bounds its log, which it reads as a whole after a crash.
+        """
+        if connection.info.server_version >= 160000:
+            connection.execute("SET vacuum_buffer_usage_limit = 0")
+        connection.execute(f"VACUUM ({', '.join(['FREEZE', *options])}) {self._name}")
+        if self._server.is_ours:
+            connection.execute("CHECKPOINT")
+
+    def _stop(self) -> None:
+        """Have all connections give up, whatever they are waiting for."""
+        self._is_stopping = True
+        for connection in self._connections:
+            with suppress(psycopg.Error):
+                connection.cancel()
+
+
+def load_table(
+    server: Server,
+    connection: psycopg.Connection[Any],
+    name: str,
+    column_type: str,
+    train: Any,
+    fingerprint: str,
+    options: LoadOptions,
+) -> LoadedTable:
+    """Load a table, whole or in chunks; PostgresError where it does not fit or the server gives up."""
+    rows, dimension = train.shape
+    if not rows:
+        create_table(connection, name, column_type, dimension)
+        return LoadedTable(name, 0.0)
+    if rows > MOST_ROWS:
+        raise PostgresError(f"{rows:,} rows: ids are int4, which number up to {MOST_ROWS:,}")
+    plan = load_plan(
+        rows,
+        row_layout(dimension, column_type).itemsize,
+        options.threads or load_option("LOAD_THREADS"),
+        options.chunk_rows or load_option("CHUNK_SIZE"),
+    )
+    is_whole = plan.is_whole(rows) and not catalog.has_unfinished(connection, name)
+    needed = table_bytes(rows, dimension, column_type)
+    if not is_whole:
+        needed += log_bytes(rows, dimension, column_type) - relation_bytes(connection, name)
+    server.check_disk(needed, "the vectors")
+    if is_whole:
+        with server.explaining("loading"):
+            seconds = load_whole(connection, name, column_type, train, fingerprint)
+    else:
+        with server.explaining("loading", "the chunks that were finished are kept"):
+            seconds = ChunkedLoad(server, name, column_type, train).run(connection, fingerprint, plan)
+    print(f"loaded {rows:,} rows in {seconds:.1f} s ({rows / seconds:,.0f} rows/s)", flush=True)
+    return LoadedTable(name, seconds)

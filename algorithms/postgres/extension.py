@@ -1,6 +1,6 @@
 """The extension that a plug-in measures: present, created, and as new as its library."""
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import psycopg
 from .catalog import SCHEMA
 from .environment import OTHER_FOLDER, server_kind
 from .errors import PostgresError, refusal
-from .servers import Server
+from .servers import Server, current_server
 
 _REMEDIES = {
     "embedded": "`python install.py --local --algorithm {algorithm}` downloads it, "
@@ -19,6 +19,40 @@ _REMEDIES = {
     "installed": "install its package for that PostgreSQL",
     "external": "install it there",
 }
+
+
+@dataclass(frozen=True)
+class RequiredExtension:
+    """The extension that a plug-in measures, and the others that it takes."""
+
+    name: str
+    library: str  # that the server has to load when it starts, "" for none
+    builds_on: tuple[str, ...]  # other extensions, whose plug-ins have their names
+    algorithm: str  # the plug-in's folder
+
+    @property
+    def all_names(self) -> tuple[str, ...]:
+        """All extensions that an index depends on, pgvector among them."""
+        return tuple(dict.fromkeys(["vector", *self.builds_on, self.name]))
+
+    def start_server(self) -> Server:
+        """Start the current server with the libraries that it has to load; PostgresError if it lacks one."""
+        server = current_server()
+        server.start({})
+        with server.connect() as connection:
+            # Before the library is required: without it, the server would not start.
+            check_available(connection, self.name, self.algorithm)
+            for other in self.builds_on:
+                check_available(connection, other, other)
+            libraries = libraries_to_preload(connection) if server.is_ours else []
+        for name in dict.fromkeys([*filter(None, [self.library]), *libraries]):
+            server.preload(name)
+        return server
+
+    def create(self, server: Server, connection: psycopg.Connection[Any]) -> None:
+        """Create the extensions where they are missing."""
+        for name in (*self.builds_on, self.name):
+            create_extension(server, connection, name)
 
 
 def check_available(connection: psycopg.Connection[Any], name: str, algorithm: str) -> None:
@@ -33,25 +67,6 @@ def check_available(connection: psycopg.Connection[Any], name: str, algorithm: s
             f"the server does not have the extension '{name}': {remedy}; "
             "or name a server that has it in ANN_BENCHMARKS_PG_HOST"
         )
-
-
-def start_with(
-    server: Server, extension: str, library: str, algorithm: str, builds_on: Sequence[str] = ()
-) -> None:
-    """Start a server that has the extension, and have it load the library that this needs.
-
-    `library` is "" where it needs none, `algorithm` the plug-in's folder, `builds_on` other extensions, whose
-    plug-ins have their names. Raises PostgresError where the server lacks one of them.
-    """
-    server.start({})
-    with server.connect() as connection:
-        # Before it is told to load the library: without it, the server would not start.
-        check_available(connection, extension, algorithm)
-        for other in builds_on:
-            check_available(connection, other, other)
-        libraries = libraries_to_preload(connection) if server.is_ours else []
-    for name in dict.fromkeys([*filter(None, [library]), *libraries]):
-        server.preload(name)
 
 
 def create_extension(server: Server, connection: psycopg.Connection[Any], name: str) -> None:

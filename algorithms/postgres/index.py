@@ -1,6 +1,6 @@
-"""What CREATE INDEX is told, and what is known of an index beforehand."""
+"""A plug-in's index: how it is created, and which query argument trades speed for recall."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,10 +28,22 @@ class Index:
         return f"CREATE INDEX {name} ON {table} USING {self.method} ({column}){storage}"
 
     def built_from(self) -> dict[str, Any]:
-        """What the index is made from, of that which is said here."""
+        """Return what identifies the index, of the values here."""
         return {
             "method": self.method,
             "column": self.form.column,
             "operator_class": self.form.operator_class,
             "options": {name: str(value) for name, value in self.options.items()},
         }
+
+
+@dataclass(frozen=True)
+class SearchRange:
+    """The query argument to search for a recall, and its values in the order of their effort.
+
+    `arguments` returns what set_query_arguments takes for a value.
+    """
+
+    parameter: str
+    values: Sequence[Any]
+    arguments: Callable[[Any], list[Any]] = lambda value: [value]

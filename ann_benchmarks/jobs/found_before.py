@@ -1,7 +1,6 @@
 """The query argument that an earlier search has found for a recall, under whatever load and conditions."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,33 +14,34 @@ SAME_INDEX = (TRUTH_ATTRIBUTE, "index_build_time")  # no two builds take the sam
 _KEPT = (*SAME_INDEX, "target_recall", "target_parameter", "target_value")
 
 
-def with_found_before(job: Job) -> Job:
-    """Return a job that knows what other curves of its definition have found for its target recall."""
-    if job.target_recall is None:
-        return job
-    names = {
-        result_path(job.dataset, job.count, "any", job.definition.arguments + arguments).name
-        for arguments in job.points
-    }
-    found = []
+def found_before(job: Job) -> list[Mapping[str, Any]]:
+    """Return what other curves of a job's definition have found for its target recall."""
+    target = job.procedure.target_recall
+    if target is None:
+        return []
+    built = job.definition.arguments
+    names = {result_path(job.dataset, job.count, "any", built + arguments).name for arguments in job.points}
+    found: list[Mapping[str, Any]] = []
     for path in iter_result_paths(job.dataset, job.count):
         if path.name in names and f"{path.parent.name}-".startswith(f"{job.definition.family}-"):
             try:
                 attrs = read_attributes(path)
             except (UserError, OSError):
                 continue
-            if attrs.get("target_recall") == job.target_recall:
+            if attrs.get("target_recall") == target:
                 found.append({name: _plain(attrs[name]) for name in _KEPT if name in attrs})
-    return replace(job, found_before=found)
+    return found
 
 
-def value_found_before(job: Job, parameter: str, values: Sequence[Any], facts: Mapping[str, Any]) -> Any:
-    """Return the one of `values` that reached the job's recall on the same index; None where none is known.
+def value_found_before(
+    found: Sequence[Mapping[str, Any]], parameter: str, values: Sequence[Any], facts: Mapping[str, Any]
+) -> Any:
+    """Return the one of `values` that reached the recall on the same index; None where none is known.
 
-    Recall depends on neither clients nor memory: where it is slow to search, it need not be searched again.
-    `facts` tell the dataset and the index, by the names in SAME_INDEX.
+    Where it is slow to search, it need not be searched again for other clients or memory. `facts` identify
+    the dataset and the index, by the names in SAME_INDEX.
     """
-    for attrs in job.found_before:
+    for attrs in found:
         if attrs.get("target_parameter") == parameter and all(
             name in attrs and name in facts and attrs[name] == facts[name] for name in SAME_INDEX
         ):

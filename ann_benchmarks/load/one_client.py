@@ -1,18 +1,33 @@
-"""What one client of a plug-in does in a run: takes a query when it is time, asks it, and notes the times."""
+"""What one client of a plug-in does in a run: takes a query when it is due, sends it, and notes the times."""
 
 import copy
+import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
 
 import numpy as np
 
-from ann_benchmarks.common.errors import UserError, told
-from ann_benchmarks.plugin import ClientAnswers
+from ann_benchmarks.common.errors import UserError, describe
+from ann_benchmarks.plugin import Clients
 
 clock = time.perf_counter
+
+
+@dataclass(frozen=True)
+class ClientAnswers:
+    """Answers of the framework's own clients."""
+
+    numbers: np.ndarray
+    due: np.ndarray | None
+    sent: np.ndarray
+    answered: np.ndarray
+    ids: dict[int, Any]
+    cpu_seconds: float
+
 
 _FINE_SECONDS = 0.001  # before its time, a client wakes up this long and sleeps for the rest
 _COARSE_MARGIN = 0.0005
@@ -93,7 +108,7 @@ class Client:
                     len(answer)
                     first[number] = copy.copy(answer)
         except Exception as error:
-            raise UserError(told(error)) from error
+            raise UserError(describe(error)) from error
         cpu_seconds = self.cpu_clock() - before
         times = np.array(stamps).reshape(-1, 2)
         due_times = np.array(dues) if isinstance(task, Arrivals) else None
@@ -122,3 +137,35 @@ class Client:
         while (early := moment - clock()) > 0:
             if self.pause(early if early < _FINE_SECONDS else early - _COARSE_MARGIN):
                 return
+
+
+_LEAD_SECONDS = 0.002  # from the word to the start: enough for it to reach every client
+_LEAD_A_CLIENT = 0.0005
+
+
+def common_start(clients: int) -> float:
+    """Return the moment at which so many clients start that are told it now."""
+    return clock() + _LEAD_SECONDS + _LEAD_A_CLIENT * clients
+
+
+@contextmanager
+def closed_after_an_error(clients: Clients) -> Iterator[None]:
+    """End all of them if something fails."""
+    try:
+        yield
+    except BaseException:
+        clients.close()
+        raise
+
+
+@contextmanager
+def no_collector() -> Iterator[None]:
+    """Collect garbage now, and not before the end: a full collection would show in the latencies."""
+    gc.collect()
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()

@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing import connection as pipes
@@ -18,13 +18,15 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from ann_benchmarks.common.errors import UserError, told
+from ann_benchmarks.common.errors import UserError, describe
 
-from .one_client import Client, all_arrivals, own_orders
-from .together import closed_after_an_error, common_start, no_collector
+from .one_client import Client, all_arrivals, closed_after_an_error, common_start, no_collector, own_orders
 
 _ARRIVAL = np.dtype([("due", "f8"), ("number", "i8")])
 _unpack_arrival = struct.Struct("=dq").unpack
+
+
+Query = Callable[[Any, int], Any]
 
 
 class ProcessClients:
@@ -34,14 +36,14 @@ class ProcessClients:
     for a plug-in with threads of its own in the background: of those, a fork has none.
     """
 
-    def __init__(self, algo: Any, queries: Any, count: int, clients: int) -> None:
+    def __init__(self, query: Query, queries: Any, count: int, clients: int) -> None:
         """Start them; `queries` has one query a row."""
         # All forks share one open file and so its position, which the kernel moves with each read: a record
         # that one has read is read by no other.
         self._arrivals = tempfile.TemporaryFile(prefix="ann-arrivals-")  # noqa: SIM115
         self._pipes: list[pipes.Connection[Any, Any]] = []
         self._processes: list[int] = []
-        client = Client(algo.query, list(queries), count, self._take, time.process_time)
+        client = Client(query, list(queries), count, self._take, time.process_time)
         # Told before the fork: told in it, BLAS would start its threads once more, only to have them wait.
         with closed_after_an_error(self), no_collector(), threadpool_limits(1):
             gc.freeze()  # the collector of a fork would write to what they share
@@ -157,7 +159,7 @@ def _serve(pipe: "pipes.Connection[Any, Any]", client: Client) -> None:
         return  # nobody wants to know any more
     except Exception as error:
         with suppress(OSError):
-            pipe.send(UserError(told(error)))
+            pipe.send(UserError(describe(error)))
 
 
 def _end_with(pipe: int) -> None:

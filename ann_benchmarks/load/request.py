@@ -9,8 +9,8 @@ import numpy as np
 
 from ann_benchmarks.common.errors import UserError
 
-from .objective import CLOSE_ENOUGH
 from .orders import QueryOrder, poisson_arrivals
+from .search import CLOSE_ENOUGH
 
 QUERIES_A_CLIENT = 100  # at least, where neither a number nor a time is given
 OPEN_SECONDS = 10.0  # of a run at a given rate, where nothing else is said
@@ -129,15 +129,15 @@ class Load:
         in_all = self.max_queries or max(queries, QUERIES_A_CLIENT * self.clients)
         length = math.ceil(in_all / self.clients)
         if self.seconds is not None:
-            length = self.order.length_for_a_time(self.asked(queries))
+            length = self.order.length_for_a_time(self.sent(queries))
         return [self.numbers(queries, length, [run, client]) for client in range(self.clients)]
 
     def numbers(self, queries: int, length: int, seed: list[int]) -> np.ndarray:
         """Return the numbers of `length` queries that a client asks, (length,), out of those of a dataset."""
-        return self.order.numbers(self.asked(queries), length, seed)
+        return self.order.numbers(self.sent(queries), length, seed)
 
-    def asked(self, queries: int) -> int:
-        """How many of a dataset's queries are asked at all."""
+    def sent(self, queries: int) -> int:
+        """How many of a dataset's queries are sent at all."""
         return min(queries, self.distinct or queries)
 
     def arrivals(self, queries: int, rate: float, run: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,6 +1,7 @@
-"""From what each client measured to the throughput and the latencies of a run."""
+"""From what each client measured to the throughput, the latencies and their percentiles."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,20 @@ import numpy as np
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.plugin import Answers
+from ann_benchmarks.results.intervals import mean_interval
 
-from .measured import Measured
+from .request import PERCENTILES
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run over all queries: `times` (n,) in s, `neighbors` (n, at least count), -1 for none."""
+
+    times: np.ndarray
+    neighbors: np.ndarray
+    seconds_per_query: float
+    facts: dict[str, Any] = field(default_factory=dict)  # what else is stored of it
+
 
 ALWAYS_WAITING = 0.8  # share of the time that clients wait for answers, below which they are the limit
 NOTHING_LEFT = 0.95  # share of the machine's CPU that is busy
@@ -150,3 +163,31 @@ def _no_cpu_left(told: Mapping[str, Any]) -> bool:
     """Whether the clients take a large part of the CPU of machines that have nothing left."""
     busy = told.get("client_machines_busy_share", told.get("machine_busy_share", 0))
     return bool(busy > NOTHING_LEFT and told["client_cpu_share"] > LARGE_SHARE)
+
+
+BUCKETS_PER_DECADE = 116  # each 2% wider than the one before
+_SHORTEST, _LONGEST = -7, 4  # decades of s
+
+
+def percentiles(runs: Sequence[np.ndarray]) -> dict[str, float]:
+    """Return latency_p50 and so on, in s, of all queries of all runs, and their intervals over the runs."""
+    every = np.concatenate(runs)
+    facts = {}
+    for name, percentile in PERCENTILES.items():
+        facts[f"latency_{name}"] = float(np.percentile(every, percentile))
+        interval = mean_interval([float(np.percentile(run, percentile)) for run in runs])
+        facts[f"latency_{name}_low"], facts[f"latency_{name}_high"] = interval
+    return facts
+
+
+def histogram(runs: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the edges of buckets, (n + 1,) in s, each 2% above the last, and the queries in each, (n,).
+
+    The buckets reach from the shortest to the longest latency of all runs.
+    """
+    every = np.concatenate(runs)
+    edges = np.logspace(_SHORTEST, _LONGEST, (_LONGEST - _SHORTEST) * BUCKETS_PER_DECADE + 1)
+    counts, _ = np.histogram(every.clip(edges[0], edges[-1]), edges)
+    used = np.flatnonzero(counts)
+    first, last = used[0], used[-1] + 1
+    return edges[first : last + 1], counts[first:last]

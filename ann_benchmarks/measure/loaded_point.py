@@ -1,4 +1,4 @@
-"""One point under load: warmed up, its recall told, its runs measured."""
+"""One point under load: warmed up, its recall determined, its runs measured."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -10,18 +10,16 @@ import numpy as np
 from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.jobs.conditions import Conditions
 from ann_benchmarks.load.local_clients import open_local_clients
-from ann_benchmarks.load.measured import Measured
-from ann_benchmarks.load.objective import CLOSE_ENOUGH, highest_rate
 from ann_benchmarks.load.remote_clients import RemoteClients
 from ann_benchmarks.load.request import Load
-from ann_benchmarks.load.spans import closed_loop, open_loop
+from ann_benchmarks.load.search import CLOSE_ENOUGH, highest_rate
+from ann_benchmarks.load.spans import Measured, closed_loop, open_loop
 from ann_benchmarks.load.warmup import Warmup, warm_up
-from ann_benchmarks.monitoring import NoMonitor, Phases
-from ann_benchmarks.plugin import Answers, Clients
+from ann_benchmarks.plugin import Answers, Clients, client_facts, stated_throughput
+from ann_benchmarks.results.series import OWN_DRIVER
 
-from .timed import checked_neighbors, watched
+from .timed import Subject, checked_neighbors
 
 PATIENCE_SHARE = 0.1  # of an open loop's time, for which queries that were due go on being sent after it
 LEAST_PATIENCE = 1.0  # s
@@ -33,56 +31,45 @@ CLOSED_LOOP_SECONDS = 1.0  # that tell where the search for the highest rate beg
 class LoadedPoint:
     """The clients of one point, and what they have to do."""
 
-    def __init__(
-        self,
-        algo: Any,
-        queries: Any,
-        count: int,
-        load: Load,
-        rows: int,
-        conditions: Conditions | None = None,
-        monitor: Phases | None = None,
-    ) -> None:
-        """Nothing is started yet. `rows` is the size of the training set."""
-        self.algo, self.queries, self.count, self.load, self.rows = algo, queries, count, load, rows
-        self.conditions = conditions
-        self.monitor = monitor or NoMonitor()
+    def __init__(self, subject: Subject, load: Load) -> None:
+        """Nothing is started yet."""
+        self.subject, self.load = subject, load
+        self.monitor, self.queries = subject.monitor, subject.queries
         self._watch: Any = None  # of the server, as long as clients are there
 
-    def measure(self, warmup: Warmup, runs: int, quiet: bool | None) -> list[Measured]:
-        """Warm up, have all queries answered once, which tells the recall, and measure so many runs.
+    def measure(self, warmup: Warmup, runs: int) -> list[Measured]:
+        """Warm up, have all queries answered once, which gives the recall, and measure a number of runs.
 
-        Without a warm-up each run begins with cold caches, and the recall is told afterwards.
+        Without a warm-up each run begins with cold caches, and the recall is determined afterwards.
         """
         if warmup.is_off:
             measured = []
-            for run in self._each(runs, quiet):
-                if hasattr(self.algo, "cool"):
-                    with self.monitor.phase("cool"):
-                        self.algo.cool()
+            for run in self._each(runs):
+                with self.monitor.phase("cool"):
+                    self.subject.plugin.cool()
                 with self._opened(self.load.driver) as clients, self.monitor.phase("measure"):
                     measured.append(self._run(clients, run))
             return self._with_answers(measured, self.answers(), {"warmup": str(warmup)})
         with self._opened() as clients:
             neighbors = self._answers_of(clients)
             facts = self._warm_up(clients, warmup)
-            if self.load.driver == "own":
-                return self._with_answers(self._runs(clients, runs, quiet), neighbors, facts)
+            if self.load.driver == OWN_DRIVER:
+                return self._with_answers(self._runs(clients, runs), neighbors, facts)
         with self._opened(self.load.driver) as clients:
-            return self._with_answers(self._runs(clients, runs, quiet), neighbors, facts)
+            return self._with_answers(self._runs(clients, runs), neighbors, facts)
 
     def answers(self) -> np.ndarray:
         """Have all queries answered once, and return the ids, (queries, at least count)."""
         with self._opened() as clients:
             return self._answers_of(clients)
 
-    def _runs(self, clients: Clients, runs: int, quiet: bool | None) -> list[Measured]:
+    def _runs(self, clients: Clients, runs: int) -> list[Measured]:
         with self.monitor.phase("measure"):
             if self.load.objective is not None:
-                return self._runs_within(clients, runs, quiet)
-            return [self._run(clients, run) for run in self._each(runs, quiet)]
+                return self._runs_within(clients, runs)
+            return [self._run(clients, run) for run in self._each(runs)]
 
-    def _runs_within(self, clients: Clients, runs: int, quiet: bool | None) -> list[Measured]:
+    def _runs_within(self, clients: Clients, runs: int) -> list[Measured]:
         """Measure at the highest rate at which the runs, taken together, keep the objective."""
         objective, closed = self.load.objective, self._closed_loop_rate(clients)
         assert objective is not None
@@ -99,12 +86,12 @@ class LoadedPoint:
             bar.update()
             return is_kept(self._open(clients, rate, WARMUP_RUN + trial))
 
-        with tqdm(desc=f"rates for {objective}", unit="rate", leave=False, disable=quiet) as bar:
+        with tqdm(desc=f"rates for {objective}", unit="rate", leave=False, disable=self.subject.quiet) as bar:
             rate, trials = highest_rate(is_kept_at, closed)
         for step in range(MOST_STEPS_DOWN if rate is not None else 0):
             assert rate is not None
             below = rate / CLOSE_ENOUGH**step
-            measured = [self._open(clients, below, run) for run in self._each(runs, quiet)]
+            measured = [self._open(clients, below, run) for run in self._each(runs)]
             if is_kept(*measured):
                 for run in measured:
                     run.facts.update(objective=str(objective), objective_trials=trials + step)
@@ -126,22 +113,22 @@ class LoadedPoint:
     def _closed(self, clients: Clients, orders: list[np.ndarray], seconds: float | None) -> Measured:
         clients.prepare(orders, seconds, keeps_ids=False)
         answers, facts = self._watched_run(clients)
-        return closed_loop(answers, facts, getattr(clients, "queries_per_second", None))
+        return closed_loop(answers, facts, stated_throughput(clients))
 
     def _open(self, clients: Clients, rate: float, run: int) -> Measured:
         due, numbers = self.load.arrivals(len(self.queries), rate, run)
-        if self.load.driver != "own":  # it draws arrivals of its own, and needs to know the rate alone
+        if self.load.driver != OWN_DRIVER:  # it draws arrivals of its own, and needs to know the rate alone
             due = np.arange(1, max(round(rate * float(due[-1])), 1) + 1) / rate
         patience = max(PATIENCE_SHARE * float(due[-1]), LEAST_PATIENCE)
         clients.prepare_arrivals(due, numbers, patience, keeps_ids=False)
         answers, facts = self._watched_run(clients)
         facts["rate"] = rate
-        if self.load.driver == "own":
+        if self.load.driver == OWN_DRIVER:
             return open_loop(answers, due, patience, facts)
         expected = len(due)
         due = np.sort(np.concatenate([given.due for given in answers if len(given.sent)] or [due]))
         measured = open_loop(answers, due - due[0], patience, facts)
-        # It tells only what it has asked; more than chance explains is missing where it was too slow.
+        # It reports only what it has sent; more than chance explains is missing where it was too slow.
         missing = expected - len(due)
         measured.facts["queries_due"] = expected
         measured.facts["queries_unanswered"] = missing if missing > 4 * math.sqrt(expected) else 0
@@ -152,19 +139,19 @@ class LoadedPoint:
             clients.run()
         answers = clients.answers()
         facts: dict[str, Any] = self._watch.facts(sum(len(given.numbers) for given in answers))
-        return answers, facts | (clients.facts() if hasattr(clients, "facts") else {})
+        return answers, facts | client_facts(clients)
 
     def _warm_up(self, clients: Clients, warmup: Warmup) -> dict[str, Any]:
         piece = 0
 
-        def ask_for(seconds: float) -> int:
+        def send_for(seconds: float) -> int:
             nonlocal piece
             piece += 1
             clients.prepare(self.load.orders(len(self.queries), WARMUP_RUN + piece), seconds, keeps_ids=False)
             clients.run()
             return sum(len(given.numbers) for given in clients.answers())
 
-        def ask(number: int) -> None:
+        def send(number: int) -> None:
             dealt = np.array_split(np.arange(number), self.load.clients)
             orders = [
                 self.load.numbers(len(self.queries), len(part), [WARMUP_RUN, client])
@@ -175,7 +162,7 @@ class LoadedPoint:
             clients.answers()
 
         with self.monitor.phase("warm-up"):
-            return warm_up(warmup, ask_for, ask, partial(self.load.run_seconds, len(self.queries)))
+            return warm_up(warmup, send_for, send, partial(self.load.run_seconds, len(self.queries)))
 
     def _answers_of(self, clients: Clients) -> np.ndarray:
         dealt = [np.arange(i, len(self.queries), self.load.clients) for i in range(self.load.clients)]
@@ -186,7 +173,7 @@ class LoadedPoint:
         for given in clients.answers():
             for number, ids in given.ids.items():
                 answers[number] = ids
-        return checked_neighbors(answers, self.count, self.rows)
+        return checked_neighbors(answers, self.subject.count, self.subject.rows)
 
     def _with_answers(
         self, runs: list[Measured], neighbors: np.ndarray, facts: dict[str, Any]
@@ -197,30 +184,31 @@ class LoadedPoint:
             for run in runs
         ]
 
-    def _each(self, runs: int, quiet: bool | None) -> Iterator[int]:
-        return iter(tqdm(range(runs), desc=f"{self.algo}", unit="run", leave=False, disable=quiet))
+    def _each(self, runs: int) -> Iterator[int]:
+        name, quiet = f"{self.subject.plugin}", self.subject.quiet
+        return iter(tqdm(range(runs), desc=name, unit="run", leave=False, disable=quiet))
 
     @contextmanager
-    def _opened(self, driver: str = "own") -> Iterator[Clients]:
+    def _opened(self, driver: str = OWN_DRIVER) -> Iterator[Clients]:
         with self.monitor.phase("clients"):
-            opened = open_clients(self.algo, self.queries, self.count, self.load, driver)
-        with closing(opened) as clients, watched(self.algo, self.conditions) as self._watch:
+            opened = open_clients(self.subject, self.load, driver)
+        with closing(opened) as clients, self.subject.watched() as self._watch:
             yield clients
 
 
-def open_clients(algo: Any, queries: Any, count: int, load: Load, driver: str) -> Any:
+def open_clients(subject: Subject, load: Load, driver: str = OWN_DRIVER) -> Any:
     """Start the clients of a plug-in, by what it has: its own, or the framework's threads or processes."""
-    name = type(algo).__name__
-    if driver != "own":
-        if driver not in getattr(algo, "drivers", ()):
-            raise UserError(f"--driver {driver} cannot ask {name}: leave it out")
+    plugin, queries, count = subject.plugin, subject.queries, subject.count
+    if driver != OWN_DRIVER:
+        if driver not in plugin.drivers or plugin.open_clients is None:
+            raise UserError(f"--driver {driver} cannot query {plugin.class_name}: leave it out")
         skew = {"skew": load.order.skew} if load.order.kind == "zipf" else {}
-        asked = queries[: load.asked(len(queries))]
-        return algo.open_clients(asked, count, load.clients, driver=driver, **skew)
+        sent = queries[: load.sent(len(queries))]
+        return plugin.open_clients(sent, count, load.clients, driver=driver, **skew)
     if load.scheduler is not None:
-        if not hasattr(algo, "clients_opener"):
-            raise UserError(f"{name} cannot be asked from other machines: leave --scheduler out")
-        return RemoteClients(algo.clients_opener(queries, count), load.clients, load.scheduler)
-    if hasattr(algo, "open_clients"):
-        return algo.open_clients(queries, count, load.clients)
-    return open_local_clients(algo, queries, count, load.clients)
+        if plugin.clients_opener is None:
+            raise UserError(f"{plugin.class_name} has no clients for other machines: leave --scheduler out")
+        return RemoteClients(plugin.clients_opener(queries, count), load.clients, load.scheduler)
+    if plugin.open_clients is not None:
+        return plugin.open_clients(queries, count, load.clients)
+    return open_local_clients(plugin, queries, count, load.clients)

@@ -1,154 +1,167 @@
-"""The timed part: queries are asked, their seconds and their answers kept, nothing else."""
+"""The timed part: queries are sent, their seconds and their answers kept, nothing else."""
 
 import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
-from ann_benchmarks.algorithms.base.module import BaseANN
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.jobs.conditions import Conditions
-from ann_benchmarks.load.measured import Measured
+from ann_benchmarks.jobs.job import Procedure
+from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.load.warmup import Warmup, warm_up
 from ann_benchmarks.monitoring import NoMonitor, Phases
-from ann_benchmarks.plugin import Watch
+from ann_benchmarks.plugin import Plugin, Watch
 
 PROGRESS_SECONDS = 0.3
 FIRST_PIECE = 50  # queries
 
 
-def measure_each(
-    algo: Any,
-    queries: Any,
-    count: int,
-    batch: bool,
-    rows: int,
-    runs: int,
-    warmup: Warmup | None,
-    quiet: bool | None,
-    conditions: Conditions | None = None,
-    monitor: Phases | None = None,
-) -> list[Measured]:
-    """Ask all queries `runs` times, warmed up before, or with cold caches each time.
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """What is measured: a built index, the queries that are sent to it, and who observes that."""
 
-    Where nothing is said of it, plug-ins of ann-benchmarks, which may count what they do, are not warmed up.
+    plugin: Plugin
+    queries: Any  # a vector a row, or a list of sets
+    count: int  # neighbours
+    rows: int  # of the training set
+    conditions: Conditions | None = None
+    monitor: Phases = field(default_factory=NoMonitor)
+    quiet: bool | None = True  # `disable` of progress bars
+
+    @contextmanager
+    def watched(self) -> Iterator[Watch]:
+        """Have the plug-in observe its server in runs, and see that the conditions hold."""
+        watch: Watch = self.plugin.watch_server()
+        if self.conditions is not None:
+            watch = WatchedUnder(watch, self.conditions)
+        try:
+            yield watch
+        finally:
+            watch.close()
+
+
+class WatchedUnder:
+    """A plug-in's own watch and that of the conditions, as one."""
+
+    def __init__(self, own: Watch, conditions: Conditions) -> None:
+        """Take both."""
+        self._own, self._conditions, self._theirs = own, conditions, conditions.watch()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Go around the timed part."""
+        with ExitStack() as stack:
+            stack.enter_context(self._theirs.running())
+            stack.enter_context(self._own.running())
+            yield
+
+    def facts(self, queries: int) -> dict[str, Any]:
+        """Return what both have observed; UserError where it shows that the conditions did not hold."""
+        facts = self._theirs.facts(queries) | self._own.facts(queries)
+        self._conditions.check(facts)
+        return facts
+
+    def close(self) -> None:
+        """End both."""
+        self._theirs.close()
+        self._own.close()
+
+
+def measure_each(subject: Subject, procedure: Procedure) -> list[Measured]:
+    """Send all queries once a run, warmed up before, or with cold caches each time.
+
+    Without a requested warm-up, plug-ins of ann-benchmarks, which may count what they do, get none.
     """
+    plugin, queries, monitor = subject.plugin, subject.queries, subject.monitor
+    warmup, is_cold = procedure.warmup, procedure.is_cold
     if warmup is None:
-        warmup = Warmup("auto" if hasattr(algo, "time_queries") and not batch else "off")
-        is_cold = False
-    else:
-        is_cold = warmup.is_off
+        warmup = Warmup("auto" if plugin.time_queries and not procedure.batch else "off")
     measured = []
-    monitor = monitor or NoMonitor()
-    bar = tqdm(total=runs * len(queries), desc=f"{algo}", unit="query", disable=quiet, leave=False)
-    with bar, monitor.phase("measure"), watched(algo, conditions) as watch:
+    total = procedure.runs * len(queries)
+    bar = tqdm(total=total, desc=f"{plugin}", unit="query", disable=subject.quiet, leave=False)
+    with bar, monitor.phase("measure"), subject.watched() as watch:
         with monitor.phase("warm-up"):
-            facts = warm_up(warmup, *_ways_to_ask(algo, queries, count), lambda rate: len(queries) / rate)
-        for number in range(runs):
+            facts = warm_up(warmup, *_warmup_queries(subject), lambda rate: len(queries) / rate)
+        for number in range(procedure.runs):
             before = number * len(queries)
 
             def progress(done: int, before: int = before) -> None:
                 bar.update(before + done - bar.n)
 
-            if is_cold and hasattr(algo, "cool"):
+            if is_cold:
                 with monitor.phase("cool"):
-                    algo.cool()
-                    watch.close()  # what it was connected to is gone
+                    if plugin.cool():
+                        watch.close()  # what it was connected to is gone
             with watch.running():
-                run = measure(algo, queries, count, batch, rows, progress)
-            told = watch.facts(len(queries))
-            measured.append(replace(run, facts=facts | told))
+                run = measure(subject, procedure.batch, progress)
+            measured.append(replace(run, facts=facts | watch.facts(len(queries))))
     return measured
 
 
-def _ways_to_ask(algo: Any, queries: Any, count: int) -> tuple[Callable[[float], int], Callable[[int], None]]:
-    """Return how to ask for so many seconds, which returns how many were asked, and how to ask so many."""
+def _warmup_queries(subject: Subject) -> tuple[Callable[[float], int], Callable[[int], None]]:
+    """Return what sends queries for a number of seconds, and returns how many, and what sends a number."""
+    plugin, queries, count = subject.plugin, subject.queries, subject.count
     place = 0
 
-    def ask(number: int) -> None:
+    def send(number: int) -> None:
         nonlocal place
-        asked = [queries[(place + i) % len(queries)] for i in range(number)]
+        chosen = [queries[(place + i) % len(queries)] for i in range(number)]
         place += number
-        if hasattr(algo, "time_queries"):
-            algo.time_queries(asked, count)
-        elif hasattr(algo, "prepare_query"):
-            for query in asked:
-                algo.prepare_query(query, count)
-                algo.run_prepared_query()
+        if plugin.time_queries:
+            plugin.time_queries(chosen, count)
+        elif prepared := plugin.prepared:
+            for query in chosen:
+                prepared.prepare(query, count)
+                prepared.run()
         else:
-            for query in asked:
-                algo.query(query, count)
+            for query in chosen:
+                plugin.query(query, count)
 
-    def ask_for(seconds: float) -> int:
-        asked, piece, end = 0, 1, time.perf_counter() + seconds
+    def send_for(seconds: float) -> int:
+        sent, piece, end = 0, 1, time.perf_counter() + seconds
         while (now := time.perf_counter()) < end:
-            ask(piece)
-            asked += piece
+            send(piece)
+            sent += piece
             if time.perf_counter() - now < seconds / 20:
                 piece = min(2 * piece, len(queries))
-        return asked
+        return sent
 
-    return ask_for, ask
-
-
-class NoWatch:
-    """Nobody watches what a plug-in does in a run."""
-
-    def running(self) -> AbstractContextManager[None]:
-        """Go around the timed part."""
-        return nullcontext()
-
-    def facts(self, queries: int) -> dict[str, Any]:
-        """Return what was seen, for each of so many queries."""
-        return {}
-
-    def close(self) -> None:
-        """End it."""
+    return send_for, send
 
 
-@contextmanager
-def watched(algo: Any, conditions: Conditions | None = None) -> Iterator[Any]:
-    """Have a plug-in watch its server in runs, if it has one, and see that the conditions hold."""
-    watch = algo.watch_server() if hasattr(algo, "watch_server") else NoWatch()
-    if conditions is not None:
-        watch = WatchedUnder(watch, conditions)
-    try:
-        yield watch
-    finally:
-        watch.close()
+def measure(subject: Subject, batch: bool, progress: Callable[[int], Any] = lambda done: None) -> Measured:
+    """Send all queries once; UserError names the query whose answer cannot be right.
 
-
-def measure(
-    algo: BaseANN, queries: Any, count: int, batch: bool, rows: int, progress: Callable[[int], Any]
-) -> Measured:
-    """Ask all queries once; UserError names the query whose answer cannot be right.
-
-    `rows` is the size of the training set. `progress` is told now and then how many queries are done.
-    One by one, a query's mean is that of the times; as a batch, it is the wall time over the queries.
+    `progress` is given now and then how many queries are done. One by one, a query's mean is that of the
+    times; as a batch, it is the wall time over the queries.
     """
+    plugin, queries = subject.plugin, subject.queries
     if batch:
-        times, answers, seconds = _ask_batch(algo, queries, count)
+        times, answers, seconds = _send_batch(plugin, queries, subject.count)
+    elif plugin.time_queries:
+        times, answers = _send_in_pieces(plugin, queries, subject.count, progress)
+        seconds = sum(times)
     else:
-        times, answers = _ask_each(algo, queries, count, progress)
+        times, answers = _send_each(plugin, queries, subject.count, progress)
         seconds = sum(times)
     if len(answers) != len(queries) or len(times) != len(queries):
         raise UserError(
-            f"{algo} gave {len(answers)} answers and {len(times)} latencies to {len(queries)} queries"
+            f"{plugin} gave {len(answers)} answers and {len(times)} latencies to {len(queries)} queries"
         )
     progress(len(queries))
-    return Measured(np.array(times), checked_neighbors(answers, count, rows), seconds / len(queries))
+    neighbors = checked_neighbors(answers, subject.count, subject.rows)
+    return Measured(np.array(times), neighbors, seconds / len(queries))
 
 
-def _ask_each(
-    algo: Any, queries: Sequence[Any], count: int, progress: Callable[[int], Any]
+def _send_each(
+    plugin: Plugin, queries: Sequence[Any], count: int, progress: Callable[[int], Any]
 ) -> tuple[list[float], list[list[int]]]:
-    if hasattr(algo, "time_queries"):
-        return _ask_in_pieces(algo, queries, count, progress)
     times = [0.0] * len(queries)
     answers: list[list[int]] = [[]] * len(queries)
     sizes = [0] * len(queries)
@@ -157,12 +170,8 @@ def _ask_each(
     # plug-in may fill the same array again; it must have a length, so that no work is left for the copying.
     with _quiet_collector():
         due = clock() + PROGRESS_SECONDS
-        if hasattr(algo, "prepare_query"):
-            prepare, run, result = (
-                algo.prepare_query,
-                algo.run_prepared_query,
-                algo.get_prepared_query_results,
-            )
+        if prepared := plugin.prepared:
+            prepare, run, result = prepared.prepare, prepared.run, prepared.results
             for i, query in enumerate(queries):
                 prepare(query, count)
                 start = clock()
@@ -176,10 +185,10 @@ def _ask_each(
                     progress(i + 1)
                     due = clock() + PROGRESS_SECONDS
         else:
-            ask = algo.query
+            send = plugin.query
             for i, query in enumerate(queries):
                 start = clock()
-                answer = ask(query, count)
+                answer = send(query, count)
                 stop = clock()
                 times[i] = stop - start
                 sizes[i] = len(answer)
@@ -190,19 +199,21 @@ def _ask_each(
     return times, answers
 
 
-def _ask_in_pieces(
-    algo: Any, queries: Sequence[Any], count: int, progress: Callable[[int], Any]
+def _send_in_pieces(
+    plugin: Plugin, queries: Sequence[Any], count: int, progress: Callable[[int], Any]
 ) -> tuple[list[float], list[list[int]]]:
     """Let the plug-in time its own queries, in pieces of about the time between two signs of progress."""
+    time_queries = plugin.time_queries
+    assert time_queries is not None
     times: list[float] = []
     answers: list[list[int]] = []
     piece = FIRST_PIECE
     with _quiet_collector():
         while len(answers) < len(queries):
-            asked = queries[len(answers) : len(answers) + piece]
-            seconds, found = algo.time_queries(asked, count)
-            if not len(asked) == len(seconds) == len(found):
-                raise UserError(f"{algo} gave {len(found)} answers to {len(asked)} queries")
+            chosen = queries[len(answers) : len(answers) + piece]
+            seconds, found = time_queries(chosen, count)
+            if not len(chosen) == len(seconds) == len(found):
+                raise UserError(f"{plugin} gave {len(found)} answers to {len(chosen)} queries")
             times += map(float, seconds)
             answers += found
             progress(len(answers))
@@ -210,20 +221,14 @@ def _ask_in_pieces(
     return times, answers
 
 
-def _ask_batch(algo: Any, queries: Any, count: int) -> tuple[list[float], list[Any], float]:
+def _send_batch(plugin: Plugin, queries: Any, count: int) -> tuple[list[float], list[Any], float]:
     with _quiet_collector():
-        if hasattr(algo, "prepare_batch_query"):
-            algo.prepare_batch_query(queries, count)
-            start = time.perf_counter()
-            algo.run_batch_query()
-        else:
-            start = time.perf_counter()
-            algo.batch_query(queries, count)
+        run = plugin.prepare_batch(queries, count)
+        start = time.perf_counter()
+        run()
         seconds = time.perf_counter() - start
-    answers = list(algo.get_batch_results())
-    if hasattr(algo, "get_batch_latencies"):
-        return list(algo.get_batch_latencies()), answers, seconds
-    return [seconds / len(queries)] * len(queries), answers, seconds
+    answers = list(plugin.get_batch_results())
+    return plugin.batch_latencies(seconds, len(queries)), answers, seconds
 
 
 @contextmanager
@@ -256,30 +261,3 @@ def checked_neighbors(answers: Sequence[Any], count: int, rows: int) -> np.ndarr
         query, place = np.argwhere(repeated)[0]
         raise UserError(f"query {query} was answered with neighbour {in_order[query, place]} twice")
     return neighbors
-
-
-class WatchedUnder:
-    """A plug-in's own watch and that of the conditions, as one."""
-
-    def __init__(self, own: Watch, conditions: Conditions) -> None:
-        """Take both."""
-        self._own, self._conditions, self._theirs = own, conditions, conditions.watch()
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Go around the timed part."""
-        with ExitStack() as stack:
-            stack.enter_context(self._theirs.running())
-            stack.enter_context(self._own.running())
-            yield
-
-    def facts(self, queries: int) -> dict[str, Any]:
-        """Return what both have seen; UserError where it shows that the conditions did not hold."""
-        facts = self._theirs.facts(queries) | self._own.facts(queries)
-        self._conditions.check(facts)
-        return facts
-
-    def close(self) -> None:
-        """End both."""
-        self._theirs.close()
-        self._own.close()

@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ann_benchmarks.plugin import ServerMonitor
+
 from . import machine
 from .forks import no_fork
 from .samples import CLOSE_SECONDS, Sample, Stretch
@@ -16,22 +18,6 @@ PAUSE_CPU, PAUSE_WALL = 200, 20  # times what a sample takes, is the least time 
 BOUNDARY_SECONDS = 0.5  # that a new phase waits for its first sample
 STOP_SECONDS = 2.0
 OTHER = "other"  # the phase between those that have a name
-
-
-class ServerMonitor(Protocol):
-    """What a plug-in's `open_monitor` returns: tells of its server, and never raises."""
-
-    levels: frozenset[str]  # names of what is as it is; all else is counted since something began
-
-    def sample(self) -> dict[str, float]:
-        """Return what is known now, by names such as postgresql.wal_bytes; empty without a server."""
-
-    @property
-    def is_local(self) -> bool:
-        """Whether the server is on this machine, as far as known."""
-
-    def close(self) -> None:
-        """End it."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +55,9 @@ class Phases(Protocol):
         """End it."""
 
 
-def open_monitor(algo: Any, in_container: bool = False) -> "Monitor":
-    """Begin to sample, also what a plug-in tells of its server, if it does."""
-    return Monitor(algo.open_monitor() if hasattr(algo, "open_monitor") else None, in_container)
+def open_monitor(server: ServerMonitor | None, in_container: bool = False) -> "Monitor":
+    """Begin to sample the machine, and the server that a plug-in reports on."""
+    return Monitor(server, in_container)
 
 
 class NoMonitor:

@@ -4,24 +4,25 @@ import sys
 from collections.abc import Sequence
 
 from ann_benchmarks.common.output import counted, say, warn
-from ann_benchmarks.jobs.job import Built, Event, Job, Note, PhaseDone, PointDone, PointFailed, WorkloadDone
+from ann_benchmarks.jobs.events import Built, Event, Note, PhaseDone, PointDone, PointFailed, WorkloadDone
+from ann_benchmarks.jobs.job import Job
 
-from .workers import Outcome
+from .pool import JobOutcome
 
 
 class Console:
-    """Prints what workers tell: progress and results to stdout, trouble to stderr."""
+    """Prints what workers report: progress and results to stdout, trouble to stderr."""
 
     def started(self, job: Job) -> None:
         """Say that a definition is begun."""
-        what = "building" if job.build_only else counted(len(job.points), "point")
-        say(f"{job.definition}{job.by_clients}: {what}")
+        what = "building" if job.execution.build_only else counted(len(job.points), "point")
+        say(f"{job.label()}: {what}")
 
     def event(self, job: Job, event: Event) -> None:
-        """Say what a worker tells."""
+        """Print what a worker reports."""
         if isinstance(event, Built):
             size = "" if event.index_size is None else f", {event.index_size / 1024:,.1f} MiB"
-            if not job.build_only:
+            if not job.execution.build_only:
                 what = "ready after"
             else:
                 what = "found, built earlier in" if event.is_reused else "built in"
@@ -44,25 +45,25 @@ class Console:
         elif isinstance(event, Note):
             warn(event.text)
 
-    def failed(self, outcome: Outcome) -> None:
+    def failed(self, outcome: JobOutcome) -> None:
         """Say that a definition has failed, and why."""
         print(f"failed: {outcome.job.definition}: {outcome.failure}", file=sys.stderr, flush=True)
 
 
-def summary(outcomes: Sequence[Outcome]) -> list[str]:
+def summary(outcomes: Sequence[JobOutcome]) -> list[str]:
     """Lines of a table: points measured, finished before and missing, time of the build and of all."""
-    if any(outcome.job.build_only for outcome in outcomes):
+    if any(outcome.job.execution.build_only for outcome in outcomes):
         return _build_summary(outcomes)
     rows: list[tuple[str, ...]] = [("definition", "done", "skipped", "failed", "build s", "total s")]
     for outcome in outcomes:
         job = outcome.job
         build = "-" if outcome.build_time is None else f"{outcome.build_time:.1f}"
         points = (outcome.done, job.finished, len(job.points) - outcome.done)
-        rows.append((f"{job.definition}{job.by_clients}", *map(str, points), build, f"{outcome.seconds:.1f}"))
+        rows.append((job.label(), *map(str, points), build, f"{outcome.seconds:.1f}"))
     return _table(rows)
 
 
-def _build_summary(outcomes: Sequence[Outcome]) -> list[str]:
+def _build_summary(outcomes: Sequence[JobOutcome]) -> list[str]:
     rows: list[tuple[str, ...]] = [("definition", "index", "build s", "MiB", "total s")]
     for outcome in outcomes:
         state, build, size = "failed", "-", "-"

@@ -13,7 +13,7 @@ from ann_benchmarks.load.request import Load, Objective
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.load.workload import Workload
 
-from .workload_options import add_workload_options, check_workload_options, workloads_asked_for
+from .workload_options import add_workload_options, check_workload_options, requested_workloads
 
 OF_CLIENTS = ("max_queries", "duration", "query_order", "distinct_queries", "rate", "slo", "driver",
               "debug_single_query", "scheduler")  # fmt: skip
@@ -110,13 +110,13 @@ def check_load_options(args: argparse.Namespace) -> None:
         raise UserError(f"--build-only measures nothing: leave {option} out")
 
 
-def loads_asked_for(args: argparse.Namespace) -> Sequence[Load | Workload]:
+def requested_loads(args: argparse.Namespace) -> Sequence[Load | Workload]:
     """Return a load for each number of clients and each rate; none where no clients are asked for.
 
     What writes is a workload instead.
     """
     if args.workload is not None:
-        return workloads_asked_for(args)
+        return requested_workloads(args)
     order = QueryOrder("single") if args.debug_single_query else args.query_order or QueryOrder()
     return [
         Load(

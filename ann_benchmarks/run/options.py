@@ -1,11 +1,11 @@
-"""run.py: measure algorithms on a dataset."""
+"""run.py's command line: the options, what cannot go together, and what they request."""
 
 import argparse
 import os
 import signal
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,26 +13,16 @@ from ann_benchmarks.common.cli import HelpWithDefaults, positive_int
 from ann_benchmarks.common.dask_cluster import knock
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import usable_cores
-from ann_benchmarks.common.output import counted, warn
-from ann_benchmarks.data.datasets import Dataset, canonical_name, get_dataset, is_present
-from ann_benchmarks.definitions.configs import Config, read_configs, with_run_groups
-from ann_benchmarks.definitions.definition import (
-    DEFINITIONS_FOLDER,
-    Definition,
-    get_definitions,
-    supported_data,
-)
-from ann_benchmarks.definitions.tags import split_tag
+from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
+from ann_benchmarks.definitions.selection import named_algorithms
 from ann_benchmarks.jobs.conditions import Conditions
-from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.jobs.plan import every_job, make_build_plan, make_plan, select, usable_configs, with_tag
-from ann_benchmarks.results.file import RESULTS_FOLDER, truth_mark
+from ann_benchmarks.jobs.job import Execution, Procedure
+from ann_benchmarks.load.workload import Workload
 
-from .containers.engine import OTHER_WAY, connect
+from .containers.containers import Wishes
 from .containers.limits import cpu_list, size
-from .execute import run_plan
-from .load_options import add_load_options, check_load_options, loads_asked_for
-from .simulation import Simulation
+from .execute import Limits, command_line
+from .load_options import add_load_options, check_load_options, requested_loads
 
 TERMINATED = 128 + signal.SIGTERM
 
@@ -134,109 +124,9 @@ def add_container_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the command line asks for; 0 when all of it succeeded, 1 when something failed."""
-    return run(make_parser().parse_args(arguments))
-
-
-def run(args: argparse.Namespace, simulation: Simulation | None = None) -> int:
-    """Run what is asked for, under one of the conditions after the other where these are simulated."""
-    configs, broken = read_configs(args.definitions)
-    if args.list_algorithms:
-        for config in broken:
-            warn(config.problem)
-        for name, data in supported_data(configs).items():
-            print(name, *(f"{kind}: {', '.join(metrics)}" for kind, metrics in data.items()), sep="\n    ")
-        return 0
-    algorithms = algorithms_asked_for(args)
-    warnings: dict[str, None] = {}
-    for algorithm, _ in algorithms:
-        _, texts = usable_configs(configs, broken, algorithm)
-        warnings |= dict.fromkeys(texts)
-    check_options(args, [tag for _, tag in algorithms], simulation is not None)
-    engine = None if args.local else connect(OTHER_WAY)
-    args.dataset = canonical_name(args.dataset)
-    dataset, dimension = get_dataset(args.dataset)
-    with dataset:
-        # Fails where there are fewer neighbours. A build needs none of them.
-        true_distances = None if args.build_only else dataset.true_distances(args.count)
-        if true_distances is not None and (args.distinct_queries or 0) > len(true_distances):
-            raise UserError(
-                f"--distinct-queries: {args.dataset} has {len(true_distances):,} queries, not more"
-            )
-        definitions = definitions_asked_for(args, configs, dataset)
-        rows, metric = dataset.rows, dataset.attrs["distance"]
-    conditions = () if simulation is None else simulation.conditions(rows, dimension)
-    header = f"dataset {args.dataset}: {rows:,} x {dimension}, {metric}"
-    if true_distances is None:
-        plan = make_build_plan(definitions, args.dataset, args.count)
-    else:
-        force = args.force or args.rebuild  # points of another build are not points of this one
-        truth = truth_mark(true_distances)
-        plan = make_plan(definitions, args.dataset, args.count, args.runs, args.batch, force, truth,
-                         loads_asked_for(args), args.warmup, args.target_recall, conditions)  # fmt: skip
-        header += f"; {len(true_distances):,} queries for {args.count} neighbours"
-    print(header)
-    for text in [*warnings, *plan.warnings]:
-        warn(text)
-    if not plan.jobs:
-        print(f"nothing to do: {counted(plan.finished, 'point')} finished before; --force measures again")
-        return 0
-    if not args.build_only:
-        check_writable(Path(RESULTS_FOLDER))
-    try:
-        with sigterm_raises():
-            return run_plan(plan, args, engine, simulation)
-    except Terminated:
-        print(
-            "terminated; what is finished is kept, the same command goes on (--force starts over)",
-            file=sys.stderr,
-        )
-        return TERMINATED
-
-
-def algorithms_asked_for(args: argparse.Namespace) -> list[tuple[str | None, str | None]]:
-    """Return the names and tags of the algorithms; (None, None) means all of them."""
-    return [split_tag(name) for name in dict.fromkeys(args.algorithm)] or [(None, None)]
-
-
-def definitions_asked_for(
-    args: argparse.Namespace, configs: Sequence[Config], dataset: Dataset
-) -> list[Definition]:
-    """Return the definitions for a dataset, with the run groups of an experiment instead of the configs'."""
-    configs = with_run_groups(configs, args.run_groups)
-    point_type, metric = str(dataset.attrs.get("point_type", "float")), str(dataset.attrs["distance"])
-    dimension, rows = dataset.attrs["dimension"], dataset.rows
-    known = get_definitions(configs, point_type, metric, dimension, args.count, args.dataset, rows)
-    about = (point_type, metric, args.dataset, rows)
-    return [
-        with_tag(definition, tag)
-        for algorithm, tag in algorithms_asked_for(args)
-        for definition in select(known, configs, algorithm, args.docker_tag, args.run_disabled, about)
-    ]
-
-
-def jobs_asked_for(
-    args: argparse.Namespace, conditions: Callable[[int, int], Sequence[Conditions]] = lambda rows, dim: ()
-) -> list[Job]:
-    """Return every job with all of its points, whether or not they are finished; nothing is run or got.
-
-    `conditions` makes those for so many rows and dimensions.
-    """
-    configs, _ = read_configs(args.definitions)
-    args.dataset = canonical_name(args.dataset)
-    if not is_present(args.dataset):
-        raise UserError(f"the dataset {args.dataset} is not here, so that nothing on it can be shown")
-    dataset, dimension = get_dataset(args.dataset)
-    with dataset:
-        definitions = definitions_asked_for(args, configs, dataset)
-        how = (args.runs, args.batch, loads_asked_for(args), args.warmup, args.target_recall)
-        under = conditions(dataset.rows, dimension)
-    return list(every_job(definitions, args.dataset, args.count, *how, under))
-
-
-def check_options(args: argparse.Namespace, tags: Sequence[str | None], is_simulated: bool) -> None:
+def check_options(args: argparse.Namespace, is_simulated: bool) -> None:
     """Refuse options that cannot go together."""
+    tags = [tag for _, tag in named_algorithms(args.algorithm)]
     if args.local:
         if ":" in (args.docker_tag or ""):
             raise UserError("--docker-tag is of images: leave its tag out, or leave --local out")
@@ -274,6 +164,46 @@ def check_writable(folder: Path) -> None:
         raise UserError(f"the folder {folder} cannot be made: {error.strerror}") from None
     if not os.access(folder, os.W_OK | os.X_OK):
         raise UserError(f"the folder {folder} cannot be written to")
+
+
+def requested_procedures(args: argparse.Namespace, conditions: Sequence[Conditions] = ()) -> list[Procedure]:
+    """Return how points are to be measured: under one of the conditions after the other, by each load."""
+    none: list[Any] = [None]
+    return [
+        Procedure(
+            args.runs,
+            args.batch,
+            None if isinstance(load, Workload) else load,
+            load if isinstance(load, Workload) else None,
+            args.warmup,
+            args.target_recall,
+            condition,
+        )
+        for condition, load in product(conditions or none, requested_loads(args) or none)
+    ]
+
+
+def requested_execution(args: argparse.Namespace) -> Execution:
+    """Return how jobs are to be carried out."""
+    return Execution(
+        args.load_threads,
+        args.chunk_size,
+        args.rebuild,
+        monitoring=not args.no_monitoring,
+        show_progress=args.parallelism == 1,
+        facts={"command_line": command_line()},
+    )
+
+
+def requested_limits(args: argparse.Namespace) -> Limits:
+    """Return which of the planned definitions are to be run."""
+    is_named = bool(args.algorithm) and not args.skips_unavailable
+    return Limits(is_named, args.max_n_algorithms, len(args.algorithm) > 1)
+
+
+def requested_containers(args: argparse.Namespace) -> Wishes:
+    """Return what containers are to have."""
+    return Wishes(args.memory, args.cpuset, args.storage or Path("storage"))
 
 
 @contextmanager

@@ -79,7 +79,7 @@ def check_workload_options(args: argparse.Namespace) -> None:
         raise UserError("--loaded 1 leaves no row to insert: give less")
 
 
-def workloads_asked_for(args: argparse.Namespace) -> list[Workload]:
+def requested_workloads(args: argparse.Namespace) -> list[Workload]:
     """Return a workload for each number of clients, of writers, and each rate; none where none is asked."""
     if args.workload is None:
         return []

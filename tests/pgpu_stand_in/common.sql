@@ -4,14 +4,14 @@
 -- What the function was called with, for a test to read.
 CREATE TABLE stand_in_calls (version text, arguments jsonb);
 
-CREATE FUNCTION stand_in_fails_as_asked(step text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION stand_in_fails_as_set(step text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    asked text := coalesce(current_setting('pgpu_stand_in.fails', true), '');
+    failure text := coalesce(current_setting('pgpu_stand_in.fails', true), '');
 BEGIN
-    IF asked = 'no-gpu' AND step = 'start' THEN
+    IF failure = 'no-gpu' AND step = 'start' THEN
         RAISE EXCEPTION USING ERRCODE = 'XX000', MESSAGE = E'GPU Resource creation failed: CuvsError {\n  '
             'text: "cudaErrorNoDevice: no CUDA-capable device is detected"\n}';
-    ELSIF asked = 'memory' AND step = 'middle' THEN
+    ELSIF failure = 'memory' AND step = 'middle' THEN
         RAISE EXCEPTION USING ERRCODE = 'XX000', MESSAGE = 'vectors->tensor transformation failed: CuvsError { '
             'text: "std::bad_alloc: out_of_memory: CUDA error" }';
     END IF;
@@ -43,11 +43,11 @@ BEGIN
             'The table has fewer records (%s) than the desired number of samples (%s) based on '
             'cluster_count*sampling_factor. Unable to continue', rows, samples);
     END IF;
-    PERFORM pgpu.stand_in_fails_as_asked('start');
+    PERFORM pgpu.stand_in_fails_as_set('start');
 END
 $$;
 
--- Every so-manieth row is a centroid; of these, every so-manieth a coarse one, if there are any.
+-- Rows at equal intervals are the centroids; coarse ones, if any, are at equal intervals among these.
 CREATE FUNCTION stand_in_centroids(
     table_name text, column_name text, coarse int, leaves int, spherical bool, id_type text
 ) RETURNS void LANGUAGE plpgsql AS $$
@@ -59,7 +59,7 @@ BEGIN
     RAISE INFO 'Storing % centroids in %', coarse + leaves, made;
     RAISE NOTICE 'Deleting old centroids table (if it exists from a previous run)';
     EXECUTE format('DROP TABLE IF EXISTS %s', made);
-    PERFORM pgpu.stand_in_fails_as_asked('middle');
+    PERFORM pgpu.stand_in_fails_as_set('middle');
     EXECUTE format('SELECT vector_dims(%I) FROM %s LIMIT 1', column_name, table_name) INTO dimensions;
     EXECUTE format('CREATE TABLE %s (id %s, parent int, vector vector(%s))', made, id_type, dimensions);
     EXECUTE format('INSERT INTO %s VALUES (0, NULL, %L)', made, array_fill(0, ARRAY[dimensions])::vector);

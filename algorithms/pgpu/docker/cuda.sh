@@ -1,8 +1,8 @@
 #!/bin/sh
-# Build step in an image with CUDA: what pgpu's library loads of it goes into /opt/cuda, each once and by the name
-# that is asked for.
+# Build step in an image with CUDA: copy the libraries that pgpu loads to /opt/cuda, each once and by the name that
+# pgpu loads.
 #
-#   PGPU       a .deb beside this script
+#   PGPU       a .deb next to this script
 set -eu
 here=$(dirname "$0")
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Build step, after postgres.sh and vchord.sh, with CUDA's libraries in /opt/cuda: pgpu.
 #
-#   PGPU       a .deb beside this script
+#   PGPU       a .deb next to this script
 # shellcheck source=../../postgres/docker/packages.sh
 . "$(dirname "$0")/packages.sh"
 

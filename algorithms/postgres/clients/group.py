@@ -1,4 +1,4 @@
-"""Processes that do the same at the same time: started together, told together, and gone together."""
+"""Processes that do the same at the same time: started together, run together, and ended together."""
 
 import os
 import signal
@@ -12,26 +12,28 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from ..errors import PostgresError
+from ..session import SessionFacts
 from .book import Book
-from .work import Member
+from .work import MemberReport
 
 CONNECT_SECONDS = 60
 END_SECONDS = 2
-LEAD_SECONDS = 0.002  # from the word to the start: enough for it to reach every member
+LEAD_SECONDS = 0.002  # from the signal to the start: enough for it to reach every member
 LEAD_A_MEMBER = 0.0005
 MOST_A_SECOND = 100_000  # operations of one member, for which there is room in its book
 
 
 class ProcessGroup:
-    """So many processes, each with a connection to the server, a pipe to here and a book.
+    """A number of processes, each with a connection to the server, a pipe to here and a book.
 
-    Each is told what it is and says that it is ready; from then on, what to do, and is ready; the word, and
-    has its last answer; and reports. An error comes in place of an answer, and is the end of all. Between
-    two sessions the processes may rest: to start one takes longer than a short run.
+    Each is sent what to connect with, and answers when it is ready. Then, for each run, it is sent its work,
+    and answers when it is ready; the time to start, and answers when it is done; and sends its report. An
+    error comes in place of an answer, and ends all of them. Between two sessions the processes may rest: to
+    start one takes longer than a short run.
     """
 
     noun = "client"
-    members: list[Member]
+    members: list[SessionFacts]
 
     def __init__(
         self,
@@ -44,8 +46,10 @@ class ProcessGroup:
         """Start them, and return when all are ready.
 
         `become` is called in a new process with their sockets, their books, and the arguments, written as
-        Python writes them; `files` are the file descriptors among these. `identity` is what each is told.
+        Python writes them; `files` are the file descriptors among these. `identity` is what each connects
+        with.
         """
+        self._work: Sequence[Any] = []
         pairs = [socket.socketpair() for _ in range(number)]
         self._pipes: list[Connection[Any, Any]] = [Connection(ours.detach()) for ours, _ in pairs]
         self._books = [Book.new() for _ in pairs]
@@ -59,31 +63,31 @@ class ProcessGroup:
         return len(self._pipes)
 
     def connect(self, identity: Any) -> None:
-        """Have each connect as it is told, and return when all are ready."""
+        """Have each connect with `identity`, and return when all are ready."""
         with self._all_or_none():
-            self._tell([identity] * len(self))
+            self._send([identity] * len(self))
             self.members = self._receive(CONNECT_SECONDS, "connect")
 
     def disconnect(self) -> None:
         """End their sessions, and return when that is done; they may connect anew."""
         with self._all_or_none():
-            self._tell([None] * len(self))
-            if any(word is not None for word in self._receive(END_SECONDS, "disconnect")):
-                raise PostgresError(f"the {self.noun}s have more to say")  # of a run that was broken off
+            self._send([None] * len(self))
+            if any(answer is not None for answer in self._receive(END_SECONDS, "disconnect")):
+                raise PostgresError(f"the {self.noun}s have more to report")  # of a run that was broken off
             self.members = []
 
     def run(self, start: float | None = None) -> None:
-        """Give the word, and wait until all have their last answer; `start`: at that time of perf_counter.
+        """Start the run, and wait until all have their last answer; `start`: at that time of perf_counter.
 
         Raises PostgresError if one fails or ends; the others are ended, too, and the group is of no more use.
         """
         start = start or time.perf_counter() + LEAD_SECONDS + LEAD_A_MEMBER * len(self)
         with self._all_or_none():
-            self._tell([start] * len(self))
+            self._send([start] * len(self))
             self._receive(None)
 
     def close(self) -> None:
-        """End it, by whoever has used it."""
+        """End it, called by its user."""
         self.end()
 
     def end(self) -> None:
@@ -95,14 +99,28 @@ class ProcessGroup:
         self._pipes, self._books = [], []
         try:
             self._spawner.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:  # one is frozen, say
+        except subprocess.TimeoutExpired:  # one may be frozen
             self.abort()
             self._spawner.wait()
 
     def abort(self) -> None:
-        """End their processes now, from whichever thread; who waits for them is told as an error."""
+        """End their processes now, from whichever thread; a thread that waits for them gets an error."""
         if self._spawner.poll() is None:
             os.killpg(self._spawner.pid, signal.SIGKILL)
+
+    def _prepare(self, work: Sequence[Any]) -> None:
+        """Give each member its work, with room for it in its book, and return when all are ready."""
+        self._work = work
+        with self._all_or_none():
+            for book, part in zip(self._books, work, strict=True):
+                book.make_room(part.room)
+            self._send(work)
+            self._receive(None)
+
+    def _reports(self) -> list[tuple[Book, Any, MemberReport]]:
+        """Return the book, the work and the report of each after a run; to be called once."""
+        with self._all_or_none():
+            return list(zip(self._books, self._work, self._receive(None), strict=True))
 
     @contextmanager
     def _all_or_none(self) -> Iterator[None]:
@@ -112,18 +130,18 @@ class ProcessGroup:
             self.end()
             raise
 
-    def _tell(self, what: Sequence[Any]) -> None:
-        """Tell each member its own."""
-        for pipe, part in zip(self._pipes, what, strict=True):
-            with suppress(BrokenPipeError):  # that it has ended is told when it is listened to
+    def _send(self, parts: Sequence[Any]) -> None:
+        """Send each member its own part."""
+        for pipe, part in zip(self._pipes, parts, strict=True):
+            with suppress(BrokenPipeError):  # _receive reports that it has ended
                 pipe.send(part)
 
     def _receive(self, seconds: float | None, deed: str = "answer") -> list[Any]:
-        """Return what each member says, in their order; PostgresError if it takes longer than `seconds`."""
+        """Return what each member sends, in their order; PostgresError if it takes longer than `seconds`."""
         deadline = None if seconds is None else time.monotonic() + seconds
-        said: dict[int, Any] = {}
-        while len(said) < len(self._pipes):
-            waiting = {pipe: i for i, pipe in enumerate(self._pipes) if i not in said}
+        received: dict[int, Any] = {}
+        while len(received) < len(self._pipes):
+            waiting = {pipe: i for i, pipe in enumerate(self._pipes) if i not in received}
             ready = wait(list(waiting), None if deadline is None else max(deadline - time.monotonic(), 0))
             if not ready:
                 missing = f"{len(waiting)} of {len(self)} {self.noun}s"
@@ -138,8 +156,8 @@ class ProcessGroup:
                     raise PostgresError(f"{name} ended before it answered") from None
                 if isinstance(answer, Exception):
                     raise PostgresError(f"{name}: {answer}")
-                said[number] = answer
-        return [said[i] for i in range(len(self._pipes))]
+                received[number] = answer
+        return [received[i] for i in range(len(self._pipes))]
 
 
 def _spawn(

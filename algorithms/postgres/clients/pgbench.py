@@ -1,7 +1,7 @@
 """pgbench as the clients: a second opinion, by PostgreSQL's own load generator, on the same queries.
 
-pgbench cannot send a vector: it sends the number of a query, which it draws itself, and the server looks the
-vector up in a table. Nothing else differs: index, settings, a prepared statement, a connection a client.
+pgbench cannot send a vector: it sends the number of a query, which it draws itself, and the server finds the
+vector in a table. Nothing else differs: index, settings, a prepared statement, a connection a client.
 """
 
 import math
@@ -18,30 +18,31 @@ from psycopg.conninfo import make_conninfo
 
 from .. import machine
 from ..errors import PostgresError
-from ..session import Asking
+from ..session import SessionFacts
+from ..statement import QueryStatement
 from ..watching import CLIENT_APPLICATION
-from .pgbench_log import answers_of, read_log
 from .pgbench_program import find_pgbench, run_to_its_end, version_of
 from .pgbench_queries import QueryTable
-from .work import Answers, Member
+from .work import ClientRun
 
 __all__ = ["PgbenchClients", "find_pgbench"]
 
 LEAST_SKEW, MOST_SKEW = 1.001, 1000.0  # of pgbench's random_zipfian
 _TPS = re.compile(r"^tps = ([\d.]+) \((?:without|excluding)", re.MULTILINE)
 _FAILED = re.compile(r"^number of failed transactions: ([1-9]\d*)", re.MULTILINE)
+# The columns of its log of all queries.
+_CLIENT, _NUMBER, _TOOK, _SCRIPT, _SECONDS, _MICROSECONDS, _LATE = range(7)
 
 
 class PgbenchClients:
-    """So many clients of pgbench, which connects them anew for each run.
+    """Clients of pgbench, which connects them anew for each run.
 
-    `queries_per_second` is what pgbench says of the last run, without the time to connect; `version` is what
-    it calls itself.
+    `queries_per_second` is what pgbench reports of the last run, without the time to connect.
     """
 
     def __init__(
         self,
-        asking: Asking,
+        statement: QueryStatement,
         queries: np.ndarray[Any, Any],
         clients: int,
         program: Path,
@@ -57,19 +58,19 @@ class PgbenchClients:
                 f"pgbench has Zipf distributions of {LEAST_SKEW:g} to {MOST_SKEW:g}, not of {skew:g}: "
                 "give one of these, or leave --driver pgbench out"
             )
-        self.members: list[Member] = []  # no client is there but in a run
+        self.members: list[SessionFacts] = []  # no client is there but in a run
         self.queries_per_second = math.nan
         self.version = version_of(program)
-        self._program, self._clients, self._parameters = program, clients, asking.parameters
+        self._program, self._clients, self._parameters = program, clients, statement.parameters
         self._draw = _drawn(len(queries), skew)
-        self._options = _options(asking.parameters.get("options", ""), asking.settings)
-        self._length: list[str] = []  # of a run, as pgbench is told it
+        self._options = _options(statement.parameters.get("options", ""), statement.settings)
+        self._length: list[str] = []  # of a run, as arguments of pgbench
         self._runs = 0
-        self._answers: list[Answers] = []
-        self._queries = QueryTable(asking, queries, self._options)
+        self._client_runs: list[ClientRun] = []
+        self._queries = QueryTable(statement, queries, self._options)
 
     def facts(self) -> dict[str, str]:
-        """Return what is stored of it beside the run."""
+        """Return what is stored of it with the run."""
         return {"pgbench_version": self.version}
 
     def prepare(
@@ -78,9 +79,9 @@ class PgbenchClients:
         seconds: float | None = None,
         keeps_ids: bool = True,
     ) -> None:
-        """Each client is to send as many queries as the first order has, or for so long, in whole seconds.
+        """Each client is to send as many queries as the first order has, or for `seconds`, in whole seconds.
 
-        Which queries these are, pgbench draws; what they find, it does not keep.
+        pgbench draws which queries these are, and does not keep what they find.
         """
         self._length = ["-t", str(max(len(orders[0]), 1))] if seconds is None else ["-T", _whole(seconds)]
 
@@ -94,13 +95,13 @@ class PgbenchClients:
         """Queries are to come as often as in `due`, at times that pgbench draws, in a Poisson process.
 
         It ends after the span of `due`, in whole seconds, and has no patience: what no client has taken by
-        then is not asked.
+        then is not sent.
         """
         span = float(np.max(due))
         self._length = ["-T", _whole(span), "--rate", f"{len(due) / span:.6f}"]
 
     def run(self) -> None:
-        """Run pgbench, and wait for its end; PostgresError says why it failed."""
+        """Run pgbench, and wait for its end; PostgresError gives the reason where it fails."""
         try:
             # For the log of all queries, which is large, and what pgbench prints.
             with tempfile.TemporaryDirectory(prefix="ann-pgbench-") as folder:
@@ -109,14 +110,14 @@ class PgbenchClients:
             self.close()
             raise
 
-    def answers(self) -> list[Answers]:
+    def answers(self) -> list[ClientRun]:
         """Return what each client measured in the last run, without numbers and ids.
 
         Times are in s from when the first query was sent or due. The CPU is pgbench's, connecting included,
         in equal parts: its clients share threads.
         """
-        answers, self._answers = self._answers, []
-        return answers
+        runs, self._client_runs = self._client_runs, []
+        return runs
 
     def close(self) -> None:
         """Drop the table of the queries."""
@@ -138,8 +139,8 @@ class PgbenchClients:
             run_to_its_end(command, self._environment(), output)
         cpu_seconds = _cpu_seconds_of_children() - before
         self.queries_per_second = _queries_per_second(printed.read_text())
-        rows = read_log(log, "--rate" in self._length)
-        self._answers = answers_of(rows, self._clients, cpu_seconds)
+        rows = _read_log(log, "--rate" in self._length)
+        self._client_runs = _runs_of(rows, self._clients, cpu_seconds)
 
     def _environment(self) -> dict[str, str]:
         given = {"PGOPTIONS": self._options, "PGAPPNAME": CLIENT_APPLICATION, "LC_ALL": "C"}
@@ -165,13 +166,13 @@ def _conninfo(parameters: Mapping[str, Any]) -> str:
     return make_conninfo("", **{name: value for name, value in parameters.items() if name not in elsewhere})
 
 
-def _queries_per_second(said: str) -> float:
+def _queries_per_second(printed: str) -> float:
     """Read what pgbench prints at its end."""
-    if failed := _FAILED.search(said):
-        raise PostgresError(f"pgbench: {failed[1]} queries failed: the server's log says why")
-    throughput = _TPS.search(said)
+    if failed := _FAILED.search(printed):
+        raise PostgresError(f"pgbench: {failed[1]} queries failed: the server's log gives the reason")
+    throughput = _TPS.search(printed)
     if throughput is None:
-        raise PostgresError(f"pgbench says nothing of its throughput: {' '.join(said.split())}")
+        raise PostgresError(f"pgbench does not report its throughput: {' '.join(printed.split())}")
     return float(throughput[1])
 
 
@@ -182,3 +183,41 @@ def _whole(seconds: float) -> str:
 def _cpu_seconds_of_children() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+def _read_log(prefix: Path, has_rate: bool) -> np.ndarray[Any, Any]:
+    """Read the log, (queries, 6 or 7), whole numbers; each of pgbench's threads has written a part.
+
+    The columns: client, which query of the client, microseconds that it took, script, when it was answered
+    (seconds, microseconds; wall clock), and, at a rate, by how many microseconds it was sent too late. At a
+    rate, what it took counts from when it was due.
+    """
+    parts = [np.fromfile(path, np.int64, sep=" ") for path in prefix.parent.glob(f"{prefix.name}.*")]
+    return np.concatenate([np.empty(0, np.int64), *parts]).reshape(-1, 7 if has_rate else 6)
+
+
+def _runs_of(log: np.ndarray[Any, Any], clients: int, cpu_seconds: float) -> list[ClientRun]:
+    """Return what each client has measured, in s from when the first query of all was sent or due.
+
+    Which queries they were is not in the log: the numbers are -1. `cpu_seconds`, of all, is shared out.
+    """
+    answered = log[:, _SECONDS] * 1_000_000 + log[:, _MICROSECONDS]
+    began = answered - log[:, _TOOK]
+    first = began.min() if len(log) else 0
+    has_rate = log.shape[1] > _LATE
+    runs = []
+    for client in range(clients):
+        own = np.flatnonzero(log[:, _CLIENT] == client)
+        own = own[np.argsort(log[own, _NUMBER])]
+        due = (began[own] - first) / 1e6
+        runs.append(
+            ClientRun(
+                numbers=np.full(len(own), -1),
+                due=due if has_rate else None,
+                sent=due + log[own, _LATE] / 1e6 if has_rate else due,
+                answered=(answered[own] - first) / 1e6,
+                ids={},
+                cpu_seconds=cpu_seconds / clients,
+            )
+        )
+    return runs

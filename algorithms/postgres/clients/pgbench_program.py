@@ -1,4 +1,4 @@
-"""The program pgbench: where it is, what it calls itself, and how it runs and ends."""
+"""The program pgbench: where it is, its version, and how it runs and ends."""
 
 import ctypes
 import os
@@ -19,7 +19,7 @@ _ERROR = re.compile(r"^pgbench: (?:error|fatal): (.*)")
 
 
 def find_pgbench(binaries: Path | None) -> Path:
-    """Return the pgbench beside the server's programs, else one of the machine's.
+    """Return the pgbench among the server's programs, else one of the machine's.
 
     `binaries` is None where the server is not run by us; ANN_BENCHMARKS_PG_BIN may name a folder then.
     """
@@ -32,26 +32,27 @@ def find_pgbench(binaries: Path | None) -> Path:
     on_path = shutil.which("pgbench")
     if on_path:
         return Path(on_path)
-    looked = ", ".join([*map(str, dict.fromkeys(folders)), "PATH"])
+    searched = ", ".join([*map(str, dict.fromkeys(folders)), "PATH"])
     raise PostgresError(
-        f"there is no pgbench in {looked}: install PostgreSQL's programs, or name their folder in {PREFIX}BIN"
+        f"there is no pgbench in {searched}: install PostgreSQL's programs, "
+        f"or name their folder in {PREFIX}BIN"
     )
 
 
 def version_of(program: Path) -> str:
-    """Return what pgbench calls itself, such as "pgbench (PostgreSQL) 18.4"."""
+    """Return what pgbench prints of itself, such as "pgbench (PostgreSQL) 18.4"."""
     try:
-        said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
     except OSError as error:
         raise PostgresError(f"{program} does not run: {error.strerror}") from None
     except subprocess.CalledProcessError as error:
         reason = " ".join(error.stderr.split()) or f"exit status {error.returncode}"
         raise PostgresError(f"{program} does not run: {reason}") from None
-    return said.stdout.strip()
+    return done.stdout.strip()
 
 
 def run_to_its_end(command: Sequence[str], environment: Mapping[str, str], output: IO[str]) -> None:
-    """Run pgbench and wait for it; its first error ends it, and is what PostgresError says."""
+    """Run pgbench and wait for it; its first error ends it, as PostgresError."""
     process = subprocess.Popen(
         command,
         env=environment,
@@ -60,7 +61,7 @@ def run_to_its_end(command: Sequence[str], environment: Mapping[str, str], outpu
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        start_new_session=True,  # who asked for it decides what Ctrl-C ends
+        start_new_session=True,  # the caller decides what Ctrl-C ends
         preexec_fn=_end_with_parent(),
     )
     assert process.stderr is not None

@@ -1,4 +1,4 @@
-"""Several clients of one server that ask at the same time."""
+"""Several clients of one server that send queries at the same time."""
 
 import os
 import tempfile
@@ -9,46 +9,46 @@ import numpy as np
 
 from ..encoding import VectorEncoder
 from ..errors import PostgresError
-from ..session import Asking
-from . import process
-from .book import Book
+from ..statement import QueryStatement
+from . import loops
 from .group import MOST_A_SECOND, ProcessGroup
-from .work import ARRIVAL, Answers, Done, InOrder, WhenDue
+from .work import ARRIVAL, ClientRun, InOrder, WhenDue
 
 
 class ClientPool(ProcessGroup):
-    """So many processes, each with a connection that has the statement prepared and its plan checked."""
+    """A number of processes, each with a connection that has the statement prepared and its plan checked."""
 
-    def __init__(self, asking: Asking, queries: np.ndarray, clients: int, rests: bool = False) -> None:
+    def __init__(
+        self, statement: QueryStatement, queries: np.ndarray, clients: int, rests: bool = False
+    ) -> None:
         """Start them, and return when all are ready; `queries` is (count, dimension) of any real type.
 
         With `rests`, close() ends the sessions only, and connect() begins the next ones.
         """
         self._queries, self._rests = queries, rests
-        self._work: Sequence[InOrder | WhenDue] = []
         self._arrivals = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         with tempfile.TemporaryFile() as parameters:
-            np.save(parameters, encoded(queries, asking.dimension))
+            np.save(parameters, encoded(queries, statement.dimension))
             parameters.seek(0)
             files = [self._arrivals.fileno(), parameters.fileno()]
-            super().__init__(clients, process.become_clients, files, files, asking)
+            super().__init__(clients, loops.become_clients, files, files, statement)
 
     def prepare(
         self, orders: Sequence[np.ndarray], seconds: float | None = None, keeps_ids: bool = True
     ) -> None:
-        """Closed loop: client i is to send the queries numbered in orders[i]; returns when all wait for it.
+        """Closed loop: client i is to send the queries numbered in orders[i]; returns when all are ready.
 
-        With `seconds`, each goes through its order again and again for so long.
+        With `seconds`, each goes through its order again and again for that time.
         """
         room = None if seconds is None else round(seconds * MOST_A_SECOND) + 1
-        self._tell_work(
+        self._prepare(
             [InOrder(np.asarray(order), seconds, keeps_ids, room or len(order)) for order in orders]
         )
 
     def prepare_arrivals(
         self, due: np.ndarray, numbers: np.ndarray, patience: float, keeps_ids: bool = True
     ) -> None:
-        """Open loop: query numbers[i] is to be sent due[i] s after the word, by whichever client is free.
+        """Open loop: query numbers[i] is to be sent due[i] s after the start, by whichever client is free.
 
         What is not sent `patience` s after the last was due, is not sent any more.
         """
@@ -59,18 +59,28 @@ class ClientPool(ProcessGroup):
         os.lseek(self._arrivals.fileno(), 0, os.SEEK_SET)
         write_all(self._arrivals.fileno(), arrivals.tobytes())
         os.lseek(self._arrivals.fileno(), 0, os.SEEK_SET)
-        work = WhenDue(float(due[-1]) + patience, keeps_ids, len(due))
-        self._tell_work([work] * len(self))
+        self._prepare([WhenDue(float(due[-1]) + patience, keeps_ids, len(due))] * len(self))
 
-    def answers(self) -> list[Answers]:
+    def answers(self) -> list[ClientRun]:
         """Return what each client measured in the last run; to be called once after each."""
-        with self._all_or_none():
-            reports: list[Done] = self._receive(None)
-        of_each = zip(self._books, self._work, reports, strict=True)
-        return [self._answers(book, work, report) for book, work, report in of_each]
+        runs = []
+        for book, work, report in self._reports():
+            sent, answered, due, numbers = book.read(work.room, report.count)
+            is_closed = isinstance(work, InOrder)
+            runs.append(
+                ClientRun(
+                    np.resize(work.order, report.count) if is_closed else numbers,
+                    None if is_closed else due,
+                    sent,
+                    answered,
+                    report.result,
+                    report.cpu_seconds,
+                )
+            )
+        return runs
 
-    def can_ask(self, queries: np.ndarray, clients: int) -> bool:
-        """Whether these are so many processes, at rest, that have these very queries."""
+    def has_rested(self, queries: np.ndarray, clients: int) -> bool:
+        """Whether this number of processes is at rest and has these very queries."""
         return not self.members and len(self) == clients and self._queries is queries
 
     def close(self) -> None:
@@ -86,21 +96,6 @@ class ClientPool(ProcessGroup):
         super().end()
         self._arrivals.close()
 
-    def _answers(self, book: Book, work: InOrder | WhenDue, report: Done) -> Answers:
-        sent, answered, due, numbers = book.read(work.most, report.queries)
-        if isinstance(work, InOrder):
-            numbers = np.resize(work.order, report.queries)
-            return Answers(numbers, None, sent, answered, report.ids, report.cpu_seconds)
-        return Answers(numbers, due, sent, answered, report.ids, report.cpu_seconds)
-
-    def _tell_work(self, work: Sequence[InOrder | WhenDue]) -> None:
-        self._work = work
-        with self._all_or_none():
-            for book, part in zip(self._books, work, strict=True):
-                book.make_room(part.most)
-            self._tell(work)
-            self._receive(None)
-
 
 class RestingClients:
     """The processes of the last point's clients, which those of the next one are as a rule."""
@@ -109,13 +104,13 @@ class RestingClients:
         """Nothing is started yet."""
         self._pool: ClientPool | None = None
 
-    def open(self, asking: Asking, queries: np.ndarray, clients: int) -> ClientPool:
-        """Return so many clients that ask in this way; close() has them rest."""
-        if self._pool is not None and self._pool.can_ask(queries, clients):
-            self._pool.connect(asking)
+    def open(self, statement: QueryStatement, queries: np.ndarray, clients: int) -> ClientPool:
+        """Return this number of clients for the statement; close() has them rest."""
+        if self._pool is not None and self._pool.has_rested(queries, clients):
+            self._pool.connect(statement)
         else:
             self.end()
-            self._pool = ClientPool(asking, queries, clients, rests=True)
+            self._pool = ClientPool(statement, queries, clients, rests=True)
         return self._pool
 
     def end(self) -> None:

@@ -1,21 +1,13 @@
-"""What clients are told and what they tell: plain data that goes from one process to the other."""
+"""What members of a group are given to do and what they report: plain data between processes."""
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 ARRIVAL = struct.Struct("dq")  # when a query is due, in s from the start, and its number
-
-
-@dataclass(frozen=True)
-class Member:
-    """A client that is ready: its process here, that of its backend, and its session's settings and plan."""
-
-    process: int
-    backend: int
-    settings: dict[str, str]  # those that are not the server's built-in defaults
-    plan: str  # JSON
 
 
 @dataclass(frozen=True)
@@ -28,7 +20,7 @@ class InOrder:
     order: np.ndarray  # (queries,), int
     seconds: float | None
     keeps_ids: bool
-    most: int  # queries that there is room for in the book
+    room: int  # queries that the book has room for
 
 
 @dataclass(frozen=True)
@@ -37,31 +29,46 @@ class WhenDue:
 
     until: float  # s from the start; nothing is sent later
     keeps_ids: bool
-    most: int
+    room: int
 
 
 @dataclass(frozen=True)
-class Done:
-    """What a client reports beside what it has written into its book."""
+class MemberReport:
+    """What a member reports besides what it has written into its book.
 
-    queries: int
-    ids: dict[int, list[int]]
+    `result` is a client's ids by the numbers of the queries, or the numbers of the changes that a writer made
+    in vain.
+    """
+
+    count: int  # of queries or changes
+    result: Any
     cpu_seconds: float
 
 
 @dataclass(frozen=True)
-class Answers:
-    """What one client measured: when each query was due and sent and had its answer, and what that was.
+class ClientRun:
+    """What one client measured: when each query was due, sent and answered, and its answer.
 
-    `numbers`, `sent` and `answered` are (queries,), in the order of asking, times in s on the clock of
+    `numbers`, `sent` and `answered` are (queries,), in the order of sending, times in s on the clock of
     time.perf_counter, which all processes of a machine share; `due` is alike, or None in a closed loop. `ids`
-    has the answer to each number that was asked, the first time, if the client was to keep them.
-    `cpu_seconds` is what the client itself has taken meanwhile.
+    has the first answer to each number that was sent, if the client was to keep them. `cpu_seconds` is what
+    the client itself has used meanwhile.
     """
 
     numbers: np.ndarray
     due: np.ndarray | None
     sent: np.ndarray
     answered: np.ndarray
-    ids: dict[int, list[int]]
+    ids: Mapping[int, Any]
     cpu_seconds: float
+
+
+@dataclass(frozen=True)
+class WriterRun(ClientRun):
+    """What one writer did, in the order of doing: five arrays of one length; `ids` is empty.
+
+    `numbers` are the places of the changes among all that were handed over; `due` is NaN, or None in all,
+    where a change was due at once. `done` is False where no row was changed.
+    """
+
+    done: np.ndarray

@@ -6,8 +6,9 @@ from ..environment import server_kind, variable
 from .account import server_account
 from .base import Server
 from .binaries import embedded_installation, installed_binaries
+from .cluster import default_folder
 from .external import ExternalServer
-from .local import LocalServer, default_folder
+from .local import LocalServer
 
 __all__ = ["Server", "current_server", "use_installation"]
 
@@ -16,7 +17,7 @@ _chosen: tuple[Path, str] | None = None
 
 
 def current_server() -> Server:
-    """The server that the environment asks for; one for the whole process, so that definitions share it."""
+    """The server that the environment names; one for the whole process, so that definitions share it."""
     global _current
     if _current is None:
         _current = _make_server()

@@ -11,8 +11,8 @@ from ..errors import PostgresError
 
 
 @dataclass(frozen=True)
-class Account:
-    """Whom to become, with -1 for "stay who we are"."""
+class ServerAccount:
+    """The account to become, with -1 for our own."""
 
     name: str
     uid: int = -1
@@ -20,7 +20,7 @@ class Account:
 
     @property
     def is_other(self) -> bool:
-        """Whether the server runs as somebody else than we do."""
+        """Whether the server runs as another account than ours."""
         return self.uid != -1
 
     def own(self, folder: Path) -> None:
@@ -53,10 +53,10 @@ class Account:
         return status.st_mode & mode == mode
 
 
-def server_account() -> Account:
-    """Ourselves, or, for root, the account that is named, else postgres, else nobody."""
+def server_account() -> ServerAccount:
+    """Our own account, or, for root, the one that is named, else postgres, else nobody."""
     if os.geteuid() != 0:
-        return Account("")
+        return ServerAccount("")
     named = variable("OS_USER")
     for name in [named] if named else ["postgres", "nobody"]:
         try:
@@ -64,7 +64,7 @@ def server_account() -> Account:
         except KeyError:
             continue
         if entry.pw_uid != 0:
-            return Account(name, entry.pw_uid, entry.pw_gid)
+            return ServerAccount(name, entry.pw_uid, entry.pw_gid)
     raise PostgresError(
         f"PostgreSQL does not run as root and there is no account '{named or 'postgres'}': "
         f"name an ordinary one in {PREFIX}OS_USER"

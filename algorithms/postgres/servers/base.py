@@ -3,16 +3,21 @@
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
+from .. import machine
+from ..environment import OTHER_FOLDER
 from ..errors import PostgresError
+from ..settings import megabytes
 
 NOTICE_SECONDS = 0.3  # in which a server sees that a backend has crashed, and ends all others, or itself
 REVIVE_SECONDS = 60  # that a server of somebody else's has for its recovery
+INSUFFICIENT_RESOURCES = "53"  # the class of SQLSTATE: disk full, out of memory
 
 
 class Server(ABC):
@@ -49,10 +54,38 @@ class Server(ABC):
         """The last error in the server's log, where that is ours to read."""
         return ""
 
+    @contextmanager
+    def explaining(self, doing: str, kept: str = "nothing of it was kept") -> Iterator[None]:
+        """Raise PostgresError, on one line, where the server gives up: why, and what remains of the work."""
+        try:
+            yield
+        except psycopg.DatabaseError as error:
+            # A connection that is lost is no OperationalError everywhere, but never has a state.
+            is_lost = type(error) is psycopg.DatabaseError and error.sqlstate is None
+            if not is_lost and not isinstance(error, psycopg.OperationalError):
+                raise
+            if (error.sqlstate or "").startswith(INSUFFICIENT_RESOURCES):
+                reason = f"ran out of room while {doing}, {kept}: {error.diag.message_primary}"
+            else:
+                reason = f"broke off while {doing}: {self.last_words() or str(error).splitlines()[0]}"
+            raise PostgresError(f"the server {reason}") from None
+
+    def check_disk(self, needed: int, what: str) -> None:
+        """Raise PostgresError for what does not fit the disk of a server of ours; `needed` is in bytes."""
+        if self.data_folder is None:
+            return
+        free = machine.free_disk_bytes(self.data_folder)
+        if needed > free:
+            left = f"the disk of {self.data_folder} has {megabytes(free)} left"
+            raise PostgresError(
+                f"{what} need {megabytes(needed)}, {left}: free some, "
+                f"or name {OTHER_FOLDER}, on a larger disk"
+            )
+
     def preload(self, library: str) -> None:
         """Make sure that the server loads a library when it starts, which some extensions demand.
 
-        Raises PostgresError where that is not ours to change; a server that does not say may do so.
+        Raises PostgresError where that is not ours to change; a server that hides the setting may do so.
         """
         with self.connect() as connection:
             row = connection.execute(
@@ -83,7 +116,7 @@ class Server(ABC):
                 time.sleep(0.2)
 
     def start_mark(self) -> Any:
-        """Return what changes whenever the server has lost what it had in memory: a start, or a crash."""
+        """Return what changes whenever the server loses the content of its memory: by a start, or a crash."""
         with self.connect() as connection:
             return connection.execute(
                 "SELECT pg_postmaster_start_time(), stats_reset FROM pg_stat_bgwriter"
@@ -104,7 +137,7 @@ class Server(ABC):
 
 
 def connect(parameters: Mapping[str, Any]) -> psycopg.Connection[Any]:
-    """Open a connection in autocommit mode; `parameters` are libpq's, PostgresError says where it failed."""
+    """Open a connection in autocommit mode; `parameters` are libpq's, PostgresError names the place."""
     try:
         return psycopg.connect(**parameters, autocommit=True, connect_timeout=10)
     except psycopg.OperationalError as error:

@@ -5,6 +5,7 @@ import fcntl
 import os
 import platform
 import re
+import struct
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,10 +13,14 @@ from pathlib import Path, PurePosixPath
 
 from ..errors import PostgresError
 from .archive import read_archive
-from .library import elf_machine, postgres_major
 
 _LIBRARIES = "lib/postgresql"
 _EXTENSIONS = "share/postgresql/extension"
+# By the number in the header of an ELF file; the names are those that `uname -m` prints.
+_MACHINES = {3: "i686", 21: "ppc64le", 22: "s390x", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
+# PostgreSQL compares this block before it loads a library: version, most arguments of a function, most
+# columns of an index, length of a name, floats by value, and who made the server.
+_MAGIC = re.compile(b"(..)\0\0" + re.escape(struct.pack("<4i", 100, 32, 64, 1)) + b"PostgreSQL\0", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ class Installation:
         match = re.search(r"\) (\d+)", done.stdout)
         if not match:
             raise PostgresError(
-                f"{program} --version says '{done.stdout.strip()}', not a version of PostgreSQL"
+                f"{program} --version prints '{done.stdout.strip()}', not a version of PostgreSQL"
             )
         return match[1]
 
@@ -56,7 +61,7 @@ class Installation:
 
 
 @dataclass(frozen=True)
-class Release:
+class ExtensionRelease:
     """The files of an extension by their names."""
 
     archive: Path
@@ -67,8 +72,8 @@ class Release:
     contents: Mapping[str, bytes]
 
 
-def read_release(archive: Path, extension: str) -> Release:
-    """Take an extension's files out of an archive, wherever in it they lie; PostgresError if some lack."""
+def read_release(archive: Path, extension: str) -> ExtensionRelease:
+    """Take an extension's files out of an archive, in whichever folders; PostgresError if some lack."""
     files = read_archive(archive)
     control = f"{extension}.control"
     controls = _one(archive, files, control).decode(errors="replace")
@@ -84,10 +89,10 @@ def read_release(archive: Path, extension: str) -> Release:
     if not any(re.fullmatch(rf"{re.escape(extension)}--((?!--).)+\.sql", name) for name in contents):
         raise _lacks(archive, files, f"{extension}--{version}.sql")
     library_path = next(path for path in files if PurePosixPath(path).name == library)
-    return Release(archive, version, library, library_path, control, contents)
+    return ExtensionRelease(archive, version, library, library_path, control, contents)
 
 
-def install(release: Release, installation: Installation) -> None:
+def install(release: ExtensionRelease, installation: Installation) -> None:
     """Put a release into a PostgreSQL in place of another one; PostgresError if it is for another PostgreSQL.
 
     A running server keeps the library that it has loaded. Interrupted between two files, the extension has
@@ -121,13 +126,13 @@ def _one(archive: Path, files: Mapping[str, bytes | None], name: str) -> bytes:
 
 
 def _lacks(archive: Path, files: Mapping[str, bytes | None], name: str) -> PostgresError:
-    # What an extension consists of first: it tells which extension this is.
+    # The parts of an extension first: they show which extension this is.
     names = [PurePosixPath(path).name for path in sorted(files, key=lambda path: (files[path] is None, path))]
     held = ", ".join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
     return PostgresError(f"{archive} has no {name}: it holds {held or 'no files'}; take a built release")
 
 
-def _check(release: Release, installation: Installation) -> None:
+def _check(release: ExtensionRelease, installation: Installation) -> None:
     library = release.contents[release.library]
     machine, our_machine = elf_machine(library[:20]), installation.machine()
     if machine != our_machine:
@@ -140,13 +145,13 @@ def _check(release: Release, installation: Installation) -> None:
         raise PostgresError(f"{release.archive} is for PostgreSQL {major}, this one is {our_major}")
 
 
-def _major_of(release: Release) -> str:
+def _major_of(release: ExtensionRelease) -> str:
     """Read the version off the paths that Debian and VectorChord use."""
     match = re.search(r"postgresql[-/](\d+)", f"{release.library_path} {release.archive.name}")
     return match[1] if match else "of an unknown version"
 
 
-def _put_in_place(release: Release, libraries: Path, extensions: Path) -> None:
+def _put_in_place(release: ExtensionRelease, libraries: Path, extensions: Path) -> None:
     places = {
         (libraries if name == release.library else extensions) / name: content
         for name, content in release.contents.items()
@@ -157,31 +162,31 @@ def _put_in_place(release: Release, libraries: Path, extensions: Path) -> None:
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)  # of two installations at a time, one waits
         for path, content in places.items():
-            _write(_beside(path), content, 0o755 if path.parent == libraries else 0o644)
+            _write(_new_name(path), content, 0o755 if path.parent == libraries else 0o644)
         control.unlink(missing_ok=True)
         for path in places:
             if path != control:
-                _beside(path).replace(path)
+                _new_name(path).replace(path)
         for path in extensions.glob(f"{stem}--*"):
             if path not in places:  # by another release
                 path.unlink()
         os.fsync(folder)
-        _beside(control).replace(control)
+        _new_name(control).replace(control)
         os.fsync(folder)
     finally:
         for path in places:
-            _beside(path).unlink(missing_ok=True)
+            _new_name(path).unlink(missing_ok=True)
         os.close(folder)
 
 
-def _beside(path: Path) -> Path:
+def _new_name(path: Path) -> Path:
     return path.with_name(f".{path.name}.new")
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
     path.unlink(missing_ok=True)
     with path.open("xb") as file:
-        os.fchmod(file.fileno(), mode)  # whoever runs the server must be able to read it
+        os.fchmod(file.fileno(), mode)  # the account that runs the server must be able to read it
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
@@ -194,3 +199,17 @@ def _advice(error: OSError) -> str:
         "run this as the folder's owner, or use a virtual environment of your own "
         "(python3 -m venv, then pip install what this project requires)"
     )
+
+
+def elf_machine(start: bytes) -> str | None:
+    """Name the machine by the first 20 bytes of a program or library; None if it is no ELF file."""
+    if len(start) < 20 or not start.startswith(b"\x7fELF"):
+        return None
+    number = int.from_bytes(start[18:20], "little" if start[5] == 1 else "big")
+    return _MACHINES.get(number, f"ELF machine {number}")
+
+
+def postgres_major(library: bytes) -> int | None:
+    """Find the major version that an extension's library was built for; None where it is not in it."""
+    match = _MAGIC.search(library)
+    return int.from_bytes(match[1], "little") // 100 if match else None

@@ -1,6 +1,6 @@
 """What the server did during a run: its CPU and disk, its caches, and what its sessions waited for."""
 
-from .blocks import flush_statement
+from .counters import flush_statement
 from .statistics import PostgresStatistics
 from .waits import CLIENT_APPLICATION
 from .watch import ServerWatch

@@ -30,14 +30,14 @@ class Used:
 
 
 class ServerProcesses:
-    """The postmaster and all its children, except one backend: that of whoever asks."""
+    """The postmaster and all its children, except one backend: our own connection's."""
 
     def __init__(self, postmaster: psutil.Process, own_backend: int) -> None:
         """Take the postmaster's process and the backend not to count."""
         self._postmaster, self._own_backend = postmaster, own_backend
 
     def used(self) -> Used:
-        """Add up what all have used since they began; what those that have ended had used is their parent's.
+        """Add up what all have used since they began; those that have ended count in their parent's.
 
         Raises psutil.Error where they cannot be seen, or the server has ended.
         """
@@ -80,7 +80,7 @@ class MachineCPU:
     idle: float
 
     def busy_share_since(self, before: "MachineCPU") -> float | None:
-        """Share of the time between that was not idle; None if it was too short to tell."""
+        """Share of the time between that was not idle; None if it was too short."""
         total = self.total - before.total
         if total <= 0:
             return None

@@ -1,6 +1,7 @@
 """One run watched: what is read before it, during it, and after it."""
 
 import json
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,10 +15,11 @@ from ..errors import PostgresError
 from ..servers import Server
 from ..servers.base import connect
 from ..settings import shared_buffers
-from .blocks import block_counters
+from .counters import REPORT_SECONDS, SHARED_MEMORY_VERSION, VIEWS, CounterReader
 from .processes import ServerProcesses, Used, machine_cpu, server_processes
 from .waits import WaitSampler, shares
 
+_STORED = [view for view in VIEWS if view.is_stored]
 _UNAVAILABLE = (psycopg.Error, PostgresError, psutil.Error, OSError)
 _T = TypeVar("_T")
 
@@ -26,27 +28,28 @@ _T = TypeVar("_T")
 class _Run:
     """What is known of one run."""
 
-    blocks_before: dict[str, int] = field(default_factory=dict)
+    counted_before: dict[str, float] = field(default_factory=dict)
     used: Used | None = None
     busy_share: float | None = None
     seen: Counter[str] = field(default_factory=Counter)
 
 
 class ServerWatch:
-    """Sees what a server does while clients ask it, over a connection of its own.
+    """Observes a server while clients send it queries, over a connection of its own.
 
-    What cannot be had is left out; nothing raises, for the clients say better what is wrong with a server.
+    What is not available is left out; nothing raises, for the clients report what is wrong with a server.
     """
 
     def __init__(
         self, server: Server, table: str, index: str | None, flush: Callable[[], None] = lambda: None
     ) -> None:
-        """Take the names, with their schema, of what is asked.
+        """Take the names, with their schema, of what is queried.
 
         `flush` has sessions that do not do so themselves flush their statistics after a run.
         """
         self._server, self._table, self._index, self._flush = server, table, index, flush
         self._connection: psycopg.Connection[Any] | None = None
+        self._reader: CounterReader | None = None
         self._processes: ServerProcesses | None = None
         self._shared_buffers: int | None = None  # bytes
         self._run = _Run()
@@ -56,15 +59,15 @@ class ServerWatch:
         """Watch what happens inside. The clients' sessions should have flushed their statistics before."""
         self._run = run = _Run()
         connection = self._connected()
-        _had(self._flush)  # of what was asked before, such as to warm up
-        run.blocks_before = self._blocks()
+        _if_available(self._flush)  # of earlier queries, such as those to warm up
+        run.counted_before = self._counted()
         sampler = WaitSampler(connection) if connection is not None else None
         used = self._used()
-        machine = _had(machine_cpu)
+        machine = _if_available(machine_cpu)
         try:
             yield
         finally:
-            if machine is not None and (now := _had(machine_cpu)) is not None:
+            if machine is not None and (now := _if_available(machine_cpu)) is not None:
                 run.busy_share = now.busy_share_since(machine)
             if used is not None and (used_now := self._used()) is not None:
                 run.used = used_now.since(used)
@@ -74,19 +77,19 @@ class ServerWatch:
                     self._connection = None  # it is left to the thread that waits for the server
 
     def facts(self, queries: int) -> dict[str, Any]:
-        """Return what the last run was to the server, for so many queries.
+        """Return what the last run was to the server, in which this number of queries was sent.
 
         To be called when the clients' sessions have flushed their statistics. Numbers, and `wait_events` as
         JSON text; what is not known is not there.
         """
-        _had(self._flush)
+        _if_available(self._flush)
         run = self._run
         totals: dict[str, float | None] = {}
         if run.used is not None:
             totals["server_cpu_seconds"] = run.used.cpu_seconds
             totals["server_disk_bytes_read"] = run.used.disk_bytes_read
-        if before := run.blocks_before:
-            totals |= {name: now - before[name] for name, now in self._blocks().items() if name in before}
+        if before := run.counted_before:
+            totals |= {name: now - before[name] for name, now in self._counted().items() if name in before}
         facts: dict[str, Any] = {
             f"{name}_per_query": total / queries
             for name, total in totals.items()
@@ -111,24 +114,29 @@ class ServerWatch:
         connection = self._connection
         if connection is None or connection.closed:
             name = {"application_name": "ann_benchmarks_watch"}
-            connection = _had(lambda: connect({**self._server.connection_parameters(), **name}))
+            connection = _if_available(lambda: connect({**self._server.connection_parameters(), **name}))
             self._connection = connection
-            self._processes = None if connection is None else _had(lambda: server_processes(connection))
-            self._shared_buffers = None if connection is None else _had(lambda: shared_buffers(connection))
+            self._reader = self._processes = self._shared_buffers = None
+            if connection is not None:
+                self._reader = _if_available(lambda: CounterReader(connection, _STORED))
+                self._processes = _if_available(lambda: server_processes(connection))
+                self._shared_buffers = _if_available(lambda: shared_buffers(connection))
         return connection
 
-    def _blocks(self) -> dict[str, int]:
-        connection = self._connection
-        if connection is None:
+    def _counted(self) -> dict[str, float]:
+        connection, reader = self._connection, self._reader
+        if connection is None or reader is None:
             return {}
-        return _had(lambda: block_counters(connection, self._table, self._index)) or {}
+        if connection.info.server_version < SHARED_MEMORY_VERSION:
+            time.sleep(REPORT_SECONDS + 0.1)
+        return _if_available(lambda: reader.read(self._table, self._index)) or {}
 
     def _used(self) -> Used | None:
-        return _had(self._processes.used) if self._processes is not None else None
+        return _if_available(self._processes.used) if self._processes is not None else None
 
 
-def _had(get: Callable[[], _T]) -> _T | None:
-    """Get it, or None where it cannot be had."""
+def _if_available(get: Callable[[], _T]) -> _T | None:
+    """Return what it returns, or None where that is not available."""
     try:
         return get()
     except _UNAVAILABLE:

@@ -1,5 +1,9 @@
-"""A table with an index that one workload writes to: vacuumed, reindexed, looked at, and dropped."""
+"""A table with an index that one workload writes to: vacuumed, reindexed, inspected, and dropped.
 
+After a run that was killed, the next one finds such tables by their names and drops them.
+"""
+
+import secrets
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -7,32 +11,42 @@ from typing import Any
 
 import psycopg
 
-from ..catalog import BuiltIndex
-from ..disk import relation_bytes
+from .. import catalog
+from ..catalog import SCHEMA, BuiltIndex, relation_bytes
 from ..errors import PostgresError
-from ..failures import plainly
 from ..progress import index_progress, vacuum_progress
 from ..servers import Server
 from ..settings import apply_settings
 from ..watching import CLIENT_APPLICATION, flush_statement
-from .process import Writing
-from .scratch import drop, new_name
-from .writers import Writers
+from .loop import WriteAccess
+from .pool import WriterPool
 
 BUILD_SETTINGS = ("maintenance_work_mem", "max_parallel_maintenance_workers")
 WRITER_APPLICATION = "ann_benchmarks_writer"
+_PREFIX = "writing_"
+# What was made for a table has the table's name before its own.
+_TABLES = (
+    "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s) AND relkind = 'r' AND relname ~ %s"
+)
+_NAME = f"^{_PREFIX}[0-9a-f]{{12}}"
+# A statement whose client was killed goes on, and holds its locks.
+_END_OTHERS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_locks"
+    " WHERE relation = to_regclass(%s) AND pid <> pg_backend_pid()"
+)
 
 
 class WritableTable:
     """What PostgresANN.open_writable gives; its index is the one that the plug-in's queries use meanwhile."""
 
-    def __init__(self, server: Server, column_type: str, dimension: int) -> None:
-        """Choose a name; the table is not there yet."""
-        self.name = new_name()  # with its schema
-        self._server, self._column_type, self._dimension = server, column_type, dimension
+    def __init__(self, server: Server, column_type: str, dimension: int, extensions: tuple[str, ...]) -> None:
+        """Choose a name; the table is not there yet. `extensions`: whose libraries define settings."""
+        self.name = f"{SCHEMA}.{_PREFIX}{secrets.token_hex(6)}"
+        self._server, self._extensions = server, extensions
+        self._column_type, self._dimension = column_type, dimension
         self._settings: Mapping[str, str] = {}
         self._index: BuiltIndex | None = None
-        self._looking: psycopg.Connection[Any] | None = None
+        self._sizing: psycopg.Connection[Any] | None = None
         self._has_restarted = False
 
     def turn_autovacuum_on(self) -> None:
@@ -49,7 +63,7 @@ class WritableTable:
 
     def add_key(self, connection: psycopg.Connection[Any]) -> None:
         """Let rows be found by their id."""
-        with plainly(self._server, "adding the key"):
+        with self._server.explaining("adding the key"):
             connection.execute(f"ALTER TABLE {self.name} ADD PRIMARY KEY (id)")
 
     def turn_autovacuum_off(self, connection: psycopg.Connection[Any]) -> None:
@@ -60,25 +74,32 @@ class WritableTable:
         """Take the index, None if the plug-in has none, and the settings of the sessions that write."""
         self._index, self._settings = index, settings
 
-    def open_writers(self, writers: int, beside_queries: bool = False) -> Writers:
-        """Start so many writers, each a process with a connection.
+    def open_writers(self, writers: int, beside_queries: bool = False) -> WriterPool:
+        """Start this number of writers, each a process with a connection.
 
-        ServerWatch looks at the waits of sessions that ask; where there are none, at those that write.
+        ServerWatch observes the waits of sessions that query; where there are none, of those that write.
         """
         application = WRITER_APPLICATION if beside_queries else CLIENT_APPLICATION
-        how = (self._column_type, self._dimension, self._settings)
-        writing = Writing(self._server.connection_parameters(), application, self.name, *how)
-        return Writers(writing, writers)
+        access = WriteAccess(
+            self._server.connection_parameters(),
+            application,
+            self.name,
+            self._column_type,
+            self._dimension,
+            self._settings,
+            self._extensions,
+        )
+        return WriterPool(access, writers)
 
     def checkpoint(self) -> None:
         """Have a server of ours write all pages, so that what follows begins alike each time."""
         if self._server.is_ours:
-            with plainly(self._server, "writing all pages"), self._server.connect() as connection:
+            with self._server.explaining("writing all pages"), self._server.connect() as connection:
                 connection.execute("CHECKPOINT")
 
     def vacuum(self) -> float:
         """VACUUM the table and, however little there is to do, its indexes; return the seconds."""
-        with plainly(self._server, "vacuuming"), self._server.connect() as connection:
+        with self._server.explaining("vacuuming"), self._server.connect() as connection:
             self._set_up(connection)
             with vacuum_progress(self._server, connection.info.backend_pid, self._rows(connection)):
                 started = time.perf_counter()
@@ -89,7 +110,7 @@ class WritableTable:
         """Build the index anew, from the rows that there are; return the seconds, None without an index."""
         if self._index is None:
             return None
-        with plainly(self._server, "reindexing"), self._server.connect() as connection:
+        with self._server.explaining("reindexing"), self._server.connect() as connection:
             self._set_up(connection)
             with index_progress(self._server, connection.info.backend_pid, self._rows(connection)):
                 started = time.perf_counter()
@@ -98,11 +119,11 @@ class WritableTable:
 
     def sizes(self) -> dict[str, float]:
         """Return index_size and table_size in KiB, as files on the disk."""
-        with plainly(self._server, "looking at sizes"):
-            if self._looking is None or self._looking.closed:
-                self._looking = self._server.connect()
-            index = relation_bytes(self._looking, self._index.name) if self._index else 0
-            table = relation_bytes(self._looking, self.name)
+        with self._server.explaining("reading sizes"):
+            if self._sizing is None or self._sizing.closed:
+                self._sizing = self._server.connect()
+            index = relation_bytes(self._sizing, self._index.name) if self._index else 0
+            table = relation_bytes(self._sizing, self.name)
         return {"index_size": index / 1024, "table_size": table / 1024}
 
     def statistics(self) -> dict[str, Any]:
@@ -119,8 +140,8 @@ class WritableTable:
 
     def close(self) -> None:
         """Drop it, also where the server has to recover first; what is left then goes at the next start."""
-        if self._looking is not None:
-            self._looking.close()
+        if self._sizing is not None:
+            self._sizing.close()
         try:
             self._drop()
         except (psycopg.Error, PostgresError):
@@ -145,3 +166,24 @@ class WritableTable:
     def _set_up(self, connection: psycopg.Connection[Any]) -> None:
         facts = self._index.facts if self._index else {}
         apply_settings(connection, {name: facts[name] for name in BUILD_SETTINGS if name in facts})
+
+
+def drop(connection: psycopg.Connection[Any], table: str) -> None:
+    """Drop a table with all that was made for it, even if it is in use; nothing if it is not there."""
+    connection.execute(_END_OTHERS, [table])
+    with connection.transaction():
+        for (name,) in connection.execute(_TABLES, [SCHEMA, f"{_NAME}_"]).fetchall():
+            if f"{SCHEMA}.{name}".startswith(f"{table}_"):
+                connection.execute(f"DROP TABLE {SCHEMA}.{name}")
+        connection.execute(f"DROP TABLE IF EXISTS {table}")
+        catalog.forget_table(connection, table)
+        connection.execute(f"DELETE FROM {SCHEMA}.indexes WHERE table_name = %s", [table])
+
+
+def drop_leftovers(connection: psycopg.Connection[Any]) -> None:
+    """Drop the tables of runs that were killed; a run that goes on has the name of its table locked."""
+    for (name,) in connection.execute(_TABLES, [SCHEMA, f"{_NAME}$"]).fetchall():
+        table = f"{SCHEMA}.{name}"
+        if catalog.try_lock(connection, table):
+            drop(connection, table)
+            print(f"dropped {table}, left by a run that was killed", flush=True)

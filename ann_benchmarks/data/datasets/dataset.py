@@ -1,5 +1,6 @@
 """What a dataset offers, whatever files it lies in."""
 
+import hashlib
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,14 @@ import numpy as np
 import psutil
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.distance import candidate_distances
 
 from ..vectors import Rows
-from .truth import Truth, check_mark, read_truth, settle, truth_path, write_truth
+from .queries import Queries
+from .truth import TrueNeighbors, read_truth, truth_path, write_truth
 
+_FIRST_ROWS = 64
+_SAMPLED_ROWS = 1024
 DATA_FOLDER = Path("data")  # in the current folder, as in ann-benchmarks
 
 
@@ -29,7 +34,7 @@ class Dataset(ABC):
     @property
     @abstractmethod
     def rows(self) -> int:
-        """How many training vectors there are."""
+        """The number of training vectors."""
 
     @property
     @abstractmethod
@@ -49,7 +54,7 @@ class Dataset(ABC):
         """The queries, in the same form as the training vectors."""
 
     @abstractmethod
-    def published_truth(self) -> Truth | None:
+    def published_truth(self) -> TrueNeighbors | None:
         """The true neighbours that came with the data, perhaps without distances; None if none came."""
 
     @abstractmethod
@@ -69,7 +74,15 @@ class Dataset(ABC):
             return self.train_rows() if key == "train" else self.test()
         raise KeyError(key)
 
-    def truth(self) -> Truth:
+    def queries(self, count: int) -> Queries:
+        """The queries with their `count` true neighbours; UserError where fewer are known."""
+        return Queries(self.test(), self.truth().nearest(count))
+
+    def true_distances(self, count: int) -> np.ndarray:
+        """Distances of each query's `count` nearest training rows, ascending: (n_queries, count) float64."""
+        return self.truth().nearest(count).known_distances
+
+    def truth(self) -> TrueNeighbors:
         """The true neighbours of every query: those found here, or else those that came with the data.
 
         Where neighbours came without distances, these are computed once and kept. Raises UserError when there
@@ -77,8 +90,7 @@ class Dataset(ABC):
         """
         path = truth_path(self.name, self.data)
         if path.exists():
-            check_mark(path, self)
-            return read_truth(path)
+            return read_truth(path, self.mark())
         published = self.published_truth()
         if published is None:
             raise UserError(
@@ -86,22 +98,43 @@ class Dataset(ABC):
                 f"find them by: python create_dataset.py --ground-truth {self.name}"
             )
         if published.distances is None:
-            published = settle(published.neighbors, self)
-            write_truth(path, published, self)
+            published = self.with_distances(published.neighbors)
+            self.keep_truth(published)
         return published
 
-    def true_distances(self, count: int) -> np.ndarray:
-        """Distances of each query's `count` nearest training rows, ascending: (n_queries, count) float64."""
-        distances = self.truth().distances
-        assert distances is not None
-        stored = distances.shape[1]
-        if stored < count:
-            raise UserError(
-                f"dataset '{self.name}' has {stored} true neighbours a query, fewer than {count}; use --count"
-                f" {stored} or less, or find more by: python create_dataset.py --ground-truth {self.name}"
-                f" --neighbors {count}"
-            )
-        return distances[:, :count].astype(np.float64)
+    def keep_truth(self, truth: TrueNeighbors) -> None:
+        """Store true neighbours next to the data, with the mark of these vectors."""
+        attributes = {"distance": self.attrs["distance"], "rows": self.rows, "mark": self.mark()}
+        write_truth(truth_path(self.name, self.data), truth, attributes)
+
+    def with_distances(self, neighbors: np.ndarray) -> TrueNeighbors:
+        """Compute the distances of published neighbours in float64, and order them by distance and row."""
+        distances = candidate_distances(
+            self.attrs["distance"], self.test(), self._vectors(), neighbors, progress=True
+        )
+        order = np.lexsort((neighbors, distances), axis=1)
+        distances = np.take_along_axis(distances, order, 1)
+        return TrueNeighbors(np.take_along_axis(neighbors, order, 1), distances, self.name)
+
+    def mark(self) -> str:
+        """Tell vectors of one name apart: by metric, shape, a sample of the rows, and all queries."""
+        digest = hashlib.blake2b(f"{self.attrs['distance']} {self.rows}".encode(), digest_size=16)
+        train, queries = self._vectors(), self.test()
+        if isinstance(train, list):
+            sample: Any = np.concatenate(train[:_FIRST_ROWS])
+            queries = np.concatenate(queries)
+        elif callable(fingerprint := getattr(train, "fingerprint", None)):
+            digest.update(fingerprint().encode())
+            sample = train[:_FIRST_ROWS]  # single rows cannot be read quickly
+        else:
+            sample = train[np.linspace(0, len(train) - 1, min(_SAMPLED_ROWS, len(train)), dtype=np.int64)]
+        for vectors in (sample, queries):
+            digest.update(np.ascontiguousarray(vectors, np.float32).data)
+        return digest.hexdigest()
+
+    def _vectors(self) -> Any:
+        """The training vectors in the form in which they are read block by block: Rows, or a list of sets."""
+        return self.train() if self.attrs["type"] == "sparse" else self.train_rows()
 
 
 def as_one_array(rows: Rows) -> np.ndarray:

@@ -11,7 +11,7 @@ from ann_benchmarks.distance import METRICS
 
 from ..vectors import Rows, checked, open_rows
 from .dataset import Dataset, as_one_array
-from .truth import Truth
+from .truth import TrueNeighbors
 
 # What h5py and numpy raise, depending on which byte of a file is wrong.
 _HDF5_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError)
@@ -80,12 +80,13 @@ class HDF5Dataset(Dataset):
             return self._sets("test")
         return as_one_array(open_rows(self.path, "test"))
 
-    def published_truth(self) -> Truth | None:
+    def published_truth(self) -> TrueNeighbors | None:
         """The neighbours and distances in the file."""
         if "neighbors" not in self:
             return None
         has_distances = self._has_distances and "distances" in self
-        return Truth(self._read("neighbors"), self._read("distances") if has_distances else None)
+        distances = self._read("distances") if has_distances else None
+        return TrueNeighbors(self._read("neighbors"), distances, self.name)
 
     def _sets(self, key: str) -> list[np.ndarray]:
         return np.split(self._read(key), np.cumsum(self._read(f"size_{key}"))[:-1])

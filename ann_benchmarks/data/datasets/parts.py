@@ -11,7 +11,7 @@ from ann_benchmarks.common.errors import UserError
 
 from ..vectors import FirstRows, Rows, checked, open_parts, open_rows, read_neighbors, shard_ids
 from .dataset import DATA_FOLDER, Dataset, as_one_array
-from .truth import Truth, rows_of_ids
+from .truth import TrueNeighbors, rows_of_ids
 
 BINARY = {".fbin": 4, ".u8bin": 1, ".i8bin": 1}  # bytes of a number; before them 8 of rows and dimension
 
@@ -161,7 +161,7 @@ class PartsDataset(Dataset):
         rows = np.asarray(self._test[:])
         return rows if rows.dtype == np.bool_ else rows.astype(np.float32)
 
-    def published_truth(self) -> Truth | None:
+    def published_truth(self) -> TrueNeighbors | None:
         """The neighbours that came with the data, not their distances: every publisher has its own."""
         if not self.parts.neighbors:
             return None
@@ -176,7 +176,7 @@ class PartsDataset(Dataset):
             ids = ids[np.argsort(np.argsort(np.concatenate(list(order)), kind="stable"), kind="stable")]
         originals = [self.parts.place(address, self.data) for address in self.parts.train]
         numbered = shard_ids(originals) if all(part.suffix == ".parquet" for part in originals) else None
-        return Truth(rows_of_ids(ids, numbered, self.rows, path), None)
+        return TrueNeighbors(rows_of_ids(ids, numbered, self.rows, path), None, self.name)
 
     def close(self) -> None:
         """Close the files."""

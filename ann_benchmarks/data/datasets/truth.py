@@ -1,10 +1,9 @@
-"""True neighbours in a file beside the data: data/NAME.truth.h5."""
+"""True neighbours in a file next to the data: data/NAME.truth.h5."""
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import h5py
 import numpy as np
@@ -12,86 +11,66 @@ import numpy as np
 from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.disk import disk_errors
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.distance import candidate_distances
 
-if TYPE_CHECKING:
-    from .dataset import Dataset
-
-_FIRST_ROWS = 64
-_SAMPLED_ROWS = 1024
+SUFFIX = ".truth.h5"
 
 
-@dataclass(frozen=True)
-class Truth:
-    """Of every query the row numbers (n_queries, k) int64, nearest first, and distances alike, ascending."""
+@dataclass(frozen=True, eq=False)
+class TrueNeighbors:
+    """Row numbers (n_queries, k) int64 of each query's nearest rows, and their distances, ascending.
+
+    Distances are None where those who published the neighbours have others than ours. `dataset` is named in
+    messages.
+    """
 
     neighbors: np.ndarray
     distances: np.ndarray | None
+    dataset: str = ""
+
+    @property
+    def known_distances(self) -> np.ndarray:
+        """The distances, where they must be known."""
+        assert self.distances is not None
+        return self.distances
+
+    def nearest(self, count: int) -> "TrueNeighbors":
+        """Return `count` neighbours a query, with distances in float64; UserError where fewer are known."""
+        known = self.neighbors.shape[1]
+        if known < count:
+            raise UserError(
+                f"dataset '{self.dataset}' has {known} true neighbours a query, fewer than {count};"
+                f" use --count {known} or less, or find more by:"
+                f" python create_dataset.py --ground-truth {self.dataset} --neighbors {count}"
+            )
+        distances = self.known_distances[:, :count].astype(np.float64)
+        return TrueNeighbors(self.neighbors[:, :count].astype(np.int64), distances, self.dataset)
 
 
 def truth_path(name: str, data: Path) -> Path:
     """Where the true neighbours that were found here lie."""
-    return data / f"{name}.truth.h5"
+    return data / f"{name}{SUFFIX}"
 
 
-def write_truth(path: Path, truth: Truth, dataset: "Dataset") -> None:
-    """Store true neighbours, with a mark of the vectors that they are true of."""
+def write_truth(path: Path, truth: TrueNeighbors, attributes: dict[str, Any]) -> None:
+    """Store true neighbours with attributes; `mark` tells which vectors they are true of."""
     with disk_errors(path), atomic_path(path) as temporary, h5py.File(temporary, "w") as file:
-        file.attrs.update(
-            {"distance": dataset.attrs["distance"], "rows": dataset.rows, "mark": mark_of(dataset)}
-        )
+        file.attrs.update(attributes)
         file["neighbors"], file["distances"] = truth.neighbors, truth.distances
 
 
-def read_truth(path: Path) -> Truth:
-    """Read true neighbours; UserError when the file is damaged."""
+def read_truth(path: Path, mark: str | None = None) -> TrueNeighbors:
+    """Read true neighbours; UserError when the file is damaged, or its mark is another than the one given."""
+    name = path.name.removesuffix(SUFFIX)
     try:
         with h5py.File(path, "r", locking=False) as file:
-            return Truth(file["neighbors"][()], file["distances"][()])
+            if mark is None or file.attrs.get("mark") == mark:
+                return TrueNeighbors(file["neighbors"][()], file["distances"][()], name)
     except (OSError, RuntimeError, KeyError, ValueError) as error:
         raise UserError(f"{path} is damaged ({str(error).splitlines()[0]}); delete it") from None
-
-
-def check_mark(path: Path, dataset: "Dataset") -> None:
-    """Raise UserError when a file of true neighbours belongs to other vectors of the same name."""
-    try:
-        with h5py.File(path, "r", locking=False) as file:
-            mark = file.attrs.get("mark")
-    except OSError as error:
-        raise UserError(f"{path} is damaged ({str(error).splitlines()[0]}); delete it") from None
-    if mark != mark_of(dataset):
-        raise UserError(
-            f"{path} holds the true neighbours of other vectors; delete it, or find these by: "
-            f"python create_dataset.py --ground-truth {dataset.name} --force"
-        )
-
-
-def mark_of(dataset: "Dataset") -> str:
-    """Tell vectors of one name apart: by metric, shape, a sample of the rows, and all queries."""
-    digest = hashlib.blake2b(f"{dataset.attrs['distance']} {dataset.rows}".encode(), digest_size=16)
-    if dataset.attrs["type"] == "sparse":
-        sample: Any = np.concatenate(dataset.train()[:_FIRST_ROWS])
-        queries: Any = np.concatenate(dataset.test())
-    else:
-        train, queries = dataset.train_rows(), dataset.test()
-        if callable(own := getattr(train, "fingerprint", None)):  # single rows cannot be read quickly
-            digest.update(own().encode())
-            sample = train[:_FIRST_ROWS]
-        else:
-            sample = train[np.linspace(0, len(train) - 1, min(_SAMPLED_ROWS, len(train)), dtype=np.int64)]
-    for vectors in (sample, queries):
-        digest.update(np.ascontiguousarray(vectors, np.float32).data)
-    return digest.hexdigest()
-
-
-def settle(neighbors: np.ndarray, dataset: "Dataset") -> Truth:
-    """Compute the distances of published neighbours in float64, and order them by distance and row."""
-    train: Any = dataset.train() if dataset.attrs["type"] == "sparse" else dataset.train_rows()
-    distances = candidate_distances(
-        dataset.attrs["distance"], dataset.test(), train, neighbors, progress=True
+    raise UserError(
+        f"{path} holds the true neighbours of other vectors; delete it, or find these by: "
+        f"python create_dataset.py --ground-truth {name} --force"
     )
-    order = np.lexsort((neighbors, distances), axis=1)
-    return Truth(np.take_along_axis(neighbors, order, 1), np.take_along_axis(distances, order, 1))
 
 
 def rows_of_ids(ids: np.ndarray, numbered: Iterable[np.ndarray] | None, rows: int, path: Path) -> np.ndarray:
@@ -100,15 +79,15 @@ def rows_of_ids(ids: np.ndarray, numbered: Iterable[np.ndarray] | None, rows: in
     `numbered` gives the id of every row in order, in blocks; without it, ids are row numbers.
     """
     if numbered is not None:
-        wanted = np.unique(ids)
-        row_of = np.full(len(wanted), -1, dtype=np.int64)
+        named = np.unique(ids)
+        row_of = np.full(len(named), -1, dtype=np.int64)
         start = 0
         for block in numbered:
-            at = np.minimum(np.searchsorted(wanted, block), len(wanted) - 1)
-            here = np.flatnonzero(wanted[at] == block)
+            at = np.minimum(np.searchsorted(named, block), len(named) - 1)
+            here = np.flatnonzero(named[at] == block)
             row_of[at[here]] = start + here
             start += len(block)
-        found = row_of[np.searchsorted(wanted, ids)]
+        found = row_of[np.searchsorted(named, ids)]
         found[found >= rows] = -1
     else:
         found = np.where((ids >= 0) & (ids < rows), ids, -1).astype(np.int64)
@@ -121,9 +100,8 @@ def rows_of_ids(ids: np.ndarray, numbered: Iterable[np.ndarray] | None, rows: in
     return found
 
 
-def agreement(found: Truth, published: Truth) -> float:
+def agreement(found: TrueNeighbors, published: TrueNeighbors) -> float:
     """Share of published neighbours that are as near as those found, to 1e-5 of their distances."""
-    assert found.distances is not None and published.distances is not None
-    k = min(found.distances.shape[1], published.distances.shape[1])
-    limit = found.distances[:, k - 1 : k]
-    return float(np.mean(published.distances[:, :k] <= limit + 1e-5 * np.abs(limit) + 1e-9))
+    k = min(found.neighbors.shape[1], published.neighbors.shape[1])
+    limit = found.known_distances[:, k - 1 : k]
+    return float(np.mean(published.known_distances[:, :k] <= limit + 1e-5 * np.abs(limit) + 1e-9))

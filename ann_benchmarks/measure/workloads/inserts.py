@@ -9,26 +9,24 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.spans import active_span, closed_loop
-from ann_benchmarks.plugin import Changes, Table
+from ann_benchmarks.plugin import Changes, WritableTable
 from ann_benchmarks.results.warnings import remarks
 
 from ..loaded_point import LoadedPoint
-from ..timed import watched
-from .rates import Span, Times, rate_of
-from .segments import run_together, times_of
+from .over_time import Span, Times, rate_of, run_together, times_of
 from .work import Work
 
 BLOCK_BYTES = 1 << 20
 
 
-def inserting(work: Work, table: Table) -> None:
+def inserting(work: Work, table: WritableTable) -> None:
     """Insert the rows that are not in the table yet, until all are in or the time is over."""
     workload, state = work.workload, work.state
     left = work.rows - work.loaded
     sizes: list[tuple[float, float]] = []
     with closing(table.open_writers(workload.writers)) as writers, work.bar("inserting") as bar:
         table.checkpoint()
-        with work.monitor.phase("inserting"), watched(work.algo, work.job.conditions) as watch:
+        with work.monitor.phase("inserting"), work.subject.watched() as watch:
             writers.prepare_changes(_rows(work), left, workload.seconds, has_due=False)
 
             def tick(seconds: float) -> None:
@@ -57,8 +55,7 @@ def inserting(work: Work, table: Table) -> None:
         end - begin, Times(times.ends - (begin - start), times.seconds), 1 / measured.seconds_per_query
     )
     work.set_query_arguments()
-    how = (work.queries, work.job.count, Load(usable_cores()), work.rows, work.job.conditions)
-    answers = LoadedPoint(work.algo, *how).answers()
+    answers = LoadedPoint(work.subject, Load(usable_cores())).answers()
     for text in remarks(measured.facts):
         work.note(text.replace("clients", "writers"))
     work.add_phase(

@@ -12,21 +12,21 @@ from tqdm import tqdm
 from ann_benchmarks.common.host import host_facts
 from ann_benchmarks.data.datasets import Dataset
 from ann_benchmarks.data.vectors.rows import FirstRows
-from ann_benchmarks.definitions.definition import label
-from ann_benchmarks.jobs.job import Built, Event, Job, Note, PhaseDone
+from ann_benchmarks.jobs.events import Built, Event, Note, PhaseDone
+from ann_benchmarks.jobs.job import JobRequest
 from ann_benchmarks.load.workload import Workload
 from ann_benchmarks.monitoring import NoMonitor, Phases
 from ann_benchmarks.monitoring.stored import as_json, monitored
-from ann_benchmarks.plugin import Table
+from ann_benchmarks.plugin import Plugin, WritableTable
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, truth_mark
 from ann_benchmarks.results.intervals import share_interval
 from ann_benchmarks.results.records import Phase, Rate, Record
 from ann_benchmarks.results.series import ATTRIBUTE
 
-from ..points import Points
-from .state import TableState
-from .timeline import Timeline
-from .truth import Truth
+from ..target import TargetSearch
+from ..timed import Subject, measure
+from .over_time import Timeline
+from .table_state import ChangingTruth, TableState
 
 
 class Work:
@@ -34,80 +34,89 @@ class Work:
 
     def __init__(
         self,
-        job: Job,
-        algo: Any,
+        request: JobRequest,
+        plugin: Plugin,
         dataset: Dataset,
         report: Callable[[Event], None],
         monitor: Phases | None = None,
     ) -> None:
         """Open the data; nothing is done yet."""
+        job = request.job
         self.monitor = monitor or NoMonitor()
-        assert job.workload is not None
-        self.job, self.algo, self.dataset, self.report = job, algo, dataset, report
-        self.workload: Workload = job.workload
+        assert job.procedure.workload is not None
+        self.request, self.job, self.plugin, self.dataset, self.report = request, job, plugin, dataset, report
+        self.workload: Workload = job.procedure.workload
         self.metric = str(dataset.attrs["distance"])
         self.train = dataset.train_rows()
         self.queries = np.array(dataset.test())
         self.rows = len(self.train)
-        self.quiet = None if job.show_progress else True  # None: unless it is a terminal
-        self.truth = Truth(self.metric, self.train, self.queries, job.count)
+        self.quiet = job.execution.quiet
+        self.subject = Subject(
+            plugin, self.queries, job.count, self.rows, request.conditions, self.monitor, self.quiet
+        )
+        self.truth = ChangingTruth(self.metric, self.train, self.queries, job.count)
         self.timeline = Timeline(self.workload.seconds)
         self.phases: list[Phase] = []
         self.found: dict[str, Any] = {}
-        self.name = label(job.definition.family, job.definition.arguments) + job.by_clients
+        self.name = job.label()
         self.query_arguments: list[Any] = []
         self.started_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        loaded = self.workload.rows_loaded(self.rows, algo.learns_from_rows(self.rows))
+        loaded = self.workload.rows_loaded(self.rows, plugin.learns_from_rows(self.rows))
         self.state = TableState(self.rows, loaded)
         self.loaded = loaded
 
-    def open_table(self) -> Table:
+    def open_table(self) -> WritableTable:
         """Have the plug-in make the table, with the rows that are there at first, and its index."""
-        job, algo = self.job, self.algo
-        if job.load_threads or job.chunk_size:
-            algo.set_load_options(job.load_threads, job.chunk_size)
+        plugin, execution = self.plugin, self.job.execution
+        plugin.set_load_options(execution.load_threads, execution.chunk_size)
         has_key = self.workload.kind == "writes"
         started = time.perf_counter()
-        if hasattr(algo, "set_phase_listener"):
-            algo.set_phase_listener(self.monitor.enter)
+        plugin.set_phase_listener(self.monitor.enter)
         with self.monitor.phase("build"):
-            table: Table = algo.open_writable(
+            table = plugin.open_writable(
                 FirstRows(self.train, self.loaded), self.rows, has_key, self.workload.autovacuum
             )
-        facts = algo.get_additional()
+        facts = plugin.get_additional()
         self.report(Built(facts.get("build_time", time.perf_counter() - started), facts["index_size"]))
         return table
 
     def set_query_arguments(self) -> None:
         """Set those of the point, or search for those that reach the recall on the table as it is."""
         job = self.job
-        if job.target_recall is None:
+        target = job.procedure.target_recall
+        if target is None:
             self.query_arguments = job.points[0]
             self._set(self.query_arguments)
             return
-        search = self.algo.search_range(job.count)
+        search = self.plugin.search_range(job.count)
         if search is None:
             return
-        points = Points(job, self.algo, self.dataset, {}, self.report)
-        points.true_distances = self.truth.distances(self.state)
-        self.found = points.search(self.name, job.target_recall, search)
+        distances = self.truth.distances(self.state)
+        one_by_one = replace(self.subject, queries=[np.array(query) for query in self.queries])
+        self.found = TargetSearch(
+            self.subject,
+            target,
+            lambda ids: self.truth.recalls(self.state, ids, distances),
+            lambda: measure(one_by_one, False).neighbors,
+            self.note,
+        ).search(search)
         self.query_arguments = search.arguments(self.found["target_value"])
 
     def check_plan(self) -> None:
         """Have the plug-in see that a session that is opened now would use the index, as all do."""
         self._set(self.query_arguments)
-        self.algo.query(self.queries[0], self.job.count)
+        self.plugin.query(self.queries[0], self.job.count)
 
     def _set(self, arguments: list[Any]) -> None:
         if arguments:
-            self.algo.set_query_arguments(*arguments)
+            self.plugin.set_query_arguments(*arguments)
 
     def bar(self, doing: str) -> "tqdm[Any]":
         """Return a bar that goes to 1, which shows the time left."""
         form = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
         return tqdm(total=1.0, desc=doing, bar_format=form, leave=False, disable=self.quiet)
 
-    def add_phase(self, table: Table, recalls: np.ndarray, **what: Any) -> Phase:
+    def add_phase(self, table: WritableTable, recalls: np.ndarray, **what: Any) -> Phase:
         """Keep a phase, with what the table is at its end, and say what was measured."""
         recall = share_interval(recalls)
         self.timeline.tell_recall(float(recalls.mean()))
@@ -135,8 +144,8 @@ class Work:
         job, workload = self.job, self.workload
         attrs = {
             **host_facts(),
-            **job.place,
-            **(job.conditions.facts if job.conditions is not None else {}),
+            **self.request.all_facts,
+            **(self.request.conditions.facts if self.request.conditions is not None else {}),
             "started_at": self.started_at,
             TRUTH_ATTRIBUTE: truth_mark(self.dataset.true_distances(job.count)),
             "build_arguments": job.definition.arguments,
@@ -144,9 +153,9 @@ class Work:
             "dimension": self.train.shape[1],
             "rows": self.rows,
             "rows_loaded": self.loaded,
-            "learns_from_rows": self.algo.learns_from_rows(self.rows),
+            "learns_from_rows": self.plugin.learns_from_rows(self.rows),
             "rate_interval": "95%, of the rates in equal pieces of the time",
-            **self.algo.get_additional(),
+            **self.plugin.get_additional(),
             **workload.facts,
             **self.found,
             ATTRIBUTE: job.series.as_json(),
@@ -158,7 +167,7 @@ class Work:
             dataset=job.dataset,
             count=job.count,
             algo=job.series.label,
-            name=str(self.algo),
+            name=str(self.plugin),
             arguments=job.definition.arguments,
             query_arguments=self.query_arguments,
             clients=workload.clients,

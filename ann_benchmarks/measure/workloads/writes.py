@@ -12,14 +12,11 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.load.orders import poisson_arrivals
 from ann_benchmarks.load.spans import closed_loop
 from ann_benchmarks.load.workload import KINDS
-from ann_benchmarks.plugin import Changes, Table, Writers, Written
+from ann_benchmarks.plugin import Changes, WritableTable, Writers, Writes
 
-from ..timed import watched
-from .asking import Asking
-from .facts import joined
-from .rates import Span, Times, rate_of
-from .segments import run_together, times_of
-from .state import DELETE, Planned
+from .over_time import Span, Times, rate_of, run_together, times_of
+from .queries import QueryClients, joined
+from .table_state import DELETE, Planned
 from .work import Work
 
 SEGMENTS = 5  # at whose ends nobody writes, for as long as it takes to tell the recall
@@ -59,7 +56,7 @@ class _Seen:
     kinds: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
 
-def writing(work: Work, asking: Asking, table: Table) -> None:
+def writing(work: Work, clients: QueryClients, table: WritableTable) -> None:
     """Write at the rate while clients ask; what is not begun in one segment is begun in the next."""
     began, seen = work.timeline.now, _Seen()
     with ExitStack() as stack:
@@ -69,8 +66,8 @@ def writing(work: Work, asking: Asking, table: Table) -> None:
         table.checkpoint()
         for number in range(SEGMENTS):
             _let_come(work, number, seen)
-            _write(work, table, asking, writers, bar, seen)
-            recalls = asking.recalls()
+            _write(work, table, clients, writers, bar, seen)
+            recalls = clients.recalls()
             work.timeline.tell_recall(float(recalls.mean()))
     rates = {
         kind: rate_of(spans, -seen.due[seen.kinds == KINDS.index(kind)])
@@ -105,7 +102,9 @@ def _let_come(work: Work, number: int, seen: _Seen) -> None:
     seen.due, seen.kinds = np.concatenate((seen.due, due)), np.concatenate((seen.kinds, kinds))
 
 
-def _write(work: Work, table: Table, asking: Asking, writers: Writers, bar: Any, seen: _Seen) -> None:
+def _write(
+    work: Work, table: WritableTable, clients: QueryClients, writers: Writers, bar: Any, seen: _Seen
+) -> None:
     """Make the changes that came, and know which were made."""
     seconds = work.workload.seconds / SEGMENTS
     sizes: list[tuple[float, float]] = []
@@ -118,12 +117,12 @@ def _write(work: Work, table: Table, asking: Asking, writers: Writers, bar: Any,
         bar.set_postfix_str(f"{writers.count() / max(now, 1e-9):,.1f} writes/s", refresh=False)
         bar.update((before + min(now / seconds, 1.0)) / SEGMENTS - bar.n)
 
-    with watched(work.algo, work.job.conditions) as watch:
-        asking.prepare(seconds)
+    with work.subject.watched() as watch:
+        clients.prepare(seconds)
         writers.prepare_changes(_changes(work, planned), len(planned), seconds, has_due=True)
         with watch.running():
-            start = run_together([asking.clients, writers], tick)
-        answers, written = asking.clients.answers(), writers.written()
+            start = run_together([clients.clients, writers], tick)
+        answers, written = clients.clients.answers(), writers.written()
         facts = watch.facts(sum(len(given.numbers) for given in [*answers, *written]))
     sizes.append((seconds, table.sizes()["index_size"]))
     measured = closed_loop(answers, facts)
@@ -154,7 +153,7 @@ def _changes(work: Work, planned: Planned) -> Iterator[Changes]:
         yield Changes(part.due, part.kinds, part.ids, vectors)
 
 
-def _lateness(written: Sequence[Written]) -> dict[str, Any]:
+def _lateness(written: Sequence[Writes]) -> dict[str, Any]:
     """Say whether writers kept up: by how much those that were free were late, how often none was free."""
     late, none_free = [], []
     for given in written:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Definition
-from ann_benchmarks.jobs.job import Failure
+from ann_benchmarks.jobs.events import Failure
 
 from .guard import remove_all
 from .images import find_image

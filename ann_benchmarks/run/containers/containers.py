@@ -14,17 +14,17 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import in_words
 from ann_benchmarks.common.output import warn
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.jobs.job import Failure, Job
+from ann_benchmarks.jobs.events import Failure
+from ann_benchmarks.jobs.job import Job, JobRequest
 
-from ..logs import log_path
-from ..simulation import Simulation
-from ..workers import NoWorker
+from ..pool import log_path
+from ..simulation import Simulation, Terms
+from ..worker import NoWorker
 from .guard import remove_all, start_guard
 from .images import Image, find_image
 from .limits import cpus_of_each, memory_of_each, written
 from .log import Log, terminal_size
 from .sandbox import Account, Sandbox, argument_files, dataset_files, project_files, storage_folder
-from .terms import Terms
 from .wire import RunRequest
 from .worker import ContainerWorker, keep_results
 
@@ -105,10 +105,10 @@ class Containers:
             self._images[name] = find_image(self._client, name)
         return self._images[name]
 
-    def prepare(self, jobs: Sequence[Job]) -> list[Job]:
+    def prepare(self, jobs: Sequence[Job]) -> None:
         """Take the folders that the jobs' containers keep things in, and have somebody watch over us.
 
-        Returns the jobs with what their results say of the place. UserError where another run has a folder.
+        UserError where another run has a folder.
         """
         for name in dict.fromkeys(job.definition.docker_tag for job in jobs):
             account = self._accounts[name] = Account.for_image(self._images[name], self._client)
@@ -117,7 +117,6 @@ class Containers:
         self._begin_guard()
         for name in self._ignored_variables():
             warn(f"{name} means nothing to these images; it is for --local")
-        return [replace(job, place={**job.place, **self._facts(job.definition)}) for job in jobs]
 
     def _begin_guard(self) -> None:
         self._guard = start_guard(self._owner, [lock.fileno() for lock in self._locks])
@@ -157,9 +156,9 @@ class Containers:
             environment | dict(terms.environment if terms else {}),
             options,
         )
-        log = Log(log_path(job), job.show_progress)
+        log = Log(log_path(job), job.execution.show_progress)
         terminal = terminal_size() if self._is_alone else None
-        request = RunRequest(job, sandbox.memory, terminal)
+        request = RunRequest(JobRequest(job, self._facts(job.definition)), sandbox.memory, terminal)
 
         def give_back() -> None:
             self._free_cpus.update({number: cpus})
@@ -186,13 +185,14 @@ class Slot(ContainerWorker):
     ) -> None:
         self._give_back, self._request = give_back, request
         self._end_keeping: Callable[[], None] = lambda: None
-        super().__init__(client, sandbox, log, keep_results(request.job))
+        super().__init__(client, sandbox, log, keep_results(request.request.job))
         if terms is not None and self.container is not None:
             self._end_keeping = terms.keep(self.container)
 
     def send(self, request: Any) -> None:
         """Hand over the job, with what else the container needs to know."""
-        super().send(replace(self._request, job=request))
+        request = replace(request, facts=self._request.request.facts)
+        super().send(replace(self._request, request=request))
 
     def stop(self) -> None:
         """End it, and let the next one have its place."""

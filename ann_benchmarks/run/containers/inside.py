@@ -19,12 +19,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ann_benchmarks.common.errors import told
+from ann_benchmarks.common.errors import describe
 from ann_benchmarks.common.numbers import in_words
-from ann_benchmarks.definitions.definition import constructor_of
-from ann_benchmarks.jobs.job import Failure, Finished, PointDone, PointFailed, WorkloadDone
+from ann_benchmarks.definitions.definition import plugin_class
+from ann_benchmarks.jobs.events import Failure, Finished, PointDone, PointFailed, WorkloadDone
 
-from ..workers import POLL_SECONDS, Worker
+from ..pool import POLL_SECONDS
+from ..worker import ProcessWorker
 from .memory import killed_processes
 from .wire import Checked, CheckRequest, RunRequest, read_request, write_message
 
@@ -76,20 +77,18 @@ def _allow_files() -> None:
 
 def _check(request: CheckRequest) -> Checked:
     try:
-        plugin = constructor_of(request.definition)
-        versions = plugin.installed_versions() if hasattr(plugin, "installed_versions") else {}
-        return Checked(versions=versions)
+        return Checked(versions=plugin_class(request.definition).installed_versions())
     except Exception as error:
-        return Checked(problem=told(error))
+        return Checked(problem=describe(error))
 
 
 def _run(request: RunRequest, messages: Messages) -> None:
     end_terminal = _have_terminal(*request.terminal) if request.terminal else lambda: None
     killed = killed_processes()
-    worker = Worker()
+    worker = ProcessWorker()
     answer: Any = None
     try:
-        worker.pipe.send(request.job)
+        worker.pipe.send(request.request)
         while not isinstance(answer, Finished | Failure):
             multiprocessing.connection.wait([worker.pipe], POLL_SECONDS)
             try:

@@ -18,17 +18,17 @@ from types import UnionType
 from typing import Any, BinaryIO, get_args, get_origin
 
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.jobs.job import (
+from ann_benchmarks.jobs.events import (
     Built,
     Failure,
     Finished,
-    Job,
     Note,
     PhaseDone,
     PointDone,
     PointFailed,
     WorkloadDone,
 )
+from ann_benchmarks.jobs.job import JobRequest
 from ann_benchmarks.results.intervals import Interval
 
 _LENGTHS = struct.Struct(">IQ")
@@ -40,7 +40,7 @@ _LARGEST = 2**31  # bytes attached to it
 class RunRequest:
     """Run a job; `terminal` is (rows, columns) of the one that its output goes to, None if to none."""
 
-    job: Job
+    request: JobRequest
     memory: int  # bytes that the container may use
     terminal: tuple[int, int] | None = None
 

@@ -11,9 +11,10 @@ from typing import Any
 
 from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.numbers import in_words
-from ann_benchmarks.jobs.job import Failure, Job, PointDone, WorkloadDone
+from ann_benchmarks.jobs.events import Failure, PointDone, WorkloadDone
+from ann_benchmarks.jobs.job import Job
 
-from ..worker_process import GRACE_SECONDS, failure_of
+from ..process import GRACE_SECONDS, failure_of
 from .engine import reason
 from .log import Log
 from .sandbox import Sandbox

@@ -1,0 +1,144 @@
+"""Centroids from the command line, into a file: python -m algorithms.clustering.
+
+A machine with a GPU can compute them for another that has none.
+"""
+
+import argparse
+import json
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ann_benchmarks.common.atomic import atomic_path
+from ann_benchmarks.common.cli import HelpWithDefaults, positive_int, run_command
+from ann_benchmarks.common.disk import disk_errors
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.data.datasets import canonical_name, get_dataset
+from ann_benchmarks.run.containers.limits import size
+
+from . import ALGORITHMS, DEVICES, Clustering, ClusteringError, Settings, cluster
+
+METRICS = ("euclidean", "angular", "ip")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Cluster a sample of a dataset, and write the centroids to a file."""
+    args = make_parser().parse_args(arguments)
+    if args.output.suffix != ".npy":
+        raise UserError(f"{args.output}: the file of centroids is an NPY file: give a name ending in .npy")
+    if args.output.exists() and not args.force:
+        raise UserError(f"{args.output} exists already; --force replaces it")
+    name = canonical_name(args.dataset)
+    dataset, dimension = get_dataset(name)
+    with dataset:
+        metric = str(dataset.attrs["distance"])
+        if metric not in METRICS:
+            raise UserError(f"{name} has the metric {metric}: k-means needs {', '.join(METRICS)}")
+        print(f"dataset {name}: {dataset.rows:,} x {dimension}, {metric}", flush=True)
+        state = args.output.with_name(f".{args.output.name}.state")
+        try:
+            settings = settings_of(args, metric)
+            made_from = {"dataset": name} | asdict(settings)
+            found = cluster(
+                dataset.train_rows(),
+                settings,
+                state,
+                finish=lambda found: write(args.output, found, made_from),
+            )
+        except ClusteringError as error:
+            raise UserError(str(error)) from None
+    with suppress(OSError):
+        state.rmdir()  # of an interrupted run; now empty
+    print(describe(found))
+    lists = f", lists: [{found.lists}]" if len(found.lists) > 1 else ""
+    print(f"{args.output} is ready: use arg_groups: [{{centroids: {args.output}{lists}}}]")
+    return 0
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Describe the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m algorithms.clustering",
+        description="compute centroids for an index; an interrupted run resumes where it stopped",
+        formatter_class=HelpWithDefaults,
+    )
+    add = parser.add_argument
+    add("--dataset", metavar="NAME", required=True, help="the vectors to cluster")
+    add("--lists", metavar="[COARSE,]LISTS", type=_lists, required=True, help="such as 2000, or 550,320000")
+    add("--device", choices=DEVICES, default="cpu", help="gpu: by PyTorch or CuPy")
+    add("-o", "--output", metavar="FILE", type=Path, required=True, help="the NPY file to write")
+    add("--sampling-factor", metavar="N", type=positive_int, default=256, help="sampled rows for each list")
+    add("--iterations", metavar="N", type=positive_int, default=10, help="the most passes over the sample")
+    add("--algorithm", choices=ALGORITHMS, default="lloyd", help="hierarchical: faster, less exact")
+    add(
+        "--spherical",
+        action=argparse.BooleanOptionalAction,
+        help="centroids of length 1 (default: for angular and ip)",
+    )
+    add("--threads", metavar="N", type=positive_int, help="of the CPU (default: one for each core)")
+    add(
+        "--memory",
+        metavar="SIZE",
+        type=size,
+        help="for the sample; a larger one is kept on disk (default: half of what is free)",
+    )
+    add("--device-memory", metavar="SIZE", type=size, help="of the GPU (default: what is free)")
+    add("--seed", metavar="N", type=int, default=0, help="of the sample and the start")
+    add("--force", action="store_true", help="replace the file")
+    return parser
+
+
+def settings_of(args: argparse.Namespace, metric: str) -> Settings:
+    """Return the settings for vectors of a metric."""
+    return Settings(
+        lists=args.lists,
+        spherical=metric in ("angular", "ip") if args.spherical is None else args.spherical,
+        unit_rows=metric == "angular",
+        sampling_factor=args.sampling_factor,
+        iterations=args.iterations,
+        algorithm=args.algorithm,
+        device=args.device,
+        threads=args.threads,
+        memory=args.memory,
+        device_memory=args.device_memory,
+        seed=args.seed,
+    )
+
+
+def write(path: Path, found: Clustering, made_from: dict[str, Any]) -> None:
+    """Write the centroids, and next to them, in FILE.json, how they were made and in what time."""
+    about = made_from | {
+        "device": found.device,
+        "seconds": found.seconds,
+        "sample_rows": found.sample_rows,
+        "inertia": found.inertia,
+    }
+    with disk_errors(path):
+        with atomic_path(path) as temporary, temporary.open("wb") as file:
+            np.save(file, found.centroids)
+        with atomic_path(path.with_name(f"{path.name}.json")) as temporary:
+            temporary.write_text(json.dumps(about, indent=1) + "\n")
+
+
+def describe(found: Clustering) -> str:
+    """Describe the result on one line."""
+    smallest, largest, passes = int(found.sizes.min()), int(found.sizes.max()), len(found.history)
+    return (
+        f"{found.sample_rows:,} rows clustered by {found.device} in {found.seconds:.1f} s,"
+        f" {passes} pass{'es' * (passes != 1)}: inertia {found.inertia:.6g},"
+        f" {smallest:,} to {largest:,} sampled rows a list"
+    )
+
+
+def _lists(text: str) -> list[int]:
+    lists = [positive_int(part) for part in text.split(",")]
+    if len(lists) > 2 or lists != sorted(lists):
+        raise argparse.ArgumentTypeError(f"'{text}': give LISTS or COARSE,LISTS, as 2000 or 550,320000")
+    return lists
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,162 @@
+"""K-means by Lloyd's passes, in which a list without rows gets a new place.
+
+Each pass moves every centroid to the mean of its list.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from .device import Advance, HeldRows, ignore_progress
+from .nearest import NearestTable
+
+# Passes end when one reduces the inertia by less than this share.
+ENOUGH = 1e-3
+_ROUNDS_OF_FILLING = 12
+_ROWS_A_SEED = 16  # among which a seed is looked for, at first
+_LEAST_ROWS = 4096
+_SEEDING_BLOCK = 8192
+_HASHED_BLOCK = 4096
+# What float32 products can distinguish: a squared distance, relative to the vector's squared length.
+_LEAST_GAP = 1e-6
+
+
+class Lists(NamedTuple):
+    """Centroids, (k, dimension) float32, the rows of each list, (k,) int64, and the mean squared distance."""
+
+    centroids: np.ndarray
+    counts: np.ndarray
+    inertia: float
+
+
+@dataclass(frozen=True)
+class KMeans:
+    """How lists are improved; the random numbers of a pass follow from `seed` and the pass's number."""
+
+    spherical: bool
+    seed: tuple[int, ...]
+
+    def improve(
+        self,
+        held: HeldRows,
+        centroids: np.ndarray,
+        number: int,
+        labels: np.ndarray | None = None,
+        advance: Advance = ignore_progress,
+    ) -> Lists:
+        """Make one pass; a list without rows moves to a row far from its centroid, and has a count of 0.
+
+        `labels`, (n,) int32, receives the number of each row's list.
+        """
+        found = held.run(centroids, self.spherical, labels, advance)
+        means = found.means(centroids, self.spherical)
+        inertia = found.inertia(means)
+        return Lists(self._seeded(held, means, found.counts, number), found.counts, inertia)
+
+    def measure(self, held: HeldRows, centroids: np.ndarray) -> Lists:
+        """Make a pass that leaves the centroids where they are."""
+        found = held.run(centroids, self.spherical)
+        return Lists(centroids, found.counts, found.inertia(centroids))
+
+    def fill(self, held: HeldRows, lists: Lists, number: int = 0) -> Lists:
+        """Give rows to the lists that have none, until all have or no more rows can be distinguished."""
+        for turn in range(_ROUNDS_OF_FILLING):
+            if lists.counts.all():
+                break
+            lists = self.measure(held, self._seeded(held, *lists[:2], number + turn))
+        return lists
+
+    def _seeded(self, held: HeldRows, centroids: np.ndarray, counts: np.ndarray, number: int) -> np.ndarray:
+        empty = np.flatnonzero(counts == 0)
+        if len(empty):
+            rng = np.random.default_rng([*self.seed, number])
+            new = seeds(held.rows, centroids[counts > 0], len(empty), self.spherical, rng)
+            centroids = centroids.copy()
+            centroids[empty[: len(new)]] = new
+        return centroids
+
+    def train(self, held: HeldRows, k: int, passes: int) -> Lists:
+        """Start from random rows, and make at most `passes` passes; rows too alike give fewer lists."""
+        rng = np.random.default_rng([*self.seed, 0])
+        centroids = held.rows[np.sort(rng.choice(len(held.rows), k, replace=False))]
+        if self.spherical:
+            centroids = normalized(centroids)
+        lists = Lists(centroids, np.zeros(k, np.int64), np.inf)
+        history: list[float] = []
+        while len(history) < passes and not (is_finished(history) and lists.counts.all()):
+            lists = self.improve(held, lists.centroids, len(history) + 1)
+            history.append(lists.inertia)
+        if not history:
+            lists = self.measure(held, centroids)
+        centroids, counts, inertia = self.fill(held, lists, passes + 1)
+        return Lists(centroids[counts > 0], counts[counts > 0], inertia)
+
+
+def is_finished(history: list[float], enough: float = ENOUGH) -> bool:
+    """Whether the last pass has changed so little that another is not worth its time."""
+    return len(history) > 1 and history[-2] - history[-1] <= enough * history[-2]
+
+
+def seeds(
+    rows: np.ndarray, centroids: np.ndarray, count: int, spherical: bool, rng: np.random.Generator
+) -> np.ndarray:
+    """Return up to `count` different rows that are at no centroid, (n, dimension) float32.
+
+    A row is drawn with a probability in proportion to its squared distance from the nearest centroid, as by
+    k-means++ (Arthur and Vassilvitskii, 2007): first from some of the rows, then from all if too few are
+    found.
+    """
+    for among in (max(_LEAST_ROWS, _ROWS_A_SEED * count), len(rows)):
+        if among < len(rows):
+            numbers = np.sort(rng.choice(len(rows), among, replace=False))
+        else:
+            numbers = np.arange(len(rows))
+        gaps, hashed = _gaps(rows, numbers, centroids, spherical)
+        _, first = np.unique(hashed, return_index=True)
+        first = first[gaps[first] > 0]
+        # The least of exponentially distributed numbers with these rates: a draw without replacement.
+        keys = rng.standard_exponential(len(first)) / gaps[first]
+        if len(first) >= count or len(numbers) == len(rows):
+            break
+    chosen = rows[numbers[np.sort(first[np.argsort(keys, kind="stable")[:count]])]]
+    return normalized(chosen) if spherical else chosen
+
+
+def _gaps(
+    rows: np.ndarray, numbers: np.ndarray, centroids: np.ndarray, spherical: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Squared distance of each of these rows from its nearest centroid, 0 if indistinguishable; its hash."""
+    table = NearestTable(centroids, spherical)
+    gaps = np.empty(len(numbers), np.float32)
+    hashed = np.empty(len(numbers), np.uint64)
+    for start in range(0, len(numbers), _SEEDING_BLOCK):
+        part = rows[numbers[start : start + _SEEDING_BLOCK]]
+        hashed[start : start + len(part)] = hashes(part, spherical)
+        nearest = centroids[table.nearest(part)]
+        if spherical:
+            part = normalized(part)
+        gap = ((part - nearest) ** 2).sum(axis=1)
+        least = _LEAST_GAP * np.maximum((part**2).sum(axis=1), (nearest**2).sum(axis=1))
+        gaps[start : start + len(part)] = np.where(gap > least, gap, 0)
+    return gaps, hashed
+
+
+def hashes(rows: np.ndarray, spherical: bool) -> np.ndarray:
+    """Return a number for each row, (n,) uint64: the same for equal vectors, or directions if `spherical`."""
+    odd = np.random.default_rng(0).integers(0, 2**63, rows.shape[1], np.uint64) * 2 + 1
+    found = np.empty(len(rows), np.uint64)
+    for start in range(0, len(rows), _HASHED_BLOCK):
+        part = rows[start : start + _HASHED_BLOCK] + np.float32(0)  # -0.0 is 0.0
+        if spherical:
+            part = np.round(normalized(part), 5) + np.float32(0)
+        bits = part.view(np.uint32).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        bits ^= bits >> np.uint64(32)
+        found[start : start + _HASHED_BLOCK] = (bits * odd).sum(axis=1)
+    return found
+
+
+def normalized(vectors: np.ndarray) -> np.ndarray:
+    """Return vectors of length 1; those of length 0 stay as they are."""
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.where(norms > 0, norms, 1), vectors.dtype)

@@ -1,0 +1,238 @@
+"""A table of vectors with its index: loaded, built or found, warmed, and reserved for one run."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+
+from . import catalog
+from .building import IndexBuild, IndexHooks
+from .catalog import BuiltIndex, LoadedTable, relation_bytes
+from .chunks import LoadOptions, load_table
+from .environment import given_settings
+from .errors import PostgresError
+from .extension import RequiredExtension
+from .forms import query_sql, vector_form
+from .index import Index
+from .machine import drop_from_cache
+from .servers import Server
+from .settings import QUERY_SESSION, SESSION, apply_settings, settable
+from .statement import QueryStatement, load_libraries
+from .tables import fingerprint
+from .writing import WritableTable, drop_leftovers
+
+RESERVE_SECONDS = 3.0
+MOST_DIMENSIONS = 16_000  # of pgvector's types
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """How the user has the table loaded and the index built."""
+
+    load: LoadOptions = field(default_factory=LoadOptions)
+    rebuilds: bool = False  # although the index is there
+    prewarms: bool = True
+    only_serves: bool = False  # the index was built before, with any amount of memory
+
+
+class IndexedTable:
+    """What fit makes: a server that runs, a table on it, an index on that, and facts about all of them."""
+
+    server: Server
+    connection: psycopg.Connection[Any]  # while the table is made, and the index warmed
+
+    def __init__(
+        self,
+        extension: RequiredExtension,
+        metric: str,
+        hooks: IndexHooks,
+    ) -> None:
+        """Take what the plug-in describes; nothing is started yet."""
+        self.enter_phase: Callable[[str], object] = lambda phase: None  # called with each phase's name
+        self.table: LoadedTable | None = None
+        self.built: BuiltIndex | None = None
+        self.versions: dict[str, str] = {}  # that the index depends on
+        self.training_set: Any = None  # while an index is built
+        self.index_kib = 0.0
+        self._extension, self._metric = extension, metric
+        self._hooks = hooks
+        self._column_type, self._options = "vector", BuildOptions()
+        self._session_settings: dict[str, str] = {}
+        self._facts: dict[str, Any] = {}
+        self._guard: psycopg.Connection[Any] | None = None
+        self._start_mark: Any = None
+
+    def make(self, X: Any, column_type: str, options: BuildOptions) -> None:
+        """Load the vectors and build the index, unless both are there from an earlier run."""
+        self._column_type, self._options = column_type, options
+        rows, dimension = X.shape
+        with self._preparing(rows, dimension) as (connection, index):
+            mark = fingerprint(X)
+            name = catalog.table_name(mark, self._column_type)
+            self._reserve(name)
+            self.table = self._load(connection, X, mark, name)
+            self.built = self._build(connection, index, X)
+            catalog.use_only(connection, name, self.built.name if self.built else None)
+            self._finish(connection)
+
+    def make_writable(
+        self,
+        X: Any,
+        rows: int,
+        column_type: str,
+        has_key: bool,
+        autovacuum: bool,
+        options: BuildOptions,
+    ) -> WritableTable:
+        """Load the vectors into a table of its own, build its index for `rows`, and return it to write to."""
+        self._column_type, self._options = column_type, options
+        self.server = self._extension.start_server()
+        table = WritableTable(self.server, column_type, X.shape[1], self._extension.all_names)
+        try:
+            if autovacuum:
+                table.turn_autovacuum_on()
+            with self._preparing(rows, X.shape[1]) as (connection, index):
+                self._reserve(table.name)
+                self.table = self._load(connection, X, "", table.name)
+                if not autovacuum:
+                    table.turn_autovacuum_off(connection)
+                if has_key:
+                    table.add_key(connection)
+                    # The index has its rows in order; through the key they would have to be sorted.
+                    self._session_settings |= {"enable_sort": "off"}
+                self.built = self._build(connection, index, X)
+                self._finish(connection)
+            table.finish(self.built, self._session_settings)
+        except BaseException:
+            table.close()
+            raise
+        return table
+
+    def statement(
+        self, dimension: int, n: int, settings: Mapping[str, str], rerank: int | None
+    ) -> QueryStatement:
+        """Return the query for the n nearest rows, in a session with these settings."""
+        assert self.table is not None
+        return QueryStatement(
+            self.server.connection_parameters(),
+            query_sql(self.table.name, self._form, n, self._metric, rerank),
+            dimension,
+            {**self._session_settings, **settings},
+            self.built.name if self.built else None,
+            self._extension.all_names,
+        )
+
+    def names(self) -> tuple[str | None, str | None]:
+        """The names of the table and of the index, None before they are there."""
+        return self.table.name if self.table else None, self.built.name if self.built else None
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is stored of it: versions, sizes, parts of the build time."""
+        load_seconds = self.table.load_seconds if self.table else 0.0
+        build_seconds = self.built.build_seconds if self.built else 0.0
+        return self._facts | {
+            "build_time": load_seconds + build_seconds,
+            "load_time": load_seconds,
+            "index_build_time": build_seconds,
+            "index_size": self.index_kib,
+        }
+
+    def cool(self) -> None:
+        """Stop a server of ours and drop its files from the system's cache."""
+        folder = self.server.data_folder
+        if folder is not None:
+            self.server.stop()
+        self._facts["caches_dropped"] = folder is not None and drop_from_cache(folder)
+
+    def recover(self) -> None:
+        """Reserve the table again, and warm the index if the server has lost it."""
+        assert self.table is not None
+        self._reserve(self.table.name)
+        if self.server.start_mark() != self._start_mark:
+            self._prewarm()  # the content of its memory is gone
+
+    def release(self) -> None:
+        """Let other runs use the table; the server runs on."""
+        if self._guard is not None:
+            self._guard.close()
+            self._guard = None
+
+    @contextmanager
+    def _preparing(self, rows: int, dimension: int) -> Iterator[tuple[psycopg.Connection[Any], Index | None]]:
+        """Connect to a server that has all it takes; give the connection and the index to be built."""
+        if dimension > MOST_DIMENSIONS:
+            raise PostgresError(
+                f"a column of type {self._column_type} holds up to {MOST_DIMENSIONS:,} dimensions, "
+                f"these have {dimension:,}: use vectors of fewer"
+            )
+        self.enter_phase("start")
+        self._facts, self.index_kib = {}, 0.0
+        self.server = self._extension.start_server()
+        with self.server.explaining("preparing the index"), self.server.connect() as connection:
+            self._extension.create(self.server, connection)
+            catalog.prepare(connection)
+            drop_leftovers(connection)
+            apply_settings(connection, SESSION)
+            load_libraries(connection, self._extension.all_names)
+            given = settable(connection, given_settings(), self.server.is_ours)
+            self._session_settings = QUERY_SESSION | given
+            self.connection = connection
+            versions, names = self.server.versions(), ("postgres", *self._extension.all_names)
+            self.versions = {name: version for name, version in versions.items() if name in names}
+            index = self._hooks.index(rows, dimension)
+            self._form = index.form if index else vector_form(self._metric, dimension)
+            yield connection, index
+        self._facts |= {f"{name}_version": version for name, version in self.versions.items()}
+
+    def _reserve(self, table: str) -> None:
+        """Hold the table for this run, until the connection closes: two would park each other's index."""
+        guard = self.server.connect()
+        deadline = time.monotonic() + RESERVE_SECONDS
+        while not (is_locked := catalog.try_lock(guard, table)) and time.monotonic() < deadline:
+            time.sleep(0.1)  # it may be our own of a moment ago, whose end the server has not noticed
+        if not is_locked:
+            guard.close()
+            raise PostgresError(
+                f"another run measures on {table} of this server: wait for it, and leave --parallelism at 1"
+            )
+        self._guard = guard
+
+    def _load(self, connection: psycopg.Connection[Any], X: Any, mark: str, name: str) -> LoadedTable:
+        if found := catalog.find_table(connection, name):
+            return found
+        self.enter_phase("load")
+        return load_table(self.server, connection, name, self._column_type, X, mark, self._options.load)
+
+    def _build(self, connection: psycopg.Connection[Any], index: Index | None, X: Any) -> BuiltIndex | None:
+        if index is None:
+            return None
+        assert self.table is not None
+        self.enter_phase("build")
+        self.training_set = X
+        build = IndexBuild(self.server, connection, self.table.name, index, self.versions)
+        if self._options.only_serves:
+            built, is_found = build.found(), True
+        else:
+            built, is_found = build.run(X.shape[0], self._hooks, self._options.rebuilds)
+        self.training_set = None
+        self._facts["index_reused"] = is_found
+        return built
+
+    def _finish(self, connection: psycopg.Connection[Any]) -> None:
+        assert self.table is not None
+        if self.built:
+            self.index_kib = relation_bytes(connection, self.built.name) / 1024
+            self._facts |= self.built.facts
+            self._prewarm()
+        self._facts["table_size"] = relation_bytes(connection, self.table.name) / 1024
+
+    def _prewarm(self) -> None:
+        self._start_mark = self.server.start_mark()
+        if self.built and self._options.prewarms:
+            self.enter_phase("prewarm")
+            with self.server.connect() as self.connection:
+                if how := self._hooks.prewarm(self.built.name):  # ann-benchmarks cannot store None
+                    self._facts["prewarmed_by"] = how

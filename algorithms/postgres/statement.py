@@ -1,0 +1,92 @@
+"""A query as every session runs it: its SQL, its settings, and the index that its plan has to use."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from .errors import PostgresError, refusal
+
+# The value does not matter: for any property, PostgreSQL calls the access method's handler and so loads its
+# library, whatever the name of the file. Every user may call it, while LOAD takes a superuser.
+_LOAD_ACCESS_METHODS = """
+    SELECT pg_indexam_has_property(pg_am.oid, 'can_order')
+    FROM pg_am
+    JOIN pg_depend ON objid = pg_am.oid AND classid = 'pg_am'::regclass
+    JOIN pg_extension ON pg_extension.oid = refobjid AND refclassid = 'pg_extension'::regclass
+    WHERE deptype = 'e' AND amtype = 'i' AND extname = ANY(%s)"""
+
+
+@dataclass(frozen=True)
+class QueryStatement:
+    """All that it takes to send a query to a server, also from another process."""
+
+    parameters: Mapping[str, Any]  # of libpq
+    sql: str  # in which $1 is a vector
+    dimension: int
+    settings: Mapping[str, str]  # of the session
+    index: str | None  # that the plan has to use; None: it has to use none
+    extensions: tuple[str, ...] = ()  # whose libraries define settings, besides pgvector
+
+
+def load_libraries(connection: psycopg.Connection[Any], extensions: Iterable[str]) -> None:
+    """Load pgvector's library and those of the extensions' access methods: these define their settings.
+
+    Before that, the server takes any value for a setting such as hnsw.ef_search and does not list it.
+    """
+    connection.execute("SELECT '[1]'::vector")
+    try:
+        connection.execute(_LOAD_ACCESS_METHODS, [list(extensions)])
+    except psycopg.errors.UndefinedFile as error:
+        raise refusal("the server cannot load the extension's library", error) from None
+
+
+def set_and_check(
+    connection: psycopg.Connection[Any], settings: Mapping[str, str]
+) -> dict[str, tuple[str, str]]:
+    """Apply settings to the session; return those that it did not have yet, each with the old and new value.
+
+    Raises PostgresError for a setting that the server does not have, or a value that it refuses.
+    """
+    changed = {}
+    for name, value in settings.items():
+        try:
+            row = connection.execute(
+                "SELECT current_setting(%s, true), set_config(%s, %s, false),"
+                " EXISTS (SELECT FROM pg_settings WHERE name = %s)",
+                [name, name, value, name],
+            ).fetchone()
+        except psycopg.Error as error:
+            raise refusal(f"the server refuses {name} = {value}", error) from None
+        assert row is not None
+        before, after, is_known = row
+        if not is_known:
+            raise PostgresError(f"the server has no setting {name}: is the extension's library loaded?")
+        if before != after:
+            changed[name] = (before, after)
+    return changed
+
+
+def check_plan(plan: Mapping[str, Any], index: str | None, query: str = "the query") -> None:
+    """Make sure that a plan uses this index, or none: results are attributed to it."""
+    used = index_of_plan(plan)
+    if used != index:
+        expected = f"use the index {index}" if index else "scan the whole table"
+        instead = f"uses {used}" if used else "scans the whole table"
+        raise PostgresError(f"{query} does not {expected} but {instead}")
+
+
+def index_of_plan(plan: Mapping[str, Any]) -> str | None:
+    """Return the index, with its schema, that a plan in JSON scans in order; None if it scans none.
+
+    A bitmap scan does not count: it forgets the order that the index gives. Nor does a scan without an order.
+    """
+    if plan["Node Type"] in ("Index Scan", "Index Only Scan") and "Order By" in plan:
+        schema = plan.get("Schema")
+        return f"{schema}.{plan['Index Name']}" if schema else str(plan["Index Name"])
+    for child in plan.get("Plans", []):
+        found = index_of_plan(child)
+        if found:
+            return found
+    return None

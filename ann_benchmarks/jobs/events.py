@@ -1,0 +1,79 @@
+"""What the process that carries out a job reports."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ann_benchmarks.results.intervals import Interval
+
+
+@dataclass(frozen=True)
+class Built:
+    """The index is there: seconds that it took, KiB or None, and whether it is one of an earlier run."""
+
+    build_time: float
+    index_size: float | None
+    is_reused: bool = False
+
+
+@dataclass(frozen=True)
+class PointDone:
+    """A point is stored: share of true neighbours found, queries per second, latencies and build in s."""
+
+    label: str
+    path: Path
+    recall: float
+    recall_interval: Interval
+    queries_per_second: float
+    slowest_run: float | None  # queries per second, where the runs differ by more than noise
+    p50: float
+    p99: float
+    build_time: float
+    main_wait: str = ""  # what the server's sessions mostly waited for, with its share of the time
+
+
+@dataclass(frozen=True)
+class PhaseDone:
+    """A phase of a workload has been measured: one line of what and how much."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class WorkloadDone:
+    """A workload has been measured, and its record is stored."""
+
+    label: str
+    path: Path
+
+
+@dataclass(frozen=True)
+class PointFailed:
+    """A point could not be measured, and nothing is stored of it; the next one is begun."""
+
+    label: str
+    reason: str
+    details: str = ""  # a traceback for whoever mends it
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something that the user should know and that stops nothing."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The request has been carried out."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The request has failed: one line for the user, a traceback for whoever mends it."""
+
+    text: str
+    details: str = ""
+    is_unavailable: bool = False  # something that the plug-in needs is not installed
+
+
+Event = Built | PointDone | PhaseDone | WorkloadDone | PointFailed | Note

@@ -1,0 +1,84 @@
+"""The point at a recall: the smallest query argument that reaches it, searched for or known from before."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from ann_benchmarks.jobs.found_before import value_found_before
+from ann_benchmarks.load.search import ROUNDING, smallest_reaching
+from ann_benchmarks.load.spans import Measured
+from ann_benchmarks.plugin import SearchRange
+
+from .timed import Subject
+
+
+@dataclass(frozen=True, eq=False)
+class TargetSearch:
+    """A search on one built index.
+
+    `recalls` gives each query's recall, (queries,), of answers (queries, at least count); `answers` has all
+    queries answered once with the arguments as set; `note` reports something that stops nothing.
+    """
+
+    subject: Subject
+    target: float
+    recalls: Callable[[np.ndarray], np.ndarray]
+    answers: Callable[[], np.ndarray]
+    note: Callable[[str], object]
+
+    def measure(
+        self,
+        measure_runs: Callable[[], list[Measured]],
+        neighbors_of: Callable[[list[Measured]], np.ndarray],
+        found_before: Sequence[Mapping[str, Any]],
+        index: Mapping[str, Any],
+    ) -> tuple[list[Measured], dict[str, Any]]:
+        """Measure where the recall is first reached; return the runs, and what is stored of the search.
+
+        A value that another curve of the same index has found is taken, and searched anew only where it does
+        not reach the recall here. `index` identifies it. An algorithm without a choice is measured as it is.
+        """
+        plugin = self.subject.plugin
+        search = plugin.search_range(self.subject.count)
+        if search is None:
+            return measure_runs(), {}
+        known = value_found_before(found_before, search.parameter, search.values, index)
+        if known is not None:
+            plugin.set_query_arguments(*search.arguments(known))
+            runs = measure_runs()
+            if self.recalls(neighbors_of(runs)).mean() >= self.target - ROUNDING:
+                return runs, self._facts(search, known, True, 0)
+        found_facts = self.search(search)
+        return measure_runs(), found_facts
+
+    def search(self, search: SearchRange) -> dict[str, Any]:
+        """Set the smallest query argument that reaches the recall; return what is stored of the search."""
+        plugin = self.subject.plugin
+
+        def recall_of(value: Any) -> float:
+            plugin.set_query_arguments(*search.arguments(value))
+            recall = float(self.recalls(self.answers()).mean())
+            bar.set_postfix_str(f"recall {recall:.4f}")
+            bar.update()
+            return recall
+
+        doing, quiet = f"searching {search.parameter}", self.subject.quiet
+        with tqdm(desc=doing, unit="value", disable=quiet, leave=False) as bar:
+            step = 1 / (len(self.subject.queries) * self.subject.count)
+            found = smallest_reaching(self.target, search.values, recall_of, step)
+        plugin.set_query_arguments(*search.arguments(found.value))
+        if not found.is_reached:
+            best = f"{found.recall:.4f} at {search.parameter}={found.value}, its largest value"
+            self.note(f"recall {self.target:g} is not reached, only {best}")
+        return self._facts(search, found.value, found.is_reached, found.trials)
+
+    def _facts(self, search: SearchRange, value: Any, is_reached: bool, trials: int) -> dict[str, Any]:
+        return {
+            "target_recall" if is_reached else "target_missed": self.target,
+            "target_parameter": search.parameter,
+            "target_value": value,
+            "target_trials": trials,
+        }

@@ -1,0 +1,119 @@
+"""The process that plug-ins run in: it takes requests from a pipe, one at a time, and answers with events."""
+
+import errno
+import faulthandler
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import traceback
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tqdm import tqdm
+
+from ann_benchmarks.common.errors import UserError, describe
+from ann_benchmarks.definitions.definition import Definition, plugin_class
+from ann_benchmarks.jobs.events import Failure, Finished
+from ann_benchmarks.jobs.job import JobRequest
+from ann_benchmarks.measure.job import carry_out
+
+GRACE_SECONDS = 15  # between being asked to stop and being killed
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(frozen=True)
+class PluginCheck:
+    """The request to import a plug-in and to look for its constructor."""
+
+    definition: Definition
+
+
+class Stopped(KeyboardInterrupt):
+    """The process was asked to end; to libraries, as by Ctrl-C, on which database clients cancel a query."""
+
+
+def serve(pipe: Connection, crash_report: str, version: str | None = None) -> None:
+    """Carry out requests until the pipe closes, None comes or the process is asked to end.
+
+    `version` is the one that all plug-ins here are to use, None: the one that they have.
+
+    It always ends by returning, and thereby as Python processes end: finalizers of plug-ins run. The file
+    `crash_report`, which the parent has open, is given the stack of a crash in native code.
+    """
+    # Ctrl-C reaches every process of a terminal; the parent decides what becomes of this one. A handler that
+    # does nothing, unlike SIG_IGN, is not handed on to the programs that plug-ins start.
+    signal.signal(signal.SIGINT, _do_nothing)
+    signal.signal(signal.SIGTERM, _raise_stopped)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    tqdm.set_lock(
+        threading.RLock()
+    )  # its own lock is one between processes, which a crash would leave behind
+    try:
+        with Path(crash_report).open("w") as file:
+            Path(crash_report).unlink()  # nothing is left of it, however the two processes end
+            faulthandler.enable(file)
+            while (request := pipe.recv()) is not None:
+                pipe.send(_answer(request, pipe, version))
+            faulthandler.disable()
+    except (EOFError, OSError, Stopped):
+        pass  # the parent has gone or wants this process gone; either way nobody listens
+    finally:
+        signal.signal(signal.SIGTERM, _do_nothing)
+
+
+def _answer(request: PluginCheck | JobRequest, pipe: Connection, version: str | None) -> Finished | Failure:
+    try:
+        definition = request.definition if isinstance(request, PluginCheck) else request.job.definition
+        plugin = plugin_class(definition)
+        if version is not None:
+            plugin.use_version(version)
+        if isinstance(request, JobRequest):
+            carry_out(request, pipe.send)
+    except Exception as error:
+        return failure_of(error)
+    return Finished()
+
+
+def failure_of(error: Exception) -> Failure:
+    """Say what an exception means to the user."""
+    text = " ".join(str(error).split())
+    details = "" if isinstance(error, UserError) else traceback.format_exc()
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return Failure(f"the Python module '{error.name}' is not installed", details, is_unavailable=True)
+    if isinstance(error, ImportError):
+        return Failure(f"cannot be imported: {text}", details, is_unavailable=True)
+    if getattr(error, "is_unavailable", False):
+        return Failure(text, is_unavailable=True)
+    if isinstance(error, MemoryError):
+        return Failure(
+            f"out of memory: {text or 'an allocation failed'}; give it less data or a larger machine", details
+        )
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Failure(f"the disk is full: {text}; free some space and run again", details)
+    return Failure(describe(error), details)
+
+
+def _do_nothing(number: int, frame: Any) -> None:
+    pass
+
+
+def _raise_stopped(number: int, frame: Any) -> NoReturn:
+    signal.signal(signal.SIGTERM, _do_nothing)  # once: what it cleans up now is not interrupted
+    raise Stopped
+
+
+def _end_with_parent() -> None:
+    """When the parent has gone, however that came, nothing goes on measuring unseen."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(GRACE_SECONDS)
+    with suppress(ProcessLookupError):
+        os.kill(os.getpid(), signal.SIGKILL)

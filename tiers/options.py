@@ -1,0 +1,84 @@
+"""run.py's options of tiers: what they are, what cannot go together, and what they request."""
+
+import argparse
+from collections.abc import Sequence
+
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.jobs.conditions import Conditions
+from ann_benchmarks.run.simulation import Simulation
+
+METHODS = ("auto", "hugepages", "cgroup")
+
+
+def add_tier_options(parser: argparse.ArgumentParser, tiers: str | None) -> None:
+    """Add them, in a group of their own; none of them is ann-benchmarks'."""
+    add = parser.add_argument_group("tiers").add_argument
+    add(
+        "--tiers",
+        metavar="TIERS",
+        default=tiers,
+        help="measure on simulated servers: mini, 5m, 100m, 1b, or SB:RAM in GB such as 2:8,4:16+4cpus+gp3",
+    )
+    add(
+        "--tier-method",
+        choices=METHODS,
+        help="how memory is held back with --local: by a control group for the server, or by reserving huge"
+        " pages of the machine (default: auto); else by the limits of the containers",
+    )
+    add(
+        "--restart-command",
+        metavar="COMMAND",
+        help="how to restart a server that is not ours, such as 'systemctl restart postgresql'",
+    )
+
+
+def check_tier_options(args: argparse.Namespace) -> None:
+    """Refuse what cannot go together with tiers, or without them."""
+    if args.tiers is None:
+        for option in ("tier_method", "restart_command"):
+            if getattr(args, option) is not None:
+                raise UserError(f"--{option.replace('_', '-')} is of tiers: add --tiers, or leave it out")
+        return
+    if args.build_only:
+        raise UserError("--build-only measures nothing: leave --tiers out")
+    if args.parallelism > 1:
+        raise UserError("tiers are measured one after the other: leave --parallelism at 1")
+    if not args.local:
+        for option in ("tier_method", "restart_command"):
+            if getattr(args, option) is not None:
+                raise UserError(
+                    f"--{option.replace('_', '-')} is for servers outside of containers: add --local"
+                )
+        for option in ("memory", "cpuset"):
+            if getattr(args, option) is not None:
+                raise UserError(f"--{option} is what tiers set: leave it out")
+
+
+def requested_simulation(args: argparse.Namespace, definitions: Sequence[Definition]) -> Simulation | None:
+    """Return what simulates the tiers for the servers of these definitions; None without --tiers."""
+    if args.tiers is None:
+        return None
+    # What only a sweep needs:
+    from .in_containers import ContainerSweep
+    from .server import server_of
+    from .sweep import Sweep
+
+    server = server_of(definitions, args.restart_command)
+    if not args.local:
+        return ContainerSweep(args.tiers, server)
+    return Sweep(args.tiers, args.tier_method or "auto", server)
+
+
+def possible_conditions(args: argparse.Namespace, rows: int, dimension: int) -> list[Conditions]:
+    """Return every tier by every method that may have held its memory."""
+    if args.tiers is None:
+        return []
+    from .parse import parse_tiers
+    from .simulated import SimulatedServer
+
+    methods = [method for method in METHODS if method != "auto"] if args.local else ["container"]
+    if args.tier_method not in (None, "auto"):
+        methods = [args.tier_method]
+    tiers = parse_tiers(args.tiers, rows, dimension)
+    return [SimulatedServer(tier, method) for tier in tiers for method in methods]
