@@ -302,7 +302,7 @@ def stand_in(folder: Path) -> Path:
     """Make what --export takes for a checkout: the names, and a BaseANN that has the interface alone."""
     (folder / ALGORITHMS / "base").mkdir(parents=True)
     (folder / ALGORITHMS / "base" / "module.py").write_text(STAND_IN_FOR_BASE)
-    for name in ("install.py", "run_algorithm.py", "ann_benchmarks/measure/job.py"):
+    for name in ("install.py", "run_algorithm.py", "ann_benchmarks/runner.py"):
         (folder / name).touch()
     return folder
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ann_benchmarks.installing.dockerfile import read_dockerfile
+from ann_benchmarks.installing.context import read_dockerfile
 
 from .conftest import ROOT
 

@@ -17,6 +17,7 @@ from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.reporting.content import Chapter
 from ann_benchmarks.results.records import Phase, Rate, Record
 from ann_benchmarks.results.runs import Run
+from ann_benchmarks.results.series import Series
 from run import every_job, make_parser
 
 from .programs import run_program
@@ -219,7 +220,7 @@ def point(algorithm, qps, arguments=({"M": 16},), query=(40,), recall=0.96, **at
     definition = Definition(algorithm, "C", "m", "t", list(arguments), [], False)
     metrics = {"k-nn": recall, "qps": qps, "p99": 1000 / qps}
     given = {"clients": 1, "qps_low": qps * 0.9, "qps_high": qps * 1.1, **attrs}
-    outcome = Run("d", 10, "euclidean", False, algorithm, "p", metrics, given)
+    outcome = Run("d", 10, "euclidean", Series(algorithm), "p", metrics, given)
     return StepPoint("s", Job(definition, [], "d", 10), list(query), outcome)
 
 

@@ -26,7 +26,7 @@ from ann_benchmarks.algorithms.postgres.servers.installation import Installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.download import fetching
-from ann_benchmarks.installing import github
+from ann_benchmarks.installing import local
 from ann_benchmarks.installing.main import main
 
 from .file_server import Server
@@ -375,7 +375,7 @@ def command(
     monkeypatch.setattr(releases, "embedded_installation", lambda: installation.folder)
     monkeypatch.setattr(fetching, "FIRST_PAUSE", 0.001)
     server = Server()
-    monkeypatch.setattr(github, "API", server.url("")[:-1])
+    monkeypatch.setattr(local, "API", server.url("")[:-1])
     target = Thing.local_target()
     yield types.SimpleNamespace(
         server=server,
@@ -476,13 +476,13 @@ def test_what_arrives_is_checked(command) -> None:
 )
 def test_an_answer_that_is_no_release(command, answer: bytes) -> None:
     command.server.bodies[f"{RELEASE}/1.2.0"] = answer
-    assert "answers something else than the files of a release" in refused()
+    assert "does not answer with the files of a release" in refused()
 
 
 def test_a_server_that_breaks_off_or_refuses(command) -> None:
     publish(command)
     command.server.cut = lambda: 20
-    assert re.search(r"cannot ask http.*1\.2\.0: Connection broken.*--archive FILE", refused())
+    assert re.search(r"http.*1\.2\.0 does not answer: Connection broken.*--archive FILE", refused())
     command.server.cut = lambda: None
     command.server.statuses = [(403, ""), (502, "")]
     assert "403 Forbidden; try later" in refused()
@@ -490,14 +490,14 @@ def test_a_server_that_breaks_off_or_refuses(command) -> None:
 
 
 def test_without_a_network_both_ways_are_named(command, monkeypatch) -> None:
-    monkeypatch.setattr(github, "API", "http://127.0.0.1:9")
+    monkeypatch.setattr(local, "API", "http://127.0.0.1:9")
     message = refused()
-    assert message.startswith("cannot ask http://127.0.0.1:9/repos/own/thing/")
+    assert message.startswith("http://127.0.0.1:9/repos/own/thing/")
     assert "--archive FILE" in message and "ANN_BENCHMARKS_PG_HOST" in message
 
 
 def test_an_archive_needs_no_network(command, monkeypatch) -> None:
-    monkeypatch.setattr(github, "API", "http://127.0.0.1:9")
+    monkeypatch.setattr(local, "API", "http://127.0.0.1:9")
     Path("plugins/thing/release.yml").unlink()
     assert refused().startswith("no release for 'thing' is known to download: the embedded PostgreSQL ")
     assert "lacks thing; --archive FILE puts one there" in refused()
@@ -508,7 +508,7 @@ def test_an_archive_needs_no_network(command, monkeypatch) -> None:
 
 
 def test_the_real_release_yml() -> None:
-    from ann_benchmarks.installing.release import read_release as read
+    from ann_benchmarks.installing.local import read_release as read
 
     target = {"major": "18", "machine": "x86_64"}
     release = read(ROOT / "algorithms/vchord/release.yml", "1.0.0", target)

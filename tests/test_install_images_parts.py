@@ -10,14 +10,18 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.installing import debian
-from ann_benchmarks.installing.build_arguments import check_used, proxies, read_build_arguments
-from ann_benchmarks.installing.build_log import BuildLog
-from ann_benchmarks.installing.certificates import ca_bundle, read_certificates
-from ann_benchmarks.installing.context import write_context
-from ann_benchmarks.installing.dockerfile import read_dockerfile
+from ann_benchmarks.installing.build_inputs import (
+    ca_bundle,
+    check_used,
+    proxies,
+    read_build_arguments,
+    read_certificates,
+)
+from ann_benchmarks.installing.catalog import LARGE_BASE, SMALL_BASE, ImageCatalog
+from ann_benchmarks.installing.context import read_dockerfile, write_context
 from ann_benchmarks.installing.images import apt_mirror
 from ann_benchmarks.installing.main import main
-from ann_benchmarks.installing.recipes import LARGE_BASE, SMALL_BASE, Cookbook
+from ann_benchmarks.installing.progress import BuildLog
 
 
 def refused(*arguments: str) -> str:
@@ -70,8 +74,10 @@ FROM registry/$NAME:${OTHER:-1}
 # Which images
 
 
-def cookbook(folder: Path, *arguments: str, base: str = "debian:trixie-slim", mirror: str = "") -> Cookbook:
-    return Cookbook(folder, [], [], read_build_arguments(arguments), base, mirror or None)
+def catalog(
+    folder: Path, *arguments: str, base: str = "debian:trixie-slim", mirror: str = ""
+) -> ImageCatalog:
+    return ImageCatalog(folder, [], [], read_build_arguments(arguments), base, mirror or None)
 
 
 @pytest.fixture
@@ -105,12 +111,12 @@ def folder(tmp_path: Path) -> Path:
 def test_bases_come_first_and_only_where_needed(
     folder: Path, name: str | None, arguments: list[str], images: list[str]
 ) -> None:
-    assert [recipe.image for recipe in cookbook(folder, *arguments).recipes(name)] == images
+    assert [spec.image for spec in catalog(folder, *arguments).specs(name)] == images
 
 
 def test_what_each_is_built_with(folder: Path) -> None:
-    book = cookbook(folder, "WHAT=1", base="mine:2", mirror="http://mirror")
-    base, ours = book.recipes("ours:3")
+    book = catalog(folder, "WHAT=1", base="mine:2", mirror="http://mirror")
+    base, ours = book.specs("ours:3")
     assert base.arguments.values == {"BASE": "mine:2", "APT_MIRROR": "http://mirror"}
     assert (base.base, base.labels["ann-benchmarks.base"]) == ("mine:2", "mine:2")
     assert ours.arguments.values == {"WHAT": "1", "BASE": SMALL_BASE}
@@ -118,13 +124,13 @@ def test_what_each_is_built_with(folder: Path) -> None:
     assert "ann-benchmarks.base" not in ours.labels and ours.needs == (SMALL_BASE,)
     assert ours.dockerfile == "ann_benchmarks/algorithms/ours/Dockerfile"
     with pytest.raises(UserError, match="declares ARG WHTA; did you mean 'WHAT'"):
-        cookbook(folder, "WHTA=1").recipes("ours")
+        catalog(folder, "WHTA=1").specs("ours")
     with pytest.raises(UserError, match="base has no versions"):
-        cookbook(folder).recipes("base:1")
+        catalog(folder).specs("base:1")
     written(folder / "a/Dockerfile", "FROM ann-benchmarks-b\n")
     written(folder / "b/Dockerfile", "FROM ann-benchmarks-a:latest\n")
     with pytest.raises(UserError, match="made of each other: ann-benchmarks-a, ann-benchmarks-b"):
-        cookbook(folder).recipes("a")
+        catalog(folder).specs("a")
 
 
 def test_the_projects_own_plugins() -> None:

@@ -20,12 +20,10 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.configs import read_configs
-from ann_benchmarks.installing.build_arguments import read_build_arguments
-from ann_benchmarks.installing.downloading import Download
+from ann_benchmarks.installing.build_inputs import read_build_arguments, read_secrets, without_secrets
+from ann_benchmarks.installing.catalog import ImageCatalog, ImageSpec
+from ann_benchmarks.installing.downloading import Download, read_restricted
 from ann_benchmarks.installing.main import main
-from ann_benchmarks.installing.recipes import Cookbook, Recipe
-from ann_benchmarks.installing.restricted import read_restricted
-from ann_benchmarks.installing.secrets import read_secrets, without_secrets
 
 from .docker_engine import BASE, DEBIAN, ROOT, install
 from .edb_repository import NAME, TOKEN, Repository, publish, stand_in
@@ -76,7 +74,7 @@ def test_what_is_said_has_no_secrets() -> None:
         ("argument: A\nsecret: 1\nsource: C\n", "must have the lines"),
         ("- x", "must have the lines"),
         ("{", "cannot be read"),
-        ("argument: A\nsecret: B\nsource: C\n", "is for a script download.sh beside it"),
+        ("argument: A\nsecret: B\nsource: C\n", "is for a script download.sh next to it"),
     ],
 )
 def test_a_download_yml_that_is_none(tmp_path: Path, text: str, message: str) -> None:
@@ -89,14 +87,14 @@ def test_a_download_yml_that_is_none(tmp_path: Path, text: str, message: str) ->
 # Which image needs what
 
 
-def cookbook(*arguments: str, secrets: tuple[str, ...] = ()) -> Cookbook:
+def catalog(*arguments: str, secrets: tuple[str, ...] = ()) -> ImageCatalog:
     configs, broken = read_configs(ALGORITHMS)
     given = read_build_arguments(arguments)
-    return Cookbook(ALGORITHMS, configs, broken, given, "debian:trixie-slim", None, secrets)
+    return ImageCatalog(ALGORITHMS, configs, broken, given, "debian:trixie-slim", None, secrets)
 
 
-def recipe(*arguments: str, secrets: tuple[str, ...] = (), name: str = "pgpu") -> Recipe:
-    return cookbook(*arguments, secrets=secrets).recipes(name)[-1]
+def spec(*arguments: str, secrets: tuple[str, ...] = (), name: str = "pgpu") -> ImageSpec:
+    return catalog(*arguments, secrets=secrets).specs(name)[-1]
 
 
 def refused(*arguments: str) -> str:
@@ -116,23 +114,23 @@ def test_without_a_token_and_without_a_file_a_line_says_what_to_give() -> None:
 
 
 def test_an_install_of_everything_leaves_it_out() -> None:
-    book = cookbook()
-    images = {each.image for each in book.recipes(None)}
+    book = catalog()
+    images = {each.image for each in book.specs(None)}
     assert IMAGE not in images and "ann-benchmarks-vchord" in images
     assert "give your token" in book.left_out[IMAGE]
-    book = cookbook(secrets=(NAME,))
-    assert IMAGE in {each.image for each in book.recipes(None)} and book.left_out == {}
+    book = catalog(secrets=(NAME,))
+    assert IMAGE in {each.image for each in book.specs(None)} and book.left_out == {}
 
 
 def test_what_the_download_is_told(tmp_path: Path) -> None:
-    wanted = recipe("PGPU=2.0.0", "EDB=https://mirror debian bookworm", secrets=(NAME,)).wanted
+    wanted = spec("PGPU=2.0.0", "EDB=https://mirror debian bookworm", secrets=(NAME,)).download
     assert wanted is not None
     expected = {"POSTGRES": "17", "PGPU": "2.0.0", "EDB": "https://mirror debian bookworm"}
     assert expected.items() <= wanted.environment.items()
     assert set(re.findall(r"^#   ([A-Z]+) ", wanted.script.read_text(), re.MULTILINE)) == set(expected)
     (tmp_path / "x.deb").touch()
-    with_file = recipe(f"PGPU={tmp_path}/x.deb")
-    assert with_file.wanted is None and with_file.arguments.values["PGPU"] == "x.deb"
+    with_file = spec(f"PGPU={tmp_path}/x.deb")
+    assert with_file.download is None and with_file.arguments.values["PGPU"] == "x.deb"
 
 
 def test_secrets_that_are_misplaced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +143,7 @@ def test_secrets_that_are_misplaced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_its_layers_are_those_of_vectorchord() -> None:
     """Up to pgpu's own: images that begin alike are built one after the other, and stored once."""
-    vchord, pgpu = recipe(name="vchord"), recipe(secrets=(NAME,))
+    vchord, pgpu = spec(name="vchord"), spec(secrets=(NAME,))
     assert pgpu.beginning == vchord.beginning
     text = (ALGORITHMS / "vchord/Dockerfile").read_text()
     assert text[text.index("COPY ") :] in (ALGORITHMS / "pgpu/Dockerfile").read_text()

@@ -23,9 +23,10 @@ from ann_benchmarks.reporting.tables import table_kinds
 from ann_benchmarks.results.records import write_record
 from ann_benchmarks.results.warnings import warnings_of
 
+from .page import Page
 from .plotting_data import make_result, make_truth
 from .report_data import GB, make_inserts, make_run, make_writes
-from .test_report_document import NASTY, Page
+from .test_report_document import NASTY
 
 ROOT = Path(__file__).parents[1]
 PICTURES = [{"kind": kind} for kind in ("frontier", "latency", "builds", "clients", "tiers")]
@@ -404,11 +405,3 @@ def test_published_throughput_over_clients():
         Shown([], [], 0.95),
     )  # fmt: skip
     assert len(table.rows) == 3 and table.columns[0] == "vectors" and "another machine" in origin.text
-
-
-def test_published_figures_are_laid_over_and_their_origin_told(tmp_path):
-    runs = [make_run("hnsw", ram=ram, index_kib=2.0 * GB / 1024) for ram in (1, 4, "all")]
-    chapter = Chapter("Tiers", runs=runs, pictures=[{"kind": "tiers", "published": "1b"}])
-    write_report(Report("t", "", "", [chapter]), tmp_path / "out")
-    assert (tmp_path / "out" / "1-tiers.png").is_file()
-    assert "another machine" in read(tmp_path / "out")[0]

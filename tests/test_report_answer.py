@@ -9,6 +9,7 @@ from ann_benchmarks.reporting.answer import answers, statements
 from ann_benchmarks.reporting.memory import needs
 from ann_benchmarks.reporting.statements import ratio
 from ann_benchmarks.results.comparable import comparisons, conditions, family
+from ann_benchmarks.results.series import Series
 
 from .report_data import GB, make_inserts, make_run, make_writes
 
@@ -166,7 +167,7 @@ def test_the_answer_in_short():
         " With 1 GB of RAM, the least that was measured, and 1 client, vchord is the fastest:"
         " 19 times as fast as hnsw."
     )
-    few_queries = [replace(run, attrs=run.attrs | {"distinct_queries": 32}) for run in two]
+    few_queries = [replace(run, series=replace(run.series, distinct_queries=32)) for run in two]
     assert said(few_queries, "In short") == said(two, "In short")
     assert "of 1 GB, asked 32 different queries, vchord is the fastest" in said(few_queries, "Speed")
     assert said([*few_queries, make_run("hnsw"), make_run("vchord")], "Memory") == ""
@@ -267,7 +268,7 @@ def test_indexes_beside_the_same_writes_are_compared():
 
 def test_results_of_ann_benchmarks_which_know_nothing_of_clients():
     run = make_run("annoy")
-    old = type(run)("mine", 10, "angular", False, "annoy", "annoy(100)", run.metrics, {"run_count": 3})
+    old = type(run)("mine", 10, "angular", Series("annoy"), "annoy(100)", run.metrics, {"run_count": 3})
     assert (family(old), conditions(old)) == ("annoy", "")
     assert "annoy answers 101 queries/s" in said([old], "Speed, 1 client")
 

@@ -11,12 +11,12 @@ import psutil
 import psycopg
 import pytest
 
+from ann_benchmarks.algorithms.postgres import tiering
+from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers.account import server_account
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
-from ann_benchmarks.common.errors import UserError
-from tiers import external
-from tiers.external import External
+from ann_benchmarks.algorithms.postgres.tiering import ExternalTieredServer
 from tiers.tier import MIB, Disk, Tier
 
 from .programs import temporary_folder
@@ -95,7 +95,7 @@ def cluster(running: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clust
 
 
 def test_tiers_one_after_the_other_and_all_is_given_back(cluster: Cluster):
-    server = External(cluster.command)
+    server = ExternalTieredServer(cluster.command)
     server.check([SMALL, ORDINARY, Tier(48 * MIB, 1 << 30, 1, Disk("gp3", 3000))])
     assert cluster.auto() == {}
     assert server.data_folder() == cluster.data
@@ -115,15 +115,15 @@ def test_tiers_one_after_the_other_and_all_is_given_back(cluster: Cluster):
 
 def test_nothing_is_given_back_where_nothing_was_changed(cluster: Cluster):
     before = cluster.pid
-    External(cluster.command).give_back()
+    ExternalTieredServer(cluster.command).give_back()
     assert cluster.pid == before
 
 
 def test_what_the_administrator_had_set_comes_back_also_after_a_kill(cluster: Cluster):
     cluster.execute("ALTER SYSTEM SET shared_buffers = '24MB'")
     cluster.execute("ALTER SYSTEM SET work_mem = '5MB'")
-    External(cluster.command).serve(SMALL)  # and no more is heard of it
-    another = External(cluster.command)
+    ExternalTieredServer(cluster.command).serve(SMALL)  # and no more is heard of it
+    another = ExternalTieredServer(cluster.command)
     another.serve(ORDINARY)
     assert cluster.auto() == {"shared_buffers": "64MB", "work_mem": "5MB", "huge_pages": "off"}
     another.give_back()
@@ -133,39 +133,41 @@ def test_what_the_administrator_had_set_comes_back_also_after_a_kill(cluster: Cl
 
 @pytest.mark.parametrize("command", [None, "", "  "])
 def test_a_command_is_needed(command: str | None):
-    with pytest.raises(UserError, match="--restart-command 'systemctl restart postgresql'"):
-        External(command)
+    with pytest.raises(PostgresError, match="--restart-command 'systemctl restart postgresql'"):
+        ExternalTieredServer(command).check([SMALL])
 
 
-def test_a_command_that_fails_is_told_by_its_last_line(cluster: Cluster):
-    server = External("echo first; echo 'Unit postgresql not found.' >&2; exit 5")
-    with pytest.raises(UserError, match=r"failed: Unit postgresql not found\.; if .* postgresql\.auto\.conf"):
+def test_a_command_that_fails_is_reported_by_its_last_line(cluster: Cluster):
+    server = ExternalTieredServer("echo first; echo 'Unit postgresql not found.' >&2; exit 5")
+    with pytest.raises(
+        PostgresError, match=r"failed: Unit postgresql not found\.; if .* postgresql\.auto\.conf"
+    ):
         server.serve(SMALL)
-    with pytest.raises(UserError, match="`exit 3` failed: exit status 3"):
-        External("exit 3").give_back()
+    with pytest.raises(PostgresError, match="`exit 3` failed: exit status 3"):
+        ExternalTieredServer("exit 3").give_back()
     assert cluster.auto() == {}
 
 
 def test_a_command_that_restarts_nothing(cluster: Cluster, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(external, "_BACK_SECONDS", 0.3)
-    with pytest.raises(UserError, match="`true` did not restart the server within"):
-        External("true").serve(SMALL)
+    monkeypatch.setattr(tiering, "_BACK_SECONDS", 0.3)
+    with pytest.raises(PostgresError, match="`true` did not restart the server within"):
+        ExternalTieredServer("true").serve(SMALL)
 
 
 def test_a_server_that_does_not_come_back(cluster: Cluster, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(external, "_BACK_SECONDS", 0.3)
-    server = External(f"{cluster.pg_ctl} stop")
+    monkeypatch.setattr(tiering, "_BACK_SECONDS", 0.3)
+    server = ExternalTieredServer(f"{cluster.pg_ctl} stop")
     with pytest.raises(
-        UserError, match="did not bring the server back within .* s: cannot connect .*auto.conf"
+        PostgresError, match="did not bring the server back within .* s: cannot connect .*auto.conf"
     ):
         server.serve(SMALL)
-    with pytest.raises(UserError, match="cannot connect to PostgreSQL .*; if the server does not start"):
+    with pytest.raises(PostgresError, match="cannot connect to PostgreSQL .*; if the server does not start"):
         server.give_back()
 
 
 def test_a_command_whose_server_keeps_its_output_is_not_waited_for(cluster: Cluster):
     command = f"sleep 30 & echo $! > {cluster.data.parent}/sleeper; {cluster.command}"
-    External(command).serve(SMALL)
+    ExternalTieredServer(command).serve(SMALL)
     sleeper = psutil.Process(int((cluster.data.parent / "sleeper").read_text()))
     assert sleeper.is_running()  # it would have kept a pipe open
     sleeper.kill()
@@ -174,27 +176,27 @@ def test_a_command_whose_server_keeps_its_output_is_not_waited_for(cluster: Clus
 def test_settings_that_win_over_alter_system(cluster: Cluster):
     other = cluster.command.replace(" restart", " -o '-c shared_buffers=40MB' restart")
     with pytest.raises(
-        UserError, match="shared_buffers is 40MB instead of 48MB: its source is 'command line'"
+        PostgresError, match="shared_buffers is 40MB instead of 48MB: its source is 'command line'"
     ):
-        External(other).serve(SMALL)
+        ExternalTieredServer(other).serve(SMALL)
     other = cluster.command.replace(" restart", " -o '-c huge_pages=try' restart")
-    with pytest.raises(UserError, match="huge_pages is try instead of off"):
-        External(other).serve(SMALL)
+    with pytest.raises(PostgresError, match="huge_pages is try instead of off"):
+        ExternalTieredServer(other).serve(SMALL)
     cluster.control("stop")  # pg_ctl would remember the options
 
 
 def test_a_size_that_postgresql_refuses(cluster: Cluster):
-    with pytest.raises(UserError, match="ALTER SYSTEM SET shared_buffers was refused: .*shared_buffers"):
-        External(cluster.command).serve(Tier(1 << 60))
+    with pytest.raises(PostgresError, match="ALTER SYSTEM SET shared_buffers was refused: .*shared_buffers"):
+        ExternalTieredServer(cluster.command).serve(Tier(1 << 60))
 
 
 def test_a_user_without_the_right_changes_nothing(cluster: Cluster, monkeypatch: pytest.MonkeyPatch):
     cluster.execute("CREATE ROLE ordinary LOGIN")
     monkeypatch.setenv("ANN_BENCHMARKS_PG_USER", "ordinary")
     before = cluster.pid
-    server = External(cluster.command)
+    server = ExternalTieredServer(cluster.command)
     for attempt in (lambda: server.check([SMALL]), lambda: server.serve(SMALL)):
-        with pytest.raises(UserError, match="user 'ordinary' may not change .* ANN_BENCHMARKS_PG_USER"):
+        with pytest.raises(PostgresError, match="user 'ordinary' may not change .* ANN_BENCHMARKS_PG_USER"):
             attempt()
     assert (cluster.auto(), cluster.pid) == ({}, before)
     assert server.data_folder() is None
@@ -203,11 +205,11 @@ def test_a_user_without_the_right_changes_nothing(cluster: Cluster, monkeypatch:
 
 @pytest.mark.parametrize("tier", [Tier(48 * MIB, 1 << 30), Tier(cpus=1), Tier(disk=Disk("gp3", 3000))])
 def test_another_machine_cannot_be_held(tier: Tier, cluster: Cluster, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(external, "server_processes", lambda connection: None)  # as for an address far away
+    monkeypatch.setattr(tiering, "server_processes", lambda connection: None)  # as for an address far away
     before = cluster.pid
-    server = External(cluster.command)
+    server = ExternalTieredServer(cluster.command)
     for attempt in (lambda: server.check([SMALL, tier]), lambda: server.serve(tier)):
-        with pytest.raises(UserError, match=f"tier {tier}".replace("+", ".") + ".* another machine"):
+        with pytest.raises(PostgresError, match=f"tier {tier}".replace("+", ".") + ".* another machine"):
             attempt()
     assert (cluster.auto(), cluster.pid) == ({}, before)
     assert server.data_folder() is None
@@ -216,28 +218,25 @@ def test_another_machine_cannot_be_held(tier: Tier, cluster: Cluster, monkeypatc
     server.check([Tier(disk=Disk("nvme"))])
 
 
-def test_a_server_whose_memory_is_on_one_node_is_warned_of(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    asked = []
-    monkeypatch.setattr(external.numa, "advice", lambda pid: asked.append(pid) or "spread it")
-    External(cluster.command).check([SMALL])
-    assert asked == [cluster.pid]
-    assert "warning: spread it" in capsys.readouterr().err
+def test_a_server_whose_memory_is_on_one_node_is_warned_of(cluster: Cluster, monkeypatch: pytest.MonkeyPatch):
+    pids = []
+    monkeypatch.setattr(tiering.numa, "advice", lambda pid: pids.append(pid) or "spread it")
+    assert ExternalTieredServer(cluster.command).check([SMALL]) == "spread it"
+    assert pids == [cluster.pid]
 
 
 def test_processes_that_may_not_be_seen(cluster: Cluster, monkeypatch: pytest.MonkeyPatch):
     def hidden(connection: psycopg.Connection[Any]) -> SimpleNamespace:
         raise psutil.AccessDenied(1)
 
-    monkeypatch.setattr(external, "server_processes", hidden)
-    with pytest.raises(UserError, match="another machine"):
-        External(cluster.command).check([Tier(cpus=1)])
+    monkeypatch.setattr(tiering, "server_processes", hidden)
+    with pytest.raises(PostgresError, match="another machine"):
+        ExternalTieredServer(cluster.command).check([Tier(cpus=1)])
 
 
 def test_an_unreachable_server_is_one_line(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", "127.0.0.1")
     monkeypatch.setenv("ANN_BENCHMARKS_PG_PORT", "1")
-    with pytest.raises(UserError, match="cannot connect to PostgreSQL at 127.0.0.1, port 1") as error:
-        External("true").check([SMALL])
+    with pytest.raises(PostgresError, match="cannot connect to PostgreSQL at 127.0.0.1, port 1") as error:
+        ExternalTieredServer("true").check([SMALL])
     assert "\n" not in str(error.value) and "auto.conf" not in str(error.value)

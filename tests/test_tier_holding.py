@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from tiers import block_device as devices
-from tiers import control_groups, huge_pages
+from tiers import control_groups, group_files, locked_memory
+from tiers import disk as disks
 from tiers import holding as holdings
-from tiers.block_device import block_device
-from tiers.control_groups import Group, choose_groups, find_place, remove_group
+from tiers.control_groups import Group, choose_groups, find_place
+from tiers.disk import block_device
+from tiers.group_files import remove_group
 from tiers.holding import Holding
-from tiers.meminfo import meminfo, system_reserve
-from tiers.memory import ControlGroup, WholeMachine
-from tiers.records import Records, own_record
+from tiers.ledger import Ledger, own_hold
+from tiers.memory import ControlGroup, WholeMachine, meminfo, system_reserve
 from tiers.tier import GIB, MIB, Disk, Tier
 
 from .tier_holds import (
@@ -57,8 +57,8 @@ AFFINITY = "print(sorted(os.sched_getaffinity(0)), flush=True)"
 
 
 @pytest.fixture
-def records(tmp_path):
-    return Records(tmp_path / "records")
+def ledger(tmp_path):
+    return Ledger(tmp_path / "ledger")
 
 
 @pytest.fixture(scope="module")
@@ -77,27 +77,27 @@ def big_file():
 
 
 @needs_huge_pages
-def test_huge_pages_leave_what_was_asked_and_those_of_others_alone():
-    others = huge_pages.total_pages() + 10
+def test_huge_pages_leave_the_target_and_those_of_others_alone():
+    others = locked_memory.total_pages() + 10
     Path("/proc/sys/vm/nr_hugepages").write_text(str(others))
     try:
         with Holding("hugepages", None) as holding:
-            wanted = meminfo()["MemAvailable"] - GIB
-            holding.apply(Tier(ram=wanted))
+            target = meminfo()["MemAvailable"] - GIB
+            holding.apply(Tier(ram=target))
             assert isinstance(holding.memory, WholeMachine) and holding.groups == []
-            assert abs(holding.memory.available() / wanted - 1) < 0.03
+            assert abs(holding.memory.available() / target - 1) < 0.03
             assert holding.facts["tier_huge_pages"] > 300
-            assert huge_pages.total_pages() - others == pytest.approx(
+            assert locked_memory.total_pages() - others == pytest.approx(
                 holding.facts["tier_huge_pages"], abs=200
             )
             holding.apply(Tier())
-            assert huge_pages.total_pages() == others
+            assert locked_memory.total_pages() == others
             assert "tier_huge_pages" not in holding.facts
-            holding.apply(Tier(ram=wanted))
-            assert huge_pages.total_pages() > others
-        assert huge_pages.total_pages() == others
+            holding.apply(Tier(ram=target))
+            assert locked_memory.total_pages() > others
+        assert locked_memory.total_pages() == others
     finally:
-        Path("/proc/sys/vm/nr_hugepages").write_text(str(huge_pages.total_pages() - 10))
+        Path("/proc/sys/vm/nr_hugepages").write_text(str(locked_memory.total_pages() - 10))
 
 
 @needs_huge_pages
@@ -109,56 +109,56 @@ def test_huge_pages_that_a_process_uses_are_noticed():
         print("taken", flush=True)
         input()
         """
-    records = Records()
+    ledger = Ledger()
     with Holding("hugepages", None) as holding:
-        record = holding._held
-        with records.lock():
-            huge_pages.reserve(records, record, 8)
-        before = huge_pages.used_by_others(record)
+        hold, _ = holding._held
+        with ledger.lock():
+            locked_memory.reserve(ledger, hold, 8)
+        before = locked_memory.pages_in_use(hold)
         with program(use) as process:
             line_of(process)
-            assert huge_pages.used_by_others(record) >= max(before, 4)
+            assert locked_memory.pages_in_use(hold) >= max(before, 4)
 
 
 @pytest.mark.parametrize("is_small", [True, False])
 @needs_huge_pages
 def test_a_tier_that_huge_pages_cannot_leave_is_refused(is_small):
-    before = huge_pages.total_pages()
+    before = locked_memory.total_pages()
     tier = Tier(ram=system_reserve() - MIB if is_small else meminfo()["MemTotal"] * 2)
     with (
         Holding("hugepages", None) as holding,
-        pytest.raises(UserError, match=r"use --tier-method cgroup|ask for"),
+        pytest.raises(UserError, match=r"use --tier-method cgroup|request less"),
     ):
         holding.apply(tier)
-    assert huge_pages.total_pages() == before
+    assert locked_memory.total_pages() == before
 
 
-def test_huge_pages_need_rights(records, monkeypatch):
+def test_huge_pages_need_rights(ledger, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(UserError, match="run as root, or use --tier-method cgroup|no huge pages"):
-        Holding("hugepages", None, records).__enter__()
+        Holding("hugepages", None, ledger).__enter__()
 
 
-def test_one_process_at_a_time_holds_huge_pages(records, monkeypatch):
-    monkeypatch.setattr(huge_pages, "require_rights", lambda: None)
+def test_one_process_at_a_time_holds_huge_pages(ledger, monkeypatch):
+    monkeypatch.setattr(holdings, "require_rights", lambda: None)
     claim = """
         import sys; from pathlib import Path
-        from tiers.records import Records, own_record
-        records = Records(Path(sys.argv[1]))
-        with records.lock(): records.write(own_record("hugepages"))
+        from tiers.ledger import Ledger, own_hold
+        ledger = Ledger(Path(sys.argv[1]))
+        with ledger.lock(): ledger.write(own_hold("hugepages"))
         print("held", flush=True); sys.stdin.read()
         """
-    with program(claim, records.folder) as other:
+    with program(claim, ledger.folder) as other:
         line_of(other)
         with pytest.raises(UserError, match=rf"held by process {other.pid} \(.*python.*\): wait"):
-            Holding("hugepages", None, records).__enter__()
+            Holding("hugepages", None, ledger).__enter__()
 
 
-def test_one_process_holds_one_tier(records):
-    with records.lock():
-        records.write(own_record("cgroup"))
+def test_one_process_holds_one_tier(ledger):
+    with ledger.lock():
+        ledger.write(own_hold("cgroup"))
     with pytest.raises(UserError, match="holds a tier already"):
-        Holding("hugepages" if os.geteuid() == 0 else "cgroup", None, records).__enter__()
+        Holding("hugepages" if os.geteuid() == 0 else "cgroup", None, ledger).__enter__()
 
 
 def test_an_unknown_method_is_refused():
@@ -170,8 +170,8 @@ def test_an_unknown_method_is_refused():
 
 
 @needs_memory_group
-def test_a_group_caches_no_more_than_its_limit(records, big_file):
-    with Holding("cgroup", big_file.parent, records) as holding:
+def test_a_group_caches_no_more_than_its_limit(ledger, big_file):
+    with Holding("cgroup", big_file.parent, ledger) as holding:
         holding.apply(Tier(ram=128 * MIB))
         assert holding.facts["tier_available_at_start"] == pytest.approx(128 * MIB, rel=0.03)
         assert holding.facts["tier_memory_limit"] == pytest.approx(128 * MIB, rel=0.03)
@@ -183,12 +183,12 @@ def test_a_group_caches_no_more_than_its_limit(records, big_file):
             assert 90 * MIB < cached < 132 * MIB
         folder = group.folder
         assert folder.exists()
-    assert not folder.exists() and records.all() == []
+    assert not folder.exists() and ledger.all() == []
 
 
 @needs_groups
-def test_cpus_and_disk_are_limited(records, big_file):
-    with Holding("cgroup", big_file.parent, records) as holding:
+def test_cpus_and_disk_are_limited(ledger, big_file):
+    with Holding("cgroup", big_file.parent, ledger) as holding:
         holding.apply(Tier(cpus=1, disk=Disk("slow", iops=200)))
         assert isinstance(holding.memory, WholeMachine)
         assert [file.parent.name for file in holding.groups] == [f"ann-benchmarks-tier-{os.getpid()}"] * 2
@@ -204,9 +204,9 @@ def test_cpus_and_disk_are_limited(records, big_file):
 
 
 @needs_groups
-def test_more_cpus_than_there_are_are_refused_and_nothing_stays(records):
+def test_more_cpus_than_there_are_are_refused_and_nothing_stays(ledger):
     name = f"ann-benchmarks-tier-{os.getpid()}"
-    with Holding("cgroup", None, records) as holding:
+    with Holding("cgroup", None, ledger) as holding:
         with pytest.raises(UserError, match="10000 CPUs"):
             holding.apply(Tier(ram=128 * MIB, cpus=10_000))
         assert not (own_group() / name).exists() and not (own_group("cpuset") / name).exists()
@@ -214,25 +214,25 @@ def test_more_cpus_than_there_are_are_refused_and_nothing_stays(records):
 
 
 @needs_groups
-def test_a_disk_of_unknown_data_is_refused(records):
-    with Holding("cgroup", None, records) as holding, pytest.raises(UserError, match="keeps its data"):
+def test_a_disk_of_unknown_data_is_refused(ledger):
+    with Holding("cgroup", None, ledger) as holding, pytest.raises(UserError, match="keeps its data"):
         holding.apply(Tier(disk=Disk("slow", iops=200)))
 
 
 @needs_memory_group
-def test_a_tier_that_is_not_what_was_asked_is_an_error(records, monkeypatch):
+def test_a_tier_that_is_not_as_large_as_requested_is_an_error(ledger, monkeypatch):
     monkeypatch.setattr(ControlGroup, "available", lambda self: 120 * MIB)
-    with Holding("cgroup", None, records) as holding:
+    with Holding("cgroup", None, ledger) as holding:
         with pytest.raises(UserError, match="128 MB were to be available, but 120 MB are"):
             holding.apply(Tier(ram=128 * MIB))
         assert holding.memory is None and not list(own_group().glob(f"ann-benchmarks-tier-{os.getpid()}"))
 
 
 @needs_memory_group
-def test_more_than_a_group_above_leaves_is_refused(records, monkeypatch):
+def test_more_than_a_group_above_leaves_is_refused(ledger, monkeypatch):
     monkeypatch.setattr(holdings, "parent_memory_limit", lambda group: 64 * MIB)
     with (
-        Holding("cgroup", None, records) as holding,
+        Holding("cgroup", None, ledger) as holding,
         pytest.raises(UserError, match="64 MB that the groups above"),
     ):
         holding.apply(Tier(ram=128 * MIB))
@@ -252,7 +252,7 @@ def test_a_process_that_does_not_end_is_moved_out_of_its_group():
 
 
 @needs_memory_group
-def test_a_running_server_is_adopted_with_its_children_and_goes_home(records):
+def test_a_running_server_is_adopted_with_its_children_and_goes_home(ledger):
     tree = """
         import subprocess
         child = subprocess.Popen(["sleep", "60"])
@@ -260,7 +260,7 @@ def test_a_running_server_is_adopted_with_its_children_and_goes_home(records):
         input()
         child.kill()
         """
-    with Holding("cgroup", None, records) as holding, program(tree) as server:
+    with Holding("cgroup", None, ledger) as holding, program(tree) as server:
         child = int(line_of(server))
         holding.apply(Tier(ram=256 * MIB))
         holding.adopt(server.pid)
@@ -279,29 +279,29 @@ def test_a_running_server_is_adopted_with_its_children_and_goes_home(records):
 def test_a_server_that_ran_before_has_its_shared_memory_counted_as_available():
     with Holding("hugepages", None) as holding, program(SHARE) as server:
         line_of(server)
-        wanted = meminfo()["MemAvailable"] - GIB
-        holding.apply(Tier(ram=wanted))
+        target = meminfo()["MemAvailable"] - GIB
+        holding.apply(Tier(ram=target))
         before = holding.memory
         holding.adopt(server.pid)
         assert isinstance(before, WholeMachine) and isinstance(holding.memory, WholeMachine)
         assert before.shared_before - holding.memory.shared_before == pytest.approx(100 * MIB, abs=64 * MIB)
-        assert holding.memory.available() == pytest.approx(wanted, rel=0.03)
+        assert holding.memory.available() == pytest.approx(target, rel=0.03)
 
 
 @needs_memory_group
-def test_a_container_with_a_limit_has_what_that_leaves(records, monkeypatch):
+def test_a_container_with_a_limit_has_what_that_leaves(ledger, monkeypatch):
     monkeypatch.setattr(ControlGroup, "limit", lambda self: 300 * MIB)
-    with Holding("cgroup", None, records) as holding:
+    with Holding("cgroup", None, ledger) as holding:
         holding.apply(Tier())
         assert isinstance(holding.memory, ControlGroup) and holding.memory.folder == own_group()
         assert holding.facts["tier_available_at_start"] < 300 * MIB
 
 
 @needs_memory_group
-def test_a_server_that_has_ended_cannot_be_adopted(records):
+def test_a_server_that_has_ended_cannot_be_adopted(ledger):
     done = subprocess.Popen([sys.executable, "-c", ""])
     done.wait()
-    with Holding("cgroup", None, records) as holding:
+    with Holding("cgroup", None, ledger) as holding:
         holding.apply(Tier(ram=256 * MIB))
         with pytest.raises(UserError, match="has ended"):
             holding.adopt(done.pid)
@@ -339,7 +339,7 @@ def version_2_double(tmp_path, monkeypatch):
         folder.rmdir()
 
     monkeypatch.setattr(control_groups, "make_folder", make)
-    monkeypatch.setattr(control_groups, "remove_folder", remove)
+    monkeypatch.setattr(group_files, "remove_folder", remove)
     return processes
 
 
@@ -378,7 +378,7 @@ def test_version_2_that_may_not_be_changed_is_refused(version_2_double):
 def test_limits_that_the_kernel_does_not_keep_are_an_error(version_2_double, monkeypatch):
     (group,) = choose_groups(["cpuset", "io"], "tier", version_2_double)
     group.make()
-    monkeypatch.setattr(control_groups, "_write", lambda file, text: None)
+    monkeypatch.setattr(control_groups, "write", lambda file, text: None)
     with pytest.raises(UserError, match="does not hold what was set: 254:0 "):
         group.limit_disk("254:0", Disk("slow", iops=200))
     (group.folder / "cpuset.cpus.effective").write_text("5000-5001\n")
@@ -412,7 +412,7 @@ def test_the_disk_of_a_folder_need_not_exist_yet():
 
 
 def test_a_folder_in_memory_is_refused():
-    with pytest.raises(UserError, match=r"on no disk that can be limited \(tmpfs\).*ANN_BENCHMARKS_PG_DATA"):
+    with pytest.raises(UserError, match=r"on no disk that can be limited \(tmpfs\).*own file system"):
         block_device(Path("/dev/shm"))
 
 
@@ -423,7 +423,7 @@ def test_a_partition_stands_for_its_disk(tmp_path, monkeypatch):
     (partition / "partition").write_text("1\n")
     (tmp_path / "devices/sda/dev").write_text("8:0\n")
     (tmp_path / f"{os.major(number)}:{os.minor(number)}").symlink_to(partition)
-    monkeypatch.setattr(devices, "_DEVICES", tmp_path)
+    monkeypatch.setattr(disks, "_DEVICES", tmp_path)
     assert block_device(tmp_path) == "8:0"
 
 
@@ -435,6 +435,6 @@ def test_a_file_system_that_hides_its_disk_is_looked_up(tmp_path, monkeypatch):
     mounts.write_text(
         f"22 1 0:40 / / rw - overlay overlay rw\n23 22 0:41 / /dev/shm rw shared:1 - btrfs {disk} rw\n"
     )
-    monkeypatch.setattr(devices, "_MOUNTS", mounts)
+    monkeypatch.setattr(disks, "_MOUNTS", mounts)
     number = disk.stat().st_rdev
     assert block_device(Path("/dev/shm")) == f"{os.major(number)}:{os.minor(number)}"

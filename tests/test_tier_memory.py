@@ -12,12 +12,12 @@ from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.jobs.events import Note, PointFailed
 from ann_benchmarks.measure.points import Points
 from tiers import keeper as keeping
-from tiers import memory
+from tiers import locked_memory, memory
 from tiers.holding import Holding
-from tiers.keeper import Keeper, keep_limit, keep_pages
-from tiers.meminfo import meminfo, readable
-from tiers.memory import ControlGroup, WholeMachine
-from tiers.records import Records, own_record
+from tiers.keeper import Keeper, keep_limit
+from tiers.ledger import Ledger, own_hold
+from tiers.locked_memory import LockedMemory
+from tiers.memory import ControlGroup, WholeMachine, meminfo, readable
 from tiers.simulated import SimulatedServer
 from tiers.tier import GIB, MIB, Tier
 
@@ -126,7 +126,7 @@ def test_a_point_whose_memory_ran_out_is_tried_once_more(failures, kills, said, 
 
 @needs_memory_group
 def test_a_process_that_takes_more_than_there_is_is_ended_and_counted(tmp_path):
-    with Holding("cgroup", None, Records(tmp_path)) as holding:
+    with Holding("cgroup", None, Ledger(tmp_path)) as holding:
         holding.apply(Tier(ram=64 * MIB))
         holding._stop_keeper()
         before = holding.memory.kills()
@@ -142,7 +142,7 @@ def test_no_limit_of_version_2_is_a_number(tmp_path):
 
 @needs_memory_group
 def test_what_backends_take_comes_on_top_and_shared_buffers_do_not(tmp_path):
-    with Holding("cgroup", None, Records(tmp_path)) as holding:
+    with Holding("cgroup", None, Ledger(tmp_path)) as holding:
         holding.apply(Tier(ram=256 * MIB))
         holding._stop_keeper()
         group = holding.memory
@@ -165,7 +165,7 @@ def test_what_backends_take_comes_on_top_and_shared_buffers_do_not(tmp_path):
 
 @needs_memory_group
 def test_the_keeper_keeps_what_is_available(tmp_path):
-    with Holding("cgroup", None, Records(tmp_path)) as holding:
+    with Holding("cgroup", None, Ledger(tmp_path)) as holding:
         holding.apply(Tier(ram=256 * MIB))
         with inside(holding.groups, TAKE, "private", 48) as backend:
             line_of(backend)
@@ -176,13 +176,14 @@ def test_the_keeper_keeps_what_is_available(tmp_path):
 @needs_huge_pages
 def test_the_keeper_gives_pages_to_whoever_takes_memory():
     with Holding("hugepages", None) as holding:
-        wanted = meminfo()["MemAvailable"] - GIB
-        holding.apply(Tier(ram=wanted))
-        before = holding._held.pages
+        target = meminfo()["MemAvailable"] - GIB
+        holding.apply(Tier(ram=target))
+        hold, _ = holding._held
+        before = hold.pages
         with program(TAKE, "", "private", 600) as process:
             line_of(process)
-            until(lambda: holding._held.pages < before - 100, 5)
-            assert abs(holding.memory.available() / wanted - 1) < 0.03
+            until(lambda: hold.pages < before - 100, 5)
+            assert abs(holding.memory.available() / target - 1) < 0.03
 
 
 class Heap:
@@ -200,7 +201,7 @@ class Heap:
 @pytest.mark.parametrize(
     ("left", "available", "held", "pages", "ballast"),
     [
-        (5000, 4000, 100, 1000, 100),  # as asked
+        (5000, 4000, 100, 1000, 100),  # as requested
         (5000, 4020, 100, 1000, 100),  # nearly
         (5000, 4100, 0, 1000, 100),  # in ordinary memory first
         (5000, 4100, 1000, 1050, 1000),  # of which there may be so much
@@ -214,18 +215,18 @@ class Heap:
 def test_what_is_locked_follows_what_is_available(
     left, available, held, pages, ballast, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(keeping, "meminfo", lambda: {"MemAvailable": left * MIB})
-    monkeypatch.setattr(keeping, "page_size", lambda: 2 * MIB)
-    monkeypatch.setattr(keeping, "used_by_others", lambda record: 0)
+    monkeypatch.setattr(locked_memory, "meminfo", lambda: {"MemAvailable": left * MIB})
+    monkeypatch.setattr(locked_memory, "page_size", lambda: 2 * MIB)
+    monkeypatch.setattr(locked_memory, "pages_in_use", lambda hold: 0)
     monkeypatch.setattr(WholeMachine, "available", lambda self: available * MIB)
     changed = [1000]
-    monkeypatch.setattr(keeping, "change_pages", lambda records, record, number: changed.append(number))
-    records, record = Records(tmp_path), own_record("hugepages")
-    record.pages = 1000
-    with records.lock():
-        records.write(record)
+    monkeypatch.setattr(locked_memory, "change_pages", lambda ledger, hold, number: changed.append(number))
+    ledger, hold = Ledger(tmp_path), own_hold("hugepages")
+    hold.pages = 1000
+    with ledger.lock():
+        ledger.write(hold)
     heap = Heap(held * MIB)
-    keep_pages(records, record, heap, WholeMachine(0), 4000 * MIB)
+    LockedMemory(ledger, hold, heap).keep(WholeMachine(0), 4000 * MIB)
     assert (changed[-1], heap.size) == (pages, ballast * MIB)
 
 

@@ -6,11 +6,9 @@ from typing import Any
 import psutil
 import pytest
 
-from ann_benchmarks.algorithms.postgres import machine
 from ann_benchmarks.common.errors import UserError
-from tiers import capacity
-from tiers.capacity import check_capacity
-from tiers.parse import parse_tiers
+from tiers import parse
+from tiers.parse import check_capacity, parse_tiers
 from tiers.tier import GIB, MIB, Disk, Tier
 
 ROWS, DIMENSION = 2_000_000, 96
@@ -154,7 +152,7 @@ def test_mini_fits_the_machine(rows: int, dimension: int, gigabytes: int):
 
 
 def test_the_machine_at_hand_is_what_mini_is_made_for(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(machine, "memory_bytes", lambda: 8 * GIB)
+    monkeypatch.setattr(parse, "memory_bytes", lambda: 8 * GIB)
     assert parse_tiers("mini", ROWS, DIMENSION) == parsed("mini", memory=8 * GIB)
     assert len(parsed("mini", memory=8 * GIB)) < len(parsed("mini"))
 
@@ -163,8 +161,8 @@ def test_the_machine_at_hand_is_what_mini_is_made_for(monkeypatch: pytest.Monkey
 def small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """22.1 GB are available, on 2 CPUs."""
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=int(22.1 * GIB)))
-    monkeypatch.setattr(machine, "memory_bytes", lambda: 24 * GIB)
-    monkeypatch.setattr(machine, "cores", lambda: 2)
+    monkeypatch.setattr(parse, "memory_bytes", lambda: 24 * GIB)
+    monkeypatch.setattr(parse, "usable_cores", lambda: 2)
 
 
 @pytest.mark.usefixtures("small_machine")
@@ -189,7 +187,7 @@ def test_what_the_machine_holds():
     ],
 )
 @pytest.mark.usefixtures("small_machine")
-def test_all_that_it_cannot_hold_is_told_at_once(text: str, said: str):
+def test_all_that_it_cannot_hold_is_said_at_once(text: str, said: str):
     with pytest.raises(UserError) as error:
         check_capacity(parsed(text))
     assert str(error.value) == f"--tiers: this machine has {said}"
@@ -197,7 +195,7 @@ def test_all_that_it_cannot_hold_is_told_at_once(text: str, said: str):
 
 @pytest.mark.usefixtures("small_machine")
 def test_huge_pages_leave_the_system_what_it_needs(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(capacity, "system_reserve", lambda: 512 * MIB)
+    monkeypatch.setattr(parse, "system_reserve", lambda: 512 * MIB)
     tiers = parsed("64MB:256MB,256MB:512MB,128MB:480MB")
     check_capacity(tiers, "cgroup")
     with pytest.raises(UserError, match="512 MB .*: leave out 128MB:480MB, 64MB:256MB, or .*-method cgroup"):
@@ -206,6 +204,6 @@ def test_huge_pages_leave_the_system_what_it_needs(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("small_machine")
 def test_a_container_with_less_memory_than_its_machine(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(machine, "memory_bytes", lambda: 6 * GIB)
+    monkeypatch.setattr(parse, "memory_bytes", lambda: 6 * GIB)
     with pytest.raises(UserError, match="has 6.0 GB of memory available: leave out 2GB:8GB, or use mini"):
         check_capacity(parsed("2:8,1:4"))

@@ -11,11 +11,11 @@ from textwrap import dedent
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from tiers import control_groups, huge_pages, releasing, status
+from tiers import group_files, locked_memory, release, status
 from tiers.holding import Holding
-from tiers.keeper import keep_pages
+from tiers.ledger import HeldGroup, Hold, Ledger, own_hold, start_of
+from tiers.locked_memory import LockedMemory
 from tiers.memory import ControlGroup, WholeMachine
-from tiers.records import GroupRecord, Record, Records, own_record, start_of
 from tiers.tier import MIB, Tier
 
 from .test_tier_memory import Heap
@@ -27,12 +27,12 @@ HOLD = """
     import sys, time
     from pathlib import Path
     from tiers.holding import Holding
-    from tiers.meminfo import meminfo
-    from tiers.records import Records
+    from tiers.ledger import Ledger
+    from tiers.memory import meminfo
     from tiers.tier import Tier
     print("begun", flush=True)
-    records = Records(Path(sys.argv[2])) if len(sys.argv) > 2 else None
-    with Holding(sys.argv[1], None, records) as holding:
+    ledger = Ledger(Path(sys.argv[2])) if len(sys.argv) > 2 else None
+    with Holding(sys.argv[1], None, ledger) as holding:
         for number in range(1000):
             left = 400 << 20 if sys.argv[1] == "cgroup" else meminfo()["MemAvailable"] - (1 << 30)
             holding.apply(Tier(ram=left))
@@ -42,21 +42,21 @@ HOLD = """
 
 
 @pytest.fixture
-def records(tmp_path):
-    return Records(tmp_path / "records")
+def ledger(tmp_path):
+    return Ledger(tmp_path / "ledger")
 
 
 def group_of(pid: int) -> Path:
     return own_group() / f"ann-benchmarks-tier-{pid}"
 
 
-def record_of(**differences) -> Record:
-    return Record(**{**vars(own_record("cgroup")), **differences})
+def hold_of(**differences) -> Hold:
+    return Hold(**{**vars(own_hold("cgroup")), **differences})
 
 
 @needs_huge_pages
 def test_pages_are_given_back_after_a_kill_at_any_moment():
-    before = huge_pages.total_pages()
+    before = locked_memory.total_pages()
     chance = random.Random(7)
     for _ in range(5):
         with program(HOLD, "hugepages") as holder:
@@ -65,26 +65,26 @@ def test_pages_are_given_back_after_a_kill_at_any_moment():
             holder.kill()
             holder.wait()
             until(lambda pid=holder.pid: not guards_of(pid))
-            until(lambda: huge_pages.total_pages() == before, 1)
-            assert holder.pid not in [record.pid for record in Records().all()]
+            until(lambda: locked_memory.total_pages() == before, 1)
+            assert holder.pid not in [hold.pid for hold in Ledger().all()]
 
 
 @needs_memory_group
-def test_groups_are_given_back_after_a_kill_at_any_moment(records):
+def test_groups_are_given_back_after_a_kill_at_any_moment(ledger):
     chance = random.Random(8)
     for _ in range(4):
-        with program(HOLD, "cgroup", records.folder) as holder:
+        with program(HOLD, "cgroup", ledger.folder) as holder:
             line_of(holder)
             time.sleep(chance.uniform(0.1, 0.5))
             holder.kill()
             holder.wait()
             until(lambda pid=holder.pid: not guards_of(pid))
-            assert not group_of(holder.pid).exists() and records.all() == []
+            assert not group_of(holder.pid).exists() and ledger.all() == []
 
 
 @needs_memory_group
-def test_the_next_start_gives_back_what_no_guard_did(records):
-    with program(HOLD, "cgroup", records.folder) as holder:
+def test_the_next_start_gives_back_what_no_guard_did(ledger):
+    with program(HOLD, "cgroup", ledger.folder) as holder:
         line_of(holder), line_of(holder)
         for guard in guards_of(holder.pid):
             os.kill(guard, signal.SIGKILL)
@@ -92,14 +92,14 @@ def test_the_next_start_gives_back_what_no_guard_did(records):
         holder.wait()
         until(lambda: not guards_of(holder.pid))
         assert group_of(holder.pid).exists()
-        with Holding("cgroup", None, records):
+        with Holding("cgroup", None, ledger):
             assert not group_of(holder.pid).exists()
-            assert [record.pid for record in records.all()] == [os.getpid()]
+            assert [hold.pid for hold in ledger.all()] == [os.getpid()]
 
 
 @needs_huge_pages
 def test_release_gives_back_pages_that_no_guard_did():
-    before = huge_pages.total_pages()
+    before = locked_memory.total_pages()
     with program(HOLD, "hugepages") as holder:
         line_of(holder), line_of(holder)
         for guard in guards_of(holder.pid):
@@ -107,39 +107,39 @@ def test_release_gives_back_pages_that_no_guard_did():
         holder.kill()
         holder.wait()
         until(lambda: not guards_of(holder.pid))
-        assert huge_pages.total_pages() > before
+        assert locked_memory.total_pages() > before
         assert any("which has ended" in line and "huge pages" in line for line in status.status())
         assert any(line.startswith(f"released: process {holder.pid} ") for line in status.release(False))
-    assert huge_pages.total_pages() == before
+    assert locked_memory.total_pages() == before
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @needs_memory_group
-def test_an_interrupted_process_gives_back(records, number):
+def test_an_interrupted_process_gives_back(ledger, number):
     terminate = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\n"
-    with program(terminate + dedent(HOLD), "cgroup", records.folder) as holder:
+    with program(terminate + dedent(HOLD), "cgroup", ledger.folder) as holder:
         line_of(holder), line_of(holder)
         holder.send_signal(number)
         holder.wait(10)
-        assert not group_of(holder.pid).exists() and records.all() == []
+        assert not group_of(holder.pid).exists() and ledger.all() == []
         assert guards_of(holder.pid) == []
 
 
 @needs_memory_group
-def test_an_error_gives_back(records):
-    with pytest.raises(ZeroDivisionError), Holding("cgroup", None, records) as holding:
+def test_an_error_gives_back(ledger):
+    with pytest.raises(ZeroDivisionError), Holding("cgroup", None, ledger) as holding:
         holding.apply(Tier(ram=256 * MIB))
         assert group_of(os.getpid()).exists()
         _ = 1 / 0
-    assert not group_of(os.getpid()).exists() and records.all() == [] and guards_of(os.getpid()) == []
+    assert not group_of(os.getpid()).exists() and ledger.all() == [] and guards_of(os.getpid()) == []
     with pytest.raises(UserError, match="with block"):
         holding.apply(Tier())
 
 
 @needs_memory_group
-def test_release_leaves_the_living_alone_unless_all_is_asked(records, monkeypatch):
-    monkeypatch.setattr(status, "Records", lambda folder=None: records)
-    with Holding("cgroup", None, records) as holding:
+def test_release_leaves_the_living_alone_unless_all_is_requested(ledger, monkeypatch):
+    monkeypatch.setattr(status, "Ledger", lambda folder=None: ledger)
+    with Holding("cgroup", None, ledger) as holding:
         holding.apply(Tier(ram=256 * MIB))
         (line,) = status.release(False)
         assert line.startswith(f"kept: process {os.getpid()} (")
@@ -153,21 +153,21 @@ def test_release_leaves_the_living_alone_unless_all_is_asked(records, monkeypatc
         assert status.status() == ["nothing is held"]
         with pytest.raises(UserError, match="released by another process: start again"):
             holding.apply(Tier(ram=256 * MIB))
-    assert records.all() == []
+    assert ledger.all() == []
 
 
-def test_a_keeper_takes_nothing_again_that_was_released(records):
-    record, heap = own_record("hugepages"), Heap(8 * MIB)
+def test_a_keeper_takes_nothing_again_that_was_released(ledger):
+    hold, heap = own_hold("hugepages"), Heap(8 * MIB)
     with pytest.raises(UserError, match="released by another process"):
-        keep_pages(records, record, heap, WholeMachine(0), 1)
+        LockedMemory(ledger, hold, heap).keep(WholeMachine(0), 1)
     assert heap.size == 0
 
 
 def test_a_pid_given_to_another_process_is_not_the_owner():
-    record = own_record("cgroup")
-    assert record.is_alive
-    assert not record_of(start=record.start - 1).is_alive
-    assert not record_of(boot="another").is_alive
+    hold = own_hold("cgroup")
+    assert hold.is_alive
+    assert not hold_of(start=hold.start - 1).is_alive
+    assert not hold_of(boot="another").is_alive
     assert start_of(2**22 + 1) is None
 
 
@@ -177,66 +177,66 @@ def test_a_process_that_has_ended_and_was_not_waited_for_is_dead():
         until(lambda: start_of(process.pid) is None)
 
 
-def test_what_was_held_before_a_restart_is_only_forgotten(records, monkeypatch):
-    monkeypatch.setattr(releasing, "empty", lambda *_: pytest.fail("this machine has none of it"))
-    with records.lock():
-        records.write(record_of(boot="another", pages=1000))
-    releasing.release_dead(records)
-    assert records.all() == []
+def test_what_was_held_before_a_restart_is_only_forgotten(ledger, monkeypatch):
+    monkeypatch.setattr(release, "empty", lambda *_: pytest.fail("this machine has none of it"))
+    with ledger.lock():
+        ledger.write(hold_of(boot="another", pages=1000))
+    release.release_dead(ledger)
+    assert ledger.all() == []
 
 
 @needs_huge_pages
 @pytest.mark.parametrize("arrived", [0, 5, 20])
-def test_a_change_cut_off_half_way_gives_back_what_had_arrived(records, arrived):
+def test_a_change_cut_off_half_way_gives_back_what_had_arrived(ledger, arrived):
     number = Path("/proc/sys/vm/nr_hugepages")
-    before = huge_pages.total_pages()
-    with records.lock():
-        records.write(record_of(start=1, pages=0, reaching=20, others=before))
+    before = locked_memory.total_pages()
+    with ledger.lock():
+        ledger.write(hold_of(start=1, pages=0, reaching=20, others=before))
     number.write_text(str(before + arrived))
     try:
-        releasing.release_dead(records)
-        assert huge_pages.total_pages() == before
+        release.release_dead(ledger)
+        assert locked_memory.total_pages() == before
     finally:
         number.write_text(str(before))
 
 
 def test_giving_back_that_was_cut_off_is_not_done_twice(monkeypatch):
-    record = record_of(pages=20, reaching=0, others=30)
-    monkeypatch.setattr(huge_pages, "total_pages", lambda: 30)  # the number was written, the record was not
-    huge_pages.settle(record)
-    assert record.pages == 0
+    hold = hold_of(pages=20, reaching=0, others=30)
+    monkeypatch.setattr(locked_memory, "total_pages", lambda: 30)  # the number was written, the hold was not
+    locked_memory.resolve_change(hold)
+    assert hold.pages == 0
 
 
-def test_what_cannot_be_given_back_is_told_and_kept_in_mind(records, tmp_path, monkeypatch):
+def test_what_cannot_be_given_back_is_told_and_kept_in_mind(ledger, tmp_path, monkeypatch):
     (tmp_path / "group").mkdir()
     (tmp_path / "group/file").touch()  # not a group: cannot be removed as one
-    record = record_of(start=1, groups=[GroupRecord(str(tmp_path / "group"), str(tmp_path))])
-    with records.lock():
-        records.write(record)
-    monkeypatch.setattr(control_groups, "_LAST_SECONDS", 0)
+    hold = hold_of(start=1, groups=[HeldGroup(str(tmp_path / "group"), str(tmp_path))])
+    with ledger.lock():
+        ledger.write(hold)
+    monkeypatch.setattr(group_files, "_LAST_SECONDS", 0)
     with pytest.raises(UserError, match="could not give back .*group: Directory not empty"):
-        releasing.release_dead(records)
-    assert len(records.all()) == 1
+        release.release_dead(ledger)
+    assert len(ledger.all()) == 1
 
 
-def test_records_are_kept_as_written(records):
-    record = record_of(pages=7, groups=[GroupRecord("/a", "/b", adopted=True)])
-    with records.lock():
-        records.write(record)
-        assert records.has(record) and records.all() == [record]
-        records.delete(record)
-    assert not records.has(record) and records.all() == []
+def test_records_are_kept_as_written(ledger):
+    hold = hold_of(pages=7, groups=[HeldGroup("/a", "/b", adopted=True)])
+    with ledger.lock():
+        ledger.write(hold)
+        assert ledger.has(hold) and ledger.all() == [hold]
+        ledger.delete(hold)
+    assert not ledger.has(hold) and ledger.all() == []
 
 
-def test_a_record_that_cannot_be_read_is_told(records):
-    with records.lock():
-        (records.folder / "1-1.json").write_text("{")
+def test_a_record_that_cannot_be_read_is_told(ledger):
+    with ledger.lock():
+        (ledger.folder / "1-1.json").write_text("{")
     with pytest.raises(UserError, match="1-1.json cannot be understood"):
-        records.all()
+        ledger.all()
 
 
-def test_a_folder_of_somebody_else_is_not_used(records, monkeypatch):
-    records.folder.mkdir()
+def test_a_folder_of_somebody_else_is_not_used(ledger, monkeypatch):
+    ledger.folder.mkdir()
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    with pytest.raises(UserError, match="belongs to somebody else"), records.lock():
+    with pytest.raises(UserError, match="belongs to somebody else"), ledger.lock():
         pass

@@ -25,15 +25,14 @@ from ann_benchmarks.jobs.found_before import found_before, value_found_before
 from ann_benchmarks.jobs.job import Job, Procedure
 from ann_benchmarks.jobs.plan import Scope
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, result_path, write_result
-from ann_benchmarks.results.series import Series
 from ann_benchmarks.run.execute import first_definitions
 from ann_benchmarks.run.pool import JobOutcome, WorkerPool
 from ann_benchmarks.run.worker import NoWorker
-from tiers.ballast import Ballast
 from tiers.console import SweepConsole
-from tiers.simulated import SimulatedServer
-from tiers.tier import MIB, Disk, Tier
-from tiers.watch import MemoryWatch
+from tiers.locked_memory import Ballast
+from tiers.memory import meminfo
+from tiers.simulated import MemoryWatch, SimulatedServer
+from tiers.tier import MIB, Tier
 
 from . import test_load_run
 from .programs import run_program
@@ -149,8 +148,6 @@ def test_cpus_and_disk_are_names_of_their_own(folder: Path):
 
 @needs_huge_pages
 def test_huge_pages_make_the_same_servers(folder: Path):
-    from tiers.meminfo import meminfo
-
     ram = meminfo()["MemAvailable"] // MIB - 1024
     before = meminfo()["HugePages_Total"]
     swept(folder, "--algorithm", "hnsw", "--tiers", f"32MB:{ram}MB", "--clients", "8",
@@ -197,8 +194,6 @@ def test_a_sweep_that_is_killed_leaves_nothing_and_goes_on(folder: Path):
 @needs_huge_pages
 @pytest.mark.skipif("ANN_BENCHMARKS_TEST_KILLS" not in os.environ, reason="set ANN_BENCHMARKS_TEST_KILLS")
 def test_a_sweep_by_huge_pages_that_is_killed_gives_them_back_and_goes_on(folder: Path):
-    from tiers.meminfo import meminfo
-
     before, ram = meminfo()["HugePages_Total"], meminfo()["MemAvailable"] // MIB - 2048
 
     def given_back(pid: int) -> bool:
@@ -324,16 +319,6 @@ def test_a_tier_that_was_kept_is_none():
     SimulatedServer(Tier(cpus=1), "cgroup").check({})
 
 
-def test_a_tier_has_a_name_and_a_series():
-    tier = Tier(4 << 30, 16 << 30, 4, Disk("gp3", 3000, 125_000_000))
-    assert str(tier) == "4GB:16GB+4cpus+gp3"
-    assert Series("x", **tier.series).label == "x-4cpus-gp3-sb4GB-ram16GB"
-    assert tier.facts["tier_memory_series"] == "-sb4GB-ram16GB"
-    assert tier.facts["tier_bandwidth"] == 125_000_000
-    assert str(Tier()) == "all:all" and Series("x", **Tier().series).label == "x"
-    assert (str(LARGE), LARGE.memory) == ("64MB:all", "sb64MB-ramall")
-
-
 DEFINITION = Definition("some", "some", "Some", "none", ["euclidean"], [[1], [2]], False)
 
 
@@ -360,27 +345,6 @@ def test_a_sweep_says_which_tier_is_begun_and_what_is_wrong(workspace, capsys):
     assert "2 tiers, in this order: 64MB:all by cgroup, 32MB:192MB by cgroup" in out
     assert "tier 2 of 2: 32MB:192MB by cgroup (0 of 4 points done)" in out
     assert err.count("warning: the pages are used") == 1
-
-
-class Kept:
-    """A worker that ends when it is told to; a test double."""
-
-    is_reusable = True
-    ended = 0
-
-    def end(self) -> None:
-        Kept.ended += 1
-
-
-def test_a_worker_is_kept_for_the_same_tier_alone(workspace):
-    first, second = planned()
-    workers = WorkerPool(start=lambda job: Kept())  # type: ignore[arg-type, return-value]
-    one = workers._worker(first)
-    workers.idle.append(one)
-    assert workers._worker(replace(first, points=[])) is one
-    workers.idle.append(one)
-    assert workers._worker(second) is not one
-    assert Kept.ended == 1
 
 
 def test_a_worker_of_one_version_takes_no_job_of_another_that_runs_beside_it():

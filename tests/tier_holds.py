@@ -11,8 +11,8 @@ from textwrap import dedent
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from tiers import control_groups, huge_pages
-from tiers.records import SYSTEM_FOLDER, Records
+from tiers import control_groups, locked_memory
+from tiers.ledger import SYSTEM_FOLDER, Ledger
 
 ROOT = Path(__file__).parent.parent
 GROUP = "ann-benchmarks-tier-{}"
@@ -28,8 +28,8 @@ def _no_groups(*controllers: str) -> str:
 
 def _no_huge_pages() -> str:
     try:
-        huge_pages.require_rights()
-        held = [record for record in Records(SYSTEM_FOLDER).all() if record.is_alive and record.pages]
+        locked_memory.require_rights()
+        held = [hold for hold in Ledger(SYSTEM_FOLDER).all() if hold.is_alive and hold.pages]
     except (UserError, OSError) as error:
         return str(error)
     return f"huge pages are held by {held[0].owner}" if held else ""
@@ -106,6 +106,6 @@ def guards_of(pid: int) -> list[int]:
                 words = (entry / "cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if b"tiers.guard" in words and str(pid).encode() in words:
+            if b"tiers.release" in words and str(pid).encode() in words:
                 found.append(int(entry.name))
     return found

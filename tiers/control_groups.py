@@ -1,10 +1,9 @@
-"""Control groups of Linux, versions 1 and 2: found, made, limited, and removed.
+"""Control groups of Linux, versions 1 and 2: found, made and limited.
 
 Version 1 has a tree of folders for each controller, version 2 one for all. A group is made below our own
 one where that is possible, so that the limits of a container or a service hold for it, too.
 """
 
-import errno
 import os
 import time
 from collections.abc import Iterable, Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError
 
+from .group_files import has_ended, make_folder, remove_group, set_memory_limit, words_of, write
 from .tier import Disk
 
 MEMORY, CPUS, DISK = "memory", "cpuset", "io"
@@ -21,9 +21,7 @@ _NAMES_IN_VERSION_1 = {DISK: "blkio"}
 _WHAT = {MEMORY: "memory", CPUS: "CPUs", DISK: "disk"}
 _PROCESSES = Path("/proc")
 _RECLAIM_SECONDS = 10
-_LAST_SECONDS = 5  # for what has ended, or was moved, to be gone
 _PAUSE = 0.1  # s
-_MOVES = 20  # times that new processes of a tree are looked for
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ def find_place(controller: str, pid: int | None = None, processes: Path = _PROCE
     except (FileNotFoundError, ProcessLookupError):
         if pid is None:  # a kernel without groups
             return None
-        raise _ended(pid) from None
+        raise has_ended(pid) from None
     unified = None
     for line in (processes / "self/mountinfo").read_text().splitlines():
         left, _, right = line.partition(" - ")
@@ -57,7 +55,7 @@ def find_place(controller: str, pid: int | None = None, processes: Path = _PROCE
             name = _NAMES_IN_VERSION_1.get(controller, controller)
             if name in options.split(","):
                 return Place(controller, 1, top, _below(top, root, own.get(name)))
-        elif kind == "cgroup2" and controller in _words(top / "cgroup.controllers"):
+        elif kind == "cgroup2" and controller in words_of(top / "cgroup.controllers"):
             unified = Place(controller, 2, top, _below(top, root, own.get("")))
     return unified
 
@@ -72,17 +70,10 @@ def _own_groups(process: Path) -> Mapping[str, str]:
 
 
 def _below(top: Path, root: str, own: str | None) -> Path:
-    """The folder of a group, of a tree of which only the part from `root` on is mounted."""
+    """The folder of a group, where only the part of the tree from `root` on is mounted."""
     if own is None or not Path(own).is_relative_to(root):
         return top
     return top / Path(own).relative_to(root)
-
-
-def _words(file: Path) -> list[str]:
-    try:
-        return file.read_text().split()
-    except OSError:
-        return []
 
 
 @dataclass(frozen=True)
@@ -107,7 +98,7 @@ class Group:
             make_folder(self.folder)
             if self.version == 1 and CPUS in self.controllers:  # else no process may enter
                 for name in ("cpuset.mems", "cpuset.cpus"):
-                    _write(self.folder / name, (self.parent / name).read_text())
+                    write(self.folder / name, (self.parent / name).read_text())
         except OSError as error:
             raise _refused(self.controllers[0], self.folder, error) from None
 
@@ -128,12 +119,12 @@ class Group:
         usable = sorted(os.sched_getaffinity(0))
         if number > len(usable):
             raise UserError(
-                f"{number} CPUs were asked for, but {len(usable)} may be used here: ask for fewer"
+                f"{number} CPUs were requested, but {len(usable)} may be used here: request fewer"
             )
         chosen = set(usable[:number])
         file = self.folder / ("cpuset.effective_cpus" if self.version == 1 else "cpuset.cpus.effective")
         try:
-            _write(self.folder / "cpuset.cpus", ",".join(map(str, sorted(chosen))))
+            write(self.folder / "cpuset.cpus", ",".join(map(str, sorted(chosen))))
             held = _numbers(file.read_text())
         except OSError as error:
             raise _refused(CPUS, self.folder, error) from None
@@ -149,7 +140,7 @@ class Group:
                     for direction in ("read", "write"):
                         file = self.folder / f"blkio.throttle.{direction}_{name}_device"
                         if value is not None:
-                            _write(file, f"{device} {value}")
+                            write(file, f"{device} {value}")
                             _require_line(file, f"{device} {value}")
             else:
                 file = self.folder / "io.max"
@@ -158,14 +149,14 @@ class Group:
                     for name, value in limits.items()
                     for direction in "rw"
                 )
-                _write(file, f"{device} {text}")
+                write(file, f"{device} {text}")
                 _require_line(file, f"{device} {text}")
         except OSError as error:
             raise _refused(DISK, self.folder, error) from None
 
 
 def choose_groups(controllers: Iterable[str], name: str, processes: Path = _PROCESSES) -> list[Group]:
-    """Say which groups there have to be for these controllers, and see that they can be; none is made."""
+    """Return the groups that these controllers take, none of them made; UserError where one cannot be."""
     groups, unified = [], []
     for controller in controllers:
         place = find_place(controller, processes=processes)
@@ -181,9 +172,9 @@ def choose_groups(controllers: Iterable[str], name: str, processes: Path = _PROC
         else:
             raise _refused(controller, place.own)
     if unified:
-        wanted = tuple(place.controller for place in unified)
-        parent = _parent_in_version_2(unified[0], wanted)
-        groups.append(Group(parent, unified[0].own, name, 2, wanted))
+        names = tuple(place.controller for place in unified)
+        parent = _parent_in_version_2(unified[0], names)
+        groups.append(Group(parent, unified[0].own, name, 2, names))
     return groups
 
 
@@ -202,31 +193,16 @@ def _parent_in_version_2(place: Place, controllers: tuple[str, ...]) -> Path:
 
 
 def _switch_on(folder: Path, controllers: tuple[str, ...]) -> bool:
-    if not set(controllers) <= set(_words(folder / "cgroup.controllers")):
+    if not set(controllers) <= set(words_of(folder / "cgroup.controllers")):
         return False
     file = folder / "cgroup.subtree_control"
-    missing = [name for name in controllers if name not in _words(file)]
+    missing = [name for name in controllers if name not in words_of(file)]
     try:
         if missing:
-            _write(file, " ".join(f"+{name}" for name in missing))
+            write(file, " ".join(f"+{name}" for name in missing))
     except OSError:  # a group with processes of its own may not have groups
         return False
     return True
-
-
-def set_memory_limit(folder: Path, version: int, size: int) -> None:
-    """Set the limit of memory, swap included, in bytes. OSError where more than that cannot be given up."""
-    if version == 2:
-        _write(folder / "memory.max", str(size))
-        if (folder / "memory.swap.max").exists():
-            _write(folder / "memory.swap.max", "0")
-        return
-    limit, with_swap = folder / "memory.limit_in_bytes", folder / "memory.memsw.limit_in_bytes"
-    files = [limit]
-    if with_swap.exists():  # which may never be the smaller one
-        files = [with_swap, limit] if size > int(with_swap.read_text()) else [limit, with_swap]
-    for file in files:
-        _write(file, str(size))
 
 
 def parent_memory_limit(group: Group) -> int | None:
@@ -237,83 +213,6 @@ def parent_memory_limit(group: Group) -> int | None:
             with suppress(OSError, ValueError):  # not there, or "max"
                 limits.append(int((folder / name).read_text()))
     return min(limits, default=None)
-
-
-def remove_group(folder: Path, home: Path, patience: float) -> None:
-    """Remove a group if it is there. Processes have `patience` s to end; then they are moved to `home`."""
-    _lift_memory_limit(folder)  # what ends needs memory for that
-    patient_until = time.monotonic() + patience
-    give_up = None
-    while folder.exists():
-        now = time.monotonic()
-        members = _words(folder / "cgroup.procs")
-        if not members or now >= patient_until:
-            give_up = give_up or now + _LAST_SECONDS
-            try:
-                if not members:
-                    remove_folder(folder)
-                for pid in members:
-                    with suppress(ProcessLookupError):
-                        _write(home / "cgroup.procs", pid)
-                if now > give_up:
-                    raise OSError(errno.EBUSY, "processes are started in it all the time")
-            except OSError:  # one that has ended is there for a moment more
-                if now > give_up and folder.exists():
-                    raise
-        if folder.exists():
-            time.sleep(_PAUSE)
-
-
-def _lift_memory_limit(folder: Path) -> None:
-    lifted = {"memory.memsw.limit_in_bytes": "-1", "memory.limit_in_bytes": "-1", "memory.max": "max"}
-    for name, value in lifted.items():
-        with suppress(OSError):
-            _write(folder / name, value)
-
-
-def move_tree(folders: Iterable[Path], pid: int) -> set[int]:
-    """Move a process and all its descendants, also those that are started meanwhile; return their pids."""
-    import psutil  # which the guard does without
-
-    files = [folder / "cgroup.procs" for folder in folders]
-    moved: set[int] = set()
-    for _ in range(_MOVES):
-        try:
-            root = psutil.Process(pid)
-            tree = {pid} | {child.pid for child in root.children(recursive=True)}
-        except psutil.NoSuchProcess:
-            raise _ended(pid) from None
-        if tree <= moved:
-            return moved
-        for member in tree - moved:
-            for file in files:
-                with suppress(ProcessLookupError):  # it has just ended
-                    _write(file, str(member))
-        moved |= tree
-    raise UserError(f"process {pid} starts others faster than they can be moved: stop what uses the server")
-
-
-def _ended(pid: int | None) -> UserError:
-    return UserError(f"the server's process {pid} has ended: start the server again")
-
-
-def make_folder(folder: Path) -> None:
-    """Make a group."""
-    folder.mkdir()
-
-
-def remove_folder(folder: Path) -> None:
-    """Remove a group; the kernel takes its files along."""
-    folder.rmdir()
-
-
-def _write(file: Path, text: str) -> None:
-    """Write to a file that is there: the kernel makes them, nobody else."""
-    handle = os.open(file, os.O_WRONLY | os.O_TRUNC)
-    try:
-        os.write(handle, text.encode())
-    finally:
-        os.close(handle)
 
 
 def _require_line(file: Path, line: str) -> None:

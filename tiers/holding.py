@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -12,38 +11,24 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 
-from . import huge_pages
-from .ballast import Ballast
-from .block_device import block_device, read_ahead
-from .caches import drop_caches
-from .control_groups import (
-    CPUS,
-    DISK,
-    MEMORY,
-    Group,
-    choose_groups,
-    find_place,
-    move_tree,
-    parent_memory_limit,
-)
-from .guard import start_guard
-from .keeper import Keeper, dead_band, keep_limit, keep_pages
-from .meminfo import meminfo, readable, system_reserve
-from .memory import ControlGroup, WholeMachine, shared_memory_of
-from .records import GroupRecord, Record, Records, own_record
-from .releasing import ENDING_SECONDS, empty, release, release_dead
-from .tier import Tier
+from .control_groups import CPUS, DISK, MEMORY, Group, choose_groups, find_place, parent_memory_limit
+from .disk import block_device, drop_caches, read_ahead
+from .group_files import move_tree
+from .keeper import Keeper, keep_limit
+from .ledger import HeldGroup, Hold, Ledger, own_hold
+from .locked_memory import LockedMemory, require_rights
+from .memory import ControlGroup, WholeMachine, meminfo, readable, shared_memory_of
+from .release import ENDING_SECONDS, empty, release, release_dead, start_guard
+from .tier import CONTROL_GROUP, HUGE_PAGES, Tier
 
-HUGE_PAGES, CONTROL_GROUP = METHODS = ("hugepages", "cgroup")
-TOLERANCE = 0.03  # share by which what is available may differ from what was asked
-_TRIES = 8
-_SETTLING_SECONDS = 0.2
+METHODS = (HUGE_PAGES, CONTROL_GROUP)
+TOLERANCE = 0.03  # share by which what is available may differ from the tier's
 
 
 class Holding:
     """What this process holds back of the machine, for servers that it starts after each apply()."""
 
-    def __init__(self, method: str, folder: Path | None, records: Records | None = None) -> None:
+    def __init__(self, method: str, folder: Path | None, ledger: Ledger | None = None) -> None:
         """`method`: "hugepages" or "cgroup"; `folder`: of the server's data, whose disk is limited."""
         if method not in METHODS:
             raise UserError(f"'{method}' is no way to hold memory back: use {' or '.join(METHODS)}")
@@ -51,39 +36,39 @@ class Holding:
         self.folder = folder
         self.memory: WholeMachine | ControlGroup | None = None  # what a server's watch is to sample
         self.facts: dict[str, Any] = {}  # attributes of the results of the tier that is set
-        self._records = records or Records()
-        self._record: Record | None = None
+        self._ledger = ledger or Ledger()
+        self._hold: Hold | None = None
+        self._locked: LockedMemory | None = None
         self._guard: subprocess.Popen[bytes] | None = None
         self._keeper: Keeper | None = None
         self._groups: list[Group] = []
-        self._ballast = Ballast()
         self._tier = Tier()
 
     def __enter__(self) -> "Holding":
         if sys.platform != "linux":
             raise UserError("tiers need Linux: it is the one that can hold memory, CPUs and disks back")
         if self.method == HUGE_PAGES:
-            huge_pages.require_rights()
+            require_rights()
             if meminfo()["SwapTotal"]:
                 from ann_benchmarks.common.output import warn
 
                 warn("swap is on: memory is pushed there, which falsifies what is measured (swapoff -a)")
         else:
             choose_groups([MEMORY], self._group_name)
-        release_dead(self._records)
-        record = own_record(self.method)
-        with self._records.lock():
-            for other in self._records.all():
-                if other.pid == record.pid and other.is_alive:
+        release_dead(self._ledger)
+        hold = own_hold(self.method)
+        with self._ledger.lock():
+            for other in self._ledger.all():
+                if other.pid == hold.pid and other.is_alive:
                     raise UserError("this process holds a tier already: end that first")
                 if self.method == other.method == HUGE_PAGES and other.is_alive:
                     raise UserError(
                         f"huge pages are held by {other.owner}: wait for it, or use --tier-method cgroup"
                     )
-            self._record = record
-            self._records.write(record)
+            self._hold, self._locked = hold, LockedMemory(self._ledger, hold)
+            self._ledger.write(hold)
         try:
-            self._guard = start_guard(self._records, record)
+            self._guard = start_guard(self._ledger, hold)
         except BaseException:
             self._give_back()
             raise
@@ -113,7 +98,7 @@ class Holding:
             self._make_groups(tier)
             self.memory = self._view(tier, shared_before)
             self._hold_memory(tier)
-            self.facts = self._measured(tier)
+            self.facts = self._measure(tier)
         except BaseException:
             self._stop_keeper()
             self._empty()
@@ -135,32 +120,33 @@ class Holding:
         When they go, it is moved back to where it was. Its shared memory is its shared_buffers; what is
         available is set once more, since apply() did not see the machine without a server.
         """
-        with self._records.changing(self._held):
-            for group, noted in zip(self._groups, self._held.groups, strict=True):
+        hold, _ = self._held
+        with self._ledger.changing(hold):
+            for group, held in zip(self._groups, hold.groups, strict=True):
                 place = find_place(group.controllers[0], pid=pid)
                 if place is not None and place.own != group.folder:
-                    noted.home, noted.adopted = str(place.own), True
-            self._records.write(self._held)
+                    held.home, held.adopted = str(place.own), True
+            self._ledger.write(hold)
         tree = move_tree([group.folder for group in self._groups], pid)
         if isinstance(self.memory, WholeMachine):
             self._stop_keeper()
             self.memory = WholeMachine(meminfo()["Shmem"] - max(map(shared_memory_of, tree)))
             self._hold_memory(self._tier)
-            self.facts = self._measured(self._tier)
+            self.facts = self._measure(self._tier)
 
     @property
     def _group_name(self) -> str:
         return f"ann-benchmarks-tier-{os.getpid()}"
 
     @property
-    def _held(self) -> Record:
-        if self._record is None:
+    def _held(self) -> tuple[Hold, LockedMemory]:
+        if self._hold is None or self._locked is None:
             raise UserError("nothing can be held yet, or any more: use Holding in a with block")
-        return self._record
+        return self._hold, self._locked
 
     def _has_company(self) -> bool:
         """Whether others measure here, who would lose their caches."""
-        return any(other.is_alive and other.pid != os.getpid() for other in self._records.all())
+        return any(other.is_alive and other.pid != os.getpid() for other in self._ledger.all())
 
     def _stop_keeper(self) -> None:
         if self._keeper is not None:
@@ -168,26 +154,26 @@ class Holding:
             self._keeper = None
 
     def _empty(self) -> None:
-        self._ballast.resize(0)
-        with self._records.changing(self._held):
-            empty(self._records, self._held)
+        hold, locked = self._held
+        locked.ballast.resize(0)
+        with self._ledger.changing(hold):
+            empty(self._ledger, hold)
         self._groups, self.memory, self.facts = [], None, {}
 
     def _give_back(self) -> None:
         self._stop_keeper()
-        self._ballast.resize(0)
-        if self._record is None:
+        if self._hold is None or self._locked is None:
             return
-        with self._records.lock():
-            if self._records.has(self._record):
-                release(self._records, self._record)
-        self._record, self._groups, self.memory, self.facts = None, [], None, {}
+        self._locked.ballast.resize(0)
+        with self._ledger.lock():
+            if self._ledger.has(self._hold):
+                release(self._ledger, self._hold)
+        self._hold, self._groups, self.memory, self.facts = None, [], None, {}
 
     def _make_groups(self, tier: Tier) -> None:
         controllers = [MEMORY] if self._is_limit(tier) else []
         controllers += [] if tier.cpus is None else [CPUS]
-        disk = tier.disk if tier.disk is not None and (tier.disk.iops or tier.disk.bandwidth) else None
-        device = ""
+        disk, device = tier.limited_disk, ""
         if disk is not None:
             if self.folder is None:
                 raise UserError(
@@ -196,9 +182,10 @@ class Holding:
             device = block_device(self.folder)
             controllers.append(DISK)
         groups = choose_groups(controllers, self._group_name)
-        with self._records.changing(self._held):
-            self._held.groups = [GroupRecord(str(each.folder), str(each.home)) for each in groups]
-            self._records.write(self._held)
+        hold, _ = self._held
+        with self._ledger.changing(hold):
+            hold.groups = [HeldGroup(str(each.folder), str(each.home)) for each in groups]
+            self._ledger.write(hold)
         self._groups = groups
         for group in groups:
             group.make()
@@ -212,7 +199,7 @@ class Holding:
 
     def _view(self, tier: Tier, shared_before: int) -> WholeMachine | ControlGroup:
         if self._is_limit(tier):
-            group = next(group for group in self._groups if MEMORY in group.controllers)
+            group = self._group_of_memory()
             return ControlGroup(group.folder, group.version)
         place = find_place(MEMORY)
         if tier.ram is None and place is not None:
@@ -223,60 +210,36 @@ class Holding:
         return WholeMachine(shared_before)
 
     def _hold_memory(self, tier: Tier) -> None:
-        if tier.ram is None:
+        if tier.ram is None or self.memory is None:
             return
         if isinstance(self.memory, ControlGroup):
             self._limit(self.memory, tier.ram)
             self._keeper = Keeper(partial(keep_limit, self.memory, tier.ram))
-        elif self.memory is not None:
-            self._lock_away(self.memory, tier.ram)
-            held = (self._records, self._held, self._ballast)
-            self._keeper = Keeper(partial(keep_pages, *held, self.memory, tier.ram))
+        else:
+            _, locked = self._held
+            locked.reach(self.memory, tier.ram)
+            self._keeper = Keeper(partial(locked.keep, self.memory, tier.ram))
 
-    def _limit(self, view: ControlGroup, wanted: int) -> None:
-        group = next(group for group in self._groups if MEMORY in group.controllers)
+    def _limit(self, view: ControlGroup, target: int) -> None:
+        group = self._group_of_memory()
         most = parent_memory_limit(group)
-        if most is not None and wanted > most:
+        if most is not None and target > most:
             raise UserError(
-                f"{readable(wanted)} are more than the {readable(most)} that the groups above leave"
+                f"{readable(target)} are more than the {readable(most)} that the groups above leave"
             )
-        group.limit_memory(wanted + view.overhead())
+        group.limit_memory(target + view.overhead())
 
-    def _lock_away(self, view: WholeMachine, wanted: int) -> None:
-        if wanted < system_reserve():
-            raise UserError(
-                f"{readable(wanted)} available is less than the {readable(system_reserve())} that the system "
-                "keeps when memory is locked away: use --tier-method cgroup for so small a tier"
-            )
-        size = huge_pages.page_size()
-        for _ in range(_TRIES):
-            excess = view.available() - wanted
-            if abs(excess) <= dead_band(wanted) // 2:
-                break
-            pages = self._held.pages + excess // size
-            if pages < 0:
-                break  # there is not as much: seen when it is measured
-            try:
-                with self._records.changing(self._held):
-                    huge_pages.reserve(self._records, self._held, pages)
-            except UserError:
-                missing = (pages - self._held.pages) * size
-                if self._ballast.size + missing > self._ballast.most:
-                    raise
-                self._ballast.resize(self._ballast.size + missing)
-            time.sleep(_SETTLING_SECONDS)
-        used = huge_pages.used_by_others(self._held)
-        if used:
-            raise UserError(f"{used:,} of the huge pages that hold memory back are used by a process: end it")
+    def _group_of_memory(self) -> Group:
+        return next(group for group in self._groups if MEMORY in group.controllers)
 
-    def _measured(self, tier: Tier) -> dict[str, Any]:
-        """Measure what is available and compare it with what was asked."""
+    def _measure(self, tier: Tier) -> dict[str, Any]:
+        """Measure what is available, and compare it with what the tier is to have."""
         assert self.memory is not None
         available = self.memory.available()
         if tier.ram is not None and abs(available - tier.ram) > TOLERANCE * tier.ram:
             raise UserError(
                 f"{readable(tier.ram)} were to be available, but {readable(available)} are: "
-                "end other programs, or ask for less"
+                "end other programs, or request less"
             )
         facts: dict[str, Any] = {"tier_method": self.method, "tier_available_at_start": available}
         if self.folder is not None and (ahead := read_ahead(self.folder)) is not None:
@@ -284,6 +247,6 @@ class Holding:
         if isinstance(self.memory, ControlGroup):
             facts["tier_memory_limit"] = self.memory.limit()  # ours, or our container's
         elif tier.ram is not None:
-            facts["tier_huge_pages"] = self._held.pages
-            facts["tier_locked"] = self._ballast.size
+            _, locked = self._held
+            facts |= locked.facts
         return facts

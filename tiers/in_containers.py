@@ -2,34 +2,31 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ann_benchmarks.algorithms.postgres import machine
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.host import memory_bytes
 from ann_benchmarks.jobs.job import Job
 
-from .block_device import block_device, device_name
-from .caches import drop_caches
-from .capacity import check_capacity
 from .console import SweepConsole
 from .control_groups import MEMORY, find_place
+from .disk import block_device, device_name, drop_caches
 from .keeper import Keeper, keep_limit
 from .memory import ControlGroup
-from .parse import parse_tiers
-from .settings import build_settings, check_settings, tier_settings, variable
+from .parse import check_capacity, parse_tiers
+from .server import TieredServer, plugin_errors
 from .simulated import SimulatedServer
-from .tier import MIB, Disk, Tier
+from .tier import CONTAINER, MIB, Disk, Tier
 
-CONTAINER = "container"
-_FOR_PROCESSES = 256 * MIB  # at first, beside what is to be available
+_FOR_PROCESSES = 256 * MIB  # at first, on top of what is to be available
 
 
 @dataclass(frozen=True)
 class OwnGroup:
-    """The memory that the group of whoever asks leaves it: of a container, from inside."""
+    """The memory that this process's own group leaves it: of a container, from inside."""
 
     def available(self) -> int:
         """Bytes; OSError where the groups cannot be seen."""
@@ -40,20 +37,22 @@ class OwnGroup:
 
 
 class ContainerSweep:
-    """All tiers that a run is asked for, on servers in containers."""
+    """All tiers of a run, on servers in containers."""
 
     builder = None  # the terms of a container that builds say what is special about it
 
-    def __init__(self, tiers: str) -> None:
-        """Take what the command line says."""
-        self._text = tiers
+    def __init__(self, tiers: str, server: TieredServer) -> None:
+        """Take what the command line says, and the server that is given the tiers."""
+        self._text, self._server = tiers, server
         self._keepers: list[Keeper] = []
 
     def conditions(self, rows: int, dimension: int) -> Sequence[SimulatedServer]:
         """Return the tiers, largest memory first; UserError for those that this machine cannot hold."""
         tiers = parse_tiers(self._text, rows, dimension)
         check_capacity(tiers, CONTAINER)
-        check_settings(tiers)
+        with plugin_errors():
+            for tier in tiers:
+                self._server.environment(tier)  # refuses what it cannot give
         return [SimulatedServer(tier, CONTAINER, OwnGroup()) for tier in tiers]
 
     @contextmanager
@@ -63,9 +62,10 @@ class ContainerSweep:
 
     def terms(self, job: Job) -> "ContainerTerms | BuildTerms":
         """Return what a job's container gets."""
-        if isinstance(job.procedure.conditions, SimulatedServer):
-            return ContainerTerms(job.procedure.conditions.tier, self._keepers)
-        return BuildTerms()
+        conditions = job.procedure.conditions
+        if not isinstance(conditions, SimulatedServer):
+            return BuildTerms(self._server.environment(None))
+        return ContainerTerms(conditions.tier, self._server.environment(conditions.tier), self._keepers)
 
     def observer(self, jobs: Sequence[Job]) -> SweepConsole:
         """Return who says which tier is begun, and how long the rest may take."""
@@ -76,9 +76,9 @@ class ContainerSweep:
 class BuildTerms:
     """Of a container that builds: all there is, and a server that leaves the memory to the build."""
 
+    environment: Mapping[str, str]
     memory: int | None = None
     cpus: int | None = None
-    environment: Mapping[str, str] = field(default_factory=lambda: variable(build_settings()))
 
     def options(self, storage: Path) -> dict[str, Any]:
         """None."""
@@ -94,29 +94,26 @@ class ContainerTerms:
     """Of a container whose server has what a tier has."""
 
     tier: Tier
-    keepers: list[Keeper]  # whoever keeps the memory of the container that runs is here
+    environment: Mapping[str, str]  # the settings of its server
+    keepers: list[Keeper]  # holds the one of the container that runs
 
     @property
     def memory(self) -> int | None:
         """Bytes at its start; what its processes take on top of the tier's memory is seen later."""
         if self.tier.ram is None:
             return None
-        return min(self.tier.ram + _FOR_PROCESSES, machine.memory_bytes())
+        return min(self.tier.ram + _FOR_PROCESSES, memory_bytes())
 
     @property
     def cpus(self) -> int | None:
         """How many."""
         return self.tier.cpus
 
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """The settings of the server."""
-        return variable(tier_settings(self.tier))
-
     def options(self, storage: Path) -> dict[str, Any]:
-        """Have the server's files out of the cache, where they are others' to pay for; limit the disk."""
+        """Take the server's files out of the cache, where other groups pay for them; limit the disk."""
         drop_caches(storage)
-        return {} if self.tier.disk is None else _disk_options(self.tier.disk, storage)
+        disk = self.tier.limited_disk
+        return {} if disk is None else _disk_options(disk, storage)
 
     def keep(self, container: Any) -> Callable[[], None]:
         """Correct the limit while it runs, where the group can be seen: not through a virtual machine."""
@@ -143,8 +140,6 @@ class ContainerTerms:
 
 def _disk_options(disk: Disk, folder: Path) -> dict[str, Any]:
     """Docker's options for a disk; UserError where the folder is on none."""
-    if not (disk.iops or disk.bandwidth):
-        return {}
     device = f"/dev/{device_name(block_device(folder))}"
     if not Path(device).exists():
         raise UserError(

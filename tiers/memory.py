@@ -3,10 +3,42 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from .meminfo import meminfo
+from .tier import GIB, MIB
 
 UNLIMITED = (1 << 63) - 1
+_MEMINFO = Path("/proc/meminfo")
+_LEAST_RESERVE, _MOST_RESERVE = 512 * MIB, 2 * GIB
 _KERNEL_PARTS = ("slab", "kernel_stack", "pagetables", "sec_pagetables", "percpu", "vmalloc")
+
+
+def meminfo() -> dict[str, int]:
+    """Read /proc/meminfo: sizes in bytes, and numbers of pages for HugePages_*."""
+    found = {}
+    for line in _MEMINFO.read_text().splitlines():
+        name, _, value = line.partition(":")
+        number, *unit = value.split()
+        found[name] = int(number) * (1024 if unit else 1)
+    return found
+
+
+def system_reserve() -> int:
+    """Bytes that stay available whatever is locked: 2% of the memory, within 512 MiB and 2 GiB."""
+    return min(max(_LEAST_RESERVE, meminfo()["MemTotal"] // 50), _MOST_RESERVE)
+
+
+def dead_band(target: int) -> int:
+    """Bytes of a deviation from the target that is left alone."""
+    return max(target // 100, 2 * MIB)
+
+
+def most_taken(target: int) -> int:
+    """Bytes that are taken away at a time; what is missing is given at once."""
+    return max(target // 10, 64 * MIB)
+
+
+def readable(size: int) -> str:
+    """Write bytes for a message, in GB or MB (2^30 and 2^20 bytes)."""
+    return f"{size / GIB:,.2f} GB" if abs(size) >= GIB else f"{size / MIB:,.0f} MB"
 
 
 @dataclass(frozen=True)
@@ -27,7 +59,7 @@ class WholeMachine:
 
 @dataclass(frozen=True)
 class ControlGroup:
-    """What a control group's limit leaves; `version` is 1 or 2, and says how its files are called."""
+    """What a control group's limit leaves; `version` is 1 or 2, and decides the names of its files."""
 
     folder: Path
     version: int

@@ -61,11 +61,13 @@ def requested_simulation(args: argparse.Namespace, definitions: Sequence[Definit
         return None
     # What only a sweep needs:
     from .in_containers import ContainerSweep
+    from .server import server_of
     from .sweep import Sweep
 
+    server = server_of(definitions, args.restart_command)
     if not args.local:
-        return ContainerSweep(args.tiers)
-    return Sweep(args.tiers, args.tier_method or "auto", args.restart_command)
+        return ContainerSweep(args.tiers, server)
+    return Sweep(args.tiers, args.tier_method or "auto", server)
 
 
 def possible_conditions(args: argparse.Namespace, rows: int, dimension: int) -> list[Conditions]:

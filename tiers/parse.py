@@ -1,19 +1,48 @@
-"""What --tiers says: `mini`, `2:8,4:16`, `5m+4cpus`, `4:16+4cpus+gp3`, `gp3,nvme`, `mini+3000iops+125MBps`.
+"""The tiers that --tiers names, and which of them this machine can hold.
 
-An element stands between commas, a part between plus signs.
+`mini`, `2:8,4:16`, `5m+4cpus`, `4:16+4cpus+gp3`, `gp3,nvme`, `mini+3000iops+125MBps`: an element stands
+between commas, a part between plus signs.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
-from ann_benchmarks.algorithms.postgres import machine
+import psutil
+
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.host import memory_bytes, usable_cores
 
-from .presets import DISKS, LADDERS, MEGABYTE, Memory, mini
-from .tier import MIB, Disk, Tier
+from .memory import readable, system_reserve
+from .tier import GIB, HUGE_PAGES, MIB, Disk, Tier
 
+MemorySizes = tuple[int | None, int | None]  # bytes of shared_buffers and of available RAM; None: all
+
+# Limits of disks are in cloud vendors' units: 1 MB/s is 10^6 bytes a second.
+MEGABYTE = 10**6
+
+# gp3-16k has the most bandwidth that AWS sells with 16,000 IOPS, so that it is the IOPS that limit it.
+DISKS = {
+    disk.name: disk
+    for disk in (
+        Disk("gp3", iops=3_000, bandwidth=125 * MEGABYTE),
+        Disk("gp3-16k", iops=16_000, bandwidth=1_000 * MEGABYTE),
+        Disk("nvme"),
+    )
+}
+
+_GB_OF_5M = ((2, 8), (4, 16), (8, 32), (16, 64), (32, 128), (64, 256))
+_GB_OF_100M = ((16, 64), (32, 128), (64, 256), (128, 512), (256, 1024), (512, None))
+_GB_OF_1B = ((32, 128), (64, 256), (128, 512), (256, 1024), (512, 1200), (750, None))
+
+LADDERS: dict[str, list[MemorySizes]] = {
+    name: [(buffers * GIB, None if ram is None else ram * GIB) for buffers, ram in ladder]
+    for name, ladder in (("5m", _GB_OF_5M), ("100m", _GB_OF_100M), ("1b", _GB_OF_1B))
+}
+
+_STEP = 32 * MIB
+_LEAST_MINI = 96 * MIB
 _LEAST_BUFFERS = 16 * MIB
 _LEAST_RAM = 64 * MIB
 _COUNTS = {"cpus": 1, "iops": 10, "MBps": 1}  # what is counted, and the least of it that makes sense
@@ -29,7 +58,7 @@ def parse_tiers(text: str, rows: int, dimension: int, memory: int | None = None)
     `rows` and `dimension` are of the data and `memory` is the machine's (None: this one's), in bytes: `mini`
     is made for them.
     """
-    size = (rows, dimension, machine.memory_bytes() if memory is None else memory)
+    size = (rows, dimension, memory_bytes() if memory is None else memory)
     tiers = [tier for element in text.split(",") for tier in _tiers(element.strip(), size)]
     return sorted(dict.fromkeys(tiers), key=lambda tier: -(tier.ram or float("inf")))
 
@@ -72,7 +101,7 @@ def _part(part: str, size: tuple[int, int, int]) -> tuple[str, Any]:
     return kind, number
 
 
-def _pair(part: str) -> Memory:
+def _pair(part: str) -> MemorySizes:
     buffers, ram = (_bytes(text.strip()) for text in part.split(":", 1))
     if buffers is None and ram is not None:
         raise ValueError("shared_buffers is to be smaller than RAM: write 2:8")
@@ -107,3 +136,58 @@ def _disk(found: dict[str, Any]) -> Disk | None:
         raise ValueError(f"two disks: write {found['disk'].name}, or the limits of another")
     limits = [f"{limit}{unit}" for limit, unit in ((iops, "iops"), (megabytes, "MBps")) if limit is not None]
     return Disk("-".join(limits), iops, None if megabytes is None else megabytes * MEGABYTE)
+
+
+def mini(rows: int, dimension: int, memory: int) -> list[MemorySizes]:
+    """Scale the ladder of 5,000,000 × 768 to the index of other data, by the ratio of the two estimates.
+
+    Rounded to 32 MB. The lowest rung has 96 MB of RAM at least, and at most an eighth of `memory`, which is
+    the machine's, in bytes; the others are raised or lowered with it. Rungs of more than three quarters of
+    `memory` are left out, and the last one has all of it.
+    """
+    scale = _index_bytes(rows, dimension) / _index_bytes(5_000_000, 768)
+    scale = max(min(scale, memory / (64 * GIB)), _LEAST_MINI / (8 * GIB))
+    *lower, (last_buffers, _) = [(_scaled(buffers, scale), _scaled(ram, scale)) for buffers, ram in _GB_OF_5M]
+    fitting: list[MemorySizes] = [(buffers, ram) for buffers, ram in lower if ram <= memory * 3 // 4]
+    return [*fitting, (min(last_buffers, memory // 4 // _STEP * _STEP), None)]
+
+
+def _scaled(gigabytes: int, scale: float) -> int:
+    return round(gigabytes * GIB * scale / _STEP) * _STEP
+
+
+def _index_bytes(rows: int, dimension: int, m: int = 16) -> int:
+    """Estimate an HNSW index as the report does: the vectors, 8 bytes of links for each of m, 64 others."""
+    return rows * (4 * dimension + 8 * m + 64)
+
+
+def check_capacity(tiers: Sequence[Tier], method: str | None = None) -> None:
+    """Raise UserError that names all tiers which this machine, or container, cannot hold now."""
+    available = min(psutil.virtual_memory().available, memory_bytes())
+    cpus = usable_cores()
+    problems = [
+        _left_out(
+            f"{available / GIB:.1f} GB of memory available",
+            [tier for tier in tiers if max(tier.ram or 0, tier.shared_buffers or 0) > available],
+            "use mini",
+        ),
+        _left_out(f"{cpus} CPU{'s' * (cpus > 1)}", [tier for tier in tiers if (tier.cpus or 0) > cpus]),
+    ]
+    if method == HUGE_PAGES:
+        reserve = system_reserve()
+        problems.append(
+            _left_out(
+                f"to keep {readable(reserve)} that huge pages never take",
+                [tier for tier in tiers if tier.ram is not None and tier.ram < reserve],
+                "use --tier-method cgroup",
+            )
+        )
+    if any(problems):
+        raise UserError(f"--tiers: this machine has {'; and '.join(filter(None, problems))}")
+
+
+def _left_out(has: str, tiers: Sequence[Tier], instead: str = "") -> str:
+    """Say what the machine has, and which tiers to leave out for it; nothing where there are none."""
+    if not tiers:
+        return ""
+    return f"{has}: leave out {', '.join(map(str, tiers))}" + (f", or {instead}" if instead else "")

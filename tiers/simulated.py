@@ -1,26 +1,92 @@
 """A tier as a condition that jobs are measured under: named, stored, watched and checked."""
 
-from collections.abc import Mapping
-from contextlib import suppress
+import statistics
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from ann_benchmarks.common.errors import UserError
 
 from .memory import ControlGroup
 from .tier import Tier, amount
-from .watch import Memory, MemoryWatch
 
+CLOSE = 0.02  # share by which the available memory may be off when a run begins
+_INTERVAL_SECONDS = 0.1
+_PATIENCE_SECONDS = 3.0  # for the memory to be what it is to be
 TOLERANCE = 0.05  # of the memory that is available, in the middle of a run
+
+
+class AvailableMemory(Protocol):
+    """What can say how much memory a server has."""
+
+    def available(self) -> int:
+        """Return shared_buffers and what the system can cache, in bytes."""
+
+
+class MemoryWatch:
+    """Samples the available memory in a run, from a thread."""
+
+    def __init__(self, memory: AvailableMemory | None, target: int | None = None) -> None:
+        """Take what is sampled, None: nothing; and the bytes that are to be available, None: any."""
+        self._memory, self._target = memory, target
+        self._samples: list[int] = []
+        self._done = threading.Event()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Sample while the block runs, which begins when the memory is what it is to be."""
+        self._wait_for_target()
+        self._samples, self._done = [], threading.Event()
+        thread = threading.Thread(target=self._sample_all, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._done.set()
+            thread.join()
+
+    def facts(self, queries: int) -> dict[str, Any]:
+        """Return the median, the least and the most of the samples, in bytes; nothing without samples."""
+        if not self._samples:
+            return {}
+        return {
+            "tier_available": int(statistics.median(self._samples)),
+            "tier_available_low": min(self._samples),
+            "tier_available_high": max(self._samples),
+            "tier_samples": len(self._samples),
+        }
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _wait_for_target(self) -> None:
+        """Wait until the keeper has corrected the memory: clients that have just come took some of it."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while self._memory is not None and self._target and time.monotonic() < deadline:
+            with suppress(OSError, ValueError, KeyError):
+                if abs(self._memory.available() / self._target - 1) < CLOSE:
+                    return
+            time.sleep(_INTERVAL_SECONDS)
+
+    def _sample_all(self) -> None:
+        memory = self._memory
+        while memory is not None:
+            with suppress(OSError, ValueError, KeyError):  # it has just been taken away: too few samples tell
+                self._samples.append(memory.available())
+            if self._done.wait(_INTERVAL_SECONDS):
+                return
 
 
 @dataclass(frozen=True)
 class SimulatedServer:
-    """A tier, and how it is brought about; what is known only once that is done does not tell it apart."""
+    """A tier, and how it is brought about; what is known only after that is not compared."""
 
     tier: Tier
     method: str
-    memory: Memory | None = field(default=None, compare=False)
+    memory: AvailableMemory | None = field(default=None, compare=False)
     held: Mapping[str, Any] = field(default_factory=dict, compare=False)  # attributes of what was set
 
     def __str__(self) -> str:

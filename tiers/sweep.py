@@ -4,62 +4,56 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from ann_benchmarks.algorithms.postgres.environment import PREFIX, server_kind
-from ann_benchmarks.algorithms.postgres.servers import current_server, numa
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.output import warn
 from ann_benchmarks.jobs.job import Job, JobRequest
 from ann_benchmarks.run.worker import NoWorker, ProcessWorker, Worker
 
-from .capacity import check_capacity
 from .console import SweepConsole
 from .control_groups import MEMORY, choose_groups
-from .external import External
-from .holding import CONTROL_GROUP, HUGE_PAGES, Holding
-from .parse import parse_tiers
-from .settings import build_settings, check_settings, tier_settings, variable
+from .holding import Holding
+from .parse import check_capacity, parse_tiers
+from .server import TieredServer, plugin_errors
 from .simulated import SimulatedServer
-from .tier import Tier
+from .tier import CONTROL_GROUP, HUGE_PAGES, Tier
 
 
 class Sweep:
-    """All tiers that a run is asked for, on servers of this machine."""
+    """All tiers of a run, on servers of this machine."""
 
-    def __init__(self, tiers: str, method: str, restart_command: str | None) -> None:
-        """Take what the command line says; UserError where the server cannot be restarted for each tier."""
-        self._text = tiers
+    def __init__(self, tiers: str, method: str, server: TieredServer) -> None:
+        """Take what the command line says, and the server that is given the tiers."""
+        self._text, self._server = tiers, server
         self._method = chosen_method(method)
         self._holding: Holding | None = None
-        self._external = External(restart_command) if server_kind() == "external" else None
-        if self._external is None and restart_command is not None:
-            raise UserError("--restart-command is for a server that is not ours: leave it out")
 
     def conditions(self, rows: int, dimension: int) -> Sequence[SimulatedServer]:
-        """Return the tiers, largest memory first; UserError for those that this machine cannot hold."""
+        """Return the tiers, largest memory first; UserError for those that cannot be had here."""
         tiers = parse_tiers(self._text, rows, dimension)
-        if self._external is not None:
-            self._external.check(tiers)
-        elif advised := numa.advice():
-            warn(advised)
-        if self._data_folder() is not None:  # else the server's memory is that of another machine
+        with plugin_errors():
+            if advice := self._server.check(tiers):
+                warn(advice)
+            folder = self._server.data_folder()
+            for tier in tiers:
+                self._server.environment(tier)  # refuses what it cannot give
+        if folder is not None:  # else the server's memory is that of another machine
             check_capacity(tiers, self._method)
-        check_settings(tiers)
         return [SimulatedServer(tier, self._method) for tier in tiers]
 
     def builder(self, job: Job) -> Worker:
         """Start a worker whose server leaves the memory to the build and to the system's cache."""
-        return ProcessWorker(variable(build_settings()) if self._external is None else {})
+        return ProcessWorker(self._server.environment(None) if self._server.is_ours else {})
 
     @contextmanager
     def begun(self) -> Iterator[Callable[[Job], Worker]]:
         """Hold back what tiers do not have, until the end; the value starts a worker for a job."""
         with ExitStack() as stack:
-            if self._external is not None:
-                stack.callback(self._external.give_back)  # when all else is given back
-            self._holding = stack.enter_context(Holding(self._method, self._data_folder()))
+            stack.callback(self._give_back)  # when all else is given back
+            with plugin_errors():
+                folder = self._server.data_folder()
+            self._holding = stack.enter_context(Holding(self._method, folder))
             yield partial(self._start, self._holding)
 
     def terms(self, job: Job) -> None:
@@ -69,29 +63,35 @@ class Sweep:
         """Return who says which tier is begun, and how long the rest may take."""
         return SweepConsole(jobs, lambda: self._holding.trouble if self._holding else None)
 
-    def _data_folder(self) -> Path | None:
-        return current_server().data_folder if self._external is None else self._external.data_folder()
+    def _give_back(self) -> None:
+        with plugin_errors():
+            self._server.give_back()
 
     def _start(self, holding: Holding, job: Job) -> Worker:
-        if not isinstance(job.procedure.conditions, SimulatedServer):
+        conditions = job.procedure.conditions
+        if not isinstance(conditions, SimulatedServer):
             return ProcessWorker()
-        tier = job.procedure.conditions.tier
-        settings: dict[str, str] = {}
         try:
-            if self._external is None:
-                holding.apply(tier)
-                settings = tier_settings(tier)
-            else:
-                holding.apply(Tier())
-                # Started anew first: hardly any of its shared_buffers is in use when memory is measured.
-                postmaster = self._external.serve(tier)
-                holding.apply(tier)
-                if postmaster is not None:
-                    holding.adopt(postmaster)
+            with plugin_errors():
+                self._bring_about(conditions.tier, holding)
         except UserError as error:
             return NoWorker(str(error))
-        server = replace(job.procedure.conditions, memory=holding.memory, held=holding.facts)
-        return TierWorker(server, settings, holding.groups)
+        server = replace(conditions, memory=holding.memory, held=holding.facts)
+        is_ours = self._server.is_ours
+        return TierWorker(
+            server, self._server.environment(conditions.tier, holding.groups) if is_ours else {}
+        )
+
+    def _bring_about(self, tier: Tier, holding: Holding) -> None:
+        if self._server.is_ours:
+            holding.apply(tier)
+            return
+        holding.apply(Tier())
+        # Restarted first: hardly any of its shared_buffers is in use when memory is measured.
+        postmaster = self._server.serve(tier)
+        holding.apply(tier)
+        if postmaster is not None:
+            holding.adopt(postmaster)
 
 
 def chosen_method(method: str) -> str:
@@ -108,10 +108,10 @@ def chosen_method(method: str) -> str:
 class TierWorker(ProcessWorker):
     """A process whose server has what a tier has."""
 
-    def __init__(self, server: SimulatedServer, settings: Mapping[str, str], groups: Sequence[Path]) -> None:
-        """Start it when the tier is set; `settings` and control `groups` are for a server of ours."""
+    def __init__(self, server: SimulatedServer, environment: Mapping[str, str]) -> None:
+        """Start it when the tier is set, with the variables for a server of ours."""
         self._server = server
-        super().__init__(variable(settings) | {f"{PREFIX}GROUPS": ":".join(map(str, groups))})
+        super().__init__(environment)
 
     def send(self, request: Any) -> None:
         """Hand over a job, with what is known of its tier now that it is set."""

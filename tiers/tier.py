@@ -6,6 +6,7 @@ from typing import Any
 
 GIB = 1 << 30
 MIB = 1 << 20
+HUGE_PAGES, CONTROL_GROUP, CONTAINER = "hugepages", "cgroup", "container"  # how memory is held back
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,11 @@ class Tier:
         if self.shared_buffers is not None or self.ram is not None or not parts:
             parts.insert(0, f"{amount(self.shared_buffers)}:{amount(self.ram)}")
         return "+".join(parts)
+
+    @property
+    def limited_disk(self) -> Disk | None:
+        """The disk where it has limits, None where it is as fast as it is."""
+        return self.disk if self.disk is not None and (self.disk.iops or self.disk.bandwidth) else None
 
     @property
     def memory(self) -> str:

@@ -78,6 +78,13 @@ class PostgresANN(InstallableExtension, PostgresInterface):
         """
         return None
 
+    @classmethod
+    def simulated_server(cls, restart_command: str | None) -> Any:
+        """Return the server that tiers give less memory, CPUs and I/O."""
+        from .tiering import tiered_server
+
+        return tiered_server(restart_command)
+
     # What a subclass uses
 
     def set_query_settings(self, settings: Mapping[str, Any], rerank: int | None = None) -> None:

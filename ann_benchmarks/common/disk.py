@@ -1,11 +1,13 @@
-"""Room on a disk, and what to say when there is none."""
+"""Room on a disk, what to say when there is none, and files that one process at a time may hold."""
 
 import errno
+import fcntl
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from .errors import UserError
 
@@ -44,3 +46,32 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def locked_file(path: Path, advice: str, waits: bool = False) -> IO[str]:
+    """Open a file and lock it until it is closed, here and in processes that inherit it.
+
+    UserError, which ends in `advice`, where it cannot be opened, and where another process holds it: the file
+    names that. With `waits`, this process waits for the other.
+    """
+    try:
+        file = path.open("a+")
+    except OSError as error:
+        raise UserError(f"{path} cannot be opened: {error.strerror}; {advice}") from None
+    try:
+        if waits:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            return file
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+    except BlockingIOError:
+        file.seek(0)
+        with file:
+            holder = file.read().strip() or "unknown"
+        raise UserError(f"{path} is held by process {holder}: wait for it, or {advice}") from None
+    except BaseException:
+        file.close()
+        raise
+    return file

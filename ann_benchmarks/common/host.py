@@ -2,12 +2,19 @@
 
 import os
 import platform
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 import psutil
 
 from .version import VERSION
+
+# A control group's memory limit on Linux: version 2, then version 1.
+_MEMORY_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
 
 
 @cache
@@ -54,6 +61,15 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def memory_bytes() -> int:
+    """Memory that processes here may use: the machine's, or less where a container limits it."""
+    limits = [psutil.virtual_memory().total]
+    for file in _MEMORY_LIMITS:
+        with suppress(OSError, ValueError):  # absent, or "max"
+            limits.append(int(file.read_text()))
+    return min(limits)
 
 
 def _processor() -> str:

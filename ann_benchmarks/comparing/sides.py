@@ -12,9 +12,10 @@ import h5py
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError, closest
+from ann_benchmarks.results.attributes import plain_attributes
 from ann_benchmarks.results.file import RESULTS_FOLDER, read_attributes
 from ann_benchmarks.results.records import SUFFIX, Rate, Record, read_record
-from ann_benchmarks.results.runs import plain_attributes, skipped
+from ann_benchmarks.results.runs import skipped
 
 from .judging import Estimate
 from .measurements import QUICK, QUICK_SHARE, Key, MeasuredPoint

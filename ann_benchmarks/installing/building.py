@@ -6,17 +6,18 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.run.containers.engine import reason
 
-from .build_arguments import proxies
-from .build_log import BuildLog, log_path
+from .build_inputs import proxies
+from .catalog import ARGUMENTS_LABEL, SMALL_BASE, ImageSpec
 from .context import write_context
 from .downloading import Download
-from .recipes import ARGUMENTS_LABEL, SMALL_BASE, Recipe
+from .progress import BuildLog, log_path
 
 _PIECE = 2**18  # bytes at a time
 
@@ -25,47 +26,45 @@ class BuildFailed(Exception):
     """Why there is no image, on one line."""
 
 
-class BrokenOff(Exception):
+class BuildAborted(Exception):
     """abort() was called."""
 
 
-class Build:
-    """A build of one recipe."""
+@dataclass(frozen=True)
+class BuildOptions:
+    """What all builds of one command have in common."""
 
-    def __init__(
-        self,
-        client: Any,
-        recipe: Recipe,
-        definitions: Path,
-        certificates: Mapping[str, bytes],
-        is_anew: bool,
-        secrets: Mapping[str, str],
-    ) -> None:
+    definitions: Path
+    certificates: Mapping[str, bytes]  # that images trust
+    is_anew: bool  # although layers are in the engine's cache
+    secrets: Mapping[str, str]
+
+
+class ImageBuild:
+    """The build of one image."""
+
+    def __init__(self, client: Any, spec: ImageSpec, options: BuildOptions) -> None:
         """Make it with a client of its own, which nobody else uses; nothing is begun yet."""
-        self.client = client
-        self.recipe = recipe
-        self.definitions = definitions
-        self.certificates = certificates
-        self.is_anew = is_anew
-        self.secrets = secrets
-        self._arguments = recipe.arguments
-        self._labels = dict(recipe.labels)
+        self.client, self.spec, self.options = client, spec, options
+        self._arguments = spec.arguments
+        self._labels = dict(spec.labels)
         self._download: Download | None = None
         self._response: Any = None
         self._is_broken_off = threading.Event()
 
     def run(self, on_step: Callable[[str], None]) -> None:
-        """Build the image; BuildFailed says why it could not be, BrokenOff that it was not to be."""
-        path = log_path(self.recipe.image)
+        """Build the image; BuildFailed says why it could not be, BuildAborted that it was not to be."""
+        path = log_path(self.spec.image)
         with (
             tempfile.TemporaryFile() as context,
             tempfile.TemporaryDirectory(prefix="ann-benchmarks-package-") as folder,
             BuildLog(path, on_step) as log,
         ):
-            log.write(f"{self.recipe.dockerfile} with {self.recipe.arguments}\n")
+            log.write(f"{self.spec.dockerfile} with {self.spec.arguments}\n")
             try:
-                self._have_what_is_wanted(Path(folder), log, on_step)
-                write_context(context, self.definitions, self.certificates, self._arguments.packages.values())
+                self._download_package(Path(folder), log, on_step)
+                packages = self._arguments.packages.values()
+                write_context(context, self.options.definitions, self.options.certificates, packages)
                 context.seek(0)
                 is_finished = False
                 for message in self._messages(context):
@@ -73,13 +72,13 @@ class Build:
                     is_finished = "aux" in message or is_finished  # with the image's id
                 if not is_finished:
                     raise BuildFailed(log.why("the engine broke off without a word; has it been stopped?"))
-            except (BuildFailed, BrokenOff):
+            except (BuildFailed, BuildAborted):
                 raise
             except UserError as error:
                 raise BuildFailed(str(error)) from None
             except Exception as error:
                 if self._is_broken_off.is_set():
-                    raise BrokenOff from None
+                    raise BuildAborted from None
                 raise BuildFailed(log.why(f"the engine: {reason(error)}")) from None
             finally:
                 if self._response is not None:
@@ -94,23 +93,25 @@ class Build:
             with suppress(OSError, ValueError, RuntimeError):
                 self._response.raw.shutdown()  # the thread that reads from it reads its end
 
-    def _have_what_is_wanted(self, folder: Path, log: BuildLog, on_step: Callable[[str], None]) -> None:
-        wanted = self.recipe.wanted
-        if wanted is None:
+    def _download_package(self, folder: Path, log: BuildLog, on_step: Callable[[str], None]) -> None:
+        restricted = self.spec.download
+        if restricted is None:
             return
 
         def take(line: str) -> None:
             log.write(f"{line}\n")
             on_step(f"download: {line}")
 
-        self._download = Download(self.client, self.recipe.base, wanted, self.secrets[wanted.secret])
+        self._download = Download(
+            self.client, self.spec.base, restricted, self.options.secrets[restricted.secret]
+        )
         if self._is_broken_off.is_set():  # before there was a download to abort
-            raise BrokenOff
+            raise BuildAborted
         package = self._download.run(folder, take)
         if self._is_broken_off.is_set():
-            raise BrokenOff
-        self._arguments = self._arguments.having(wanted.argument, package)
-        known = {**json.loads(self._labels[ARGUMENTS_LABEL]), wanted.argument: package.name}
+            raise BuildAborted
+        self._arguments = self._arguments.having(restricted.argument, package)
+        known = {**json.loads(self._labels[ARGUMENTS_LABEL]), restricted.argument: package.name}
         self._labels[ARGUMENTS_LABEL] = json.dumps(known, sort_keys=True)
 
     def _messages(self, context: BinaryIO) -> Iterator[dict[str, Any]]:
@@ -118,14 +119,14 @@ class Build:
         stream = self.client.api.build(
             fileobj=self._pieces(context),
             custom_context=True,
-            dockerfile=self.recipe.dockerfile,
-            tag=self.recipe.image,
+            dockerfile=self.spec.dockerfile,
+            tag=self.spec.image,
             # Docker's own bridge has no way out on many machines of companies, nor their DNS and their proxy
             # on 127.0.0.1; the host's network has what this program has.
             network_mode="host",
             buildargs={**proxies(), **self._arguments.values},
             labels=self._labels,
-            nocache=self.is_anew,
+            nocache=self.options.is_anew,
             rm=True,
             forcerm=True,
             decode=True,
@@ -135,7 +136,7 @@ class Build:
                 break
             yield message
         if self._is_broken_off.is_set():
-            raise BrokenOff
+            raise BuildAborted
 
     def _keep(self, response: Any, **_: Any) -> None:
         self._response = response
@@ -143,7 +144,7 @@ class Build:
     def _pieces(self, context: BinaryIO) -> Iterator[bytes]:
         while piece := context.read(_PIECE):
             if self._is_broken_off.is_set():
-                raise BrokenOff
+                raise BuildAborted
             yield piece
 
     def _take(self, message: dict[str, Any], log: BuildLog) -> None:
@@ -158,9 +159,9 @@ class Build:
 
     def _without_image(self, text: str, instruction: str) -> str:
         """Add what can be done about an image that cannot be had."""
-        if self.recipe.image == SMALL_BASE:
+        if self.spec.image == SMALL_BASE:
             return (
-                f"the base image {self.recipe.base} cannot be had ({text}): give another with --base IMAGE,"
+                f"the base image {self.spec.base} cannot be had ({text}): give another with --base IMAGE,"
                 " or --base debootstrap makes one from Debian's archive, without a registry"
             )
         argument = re.search(r"\$\{?(\w+)", instruction)

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.run.containers.engine import reason
 
-from .build_log import log_path
+from .progress import log_path
 
 IMAGE = "ann-benchmarks-debian:trixie"
 MIRROR = "http://deb.debian.org"

@@ -1,7 +1,7 @@
-"""A package downloaded with a secret, in a container that is gone afterwards.
+"""A package that only the holder of a secret can download: what download.yml says of it, and the download.
 
-Only what was downloaded leaves it. The secret comes in on the standard input, so that it is in no image, no
-command line, no variable and no log.
+It runs in a container that is gone afterwards, and only what was downloaded leaves it. The secret comes in on
+the standard input, so that it is in no image, no command line, no variable and no log.
 """
 
 import io
@@ -10,18 +10,64 @@ import socket
 import tarfile
 import tempfile
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.run.containers.guard import remove_all, start_guard
 from ann_benchmarks.run.containers.sandbox import OWNER_LABEL
 
-from .build_arguments import proxies
-from .restricted import Restricted
-from .secrets import without_secrets
+from .build_inputs import proxies, without_secrets
+
+_DOWNLOAD_KEYS = {"argument", "secret", "source"}
+
+
+@dataclass(frozen=True)
+class RestrictedPackage:
+    """What `argument` of a Dockerfile stands for; `script` downloads it, given `secret`."""
+
+    plugin: str
+    argument: str
+    secret: str
+    source: str  # whose packages they are, for people
+    script: Path
+    environment: Mapping[str, str] = field(default_factory=dict)  # for the script: arguments of the build
+
+    @property
+    def advice(self) -> str:
+        """Say what to give."""
+        return (
+            f"the package of '{self.plugin}' comes from {self.source}: give your token with"
+            f" --secret {self.secret} (the variable of that name holds it) or --secret {self.secret}=FILE,"
+            f" or a package that you have with --build-arg {self.argument}=./FILE.deb"
+        )
+
+
+def read_restricted(folder: Path) -> RestrictedPackage | None:
+    """Read the download.yml of a plug-in's folder, None where it has none; UserError names its mistakes."""
+    path = folder / "download.yml"
+    if not path.is_file():
+        return None
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
+    if (
+        not isinstance(content, dict)
+        or set(content) != _DOWNLOAD_KEYS
+        or not all(isinstance(value, str) for value in content.values())
+    ):
+        raise UserError(f"{path} must have the lines argument: ..., secret: ..., source: ...")
+    script = folder / "download.sh"
+    if not script.is_file():
+        raise UserError(f"{path} is for a script download.sh next to it, which is not there")
+    return RestrictedPackage(folder.name, script=script, **content)
+
 
 SCRIPT = "/tmp/download.sh"
 PACKAGES = "/packages"  # where the script leaves one file
@@ -31,15 +77,15 @@ MEMORY = "/run/secret"  # never written to a disk
 class Download:
     """One run of a plug-in's download.sh, which another thread may break off."""
 
-    def __init__(self, client: Any, image: str, wanted: Restricted, secret: str) -> None:
+    def __init__(self, client: Any, image: str, package: RestrictedPackage, secret: str) -> None:
         """Take the image that the plug-in's own starts from; nothing is begun yet."""
-        self._client, self._image, self._wanted, self._secret = client, image, wanted, secret
+        self._client, self._image, self._package, self._secret = client, image, package, secret
         self._socket: Any = None
         self._is_broken_off = False
         self._last = ""
 
     def run(self, folder: Path, take: Callable[[str], None]) -> Path:
-        """Have the package in `folder`; `take` gets what is said, line by line. UserError says why not."""
+        """Have the package in `folder`; `take` gets the output by lines. UserError says why there is none."""
         from docker.errors import DockerException
 
         owner = uuid.uuid4().hex
@@ -78,7 +124,7 @@ class Download:
             entrypoint=["sh", SCRIPT],
             command=[],
             user="0:0",
-            environment={**proxies(), **self._wanted.environment},
+            environment={**proxies(), **self._package.environment},
             labels={OWNER_LABEL: owner},
             tmpfs={MEMORY: "mode=0700,size=16m"},
             network_mode="host",  # as builds
@@ -89,7 +135,7 @@ class Download:
         )
         with io.BytesIO() as content:
             with tarfile.open(fileobj=content, mode="w") as archive:
-                archive.add(self._wanted.script, arcname=Path(SCRIPT).name)
+                archive.add(self._package.script, arcname=Path(SCRIPT).name)
             container.put_archive(str(Path(SCRIPT).parent), content.getvalue())
         return container
 
@@ -118,7 +164,7 @@ class Download:
             with tarfile.open(fileobj=content) as archive:
                 files = [member for member in archive if member.isfile()]
                 if len(files) != 1:
-                    raise UserError(f"{self._wanted.script} left {len(files)} files in {PACKAGES}, not one")
+                    raise UserError(f"{self._package.script} left {len(files)} files in {PACKAGES}, not one")
                 path = folder / Path(files[0].name).name
                 source = archive.extractfile(files[0])
                 assert source is not None

@@ -51,7 +51,7 @@ def export(folder: Path, definitions: Path) -> None:
         for name, content in contents.items():
             if states[name] in ("new", "earlier"):
                 _put(content, name, folder)
-            print(f"{name}: {_told(states[name], content, target / name)}")
+            print(f"{name}: {_outcome(states[name], content, target / name)}")
     except OSError as error:
         raise UserError(f"cannot export to {folder}: {error.filename}: {error.strerror}") from None
     plugins = [name for name in contents if name not in shared]
@@ -159,7 +159,7 @@ def _put(content: Content, name: str, folder: Path) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _told(state: str, content: Content, place: Path) -> str:
+def _outcome(state: str, content: Content, place: Path) -> str:
     if state == "theirs":
         return f"left alone, because another one is there; to have this one, remove {place} and export again"
     if state == "changed":

@@ -19,14 +19,10 @@ from ann_benchmarks.run.containers.check import check_image
 from ann_benchmarks.run.containers.engine import connect, reason
 
 from . import debian
-from .build_arguments import read_build_arguments
-from .build_log import log_path
-from .building import Build, BuildFailed
-from .certificates import ca_bundle, read_certificates
-from .outcomes import BUILT, FAILED, UNCHANGED, Outcome, image_id, sizes, table
-from .progress import Progress
-from .recipes import SMALL_BASE, Cookbook, Recipe
-from .secrets import read_secrets
+from .build_inputs import ca_bundle, read_build_arguments, read_certificates, read_secrets
+from .building import BuildFailed, BuildOptions, ImageBuild
+from .catalog import SMALL_BASE, ImageCatalog, ImageSpec
+from .progress import BUILT, FAILED, UNCHANGED, ImageOutcome, Progress, image_id, log_path, sizes, table
 
 DEFAULT_BASE = "debian:trixie-slim"
 FROM_ARCHIVE = "debootstrap"  # as --base
@@ -42,23 +38,23 @@ def build_images(args: argparse.Namespace) -> int:
     base = args.base or DEFAULT_BASE
     is_from_archive = base == FROM_ARCHIVE
     mirror = apt_mirror(args.mirror, is_from_archive)
-    cookbook = Cookbook(
+    catalog = ImageCatalog(
         args.definitions, configs, broken, given, debian.IMAGE if is_from_archive else base, mirror, secrets
     )
-    recipes = cookbook.recipes(args.algorithm)
+    specs = catalog.specs(args.algorithm)
     if args.algorithm is None:
         for config in broken:
             warn(f"{config.problem}; its image is built, but not checked")
-        for image, advice in cookbook.left_out.items():
+        for image, advice in catalog.left_out.items():
             warn(f"{image} is left out: {advice}")
     client = connect()
-    outcomes: list[Outcome] = []
+    outcomes: list[ImageOutcome] = []
     try:
         with _once_interrupted(), Progress() as progress:
-            if is_from_archive and any(recipe.image == SMALL_BASE for recipe in recipes):
+            if is_from_archive and any(spec.image == SMALL_BASE for spec in specs):
                 outcomes.append(_debian(client, args.mirror, bundle and bundle[0], args.no_cache, progress))
-            kitchen = Kitchen(client, args.definitions, certificates, args.no_cache, progress, secrets)
-            outcomes += kitchen.build(recipes, args.proc or 1)
+            options = BuildOptions(args.definitions, certificates, args.no_cache, secrets)
+            outcomes += ImageBuilder(client, options, progress).build(specs, args.proc or 1)
     except KeyboardInterrupt:
         print("interrupted; images that are finished are kept, the same command goes on", file=sys.stderr)
         return INTERRUPTED
@@ -82,7 +78,7 @@ def apt_mirror(mirror: str | None, is_from_archive: bool) -> str | None:
 
 def _debian(
     client: Any, mirror: str | None, bundle: Path | None, is_anew: bool, progress: Progress
-) -> Outcome:
+) -> ImageOutcome:
     begun = time.perf_counter()
     state = UNCHANGED
     if is_anew or not debian.has_debian(client, mirror):
@@ -91,104 +87,91 @@ def _debian(
         debian.make_debian(client, mirror, bundle, lambda text: progress.step(debian.IMAGE, text))
         state = BUILT
     size, own_size = sizes(client, debian.IMAGE, "scratch")
-    outcome = Outcome(debian.IMAGE, state, time.perf_counter() - begun, size, own_size)
+    outcome = ImageOutcome(debian.IMAGE, state, time.perf_counter() - begun, size, own_size)
     if state == BUILT:
         progress.end(debian.IMAGE, str(outcome))
     return outcome
 
 
-class Kitchen:
-    """Builds recipes, each when what it needs is there."""
+class ImageBuilder:
+    """Builds images, each when what it needs is there."""
 
-    def __init__(
-        self,
-        client: Any,
-        definitions: Path,
-        certificates: Mapping[str, bytes],
-        is_anew: bool,
-        progress: Progress,
-        secrets: Mapping[str, str],
-    ) -> None:
+    def __init__(self, client: Any, options: BuildOptions, progress: Progress) -> None:
         """Take what all builds have in common."""
-        self.client = client
-        self.definitions = definitions
-        self.certificates = certificates
-        self.is_anew = is_anew
-        self.progress = progress
-        self.secrets = secrets
-        self._builds: dict[Future[Outcome], Build] = {}
+        self.client, self.options, self.progress = client, options, progress
+        self._builds: dict[Future[ImageOutcome], ImageBuild] = {}
         self._known: set[str] = set()  # beginnings of what has been built
 
-    def build(self, recipes: Sequence[Recipe], at_once: int) -> list[Outcome]:
-        """Build all, so many at once; what became of each, in the order in which they ended."""
-        outcomes: dict[str, Outcome] = {}
-        waiting = list(recipes)
+    def build(self, specs: Sequence[ImageSpec], at_once: int) -> list[ImageOutcome]:
+        """Build all, `at_once` of them at a time; return what became of each, in the order of their ends."""
+        outcomes: dict[str, ImageOutcome] = {}
+        waiting = list(specs)
         with ThreadPoolExecutor(at_once) as pool:
             try:
                 while waiting or self._builds:
-                    for recipe in list(waiting):
-                        failed = [name for name in recipe.needs if _is_failed(outcomes.get(name))]
+                    for spec in list(waiting):
+                        failed = [name for name in spec.needs if _is_failed(outcomes.get(name))]
                         if failed:
                             failure = f"not built, since {failed[0]} failed"
-                            outcomes[recipe.image] = self._show(
-                                Outcome(recipe.image, FAILED, failure=failure)
+                            outcomes[spec.image] = self._show(
+                                ImageOutcome(spec.image, FAILED, failure=failure)
                             )
-                            waiting.remove(recipe)
-                        elif len(self._builds) < at_once and self._may_begin(recipe, outcomes):
-                            self._begin(recipe, pool)
-                            waiting.remove(recipe)
+                            waiting.remove(spec)
+                        elif len(self._builds) < at_once and self._may_begin(spec, outcomes):
+                            self._begin(spec, pool)
+                            waiting.remove(spec)
                     ended, _ = wait(self._builds, return_when=FIRST_COMPLETED)
                     for future in ended:
-                        recipe = self._builds.pop(future).recipe
-                        self._known.add(recipe.beginning)
+                        spec = self._builds.pop(future).spec
+                        self._known.add(spec.beginning)
                         # In this thread, which Ctrl-C interrupts: it removes the container.
-                        outcome = self._checked(recipe, future.result())
-                        outcomes[recipe.image] = self._show(outcome)
+                        outcome = self._checked(spec, future.result())
+                        outcomes[spec.image] = self._show(outcome)
             except BaseException:
                 for build in self._builds.values():
                     build.abort()
                 raise
         return list(outcomes.values())
 
-    def _may_begin(self, recipe: Recipe, outcomes: Mapping[str, Outcome]) -> bool:
+    def _may_begin(self, spec: ImageSpec, outcomes: Mapping[str, ImageOutcome]) -> bool:
         """Whether what it needs is there, and no layers are being built that it will find in the cache."""
-        begun = {build.recipe.beginning for build in self._builds.values()} - self._known
-        return recipe.beginning not in begun and all(name in outcomes for name in recipe.needs)
+        begun = {build.spec.beginning for build in self._builds.values()} - self._known
+        return spec.beginning not in begun and all(name in outcomes for name in spec.needs)
 
-    def _begin(self, recipe: Recipe, pool: ThreadPoolExecutor) -> None:
-        self.progress.begin(recipe.image)
-        build = Build(connect(), recipe, self.definitions, self.certificates, self.is_anew, self.secrets)
+    def _begin(self, spec: ImageSpec, pool: ThreadPoolExecutor) -> None:
+        self.progress.begin(spec.image)
+        build = ImageBuild(connect(), spec, self.options)
         self._builds[pool.submit(self._build, build)] = build
 
-    def _build(self, build: Build) -> Outcome:
+    def _build(self, build: ImageBuild) -> ImageOutcome:
         from docker.errors import DockerException
 
-        image = build.recipe.image
+        image = build.spec.image
         begun = time.perf_counter()
         try:
             before = image_id(build.client, image)
             build.run(lambda text: self.progress.step(image, text))
             state = UNCHANGED if image_id(build.client, image) == before else BUILT
-            size, own_size = sizes(build.client, image, build.recipe.base)
-            return Outcome(image, state, time.perf_counter() - begun, size, own_size)
+            size, own_size = sizes(build.client, image, build.spec.base)
+            return ImageOutcome(image, state, time.perf_counter() - begun, size, own_size)
         except BuildFailed as error:
             failure = f"{error} (see {log_path(image)})"
         except DockerException as error:
             failure = f"the engine: {reason(error)}"
         finally:
             build.client.close()
-        return Outcome(image, FAILED, time.perf_counter() - begun, failure=failure)
+        return ImageOutcome(image, FAILED, time.perf_counter() - begun, failure=failure)
 
-    def _checked(self, recipe: Recipe, outcome: Outcome) -> Outcome:
+    def _checked(self, spec: ImageSpec, outcome: ImageOutcome) -> ImageOutcome:
         from docker.errors import DockerException
 
         versions: dict[str, str] = {}
         if outcome.state == FAILED:
             return outcome
-        for definition in recipe.definitions:
-            self.progress.step(recipe.image, f"check of {definition.algorithm}")
+        for definition in spec.definitions:
+            self.progress.step(spec.image, f"check of {definition.algorithm}")
             try:
-                checked = check_image(self.client, recipe.image, definition, self.definitions)
+                checked = check_image(self.client, spec.image, definition, self.options.definitions)
                 versions |= checked.versions
                 problem = checked.problem
             except (UserError, DockerException) as error:
@@ -198,13 +181,13 @@ class Kitchen:
                 return replace(outcome, state=FAILED, versions=versions, failure=failure)
         return replace(outcome, versions=versions)
 
-    def _show(self, outcome: Outcome) -> Outcome:
+    def _show(self, outcome: ImageOutcome) -> ImageOutcome:
         is_failure = outcome.state == FAILED
         self.progress.end(outcome.image, outcome.failure if is_failure else str(outcome), is_failure)
         return outcome
 
 
-def _is_failed(outcome: Outcome | None) -> bool:
+def _is_failed(outcome: ImageOutcome | None) -> bool:
     return outcome is not None and outcome.state == FAILED
 
 
@@ -214,7 +197,7 @@ def _once_interrupted() -> Iterator[None]:
 
     def interrupt(number: int, frame: Any) -> NoReturn:
         for each in before:
-            # Not SIG_IGN, of which Python complains when two signals come at once.
+            # Not SIG_IGN, of which Python complains when two signals come together.
             signal.signal(each, lambda number, frame: None)
         raise KeyboardInterrupt
 

@@ -1,15 +1,29 @@
-"""install.py --local: find the plug-in, hand it a release for this machine."""
+"""install.py --local: the release of an algorithm for this machine, found, downloaded and checked.
 
+A plug-in's release.yml names a repository on GitHub, a version and a file of it. What to do with the file is
+the plug-in's to know.
+"""
+
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import requests
+import yaml
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.data.download import Wanted, fetch
+from ann_benchmarks.data.download.server import Refused, Temporary, read_all
 from ann_benchmarks.definitions.configs import Config, read_configs
 from ann_benchmarks.definitions.definition import Definition, plugin_class
 from ann_benchmarks.definitions.selection import config_warnings
 from ann_benchmarks.definitions.tags import split_tag
 from ann_benchmarks.plugin import PluginClass
-
-from .release import read_release
 
 CACHE = Path("data/releases")
 
@@ -17,9 +31,9 @@ CACHE = Path("data/releases")
 def install_local(
     algorithm: str | None, version: str | None, archive: Path | None, definitions: Path
 ) -> None:
-    """Install what an algorithm needs from a release, downloaded or `archive`, and say so on one line.
+    """Install what an algorithm needs from a release, downloaded or `archive`, and report it on one line.
 
-    NAME:TAG is a release beside the one that is there, as run.py then names it.
+    NAME:TAG is a release next to the one that is there, as run.py then names it.
     """
     algorithm, tag = (None, None) if algorithm is None else split_tag(algorithm)
     if tag is not None and version is not None:
@@ -69,10 +83,137 @@ def _download(plugin: PluginClass, config: Config, algorithm: str, version: str 
             f"no release for '{algorithm}' is known to download: {plugin.local_state()}; "
             "--archive FILE puts one there that you have"
         )
-    from .github import get_release
-
     target = plugin.local_target()
     hint = (
         f"give a release archive or .deb that you have with --archive FILE, or {plugin.instead_of_installing}"
     )
     return get_release(read_release(path, version, target), target, CACHE / path.parent.name, hint)
+
+
+_RELEASE_KEYS = {"github", "version", "asset"}
+
+
+@dataclass(frozen=True)
+class PublishedRelease:
+    """One version of what a repository publishes; `asset` is a file's name with {version} and more in it."""
+
+    repository: str
+    version: str
+    asset: str
+
+    def asset_for(self, target: Mapping[str, str]) -> str:
+        """Name the file for a target, such as {"machine": "x86_64"}."""
+        return self.asset.format(version=self.version, **target)
+
+    def is_asset(self, name: str) -> bool:
+        """Whether a file is that of this version, for whatever target."""
+        parts = re.split(r"(\{\w+\})", self.asset)
+        known = {"{version}": re.escape(self.version)}
+        pattern = "".join(
+            known.get(part, ".+") if part.startswith("{") else re.escape(part) for part in parts
+        )
+        return re.fullmatch(pattern, name) is not None
+
+
+def read_release(path: Path, version: str | None, target: Mapping[str, str]) -> PublishedRelease:
+    """Read a release.yml, with this version in place of its own; UserError names its mistakes."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict) or set(content) != _RELEASE_KEYS:
+        raise UserError(f"{path} must have the lines github: OWNER/NAME, version: ..., asset: ...")
+    for key, value in content.items():
+        if not isinstance(value, str):
+            raise UserError(f"{path}: '{key}' must be a text: write {key}: '{value}'")
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", content["github"]):
+        raise UserError(f"{path}: 'github' must be OWNER/NAME, not '{content['github']}'")
+    chosen = content["version"] if version is None else version
+    if not re.fullmatch(r"\w[\w.+-]*", chosen):
+        raise UserError(f"'{chosen}' is no version of a release; give one such as {content['version']}")
+    release = PublishedRelease(content["github"], chosen, content["asset"])
+    try:
+        name = release.asset_for(target)
+    except (KeyError, IndexError, ValueError):
+        known = ", ".join(f"{{{key}}}" for key in ("version", *target))
+        raise UserError(
+            f"{path}: 'asset' may have {known} in it, not what it has: '{release.asset}'"
+        ) from None
+    if Path(name).name != name:
+        raise UserError(f"{path}: 'asset' must be the name of a file, not '{name}'")
+    return release
+
+
+API = "https://api.github.com"
+MOST_BYTES = 16 * 2**20  # of the list of a release's files
+
+
+@dataclass(frozen=True)
+class Asset:
+    """A file of a release."""
+
+    name: str
+    size: int
+    url: str
+    checksum: str  # "sha256:HEX", "" where GitHub has none, as for older releases
+
+
+def get_release(release: PublishedRelease, target: Mapping[str, str], folder: Path, hint: str) -> Path:
+    """Have the file of a release that is for `target` in `folder`.
+
+    UserError says why it cannot be had, with `hint` as what the user may do instead.
+    """
+    asset = _choose(release, target, _assets(release, hint))
+    path = folder / asset.name
+    if path.exists() and not _is_whole(path, asset):
+        path.unlink()
+    if not asset.checksum:
+        print(f"note: GitHub has no checksum of {asset.name}; its size alone is checked", file=sys.stderr)
+    fetch([Wanted(asset.url, path, size=asset.size, checksum=asset.checksum)], hint=hint)
+    return path
+
+
+def _assets(release: PublishedRelease, hint: str) -> list[Asset]:
+    url = f"{API}/repos/{release.repository}/releases/tags/{release.version}"
+    try:
+        with requests.Session() as session:
+            answer = b"".join(read_all(session, url, MOST_BYTES))
+        return [_asset(entry) for entry in json.loads(answer)["assets"]]
+    except Refused as refused:
+        if " 404 " in f"{refused} ":
+            raise UserError(
+                f"{release.repository} has no release {release.version}: "
+                f"choose another one with --version, or {hint}"
+            ) from None
+        raise UserError(f"{url} was refused: {refused}; try later, or {hint}") from None
+    except Temporary as error:
+        raise UserError(f"{url} does not answer: {error}; try again, or {hint}") from None
+    except (ValueError, TypeError, KeyError):
+        raise UserError(
+            f"{url} does not answer with the files of a release (a proxy's page?); {hint}"
+        ) from None
+
+
+def _asset(entry: Any) -> Asset:
+    name, size, url = entry["name"], entry["size"], entry["browser_download_url"]
+    digest = entry.get("digest") or ""
+    if not (isinstance(size, int) and all(isinstance(text, str) for text in (name, url, digest))):
+        raise TypeError
+    return Asset(name, size, url, digest if re.fullmatch("sha256:[0-9a-fA-F]{64}", digest) else "")
+
+
+def _choose(release: PublishedRelease, target: Mapping[str, str], assets: list[Asset]) -> Asset:
+    name = release.asset_for(target)
+    for asset in assets:
+        if asset.name == name:
+            return asset
+    names = sorted(asset.name for asset in assets)
+    similar = [other for other in names if release.is_asset(other)] or names
+    has = f"its files are: {', '.join(similar)}" if similar else "it has no files"
+    raise UserError(f"release {release.version} of {release.repository} has no {name}; {has}")
+
+
+def _is_whole(path: Path, asset: Asset) -> bool:
+    content = path.read_bytes()
+    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    return len(content) == asset.size and asset.checksum.lower() in ("", digest)

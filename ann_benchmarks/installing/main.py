@@ -32,14 +32,14 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         nargs="+",
         action="extend",
         help="arguments of the Dockerfiles; NAME alone takes the value from the environment, and a file such"
-        " as ./postgresql-17-vchord.deb is handed to the build",
+        " as ./extension.deb is handed to the build",
     )
     add(
         "--secret",
         metavar="NAME[=FILE]",
         nargs="+",
         action="extend",
-        help="secrets that downloads need, such as EDB_SUBSCRIPTION_TOKEN for pgpu: NAME takes the value from"
+        help="secrets that downloads need, such as a subscription's token: NAME takes the value from"
         " the environment, NAME=FILE from a file; none stays in an image",
     )
     add(

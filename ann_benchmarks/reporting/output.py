@@ -143,7 +143,7 @@ def write_json(
             }
             for chapter in report.chapters
         ],
-        "points": [vars(run) for run in runs],
+        "points": [run.as_data() for run in runs],
         "records": [record_data(record) for record in records],
     }
     text = json.dumps(finite(content), default=str, indent=1, ensure_ascii=False, allow_nan=False)

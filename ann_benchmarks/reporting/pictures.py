@@ -13,6 +13,7 @@ from ann_benchmarks.plotting.published import read_points, read_tiers
 from ann_benchmarks.plotting.ram import normalised, ram_lines
 from ann_benchmarks.plotting.ram_figure import create_ram_figure
 from ann_benchmarks.published import published as published_file
+from ann_benchmarks.results.attributes import clean_text
 from ann_benchmarks.results.comparable import (
     clients,
     family,
@@ -23,7 +24,7 @@ from ann_benchmarks.results.comparable import (
 )
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
 from ann_benchmarks.results.metrics import all_metrics, plot_label, qps_at_recall
-from ann_benchmarks.results.runs import Run, clean_text
+from ann_benchmarks.results.runs import Run
 from ann_benchmarks.results.tiers import as_tier_run, whole_machine
 
 from .builds import builds_of

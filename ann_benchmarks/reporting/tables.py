@@ -77,7 +77,7 @@ def tier_table(shown: Shown) -> list[Block]:
     machine, more = whole_machine(on_tiers), differing_columns(rows)
     best: dict[tuple[Any, ...], TierRun] = {}
     for row in rows:
-        best.setdefault((*index_of(row), row.name, row.method, row.ram, row.shared_buffers), row)
+        best.setdefault((*index_of(row), row.name, row.ram, row.shared_buffers), row)
 
     def place(row: TierRun) -> tuple[Any, ...]:
         return *index_of(row), *line_of(row), row.ram or machine or 0, row.shared_buffers or 0

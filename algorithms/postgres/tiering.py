@@ -1,0 +1,208 @@
+"""Servers of tiers: what has to be set and restarted for one to have the memory of a smaller machine.
+
+The framework simulates the smaller machine (tiers/server.py is its side). A tier is whatever has
+`shared_buffers`, `ram`, `cpus` and `limited_disk`, sizes in bytes, None where there is no limit.
+"""
+
+import shlex
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+
+from . import altered_settings, machine
+from .environment import PREFIX, given_settings, server_kind
+from .errors import PostgresError
+from .servers import current_server, numa
+from .servers.base import Server
+from .servers.external import ExternalServer
+from .settings import current_setting, megabytes
+from .watching.processes import server_processes
+
+_BUILD_BUFFERS = 8 << 30  # at most, of a server that builds: the scan of a table uses hardly any of them
+_LEAST_BUILD_BUFFERS = 128 << 20
+_COMMAND_SECONDS = 600  # the shutdown of a large server may write many GB
+_BACK_SECONDS = 60
+_BY_HAND = (
+    f"; if the server does not start, remove {' and '.join(altered_settings.NAMES)} "
+    "from postgresql.auto.conf in its data folder"
+)
+
+
+class LocalTieredServer:
+    """A server that workers, or containers, start with the settings of the environment."""
+
+    is_ours = True
+
+    def check(self, tiers: Sequence[Any]) -> str | None:
+        """Refuse nothing; return what to do where there are several NUMA nodes."""
+        return numa.advice()
+
+    def data_folder(self) -> Path | None:
+        """Return the folder that holds all it keeps."""
+        return current_server().data_folder
+
+    def environment(self, tier: Any, groups: Sequence[Path] = ()) -> Mapping[str, str]:
+        """Return the variables of a process whose server is to have what a tier has.
+
+        None: one that leaves the memory to the build and to the system's cache. The user's own settings win,
+        but for what the tier is about.
+        """
+        given = given_settings()
+        settings: dict[str, str] = {}
+        if tier is None:
+            buffers = max(min(_BUILD_BUFFERS, machine.memory_bytes() // 16), _LEAST_BUILD_BUFFERS)
+            settings["shared_buffers"] = megabytes(buffers)
+        elif tier.shared_buffers is not None:
+            if "shared_buffers" in given:
+                raise PostgresError(f"tiers set shared_buffers: take it out of {PREFIX}SETTINGS")
+            settings["shared_buffers"] = megabytes(tier.shared_buffers)
+        words = (f"{name}={value}" for name, value in {**settings, **given}.items())
+        return {f"{PREFIX}SETTINGS": shlex.join(words), f"{PREFIX}GROUPS": ":".join(map(str, groups))}
+
+    def serve(self, tier: Any) -> int | None:
+        """Nothing: a worker starts it."""
+        return None
+
+    def give_back(self) -> None:
+        """Nothing: it ends with its worker."""
+
+
+class ExternalTieredServer(LocalTieredServer):
+    """A server of the user's: its settings by ALTER SYSTEM, its restarts by a command of the user's."""
+
+    is_ours = False
+
+    def __init__(self, command: str | None, server: Server | None = None) -> None:
+        """Take the shell command that restarts it, and the server: by default that of the environment."""
+        self._command = (command or "").strip()
+        self._server = server or ExternalServer()
+
+    def check(self, tiers: Sequence[Any]) -> str | None:
+        """Refuse tiers that the server cannot be given; return what to do where it favours a NUMA node."""
+        if not self._command:
+            raise PostgresError(
+                "a server of your own has to be restarted for each tier: "
+                "say how, as in --restart-command 'systemctl restart postgresql'"
+            )
+        with self._connect() as connection:
+            altered_settings.former(connection)
+            pid = _postmaster(connection)
+        for tier in tiers:
+            _check_place(tier, pid)
+        return None if pid is None else numa.advice(pid)
+
+    def data_folder(self) -> Path | None:
+        """Return the folder of its data, None if it is on another machine or this user may not know."""
+        with self._connect() as connection:
+            if _postmaster(connection) is None:
+                return None
+            try:
+                return Path(current_setting(connection, "data_directory"))
+            except psycopg.errors.InsufficientPrivilege:
+                return None
+
+    def serve(self, tier: Any) -> int | None:
+        """Restart the server as the tier says; return its pid, None if it is on another machine."""
+        with self._connect() as connection:
+            _check_place(tier, _postmaster(connection))
+            settings = altered_settings.remember(connection) | {"huge_pages": "off"}
+            if tier.shared_buffers is not None:
+                settings["shared_buffers"] = megabytes(tier.shared_buffers)
+            altered_settings.alter(connection, settings)
+        with self._restart() as connection:
+            altered_settings.check(connection, tier.shared_buffers)
+            return _postmaster(connection)
+
+    def give_back(self) -> None:
+        """Put back what ALTER SYSTEM had set before, also before a run that was killed, and restart."""
+        with self._connect(_BY_HAND) as connection:
+            if not altered_settings.are_altered(connection):
+                return
+            altered_settings.alter(connection, altered_settings.remember(connection))
+        with self._restart() as connection:
+            altered_settings.forget(connection)
+
+    def _connect(self, advice: str = "") -> psycopg.Connection[Any]:
+        try:
+            return self._server.connect()
+        except PostgresError as error:
+            raise PostgresError(f"{error}{advice}") from None
+
+    def _restart(self) -> psycopg.Connection[Any]:
+        """Run the command and connect to the server once it has been restarted."""
+        with self._connect() as connection:
+            before = _started_at(connection)
+        self._run_command()
+        deadline = time.monotonic() + _BACK_SECONDS
+        while True:
+            try:
+                connection = self._server.connect()
+                if _started_at(connection) != before:
+                    return connection
+                connection.close()
+                problem, reason = "did not restart the server", ""
+            except (PostgresError, psycopg.OperationalError) as error:
+                problem = "did not bring the server back"
+                reason = f": {' '.join(str(error).split())}{_BY_HAND}"
+            if time.monotonic() > deadline:
+                raise PostgresError(f"`{self._command}` {problem} within {_BACK_SECONDS} s{reason}")
+            time.sleep(0.1)
+
+    def _run_command(self) -> None:
+        # Into a file: a server that the command leaves behind would keep a pipe open. In a session of its
+        # own: Ctrl-C is for us, and does not reach that server.
+        with tempfile.TemporaryFile() as output:
+            try:
+                done = subprocess.run(
+                    self._command, shell=True, stdin=subprocess.DEVNULL, stdout=output,
+                    stderr=subprocess.STDOUT, start_new_session=True, timeout=_COMMAND_SECONDS, check=False,
+                )  # fmt: skip
+            except subprocess.TimeoutExpired:
+                raise PostgresError(f"`{self._command}` did not end within {_COMMAND_SECONDS} s") from None
+            if done.returncode == 0:
+                return
+            output.seek(0)
+            lines = output.read().decode(errors="replace").strip().splitlines()
+        said = lines[-1].strip() if lines else f"exit status {done.returncode}"
+        raise PostgresError(f"`{self._command}` failed: {said}{_BY_HAND}")
+
+
+def tiered_server(restart_command: str | None) -> LocalTieredServer:
+    """Return the server that the environment names, to be given what tiers have."""
+    if server_kind() == "external":
+        return ExternalTieredServer(restart_command)
+    if restart_command is not None:
+        raise PostgresError("--restart-command is for a server that is not ours: leave it out")
+    return LocalTieredServer()
+
+
+def _started_at(connection: psycopg.Connection[Any]) -> datetime:
+    row = connection.execute("SELECT pg_postmaster_start_time()").fetchone()
+    assert row is not None
+    return row[0]
+
+
+def _postmaster(connection: psycopg.Connection[Any]) -> int | None:
+    """Pid of the server; None where it does not run on this machine, or not for us to see."""
+    try:
+        if server_processes(connection) is None:
+            return None
+        return psutil.Process(connection.info.backend_pid).ppid()
+    except psutil.Error:
+        return None
+
+
+def _check_place(tier: Any, pid: int | None) -> None:
+    if pid is None and (tier.ram or tier.cpus or tier.limited_disk):
+        raise PostgresError(
+            f"tier {tier}: the server runs on another machine or in a container, where memory, CPUs and disk "
+            f"cannot be held from here: run there, or give only shared_buffers, as in "
+            f"{megabytes(tier.shared_buffers or 2 << 30)}:all"
+        )
