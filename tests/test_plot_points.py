@@ -13,10 +13,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.plotting.canvas import draw_bars
+from ann_benchmarks.plotting.canvas import add_labels, draw_bars
 from ann_benchmarks.plotting.draw import draw_dataset
 from ann_benchmarks.plotting.figure import View, create_plot, draw_series, fit_scales
-from ann_benchmarks.plotting.canvas import add_labels
 from ann_benchmarks.plotting.points import Point, points_by_algorithm
 from ann_benchmarks.plotting.scales import parse_scale
 from ann_benchmarks.plotting.styles import assign_styles

@@ -12,11 +12,11 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import exact, figure_text, size_text
+from ann_benchmarks.plotting.draw import draw_tiers
 from ann_benchmarks.plotting.points import Point
 from ann_benchmarks.plotting.published import read_tiers
-from ann_benchmarks.plotting.tier_lines import TierLine, normalised, tier_lines
-from ann_benchmarks.plotting.draw import draw_tiers
 from ann_benchmarks.plotting.tier_figure import create_tier_figure
+from ann_benchmarks.plotting.tier_lines import TierLine, normalised, tier_lines
 from ann_benchmarks.plotting.tier_table import table
 from ann_benchmarks.results.file import iter_result_paths, read_result, write_result
 from ann_benchmarks.results.intervals import Interval
@@ -242,7 +242,9 @@ def line(name, values, clients=1, variant="", xs=None, size=GB):
     ],
 )
 def test_few_and_many_lines_can_be_drawn(lines, tmp_path):
-    assert create_tier_figure(lines, tmp_path / "x.svg", "t", None) == sum(len(x.panels["qps"]) for x in lines)
+    assert create_tier_figure(lines, tmp_path / "x.svg", "t", None) == sum(
+        len(x.panels["qps"]) for x in lines
+    )
 
 
 # --- the table ---

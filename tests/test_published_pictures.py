@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.plotting.overlay import table_beside
 from ann_benchmarks.plotting.draw import draw_dataset
 from ann_benchmarks.plotting.lines import LinePlot, draw_lines
-from ann_benchmarks.plotting.points import Point
+from ann_benchmarks.plotting.overlay import table_beside
+from ann_benchmarks.plotting.points import Point, over_first
 from ann_benchmarks.plotting.published import PublishedPoints, read_points, read_series
-from ann_benchmarks.plotting.points import over_first
 from ann_benchmarks.results.intervals import Interval
 
 from .plotting_data import make_result, make_truth, request_of

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError
@@ -33,7 +33,7 @@ class PlotRequest:
     dataset: str
     count: int = 10
     output: Path | None = None
-    view: View = View()
+    view: View = field(default_factory=View)
     batch: bool = False
     recompute: bool = False
     intervals: bool = True
