@@ -16,7 +16,7 @@ from ann_benchmarks.common.numbers import (
     share,
     size_text,
 )
-from ann_benchmarks.plotting.ram_table import (
+from ann_benchmarks.plotting.tier_table import (
     COLUMNS,
     cells_of,
     deviation,
