@@ -26,7 +26,7 @@ PLAN = {
 def measured(
     root, seconds=0.001, series="hnsw", arguments="M_16_20", dataset="tiny", recall=0.9, runs=CALM, **attrs
 ):
-    """Write a point, whose best run takes so many seconds a query, with all that run.py stores."""
+    """Write a point, whose best run takes `seconds` a query, with all that run.py stores."""
     hits = (np.arange(100) < 100 * recall).astype(float)
     low, high = share_interval(hits)
     path = Path(root, "results", dataset, "10", series, f"{arguments}.hdf5")
