@@ -40,14 +40,13 @@ from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.load.workload import Workload
 from ann_benchmarks.results.intervals import Interval
-from ann_benchmarks.run.containers import memory
-from ann_benchmarks.run.containers.engine import connect
-from ann_benchmarks.run.containers.images import Image, find_image
+from ann_benchmarks.run.containers.engine import Image, connect, find_image
+from ann_benchmarks.run.containers.inside import killed_processes
 from ann_benchmarks.run.containers.limits import cpu_list, cpus_of_each, memory_of_each, size
 from ann_benchmarks.run.containers.log import Log
 from ann_benchmarks.run.containers.sandbox import (
     MOST_PROCESSES,
-    Account,
+    ContainerAccount,
     Sandbox,
     argument_files,
     dataset_files,
@@ -63,7 +62,7 @@ from ann_benchmarks.run.containers.wire import (
     write_message,
     write_request,
 )
-from ann_benchmarks.run.containers.worker import ContainerWorker, ask, keep_results
+from ann_benchmarks.run.containers.worker import ContainerWorker, answer_to, keep_results
 from ann_benchmarks.run.pool import WorkerPool
 
 from .conftest import ROOT
@@ -387,7 +386,7 @@ def test_a_container_that_never_stops_talking_is_ended_in_time(container, monkey
 def test_a_container_that_does_not_answer_is_not_waited_for(container):
     started = time.monotonic()
     container.kill = lambda name: container.theirs.shutdown(socket.SHUT_RDWR)
-    answer = ask(None, container, CheckRequest(DEFINITION), 0.5)
+    answer = answer_to(None, container, CheckRequest(DEFINITION), 0.5)
     assert isinstance(answer, Failure) and "no answer within 0.5 s" in answer.text
     assert time.monotonic() - started < 5 and "removed" in container.done
 
@@ -512,10 +511,12 @@ def test_a_machine_is_shared_out(monkeypatch):
     ],
 )
 def test_the_kernel_is_asked_whom_it_killed(content, killed, tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "_COUNTS", (tmp_path / "absent", tmp_path / "there"))
-    assert memory.killed_processes() == 0
+    monkeypatch.setattr(
+        "ann_benchmarks.run.containers.inside._COUNTS", (tmp_path / "absent", tmp_path / "there")
+    )
+    assert killed_processes() == 0
     (tmp_path / "there").write_text(content)
-    assert memory.killed_processes() == killed
+    assert killed_processes() == killed
 
 
 # Images, and what a container is created with
@@ -572,7 +573,7 @@ def not_found():
 def test_a_container_may_do_next_to_nothing(tmp_path):
     client = client_with()
     sandbox = Sandbox(
-        IMAGE, Account(1000, 100), "me", 2**30, [0, 2], {Path("/a"): "/b"}, tmp_path, {"A": "1"}
+        IMAGE, ContainerAccount(1000, 100), "me", 2**30, [0, 2], {Path("/a"): "/b"}, tmp_path, {"A": "1"}
     )
     sandbox.create(client)
     [arguments] = client.created
@@ -588,7 +589,7 @@ def test_a_container_may_do_next_to_nothing(tmp_path):
     mounts = {mount["Source"]: (mount["Target"], mount["ReadOnly"]) for mount in arguments["mounts"]}
     assert mounts == {"/a": ("/b", True), str(tmp_path): ("/home/app/storage", False)}
     gpu = Image("x", "sha256:2", True, True, ())
-    Sandbox(gpu, Account(0, 0), "me", 2**30, [0]).create(client)
+    Sandbox(gpu, ContainerAccount(0, 0), "me", 2**30, [0]).create(client)
     assert client.created[1]["device_requests"][0]["Capabilities"] == [["gpu"]]
     assert client.created[1]["cap_add"] == ["CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID"]
     assert client.created[1]["cap_drop"] == ["ALL"]
@@ -598,12 +599,12 @@ def test_containers_are_never_roots_unless_their_image_says_so(monkeypatch):
     root = Image("x", "1", False, True, ())
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(os, "getegid", lambda: 100)
-    assert Account.for_image(IMAGE, client_with()) == Account(1000, 100)
-    assert Account.for_image(root, client_with()) == Account(0, 0)
+    assert ContainerAccount.for_image(IMAGE, client_with()) == ContainerAccount(1000, 100)
+    assert ContainerAccount.for_image(root, client_with()) == ContainerAccount(0, 0)
     for option in ("name=rootless", "name=userns"):
-        assert Account.for_image(IMAGE, client_with("name=seccomp", option)).uid not in (0, 1000)
+        assert ContainerAccount.for_image(IMAGE, client_with("name=seccomp", option)).uid not in (0, 1000)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert Account.for_image(IMAGE, client_with()).uid != 0
+    assert ContainerAccount.for_image(IMAGE, client_with()).uid != 0
 
 
 def test_every_name_of_a_file_is_there(tmp_path, monkeypatch):
@@ -612,7 +613,7 @@ def test_every_name_of_a_file_is_there(tmp_path, monkeypatch):
     outside = tmp_path / "outside.npy"
     outside.write_text("x")
     Path("data/a.npy").symlink_to(outside)
-    mounted = dataset_files([Path("data/a.npy"), outside], Account(10001, 10001))
+    mounted = dataset_files([Path("data/a.npy"), outside], ContainerAccount(10001, 10001))
     places = {
         str(place) for place in (mounted.values() if isinstance(next(iter(mounted)), Path) else mounted)
     }
@@ -630,12 +631,12 @@ def test_files_that_build_arguments_name_are_mounted(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     "mode, account, is_readable",
     [
-        (0o644, Account(10001, 10001), True),
-        (0o600, Account(10001, 10001), False),
-        (0o600, Account(os.getuid(), os.getgid()), True),
-        (0o600, Account(0, 0), True),
-        (0o640, Account(10001, os.getgid()), True),
-        (0o600, Account(10001, os.getgid()), False),
+        (0o644, ContainerAccount(10001, 10001), True),
+        (0o600, ContainerAccount(10001, 10001), False),
+        (0o600, ContainerAccount(os.getuid(), os.getgid()), True),
+        (0o600, ContainerAccount(0, 0), True),
+        (0o640, ContainerAccount(10001, os.getgid()), True),
+        (0o600, ContainerAccount(10001, os.getgid()), False),
     ],
 )
 def test_files_that_a_container_could_not_read_are_named(mode, account, is_readable, tmp_path):
@@ -657,7 +658,7 @@ def test_plugins_of_ones_own_are_there_beside_the_projects(tmp_path):
 
 
 def test_each_image_keeps_its_things_in_a_folder_of_its_own(tmp_path):
-    account = Account(os.geteuid() or 10001, os.getegid() or 10001)
+    account = ContainerAccount(os.geteuid() or 10001, os.getegid() or 10001)
     one, two = (storage_folder(tmp_path / "s", name, account) for name in ("a/x", "a/x:1"))
     assert one != two and one.parent == two.parent == tmp_path / "s"
     assert one.stat().st_uid == account.uid

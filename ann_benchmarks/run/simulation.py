@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from ann_benchmarks.jobs.conditions import Conditions
 from ann_benchmarks.jobs.job import Job
 
-from .containers.terms import Terms
+from .containers.limits import Terms
 from .pool import Observer
 from .worker import Worker
 
