@@ -1,23 +1,22 @@
 """Compare measurements: what changed from A to B, and whether it is more than noise.
 
-A and B are folders of results, series, runs of --list or single result files. What their names leave open
-(dataset, count, series, arguments) must be alike for two points to be compared. docs/comparing.md tells more.
+A and B are folders of results, series, runs of --list or single result files. Two points are compared if
+everything that these names leave open is alike: dataset, count, series and arguments. See docs/comparing.md.
 """
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from ann_benchmarks.common.cli import positive_int, run_command
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.comparing.at_recall import fastest_at
 from ann_benchmarks.comparing.listing import list_runs, show_run
-from ann_benchmarks.comparing.matching import Comparison, compare
+from ann_benchmarks.comparing.matching import SideBySide, compare
 from ann_benchmarks.comparing.measurements import METRICS
-from ann_benchmarks.comparing.naming import Narrowed, read_side
-from ann_benchmarks.comparing.sizes import error_rate, share, size
+from ann_benchmarks.comparing.sides import ResultFilter, fastest_at, read_side
 from ann_benchmarks.comparing.tables import FORMATS, render
-from ann_benchmarks.comparing.verdicts import NOTHING_TOLD, Asked, failures, percent, status
+from ann_benchmarks.comparing.verdicts import UNDECIDED, Criteria, failures, percent, status
 from ann_benchmarks.results.file import RESULTS_FOLDER
 
 
@@ -25,47 +24,62 @@ def main() -> int:
     """Read the command line, and list, show, or compare."""
     parser = argument_parser()
     args = parser.parse_args()
-    narrowed = Narrowed(args.dataset, args.count, args.algorithm)
+    only = ResultFilter(args.dataset, args.count, args.algorithm)
     if args.list:
         folders = [Path(name) for name in args.names or [RESULTS_FOLDER]]
-        print(list_runs(folders, narrowed, args.format), end="")
+        print(list_runs(folders, only, args.format), end="")
         return 0
     if args.show:
-        print(show_run(read_side([args.show], narrowed), args.format), end="")
+        print(show_run(read_side([args.show], only), args.format), end="")
         return 0
     sides = [args.a, args.b] if args.a or args.b else [[name] for name in args.names]
     if len(sides) != 2 or None in sides or (args.a and args.names):
         parser.error("give A and B, or --a A... --b B..., or --list, or --show RUN")
     if args.fail_if_unsure and args.fail_if_slower is None:
-        parser.error("--fail-if-unsure is for --fail-if-slower: add it")
-    asked = Asked(args.error_rate, 0.05 if args.fail_if_slower is None else args.fail_if_slower)
+        parser.error("--fail-if-unsure needs --fail-if-slower: add it")
+    criteria = Criteria(args.error_rate, 0.05 if args.fail_if_slower is None else args.fail_if_slower)
     try:
-        a, b = (read_side(names, narrowed) for names in sides)
+        a, b = (read_side(names, only) for names in sides)
         if args.at_recall is not None:
             a, b = (fastest_at(side, args.at_recall) for side in (a, b))
-        noise = read_side(args.noise, Narrowed()) if args.noise else ()
-        comparison = compare(a, b, noise, args.by, args.paired)
+        noise = read_side(args.noise, ResultFilter()) if args.noise else ()
+        compared = compare(a, b, noise, args.by, args.paired)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
-        return NOTHING_TOLD
+        return UNDECIDED
     names = [" ".join(side) for side in sides]
-    print(render(comparison, names, asked, args.format, sys.stdout.isatty()), end="")
-    return ending(comparison, asked, args)
+    print(render(compared, names, criteria, args.format, sys.stdout.isatty()), end="")
+    return ending(compared, criteria, args)
 
 
-def ending(comparison: Comparison, asked: Asked, args: argparse.Namespace) -> int:
+def ending(compared: SideBySide, criteria: Criteria, args: argparse.Namespace) -> int:
     """Say why it fails, and return the exit status."""
-    if not comparison.pairs:
+    if not compared.pairs:
         print("error: A and B have no point in common", file=sys.stderr)
-        return NOTHING_TOLD
+        return UNDECIDED
     if args.fail_if_slower is None:
         return 0
-    for text in failures(comparison, asked):
+    for text in failures(compared, criteria):
         print(f"failed: worse by more than {percent(args.fail_if_slower)}: {text}", file=sys.stderr)
-    result = status(comparison, asked, args.fail_if_unsure)
-    if result == NOTHING_TOLD:
-        print("failed: whether it is slower cannot be told: see the warnings", file=sys.stderr)
+    result = status(compared, criteria, args.fail_if_unsure)
+    if result == UNDECIDED:
+        print("failed: cannot tell whether B is slower: see the warnings", file=sys.stderr)
     return result
+
+
+def share(limits: str, fits: Callable[[float], bool]) -> Callable[[str], float]:
+    """Return a reader of shares such as 5% or 0.05 on a command line."""
+
+    def read(text: str) -> float:
+        try:
+            number = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+        except ValueError:
+            number = -1.0
+        if not fits(number):
+            raise argparse.ArgumentTypeError(f"'{text}' is no share {limits}, such as 5% or 0.05")
+        return number
+
+    return read
 
 
 def argument_parser() -> argparse.ArgumentParser:
@@ -74,35 +88,25 @@ def argument_parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
+    recall = share("from 0 to 1", lambda number: 0 <= number <= 1)
+    size = share("below 100%", lambda number: 0 <= number < 1)
+    chance = share("above 0 and up to 0.5", lambda number: 0 < number <= 0.5)
     add("names", nargs="*", metavar="A B", help="what to compare; with --list, folders")
     add("--a", nargs="+", metavar="A", help="repetitions of one side, instead of A")
     add("--b", nargs="+", metavar="B", help="repetitions of the other side, instead of B")
     add("--paired", action="store_true", help="the first of A was measured next to the first of B, and so on")
-    add("--list", action="store_true", help="list the runs in results/, or in the folders named")
-    add("--show", metavar="RUN", help="tell all that is known of one run")
+    add("--list", action="store_true", help="list the runs in results/, or in the named folders")
+    add("--show", metavar="RUN", help="show everything known about one run")
     add("--dataset", metavar="DATASET", help="only results of this dataset")
-    add("--count", type=positive_int, help="only results with so many neighbours")
+    add("--count", type=positive_int, help="only results with this number of neighbours")
     add("--algorithm", metavar="NAME", help="only this series, and those whose names begin with NAME-")
-    add(
-        "--at-recall",
-        type=share,
-        metavar="R",
-        help="of each series the fastest point that reaches this recall",
-    )
-    add("--noise", nargs="+", metavar="FOLDER", help="repetitions that tell how well this machine repeats")
-    add("--by", choices=list(METRICS), help="the figure that decides (default qps, of a given rate p99)")
-    add("--error-rate", type=error_rate, default=0.05, metavar="P", help="of false verdicts (default 0.05)")
-    add(
-        "--fail-if-slower",
-        type=size,
-        metavar="SIZE",
-        help="such as 5%%: exit with 1 if B is, beyond noise, by more",
-    )
-    add(
-        "--fail-if-unsure",
-        action="store_true",
-        help="and with 2 if noise could hide a slow-down of that size",
-    )
+    add("--at-recall", type=recall, metavar="R", help="from each series its fastest point with this recall")
+    add("--noise", nargs="+", metavar="FOLDER", help="repetitions that show how well this machine repeats")
+    add("--by", choices=list(METRICS), help="the metric that decides (default qps, at a given rate p99)")
+    add("--error-rate", type=chance, default=0.05, metavar="P", help="of false verdicts (default 0.05)")
+    add("--fail-if-slower", type=size, metavar="SIZE", help="exit with 1 if B is slower, beyond noise, by"
+        " more than a share such as 5%%")  # fmt: skip
+    add("--fail-if-unsure", action="store_true", help="also exit with 2 if noise could hide such a slow-down")
     add("--format", choices=FORMATS, default="table", help="default table")
     return parser
 

@@ -13,12 +13,14 @@ from ann_benchmarks.data.datasets import (
     is_present,
     make_dataset,
 )
-from ann_benchmarks.data.datasets.convert import TYPES, convert_source
-from ann_benchmarks.data.datasets.exact import find_truth
-from ann_benchmarks.data.datasets.in_place import create_in_place
 from ann_benchmarks.data.datasets.listing import dataset_table
-from ann_benchmarks.data.datasets.own import QUERIES, create_own
-from ann_benchmarks.data.datasets.verify import verify_dataset
+from ann_benchmarks.data.datasets.maintenance import (
+    CONVERTED_TYPES,
+    convert_source,
+    find_truth,
+    verify_dataset,
+)
+from ann_benchmarks.data.datasets.own import QUERIES, OwnVectors, create_in_place, create_own
 from ann_benchmarks.data.datasets.write import NEIGHBORS
 from ann_benchmarks.distance import METRICS
 
@@ -76,7 +78,7 @@ def parse_arguments() -> argparse.Namespace:
         help="connections to download through at once (default %(default)s)",
     )
     parser.add_argument("--output", metavar="FILE", type=Path, help="the NPY file that --convert writes")
-    parser.add_argument("--dtype", choices=TYPES, help="type of the numbers that --convert writes")
+    parser.add_argument("--dtype", choices=CONVERTED_TYPES, help="type of the numbers that --convert writes")
     parser.add_argument("--force", action="store_true", help="replace what is there")
     args = parser.parse_args()
     if args.name is not None and (args.train is None or args.distance is None):
@@ -114,14 +116,18 @@ def main() -> int:
     elif args.name is None:
         get(args.dataset, args.connections, args.force)
     elif args.in_place:
-        create_in_place(args.name, args.train, args.test, args.distance, args.force)
+        create_in_place(args.name, own_vectors(args), args.force)
         print(find_truth(args.name, args.neighbors, args.scheduler, force=True))
         print(f"{args.name} is ready: use --dataset {args.name}")
     else:
-        own = (args.train, args.distance, args.test, args.queries, args.neighbors, args.seed, args.force)
-        create_own(args.name, *own)
+        create_own(args.name, own_vectors(args), args.neighbors, args.force)
         ready(args.name)
     return 0
+
+
+def own_vectors(args: argparse.Namespace) -> OwnVectors:
+    """Return the files that the options name."""
+    return OwnVectors(args.train, args.distance, args.test, args.queries, args.seed)
 
 
 def get(name: str, connections: int, force: bool) -> None:

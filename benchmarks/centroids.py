@@ -27,8 +27,7 @@ from ann_benchmarks.algorithms.vchord.module import VectorChord
 from ann_benchmarks.data.datasets import get_dataset
 from ann_benchmarks.distance import candidate_distances
 from ann_benchmarks.results.metrics import RECALL_SLACK, recall_of_each
-from benchmarks.kmeans import spread
-from benchmarks.server import temporary_server
+from benchmarks.harness import spread, temporary_server
 
 COUNT = 10
 BLOCK = 4096  # rows that are compared with all centroids at a time

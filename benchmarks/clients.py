@@ -1,6 +1,6 @@
 """Throughput and client CPU of 1, 2, 8 and 32 clients: ours, pgbench's, and psycopg's cursor.execute.
 
-    python -m benchmarks.clients [--rows 50000] [--dimension 96] [--seconds 3] [--rounds 5]
+    python -m benchmarks.clients [--rows 50000] [--dimension 96] [--queries 1000] [--seconds 3] [--rounds 5]
 
 HNSW at ef_search 10, the ways alternating within one run; medians of the rounds, and the ratio of each round.
 CPU is the clients' own, for a query, in microseconds. pgbench sends the number of a query, which the server
@@ -8,108 +8,105 @@ looks up; the others send the vector. pgbench runs with as many threads as the m
 which serves several clients, and with a thread for each client, as ours has a process for each.
 """
 
-import argparse
 import os
 import re
 import resource
-import statistics
 import struct
 import subprocess
 import time
-from collections.abc import Callable
-from contextlib import closing
+from functools import partial
+from statistics import median
 from typing import Any
 
 import numpy as np
 
-from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres.encoding import text_vector
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.base import connect
+from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.settings import QUERY_SESSION
 from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.load.request import Load
-from ann_benchmarks.load.spans import closed_loop
-from ann_benchmarks.measure.loaded_point import open_clients
-from benchmarks.client_cost import EF_SEARCH, K, cpu_seconds, pgbench_command
-from benchmarks.server import temporary_server
+from benchmarks.harness import K, arguments, closed_rate, cpu_seconds, hnsw_index, in_turn, ratios, spread
 
 CLIENTS = (1, 2, 8, 32)
+EF_SEARCH = 10
+SETTINGS = QUERY_SESSION | {"hnsw.ef_search": str(EF_SEARCH)}
 START_SECONDS = 0.05  # for each client, to connect before the common start
 
 
 def main() -> None:
-    """Measure and print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rows", type=int, default=50_000)
-    parser.add_argument("--dimension", type=int, default=96)
-    parser.add_argument("--queries", type=int, default=1_000)
-    parser.add_argument("--seconds", type=int, default=3)
-    parser.add_argument("--rounds", type=int, default=5)
-    args = parser.parse_args()
-    rng = np.random.default_rng(1)
-    train = rng.random((args.rows, args.dimension), dtype=np.float32)
-    queries = rng.random((args.queries, args.dimension), dtype=np.float32)
-    with temporary_server() as server:
-        algorithm = PGVectorHNSW("euclidean", {"M": 16, "efConstruction": 64})
-        algorithm.fit(train)
-        algorithm.set_query_arguments(EF_SEARCH)
-        table = algorithm.table_name
-        command, environment = pgbench_command(server, table, list(queries))
-        cores = usable_cores()
-        ways: dict[str, Callable[[int], tuple[float, float]]] = {
-            "ours": lambda clients: ours(algorithm, queries, clients, args.seconds),
-            "pgbench": lambda n: pgbench(command, environment, n, min(n, cores), args.seconds),
-            "pgbench -j N": lambda n: pgbench(command, environment, n, n, args.seconds),
-            "cursor.execute": lambda clients: plain_psycopg(server, table, queries, clients, args.seconds),
-        }
+    args = arguments(__doc__, rows=50_000, dimension=96, queries=1_000, seconds=3, rounds=5)
+    with hnsw_index(args, EF_SEARCH) as (server, algorithm, queries):
+        table, seconds, cores = algorithm._table.name, args.seconds, usable_cores()
+        pgbench = partial(run_pgbench, *pgbench_command(server, table, queries), seconds)
         print(f"{'clients':>7} {'way':15} {'QPS':>7} {'CPU us':>7}  QPS and CPU of ours as a multiple")
         for clients in CLIENTS:
-            rounds = []
-            for number in range(args.rounds):
-                order = [*ways][number % len(ways) :] + [*ways][: number % len(ways)]
-                rounds.append({way: ways[way](clients) for way in order})
-            for way in ways:
-                qps, cpu = (statistics.median(done[way][i] for done in rounds) for i in (0, 1))
-                compared = [ratios([done["ours"][i] / done[way][i] for done in rounds]) for i in (0, 1)]
-                print(f"{clients:7} {way:15} {qps:7,.0f} {cpu * 1e6:7.0f}  {compared[0]}   {compared[1]}")
-        algorithm.done()
+            ways = {
+                "ours": partial(run_ours, algorithm, queries, Load(clients, seconds=seconds)),
+                "pgbench": partial(pgbench, clients, min(clients, cores)),
+                "pgbench -j N": partial(pgbench, clients, clients),
+                "cursor.execute": partial(run_psycopg, server, table, queries, clients, seconds),
+            }
+            rounds = in_turn(ways, args.rounds)
+            ours = [*zip(*rounds["ours"], strict=True)]
+            for way, done in rounds.items():
+                rates, cpu = zip(*done, strict=True)
+                compared = spread(ratios(ours[0], rates)), spread(ratios(ours[1], cpu))
+                print(
+                    f"{clients:7} {way:15} {median(rates):7,.0f} {median(cpu) * 1e6:7.0f}"
+                    f"  {compared[0]}   {compared[1]}"
+                )
 
 
-def ratios(values: list[float]) -> str:
-    """Their median, and the least and the largest."""
-    return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
-
-
-def ours(algorithm: PGVectorHNSW, queries: np.ndarray, clients: int, seconds: float) -> tuple[float, float]:
-    """Queries a second and CPU seconds a query of run.py's clients, after one pass that warms them."""
-    load = Load(clients, seconds=seconds)
-    with closing(open_clients(algorithm, queries, K, load, "own")) as pool:
-        for run in (1, 2):
-            pool.prepare(load.orders(len(queries), run), 0.2 if run == 1 else seconds, False)
-            pool.run()
-            measured = closed_loop(pool.answers(), {})
+def run_ours(algorithm: Any, queries: np.ndarray, load: Load, run: int) -> tuple[float, float]:
+    """Queries a second and CPU seconds a query of run.py's clients."""
+    measured = closed_rate(algorithm, queries, load, run, warmup=0.2)
     return 1 / measured.seconds_per_query, measured.facts["client_cpu_seconds_per_query"]
 
 
-def pgbench(
-    command: list[str], environment: dict[str, str], clients: int, threads: int, seconds: int
+def pgbench_command(server: Server, table: str, queries: np.ndarray) -> tuple[list[str], dict[str, str]]:
+    """Give pgbench -M prepared the same queries and settings; return its command line and environment."""
+    with server.connect() as connection:
+        connection.execute(f"CREATE TABLE queries (id int4 PRIMARY KEY, v vector({len(queries[0])}))")
+        with connection.cursor() as cursor:
+            cursor.executemany(
+                "INSERT INTO queries VALUES (%s, %s)", [(i, text_vector(v)) for i, v in enumerate(queries)]
+            )
+        connection.execute("ANALYZE queries")
+    script = server.data_folder.parent / "query.sql"  # type: ignore[union-attr]
+    script.write_text(
+        f"\\set i random(0, {len(queries) - 1})\n"
+        f"SELECT id FROM {table} ORDER BY embedding <-> (SELECT v FROM queries WHERE id = :i) LIMIT {K};\n"
+    )
+    parameters: dict[str, Any] = server.connection_parameters()
+    command = [
+        str(embedded_installation() / "bin" / "pgbench"),
+        *("-n", "-M", "prepared", "-f", str(script)),
+        *("-h", parameters["host"], "-U", parameters["user"], parameters["dbname"]),
+    ]
+    options = " ".join(f"-c {name}={value}" for name, value in SETTINGS.items())
+    return command, os.environ | {"PGOPTIONS": options}
+
+
+def run_pgbench(
+    command: list[str], environment: dict[str, str], seconds: int, clients: int, threads: int, run: int
 ) -> tuple[float, float]:
     """Queries a second, by pgbench's own count, and CPU seconds a query."""
     before = cpu_seconds(resource.RUSAGE_CHILDREN)
-    transact = [command[0], "-c", str(clients), "-j", str(threads), "-T", str(seconds), *command[1:]]
-    done = subprocess.run(transact, env=environment, check=True, capture_output=True, text=True)
+    load = ["-c", str(clients), "-j", str(threads), "-T", str(seconds)]
+    done = subprocess.run(
+        [command[0], *load, *command[1:]], env=environment, check=True, capture_output=True, text=True
+    )
     cpu = cpu_seconds(resource.RUSAGE_CHILDREN) - before
-    count = int(re.search(r"actually processed: (\d+)", done.stdout)[1])  # type: ignore[index]
-    return float(re.search(r"tps = ([\d.]+)", done.stdout)[1]), cpu / count  # type: ignore[index]
+    count, rate = re.search(r"actually processed: (\d+).*tps = ([\d.]+)", done.stdout, re.S).groups()  # type: ignore[union-attr]
+    return float(rate), cpu / int(count)
 
 
-def plain_psycopg(
-    server: Server, table: str, queries: np.ndarray, clients: int, seconds: float
+def run_psycopg(
+    server: Server, table: str, queries: np.ndarray, clients: int, seconds: float, run: int
 ) -> tuple[float, float]:
-    """What ann-benchmarks' own plug-in does, in so many processes: cursor.execute, binary and prepared."""
+    """What ann-benchmarks' own plug-in does, in `clients` processes: cursor.execute, binary and prepared."""
     parameters: dict[str, Any] = server.connection_parameters()
     texts = [text_vector(query) for query in queries]
     receiver, sender = os.pipe()
@@ -117,8 +114,9 @@ def plain_psycopg(
     for number in range(clients):
         if os.fork() == 0:
             try:
-                rate, cpu, asked = _ask_plainly(parameters, table, texts, number, start, seconds)
-                os.write(sender, struct.pack("ddd", rate, cpu, asked))
+                order = np.random.default_rng([run, number]).permutation(len(texts)).tolist()
+                figures = _execute(parameters, table, [texts[place] for place in order], start, seconds)
+                os.write(sender, struct.pack("ddd", *figures))
             finally:
                 os._exit(0)
     for _ in range(clients):
@@ -131,23 +129,23 @@ def plain_psycopg(
     return float(done[:, 0].sum()), float(done[:, 1].sum() / done[:, 2].sum())
 
 
-def _ask_plainly(
-    parameters: dict[str, Any], table: str, texts: list[str], number: int, start: float, seconds: float
+def _execute(
+    parameters: dict[str, Any], table: str, texts: list[str], start: float, seconds: float
 ) -> tuple[float, float, int]:
-    order = np.random.default_rng(number).permutation(len(texts)).tolist()
+    """Queries a second, CPU seconds and queries of one client."""
     with connect(parameters) as connection:
         connection.execute("SELECT '[1]'::vector")
-        for name, value in (QUERY_SESSION | {"hnsw.ef_search": str(EF_SEARCH)}).items():
+        for name, value in SETTINGS.items():
             connection.execute("SELECT set_config(%s, %s, false)", [name, value])
         cursor = connection.cursor(binary=True)
         sql = f"SELECT id FROM {table} ORDER BY embedding <-> %s::vector LIMIT %s"
         time.sleep(max(start - time.perf_counter(), 0))
-        asked, before = 0, cpu_seconds()
+        sent, before = 0, cpu_seconds()
         while time.perf_counter() < start + seconds:
-            cursor.execute(sql, (texts[order[asked % len(order)]], K), prepare=True)
+            cursor.execute(sql, (texts[sent % len(texts)], K), prepare=True)
             [row[0] for row in cursor.fetchall()]
-            asked += 1
-        return asked / (time.perf_counter() - start), cpu_seconds() - before, asked
+            sent += 1
+        return sent / (time.perf_counter() - start), cpu_seconds() - before, sent
 
 
 if __name__ == "__main__":

@@ -8,16 +8,15 @@ random halves of them, are compared as people would. Simulated: noise as was mea
 What is in the folder already is not measured again.
 """
 
-import argparse
 import os
 import random
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +24,17 @@ import numpy as np
 
 from ann_benchmarks.algorithms.base.module import BaseANN
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
-from ann_benchmarks.comparing.judging import difference
+from ann_benchmarks.comparing.judging import Estimate, difference
 from ann_benchmarks.comparing.matching import compare
-from ann_benchmarks.comparing.measurements import Figure, Measurement
-from ann_benchmarks.comparing.naming import Narrowed, read_side
-from ann_benchmarks.comparing.verdicts import Asked, failures
+from ann_benchmarks.comparing.measurements import MeasuredPoint
+from ann_benchmarks.comparing.sides import ResultFilter, read_side
+from ann_benchmarks.comparing.verdicts import Criteria, failures
+from benchmarks.harness import PROJECT, arguments
 
-ROOT = Path(__file__).parent.parent
 SLOWER = "ANN_COMPARING_SLOWER"  # the environment's name for the share
 DATASET = "clustered-10k-32-euclidean"
-KINDS = {"hnsw": [[20, 80, 200]], "known": [[0.5, 1]]}  # query arguments: ef_search; ms
+# Constructor and query arguments: ef_search; ms.
+KINDS = {"hnsw": ("SlowedHNSW", [[20, 80, 200]]), "known": ("SlowedSleep", [[0.5, 1]])}
 MODULE = "from benchmarks.comparing import SlowedHNSW, SlowedSleep\n"
 CONFIG = """
 float:
@@ -43,7 +43,9 @@ float:
      run_groups: {{all: {{arg_groups: [{{M: 16, efConstruction: 64}}], query_args: {arguments}}}}}}}
 """
 ERROR_RATE = 0.05
-Side = list[Measurement]
+DRAWN = 300  # comparisons of repetitions chosen at random
+Side = list[MeasuredPoint]
+Pairs = list[tuple[Side, Side]]
 
 
 class SlowedHNSW(PGVectorHNSW):
@@ -68,7 +70,7 @@ class SlowedHNSW(PGVectorHNSW):
 
 
 class SlowedSleep(BaseANN):
-    """Answers after so many ms, and a share more; what the machine's noise does to that is little."""
+    """Answers after some ms, and a share more; what the machine's noise does to that is little."""
 
     def __init__(self, metric: str, method_param: Any) -> None:
         self._seconds = 0.0
@@ -90,30 +92,43 @@ class SlowedSleep(BaseANN):
 
 
 def main() -> None:
-    """Measure what is missing, and print the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = arguments(
+        __doc__,
+        folder={"type": Path, "required": True},
+        repetitions=10,
+        slower={"default": 0.1, "help": "share (default 0.1)"},
+        sets={"default": 2000, "help": "of simulated measurements"},
     )
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--repetitions", type=int, default=10)
-    parser.add_argument("--slower", type=float, default=0.1, help="share (default 0.1)")
-    parser.add_argument("--sets", type=int, default=2000, help="of simulated measurements")
-    args = parser.parse_args()
     for kind in KINDS:
+        sides: dict[str, list[Side]] = {"a": [], "b": []}
         for number in range(1, args.repetitions + 1):
             for name, slower in (("a", 0.0), ("b", args.slower)):
-                repeat(args.folder / kind / f"{name}{number}", kind, slower)
-        a, b = (
-            [
-                read_side([str(args.folder / kind / f"{name}{i + 1}")], Narrowed())
-                for i in range(args.repetitions)
-            ]
-            for name in "ab"
-        )
+                folder = args.folder / kind / f"{name}{number}"
+                repeat(folder, kind, slower)
+                sides[name].append(read_side([str(folder)], ResultFilter()))
+        a, b = sides.values()
         for figure in ("qps", "p10"):
             print(f"\n{kind}, {figure}: {len(a)} repetitions, {len(b)} that are slower by {args.slower:.0%}")
             report(a, b, figure)
     simulate(args.sets, args.slower)
+
+
+def repeat(folder: Path, kind: str, slower: float) -> None:
+    """Measure once more, with a new server, an index built anew and nothing else of before."""
+    if list(folder.rglob("results/**/*.hdf5")):
+        return
+    constructor, query_arguments = KINDS[kind]
+    for name in (f"definitions/{kind}", "slowed"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    config = CONFIG.format(kind=kind, constructor=constructor, arguments=query_arguments)
+    (folder / "definitions" / kind / "config.yml").write_text(config)
+    (folder / "slowed" / "module.py").write_text(MODULE)
+    command = [sys.executable, str(PROJECT / "run.py"), "--local", "--dataset", DATASET, "--algorithm", kind]
+    command += ["--definitions", "definitions"]
+    where = {"PYTHONPATH": os.pathsep.join([str(folder.resolve()), str(PROJECT)]), SLOWER: str(slower)}
+    with (folder / "log").open("w") as log:
+        subprocess.run(command, cwd=folder, env=os.environ | where, stdout=log, stderr=log, check=True)
+    shutil.rmtree(folder / "data")
 
 
 def report(a: Sequence[Side], b: Sequence[Side], figure: str) -> None:
@@ -121,18 +136,19 @@ def report(a: Sequence[Side], b: Sequence[Side], figure: str) -> None:
     print(f"{'':42} {'a point':>9} {'the mean':>9} {'any (Holm)':>11} {'fails at 5%':>12}")
     rng = random.Random(1)
     if figure == "qps":  # of p10, nothing is known within a measurement
-        judged("nothing changed, 1 and 1", pairs(a) + pairs(b), figure)
-        judged("slower, 1 and 1", [(x, y) for x in a for y in b], figure)
+        judged("nothing changed, 1 and 1", [*combinations(a, 2), *combinations(b, 2)], figure)
+        judged("slower, 1 and 1", [*product(a, b)], figure)
     for size in (3, 5):
         if 2 * size <= len(a):
-            judged(f"nothing changed, {size} and {size}", halves(a, size, rng) + halves(b, size, rng), figure)
-            in_turn = swapped(a, size, rng) + swapped(b, size, rng)
-            judged(f"nothing changed, {size} and {size}, --paired", in_turn, figure, True)
+            title = f"nothing changed, {size} and {size}"
+            judged(title, halves(a, size, rng) + halves(b, size, rng), figure)
+            judged(f"{title}, --paired", swapped(a, size, rng) + swapped(b, size, rng), figure, True)
     for size in sorted({3, 5, len(a)}):
-        judged(f"slower, {size} and {size}", both(a, b, size, rng), figure)
-        judged(f"slower, {size} and {size}, --paired", both(a, b, size, rng), figure, True)
+        title = f"slower, {size} and {size}"
+        judged(title, both(a, b, size, rng), figure)
+        judged(f"{title}, --paired", both(a, b, size, rng), figure, True)
     for paired in (False, True):
-        all_of = compare(joined(a), joined(b), paired=paired).figures[figure].mean
+        all_of = compare(joined(a), joined(b), paired=paired).metrics[figure].mean
         low, high = all_of.interval(ERROR_RATE)
         how = ", --paired" * paired
         print(f"all{how}: B / A {all_of.ratio:.3f} ({low:.3f} to {high:.3f}), p = {all_of.p:.2g}")
@@ -141,57 +157,22 @@ def report(a: Sequence[Side], b: Sequence[Side], figure: str) -> None:
     print(f"standard deviation {of_runs}{between:.1%} between repetitions")
 
 
-def repeat(folder: Path, kind: str, slower: float) -> None:
-    """Measure once more, with a new server, an index built anew and nothing else of before."""
-    if list(folder.rglob("results/**/*.hdf5")):
-        return
-    (folder / "definitions" / kind).mkdir(parents=True, exist_ok=True)
-    constructor = {"hnsw": "SlowedHNSW", "known": "SlowedSleep"}[kind]
-    config = CONFIG.format(kind=kind, constructor=constructor, arguments=KINDS[kind])
-    (folder / "definitions" / kind / "config.yml").write_text(config)
-    (folder / "slowed").mkdir(exist_ok=True)
-    (folder / "slowed" / "module.py").write_text(MODULE)
-    command = [sys.executable, str(ROOT / "run.py"), "--local", "--dataset", DATASET, "--algorithm", kind]
-    where = {"PYTHONPATH": os.pathsep.join([str(folder.resolve()), str(ROOT)]), SLOWER: str(slower)}
-    with (folder / "log").open("w") as log:
-        subprocess.run(
-            [*command, "--definitions", "definitions"],
-            cwd=folder,
-            env=os.environ | where,
-            stdout=log,
-            stderr=log,
-            check=True,
-        )
-    shutil.rmtree(folder / "data")
-
-
-def pairs(repetitions: Sequence[Side]) -> list[tuple[Side, Side]]:
-    """Return every two of them."""
-    return list(combinations(repetitions, 2))
-
-
-def halves(
-    repetitions: Sequence[Side], size: int, rng: random.Random, sets: int = 300
-) -> list[tuple[Side, Side]]:
-    """Draw sides of so many repetitions of the same."""
-    drawn = (rng.sample(repetitions, 2 * size) for _ in range(sets))
+def halves(repetitions: Sequence[Side], size: int, rng: random.Random) -> Pairs:
+    """Draw two sides of `size` repetitions of the same."""
+    drawn = (rng.sample(repetitions, 2 * size) for _ in range(DRAWN))
     return [(joined(chosen[:size]), joined(chosen[size:])) for chosen in drawn]
 
 
-def swapped(
-    repetitions: Sequence[Side], size: int, rng: random.Random, sets: int = 300
-) -> list[tuple[Side, Side]]:
-    """Draw pairs of neighbours, of which chance says which is A."""
+def swapped(repetitions: Sequence[Side], size: int, rng: random.Random) -> Pairs:
+    """Draw pairs of neighbours; chance decides which of the two is A."""
     neighbours = list(zip(repetitions[::2], repetitions[1::2], strict=False))
-    drawn = [[rng.sample(pair, 2) for pair in rng.sample(neighbours, size)] for _ in range(sets)]
-    return [(joined(pair[0] for pair in chosen), joined(pair[1] for pair in chosen)) for chosen in drawn]
+    drawn = ([rng.sample(pair, 2) for pair in rng.sample(neighbours, size)] for _ in range(DRAWN))
+    return [(joined(a for a, _ in chosen), joined(b for _, b in chosen)) for chosen in drawn]
 
 
-def both(
-    a: Sequence[Side], b: Sequence[Side], size: int, rng: random.Random, sets: int = 300
-) -> list[tuple[Side, Side]]:
-    """Draw so many repetitions of A and those of B that were measured after them."""
-    drawn = [rng.sample(range(len(a)), size) for _ in range(1 if size == len(a) else sets)]
+def both(a: Sequence[Side], b: Sequence[Side], size: int, rng: random.Random) -> Pairs:
+    """Draw `size` repetitions of A and those of B that were measured after them."""
+    drawn = [rng.sample(range(len(a)), size) for _ in range(1 if size == len(a) else DRAWN)]
     return [(joined(a[i] for i in chosen), joined(b[i] for i in chosen)) for chosen in drawn]
 
 
@@ -200,14 +181,14 @@ def joined(sides: Iterable[Side]) -> Side:
     return [replace(m, source=i) for i, side in enumerate(sides) for m in side]
 
 
-def judged(title: str, compared: Sequence[tuple[Side, Side]], figure: str, paired: bool = False) -> None:
+def judged(title: str, compared: Pairs, figure: str, paired: bool = False) -> None:
     """Print the shares of verdicts other than "no difference", and of builds that fail."""
-    asked = Asked(ERROR_RATE)
+    criteria = Criteria(ERROR_RATE)
     comparisons = [compare(a, b, chosen=figure, paired=paired) for a, b in compared]
-    points = [d.p < ERROR_RATE for c in comparisons for _, d in c.figures[figure].points]
-    means = [c.figures[figure].mean.p < ERROR_RATE for c in comparisons]
-    anywhere = [any(d.adjusted < ERROR_RATE for _, d in c.figures[figure].points) for c in comparisons]
-    fails = [bool(failures(c, asked)) for c in comparisons]
+    points = [d.p < ERROR_RATE for c in comparisons for _, d in c.metrics[figure].points]
+    means = [c.metrics[figure].mean.p < ERROR_RATE for c in comparisons]
+    anywhere = [any(d.adjusted < ERROR_RATE for _, d in c.metrics[figure].points) for c in comparisons]
+    fails = [bool(failures(c, criteria)) for c in comparisons]
     shares = [f"{np.mean(values):.1%}" for values in (points, means, anywhere, fails)]
     title = f"{title} ({len(compared)})"
     print(f"{title:42} {shares[0]:>9} {shares[1]:>9} {shares[2]:>11} {shares[3]:>12}")
@@ -215,9 +196,9 @@ def judged(title: str, compared: Sequence[tuple[Side, Side]], figure: str, paire
 
 def spreads(repetitions: Sequence[Side], figure: str) -> tuple[float, float]:
     """Return the standard deviations of the logarithm, over all points."""
-    figures: dict[Any, list[Figure]] = {}
+    figures: dict[Any, list[Estimate]] = {}
     for m in joined(repetitions):
-        if found := m.figure(figure):
+        if found := m.estimate(figure):
             figures.setdefault(m.key, []).append(found)
     within = np.mean([f.variance for row in figures.values() for f in row])
     between = np.mean([np.var(np.log([f.value for f in row]), ddof=1) for row in figures.values()])
@@ -231,28 +212,26 @@ def simulate(sets: int, slower: float) -> None:
         f"\nsimulated: one point, 5 runs each, {sets} comparisons; share that differ where nothing changed,"
         f" and where it is slower by {slower:.0%}"
     )
-    sizes = ((0.01, 0.01), (0.03, 0.03), (0.03, 0.1), (0.1, 0.1), (0.25, 0.3))
     counts = (1, 3, 5, 10)
     print(f"{'run to run, between repetitions':34}" + "".join(f"{f'{n} and {n}':>17}" for n in counts))
-    for within, between in sizes:
+    for noise in ((0.01, 0.01), (0.03, 0.03), (0.03, 0.1), (0.1, 0.1), (0.25, 0.3)):
         cells = []
         for n in counts:
-            rates = [differs(rng, sets, n, within, between, by) for by in (0.0, slower)]
+            rates = [differs(rng, sets, n, noise, by) for by in (0.0, slower)]
             cells.append(f"{rates[0]:7.1%} / {rates[1]:6.1%}")
-        print(f"{f'{within:.0%}, {between:.0%}':34}" + "".join(f"{cell:>17}" for cell in cells))
+        print(f"{'{:.0%}, {:.0%}'.format(*noise):34}" + "".join(f"{cell:>17}" for cell in cells))
 
 
-def differs(
-    rng: np.random.Generator, sets: int, n: int, within: float, between: float, slower: float
-) -> float:
-    """Return the share of comparisons, of n repetitions of A and as many of B, that find a difference."""
+def differs(rng: np.random.Generator, sets: int, n: int, noise: tuple[float, float], slower: float) -> float:
+    """Return the share of comparisons, of n repetitions of A and of B, that find a difference."""
+    within, between = noise
 
-    def side(shift: float) -> list[Figure]:
+    def side(shift: float) -> list[Estimate]:
         runs = rng.normal(rng.normal(shift, between, (n, 1)), within, (n, 5))
-        return [Figure(float(np.exp(of.max())), float(of.var(ddof=1)), 5) for of in runs]
+        return [Estimate(float(np.exp(of.max())), float(of.var(ddof=1)), 5) for of in runs]
 
-    is_found: Callable[[], bool] = lambda: difference(side(0), side(-np.log1p(slower))).p < ERROR_RATE  # noqa: E731
-    return float(np.mean([is_found() for _ in range(sets)]))
+    found = [difference(side(0), side(-np.log1p(slower))).p < ERROR_RATE for _ in range(sets)]
+    return float(np.mean(found))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Estimates of index sizes and of HNSW's memory, beside what is really built.
+"""Estimates of index sizes and of HNSW's memory, compared with what is really built.
 
     python -m benchmarks.estimates [--rows 20000 100000] [--dimensions 96 384]
 
@@ -9,8 +9,8 @@ after how many rows its graph had filled that. VectorChord is left out where the
 that of ANN_BENCHMARKS_PG_BIN) lacks it.
 """
 
-import argparse
 import os
+from collections.abc import Iterator
 from contextlib import redirect_stdout
 from io import StringIO
 from typing import Any
@@ -25,45 +25,38 @@ from ann_benchmarks.algorithms.postgres.environment import PREFIX
 from ann_benchmarks.algorithms.postgres.module import PostgresANN
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.vchord.module import VectorChord
-from benchmarks.server import temporary_server
+from benchmarks.harness import arguments, temporary_server
 
 M = 16
 MIB = 1 << 20
 
 
 def main() -> None:
-    """Build, and print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rows", type=int, nargs="+", default=[20_000, 100_000])
-    parser.add_argument("--dimensions", type=int, nargs="+", default=[96, 384])
-    args = parser.parse_args()
+    args = arguments(__doc__, rows=[20_000, 100_000], dimensions=[96, 384])
     lines = []
     with temporary_server() as server:
         for rows, dimension in tqdm([(r, d) for d in args.dimensions for r in args.rows], disable=None):
             train = np.random.default_rng(rows).normal(size=(rows, dimension)).astype(np.float32)
-            lines += [f"{rows:>9,} x {dimension:<4} {line}" for line in sizes(server, train)]
-            lines.append(f"{rows:>9,} x {dimension:<4} {memory(train)}")
+            lines += [
+                f"{rows:>9,} x {dimension:<4} {line}" for line in (*sizes(server, train), memory(train))
+            ]
     print(f"{'rows x dimension':18} {'':12} {'built':>8} {'estimate':>9} {'formula':>9}")
     print("\n".join(lines))
 
 
-def sizes(server: Server, train: np.ndarray) -> list[str]:
+def sizes(server: Server, train: np.ndarray) -> Iterator[str]:
     """Build each index, and compare."""
     rows, dimension = train.shape
-    lists = max(rows // 500, 1)
     hnsw = PGVectorHNSW("euclidean", {"M": M, "efConstruction": 40})
-    ivfflat = PGVectorIVFFlat("euclidean", {"lists": "auto"})
-    vchord = VectorChord("euclidean", {"lists": lists, "residual_quantization": True})
-    lines = [line("HNSW", built(hnsw, train), rows * (4 * dimension + 8 * M + 64))]
-    lines.append(line("IVFFlat", built(ivfflat, train), None))
+    yield compared("HNSW", built(hnsw, train), rows * (4 * dimension + 8 * M + 64))
+    yield compared("IVFFlat", built(PGVectorIVFFlat("euclidean", {"lists": "auto"}), train))
     with server.connect() as connection:
         has_it = connection.execute("SELECT FROM pg_available_extensions WHERE name = 'vchord'").rowcount
     if has_it:
+        lists = max(rows // 500, 1)
+        vchord = VectorChord("euclidean", {"lists": lists, "residual_quantization": True})
         formula = rows * (4 * dimension + dimension / 8 + 64) + lists * 4 * dimension
-        lines.append(line("VectorChord", built(vchord, train), formula))
-    return lines
+        yield compared("VectorChord", built(vchord, train), formula)
 
 
 def built(algorithm: PostgresANN, train: np.ndarray) -> dict[str, Any]:
@@ -76,7 +69,7 @@ def built(algorithm: PostgresANN, train: np.ndarray) -> dict[str, Any]:
         algorithm.done()
 
 
-def line(name: str, facts: dict[str, Any], formula: float | None) -> str:
+def compared(name: str, facts: dict[str, Any], formula: float | None = None) -> str:
     """Sizes of one index in MiB, and how far the estimates are off."""
     size, estimate = facts["index_size"] / 1024, facts["estimated_index_size"] / 1024
     text = f"{name:12} {size:8.1f} {estimate:9.1f} ({estimate / size - 1:+.0%})"

@@ -1,4 +1,4 @@
-"""What is measured of plug-ins of known behaviour, beside what arithmetic says that it must be.
+"""What is measured of plug-ins of known behaviour, compared with what arithmetic says that it must be.
 
     python -m benchmarks.honesty [--seconds 5] [--kinds threads processes]
 
@@ -8,7 +8,6 @@ computed too, which needs no machine, it is Erlang's formula. For figures as goo
 should run.
 """
 
-import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -19,7 +18,10 @@ from ann_benchmarks.load.request import Load, Objective
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure.loaded_point import LEAST_PATIENCE, PATIENCE_SHARE, LoadedPoint
+from ann_benchmarks.measure.timed import Subject
+from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.intervals import Interval, mean_interval, share_interval
+from benchmarks.harness import arguments
 from benchmarks.known import (
     Computed,
     OneSlot,
@@ -42,13 +44,8 @@ SETS = 2000  # of queries
 
 
 def main() -> None:
-    """Measure and print the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seconds", type=float, default=5, help="of one run")
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
-    args = parser.parse_args()
+    kinds = {"choices": KINDS, "default": KINDS}
+    args = arguments(__doc__, seconds={"default": 5.0, "help": "of one run"}, kinds=kinds)
     print(f"{'expected / measured':45} {'clients':>7} {'QPS':>15} {'p50 ms':>15} {'p99 ms':>15}")
     for kind in args.kinds:
         throughput(kind, args.seconds)
@@ -63,53 +60,34 @@ def throughput(kind: str, seconds: float) -> None:
     """Clients that do not disturb each other, and that do, in closed and in open loops."""
     for clients in (1, 2, 8):
         (run,) = measured(Sleeping(SLEEP, kind), Load(clients, seconds=seconds))
-        row(f"closed loop, sleeps 20 ms, {kind}", clients, run, clients / SLEEP, SLEEP, SLEEP)
+        row(f"closed loop, sleeps 20 ms, {kind}", clients, run, clients / SLEEP, (SLEEP, SLEEP))
     (run,) = measured(OneSlot(SLEEP, kind), Load(8, seconds=seconds))
-    row(f"closed loop, one slot of 20 ms, {kind}", 8, run, 1 / SLEEP, 8 * SLEEP, 8 * SLEEP)
+    row(f"closed loop, one slot of 20 ms, {kind}", 8, run, 1 / SLEEP, (8 * SLEEP, 8 * SLEEP))
 
-    load = Load(8, seconds=seconds, rate=100)
-    (run,) = measured(Sleeping(SLEEP, kind), load)
-    row(f"open loop, 100/s, sleeps 20 ms, {kind}", 8, run, drawn_rate(load), SLEEP, SLEEP)
-
-    load = Load(8, seconds=seconds, rate=60)
-    (run,), (computed,) = (
-        measured(OneSlot(SLOT, kind), load),
-        measured(Computed(SLOT), replace(load, clients=1)),
-    )
-    row(
-        f"open loop, 60/s, one slot of 10 ms, {kind}",
-        8,
-        run,
-        drawn_rate(load),
-        *np.percentile(computed.times, (50, 99)).tolist(),
-    )
-
-    load = Load(8, seconds=seconds, rate=150)
-    (run,) = measured(OneSlot(SLOT, kind), load)
-    due, _ = load.arrivals(len(QUERIES), 150, run=0)
-    backlog = backlog_latencies(due, SLOT, 8, max(PATIENCE_SHARE * due[-1], LEAST_PATIENCE))
-    row(
-        f"open loop, 150/s, one slot of 10 ms, {kind}",
-        8,
-        run,
-        1 / SLOT,
-        *np.percentile(backlog, (50, 99)).tolist(),
-    )
+    for rate, service in ((100, SLEEP), (60, SLOT), (150, SLOT)):
+        load = Load(8, seconds=seconds, rate=rate)
+        due, _ = load.arrivals(len(QUERIES), rate, run=0)
+        expected = len(due) / float(due[-1])
+        if service == SLEEP:
+            algo: BaseANN = Sleeping(SLEEP, kind)
+            what, times = "sleeps 20 ms", np.array([SLEEP])
+        else:
+            algo, what = OneSlot(SLOT, kind), "one slot of 10 ms"
+            if rate < 1 / SLOT:
+                times = measured(Computed(SLOT), replace(load, clients=1))[0].times
+            else:
+                expected = 1 / SLOT
+                times = backlog_latencies(due, SLOT, 8, max(PATIENCE_SHARE * due[-1], LEAST_PATIENCE))
+        (run,) = measured(algo, load)
+        row(f"open loop, {rate}/s, {what}, {kind}", 8, run, expected, np.percentile(times, (50, 99)))
 
 
 def steady_state() -> None:
-    """One slot, with times that are computed instead of measured, beside Erlang's formula."""
+    """One slot, with times that are computed instead of measured, compared with Erlang's formula."""
     for rate in (60, 80):
         (run,) = measured(Computed(SLOT), Load(1, seconds=COMPUTED_SECONDS, rate=rate))
         percentiles = [one_slot_percentile(of, rate, SLOT) for of in (50, 99)]
-        row(f"open loop, {rate}/s, one slot of 10 ms, computed", 1, run, rate, *percentiles)
-
-
-def drawn_rate(load: Load) -> float:
-    """Rate of the arrivals that the first run of a load draws at random."""
-    assert load.rate is not None
-    due, _ = load.arrivals(len(QUERIES), load.rate, run=0)
-    return len(due) / float(due[-1])
+        row(f"open loop, {rate}/s, one slot of 10 ms, computed", 1, run, rate, percentiles)
 
 
 def stall(kind: str) -> None:
@@ -185,7 +163,7 @@ def gamma_services(shape: int) -> Callable[[int], np.ndarray]:
 
 
 def hold(name: str, intervals: Sequence[Interval], means: np.ndarray, truth: float) -> None:
-    """Print one line; the width is beside that of 1.96 true standard errors to both sides."""
+    """Print one line; the width is over that of 1.96 true standard errors to both sides."""
     low, high = np.array(intervals).T
     held, width = np.mean((low <= truth) & (truth <= high)), np.median(high - low) / (2 * 1.96 * means.std())
     print(f"  {name:58} {held:7.1%} {width:7.2f} {means.mean() / truth - 1:+8.2%}", flush=True)
@@ -198,17 +176,15 @@ def measured(
     warmup: Warmup = Warmup("off"),  # noqa: B008
 ) -> list[Measured]:
     """Measure as run.py does."""
-    return LoadedPoint(algo, QUERIES, 1, load, len(QUERIES)).measure(warmup, runs, quiet=True)
+    return LoadedPoint(Subject(Plugin(algo), QUERIES, 1, len(QUERIES)), load).measure(warmup, runs)
 
 
-def row(name: str, clients: int, run: Measured, qps: float, p50: float, p99: float) -> None:
-    """Print what was expected and measured of one run."""
-    rates = f"{qps:7.1f} /{1 / run.seconds_per_query:6.1f}"
-    tails = [
-        f"{1000 * expected:7.1f} /{1000 * float(np.percentile(run.times, of)):6.1f}"
-        for expected, of in ((p50, 50), (p99, 99))
-    ]
-    print(f"{name:45} {clients:7} {rates:>15} {tails[0]:>15} {tails[1]:>15}", flush=True)
+def row(name: str, clients: int, run: Measured, qps: float, tails: Sequence[float] | np.ndarray) -> None:
+    """Print what was expected and measured of one run; `tails` are the expected p50 and p99, in s."""
+    pairs = [f"{qps:7.1f} /{1 / run.seconds_per_query:6.1f}"]
+    for expected, found in zip(tails, np.percentile(run.times, (50, 99)), strict=True):
+        pairs.append(f"{1000 * expected:7.1f} /{1000 * found:6.1f}")
+    print(f"{name:45} {clients:7} " + " ".join(f"{pair:>15}" for pair in pairs), flush=True)
 
 
 if __name__ == "__main__":

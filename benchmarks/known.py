@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ann_benchmarks.algorithms.base.module import BaseANN
-from ann_benchmarks.plugin import ClientAnswers
+from ann_benchmarks.load.one_client import ClientAnswers
 
 clock = time.perf_counter
 NEVER = math.inf
 
 
 class Sleeping(BaseANN):
-    """Takes `seconds` for a query, however many are asked at the same time; answers with its number."""
+    """Takes `seconds` for a query, however many come at the same time; answers with its number."""
 
     def __init__(self, seconds: float, clients_by: str = "threads") -> None:
         self.seconds, self.clients_by = seconds, clients_by
@@ -29,7 +29,7 @@ class Sleeping(BaseANN):
 class OneSlot(BaseANN):
     """Serves one query at a time, first come, first served, each for `seconds`.
 
-    When it will be served is settled as it comes: a client that wakes up late does not keep the slot.
+    The time of service is fixed as a query comes: a client that wakes up late does not keep the slot.
     """
 
     def __init__(self, seconds: float, clients_by: str = "threads") -> None:
@@ -48,7 +48,7 @@ class OneSlot(BaseANN):
 class Stalling(Sleeping):
     """Stands still once in a run, from `after` s on, for `stall` s: what comes then waits for its end.
 
-    Runs must be without a warm-up: of those, a plug-in is told when they begin.
+    Runs must be without a warm-up: of those, a plug-in learns when they begin.
     """
 
     def __init__(self, seconds: float, after: float, stall: float, clients_by: str = "threads") -> None:
@@ -90,7 +90,7 @@ class ComputedClients:
     def prepare(
         self, orders: Sequence[np.ndarray], seconds: float | None = None, keeps_ids: bool = True
     ) -> None:
-        """Ask one query after the other, or as many as fit on average into `seconds`."""
+        """Send one query after the other, or as many as fit on average into `seconds`."""
         self._answers = []
         for order in orders:
             numbers = order if seconds is None else np.resize(order, round(seconds / self._algo.mean))
@@ -102,14 +102,14 @@ class ComputedClients:
     def prepare_arrivals(
         self, due: np.ndarray, numbers: np.ndarray, patience: float, keeps_ids: bool = True
     ) -> None:
-        """Ask each when it is due and the one before is answered (Lindley's recursion of 1952)."""
+        """Send each when it is due and the one before is answered (Lindley's recursion of 1952)."""
         services = self._algo.services(len(due))
         work = np.cumsum(services)
         answered = work + np.maximum.accumulate(due - (work - services))
         sent = answered - services
-        asked = sent <= due[-1] + patience
+        is_sent = sent <= due[-1] + patience
         self._answers = [
-            ClientAnswers(numbers[asked], due[asked], sent[asked], answered[asked], {}, 0.0),
+            ClientAnswers(numbers[is_sent], due[is_sent], sent[is_sent], answered[is_sent], {}, 0.0),
         ]
 
     def run(self) -> None:
@@ -124,7 +124,7 @@ class ComputedClients:
 
 
 def waits_at_most(seconds: float, rate: float, service: float) -> float:
-    """Share of queries that wait so many s at most for one slot, which serves each for `service` s.
+    """Share of queries that wait at most `seconds` for one slot, which serves each for `service` s.
 
     They come `rate` a second, at random; in steady state (M/D/1). Erlang's formula of 1909, in "The theory of
     probabilities and telephone conversations"; in float64 its alternating terms are good for 25 services.
@@ -137,7 +137,7 @@ def waits_at_most(seconds: float, rate: float, service: float) -> float:
 
 
 def one_slot_percentile(percentile: float, rate: float, service: float) -> float:
-    """Latency in s, waiting included, that so many percent of the queries do not exceed, in steady state."""
+    """Latency in s, waiting included, that this percentage of queries does not exceed, in steady state."""
     return service + _crossing(
         lambda seconds: waits_at_most(seconds, rate, service) >= percentile / 100, 0, 25 * service
     )
@@ -173,16 +173,16 @@ class StallSeen:
         self.service, self.stall, self.seconds, self.utilisation = service, stall, seconds, utilisation
 
     def open_share_over(self, latency: float) -> float:
-        """Share of the queries whose latency is over so many s, more than the service takes."""
+        """Share of the queries whose latency is over `latency` s, more than the service takes."""
         return (self.stall + self.service - latency) / (1 - self.utilisation) / self.seconds
 
     def open_percentile(self, percentile: float) -> float:
-        """Latency in s that so many percent of the queries do not exceed."""
+        """Latency in s that this percentage of the queries does not exceed."""
         over = (1 - percentile / 100) * self.seconds * (1 - self.utilisation)
         return self.service + max(self.stall - over, 0.0)
 
     def closed_queries(self) -> float:
-        """How many queries one client asks in a closed loop, only one of which sees the stall."""
+        """The number of queries that one client sends in a closed loop; only one of them sees the stall."""
         return (self.seconds - self.stall) / self.service
 
 

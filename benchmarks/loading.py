@@ -1,4 +1,4 @@
-"""Rows per second of the loader beside the server's own COPY of the same bytes from a file.
+"""Rows per second of the loader, compared with the server's own COPY of the same bytes from a file.
 
     python -m benchmarks.loading [--dimensions 96 768] [--megabytes 400] [--rounds 5] [--threads 1 2 4]
     python -m benchmarks.loading --source npy --rows 10_000_000 --dimensions 96 --folder /data --rounds 3
@@ -17,13 +17,13 @@ Ratios are those of each round to the server's COPY under the same conditions. C
 process and of all the server's processes.
 """
 
-import argparse
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ from ann_benchmarks.algorithms.postgres.encoding import COPY_HEADER, COPY_TRAILE
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.tables import create_table, load_whole
 from ann_benchmarks.data.vectors.opening import open_rows
-from benchmarks.server import temporary_server
+from benchmarks.harness import arguments, cost_of, in_turn, random_vectors, ratios, spread, temporary_server
 
 _BLOCK = 4096
 _TABLE = "ann_benchmarks.items_loaded"
@@ -44,19 +44,17 @@ _SERVER = "server's COPY"
 
 
 def main() -> None:
-    """Measure and print one table a dimension."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = arguments(
+        __doc__,
+        source={"choices": ("memory", "npy"), "default": "memory"},
+        folder={"type": Path, "help": "where the NPY file is kept for another time"},
+        dimensions=[96, 768],
+        megabytes={"default": 400, "help": "size of the table's rows"},
+        rows={"type": int, "help": "instead of --megabytes"},
+        few={"default": 500_000, "help": "rows for write_row"},
+        threads=[1, 2, 4],
+        rounds=5,
     )
-    parser.add_argument("--source", choices=("memory", "npy"), default="memory")
-    parser.add_argument("--folder", type=Path, help="where the NPY file is kept for another time")
-    parser.add_argument("--dimensions", type=int, nargs="+", default=[96, 768])
-    parser.add_argument("--megabytes", type=int, default=400, help="size of the table's rows")
-    parser.add_argument("--rows", type=int, help="instead of --megabytes")
-    parser.add_argument("--few", type=int, default=500_000, help="rows for write_row")
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2, 4])
-    parser.add_argument("--rounds", type=int, default=5)
-    args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary, temporary_server() as server:
         assert isinstance(server, LocalServer)
         with server.connect() as connection:
@@ -67,47 +65,34 @@ def main() -> None:
             if args.source == "npy":
                 train: Any = open_rows(npy_file(args.folder or Path(temporary), rows, dimension))
             else:
-                train = random_vectors(0, rows, dimension)
-            Comparison(server, train, args.threads, args.few).run(args.rounds)
+                train = random_vectors(rows, dimension)
+            compare(Loads(server, train, min(args.few, rows)), args.threads, args.rounds)
 
 
-class Comparison:
+class Loads:
     """All ways to load the same rows."""
 
-    def __init__(self, server: LocalServer, train: Any, threads: list[int], few: int) -> None:
-        self.server, self.train, self.threads, self.few = server, train, threads, few
+    def __init__(self, server: LocalServer, train: Any, few: int) -> None:
+        self.server, self.train, self.few = server, train, few
         self.file = server.data_folder.parent / "rows.copy"
-        self.taken: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
+        encoder = RowEncoder(train.shape[1], _BLOCK)
+        with self.file.open("wb") as out:
+            out.write(COPY_HEADER)
+            for start in range(0, len(train), _BLOCK):
+                out.write(encoder.encode(start, train[start : start + _BLOCK]))
+            out.write(COPY_TRAILER)
+        self.file.chmod(0o644)
 
-    def run(self, rounds: int) -> None:
-        """Measure all ways, one after the other, again and again."""
-        write_copy_file(self.file, self.train)
-        for _ in range(rounds):
-            self.measure("frozen", _SERVER, self.copy_frozen)
-            self.measure("frozen", "loader", self.load_whole)
-            self.measure("frozen", "write_row", self.copy_by_rows)
-            self.measure("logged", _SERVER, self.copy_logged)
-            for threads in self.threads:
-                self.measure("logged", f"loader, {threads}", lambda n=threads: self.load_chunks(n))
-        self.file.unlink()
-        self.report()
-
-    def measure(self, condition: str, way: str, load: Callable[[], object]) -> None:
-        """Note the seconds, those of our CPU and those of the server's, for as many rows as there are."""
+    def measured(self, load: Callable[[], object], rows: int, number: int) -> tuple[float, float, float]:
+        """Seconds, those of our CPU and those of the server's, as if all rows were loaded."""
         with self.server.connect() as connection:
             connection.execute(f"DROP TABLE IF EXISTS {_TABLE}")
             connection.execute("CHECKPOINT")
-        theirs, ours, started = server_seconds(self.server), time.process_time(), time.perf_counter()
-        load()
-        wall, ours = time.perf_counter() - started, time.process_time() - ours
+        before = server_seconds(self.server)
+        cost = cost_of(load)
         time.sleep(0.2)  # until the backends have ended and are counted
-        theirs = server_seconds(self.server) - theirs
-        share = self.few_rows() / len(self.train) if way == "write_row" else 1.0
-        self.taken.setdefault((condition, way), []).append((wall / share, ours / share, theirs / share))
-
-    def few_rows(self) -> int:
-        """How many rows write_row is measured over."""
-        return min(self.few, len(self.train))
+        times = len(self.train) / rows
+        return cost.wall * times, cost.cpu * times, (server_seconds(self.server) - before) * times
 
     @contextmanager
     def new_table(self) -> Iterator[psycopg.Connection[Any]]:
@@ -132,9 +117,8 @@ class Comparison:
         statement = f"COPY {_TABLE} FROM STDIN WITH (FORMAT binary, FREEZE)"
         with self.new_table() as connection, connection.cursor().copy(statement) as copy:
             copy.set_types(["int4", "bytea"])
-            for start in range(0, self.few_rows(), _BLOCK):
-                block = self.train[start : min(start + _BLOCK, self.few_rows())]
-                for number, row in enumerate(block, start):
+            for start in range(0, self.few, _BLOCK):
+                for number, row in enumerate(self.train[start : min(start + _BLOCK, self.few)], start):
                     copy.write_row((number, header + row.astype(">f4").tobytes()))
 
     def copy_logged(self) -> None:
@@ -149,71 +133,62 @@ class Comparison:
     def load_chunks(self, threads: int) -> None:
         """Load as a plug-in does a large table, or over several connections."""
         rows, dimension = self.train.shape
-        # So many rows over one connection would not be cut up in earnest: here they are, to be compared.
+        # One connection would take these rows as a whole: here they are cut up, to be compared.
         chunk_rows = load_plan(rows, row_layout(dimension).itemsize, max(threads, 2), None).chunk_rows
         plan = LoadPlan(threads, chunk_rows)
         with self.server.connect() as connection:
             ChunkedLoad(self.server, _TABLE, "vector", self.train).run(connection, "of a benchmark", plan)
 
-    def report(self) -> None:
-        """Print medians, and the ratios of each round."""
-        rows, dimension = self.train.shape
-        size = row_layout(dimension).itemsize
-        print(f"{rows:,} rows x {dimension} dimensions, {rows * size / 1e6:,.0f} MB as COPY sends them")
-        print(f"  {'':23}     rows/s   MB/s  CPU s here/server  ratio to the server's COPY")
-        for (condition, way), taken in self.taken.items():
-            bases = self.taken[condition, _SERVER]
-            ratios = [base[0] / own[0] for base, own in zip(bases, taken, strict=True)]
-            wall, ours, theirs = (statistics.median(values) for values in zip(*taken, strict=True))
-            print(
-                f"  {condition}  {way:15}{rows / wall:11,.0f}{rows / wall * size / 1e6:7,.0f}"
-                f"{ours:11.1f} /{theirs:6.1f}"
-                f"  {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-            )
+
+def compare(loads: Loads, threads: list[int], rounds: int) -> None:
+    """Measure all ways in turn; print medians, and the ratios of each round."""
+    rows, dimension = loads.train.shape
+    ways = {
+        ("frozen", _SERVER): partial(loads.measured, loads.copy_frozen, rows),
+        ("frozen", "loader"): partial(loads.measured, loads.load_whole, rows),
+        ("frozen", "write_row"): partial(loads.measured, loads.copy_by_rows, loads.few),
+        ("logged", _SERVER): partial(loads.measured, loads.copy_logged, rows),
+    }
+    for n in threads:
+        ways["logged", f"loader, {n}"] = partial(loads.measured, partial(loads.load_chunks, n), rows)
+    taken = in_turn(ways, rounds)
+    loads.file.unlink()
+    size = row_layout(dimension).itemsize
+    print(f"{rows:,} rows x {dimension} dimensions, {rows * size / 1e6:,.0f} MB as COPY sends them")
+    print(f"  {'':23}     rows/s   MB/s  CPU s here/server  ratio to the server's COPY")
+    seconds = {way: [wall for wall, *_ in of_way] for way, of_way in taken.items()}
+    for (condition, way), of_way in taken.items():
+        wall, ours, theirs = (median(values) for values in zip(*of_way, strict=True))
+        print(
+            f"  {condition}  {way:15}{rows / wall:11,.0f}{rows / wall * size / 1e6:7,.0f}"
+            f"{ours:11.1f} /{theirs:6.1f}"
+            f"  {spread(ratios(seconds[condition, _SERVER], seconds[condition, way]))}"
+        )
 
 
 def server_seconds(server: LocalServer) -> float:
     """CPU seconds of the server's processes, also of those that have ended."""
     assert server._process is not None
     postmaster = psutil.Process(server._process.pid)
-    ended = postmaster.cpu_times()
-    seconds = ended.user + ended.system + ended.children_user + ended.children_system
+    seconds = sum(postmaster.cpu_times()[:4])  # its own and those of its ended children, user and system
     for child in postmaster.children():
-        try:
-            times = child.cpu_times()
-            seconds += times.user + times.system
-        except psutil.NoSuchProcess:
-            pass
+        with suppress(psutil.NoSuchProcess):
+            seconds += sum(child.cpu_times()[:2])
     return float(seconds)
-
-
-def random_vectors(seed: int, rows: int, dimension: int) -> np.ndarray:
-    return np.random.default_rng(seed).random((rows, dimension), dtype=np.float32)
 
 
 def npy_file(folder: Path, rows: int, dimension: int) -> Path:
     """Write it if it is not there."""
     path = folder / f"random-{rows}x{dimension}.npy"
     if not path.exists():
-        partial = path.with_name(f".{path.name}")
-        train = np.lib.format.open_memmap(partial, "w+", np.float32, (rows, dimension))
+        partial_file = path.with_name(f".{path.name}")
+        train = np.lib.format.open_memmap(partial_file, "w+", np.float32, (rows, dimension))
         for seed, start in enumerate(range(0, rows, 1 << 18)):
             block = train[start : start + (1 << 18)]
-            block[:] = random_vectors(seed, *block.shape)
+            block[:] = random_vectors(*block.shape, seed)
         train.flush()
-        partial.rename(path)
+        partial_file.rename(path)
     return path
-
-
-def write_copy_file(file: Path, train: Any) -> None:
-    """Write the bytes that the loader sends."""
-    encoder = RowEncoder(train.shape[1], _BLOCK)
-    with file.open("wb") as out:
-        out.write(COPY_HEADER)
-        for start in range(0, len(train), _BLOCK):
-            out.write(encoder.encode(start, train[start : start + _BLOCK]))
-        out.write(COPY_TRAILER)
-    file.chmod(0o644)
 
 
 if __name__ == "__main__":

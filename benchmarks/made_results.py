@@ -13,7 +13,7 @@ from ann_benchmarks.results.file import truth_mark, write_result
 DATASET = "made-up-euclidean"
 COUNT = 10
 STORED = 100  # true neighbours of a query, as in the datasets of ann-benchmarks
-ROWS, DIMENSION = 1_000_000, 96  # of the data that is told of; there are no vectors
+ROWS, DIMENSION = 1_000_000, 96  # of the data that is described; there are no vectors
 SERIES = [
     f"{algorithm}-c{clients}" for algorithm in ("hnsw", "hnsw_halfvec", "ivfflat", "vchord", "vchord_rabitq8")
     for clients in (1, 4, 16, 32)
@@ -78,6 +78,6 @@ def attributes(series: str, point: int, times: np.ndarray) -> dict[str, Any]:
            for end in ("", "_low", "_high")},
         **{f"measured_{i}": seconds * i for i in range(25)},
         **{f"counted_{i}": i for i in range(10)},
-        **{f"told_{i}": f"version {i}" for i in range(10)},
+        **{f"described_{i}": f"version {i}" for i in range(10)},
         **host_facts(),
     }  # fmt: skip

@@ -10,17 +10,16 @@ runs themselves took; all that no line names is the harness's, and so is what li
 import os
 import subprocess
 import sys
-import tempfile
-import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 from ann_benchmarks.data.datasets import get_dataset
 from ann_benchmarks.monitoring import read_monitoring
 from ann_benchmarks.results.file import read_attributes
 from ann_benchmarks.run.options import make_parser
+from benchmarks.harness import PROJECT, cost_of, empty_folder
 
-PROJECT = Path(__file__).parent.parent
 DEFAULT = "--algorithm pgvector_hnsw --max-n-algorithms 1 --dataset clustered-50k-96-euclidean --clients 1,8"
 NOT_OURS = ("start", "load", "build", "prewarm", "answers", "warm-up", "asking")
 
@@ -31,16 +30,13 @@ def main() -> None:
     if {"-h", "--help"} & {*options}:
         print(__doc__)
         return
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        os.chdir(folder)
-        Path(folder).chmod(0o755)  # the server's account must be able to enter
-        environment = {**os.environ, "ANN_BENCHMARKS_PG_DATA": str(Path(folder, "server"))}
+    with empty_folder() as folder:
+        environment = {**os.environ, "ANN_BENCHMARKS_PG_DATA": str(folder / "server")}
         command = [sys.executable, str(PROJECT / "run.py"), "--local", *options]
         with get_dataset(make_parser().parse_args(options).dataset)[0]:
             pass  # it is made or downloaded: who sweeps has it
-        began = time.perf_counter()
-        subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
-        wall = time.perf_counter() - began
+        run = partial(subprocess.run, command, env=environment, check=True, stdout=subprocess.DEVNULL)
+        wall = cost_of(run).wall
         paths = sorted(Path("results").rglob("*.hdf5"))
         seconds = phases_of(paths)
     for phase in sorted(seconds, key=lambda phase: (phase not in NOT_OURS, -seconds[phase])):

@@ -3,6 +3,7 @@
 from ann_benchmarks.results.metrics import standard_metrics
 from ann_benchmarks.results.records import Phase, Rate, Record
 from ann_benchmarks.results.runs import Run
+from ann_benchmarks.results.series import SHUFFLED, Series
 
 GB = 1 << 30
 
@@ -11,15 +12,14 @@ def make_run(
     family="hnsw", rates=(100.0, 101.0, 99.0), recall=0.95, clients=1, ram=None, dataset="mine", **attrs
 ):
     """Return a result with these throughputs of its runs; `ram` in GB, or "all", makes it one on a tier."""
-    series = f"-c{clients}"
+    memory = ""
     if ram is not None:
         size = "all" if ram == "all" else f"{ram}GB"
-        memory = f"-sb1GB-ram{size}"
-        series += f"-cgroup{memory}"
+        memory = f"sb1GB-ram{size}"
         attrs = {
             "tier": f"1GB:{size}",
             "tier_method": "cgroup",
-            "tier_memory_series": memory,
+            "tier_memory_series": f"-{memory}",
             "tier_shared_buffers": GB,
             "tier_available": (64 if ram == "all" else ram) * GB,
             **({} if ram == "all" else {"tier_ram": ram * GB}),
@@ -51,7 +51,19 @@ def make_run(
         **attrs,
     }
     name = attrs.pop("name", f"{family}(ef=1)")
-    return Run(dataset, 10, "euclidean", False, family + series, name, metrics, attrs)
+    series = Series(
+        family,
+        clients=clients,
+        query_order=attrs.get("query_order", SHUFFLED),
+        distinct_queries=attrs.get("distinct_queries"),
+        rate=attrs.get("rate", 100.0 if attrs.get("loop") == "open" else None),
+        is_cold="caches_dropped" in attrs,
+        tier_method=attrs.get("tier_method", ""),
+        tier_cpus=attrs.get("tier_cpus"),
+        tier_disk=attrs.get("tier_disk", ""),
+        tier_memory=memory,
+    )
+    return Run(dataset, 10, "euclidean", series, name, metrics, attrs)
 
 
 def make_rate(per_second=100.0, p99=0.005, **more):

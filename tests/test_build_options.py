@@ -7,8 +7,8 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.jobs.plan import make_build_plan, make_plan
-from ann_benchmarks.run.options import main
+from ann_benchmarks.jobs.plan import Scope, make_plan
+from run import main
 
 from .conftest import make_dataset
 
@@ -131,12 +131,10 @@ def test_an_index_that_two_run_groups_ask_for_is_built_once():
         definition(["x"], []),
         definition(["x"], [[2], [3]]),
     ]
-    jobs = make_plan(definitions, "tiny", 10, 1, False, True, "").jobs
+    scope = Scope(definitions, "tiny", 10)
+    jobs = make_plan(scope, "", force=True).jobs
     assert [(job.definition.arguments, job.points) for job in jobs] == [
         (["x"], [[], [1], [2], [3]]),  # without arguments first, while none are set
         (["y"], [[1]]),
     ]
-    assert [job.definition.arguments for job in make_build_plan(definitions, "tiny", 10).jobs] == [
-        ["x"],
-        ["y"],
-    ]
+    assert [job.definition.arguments for job in scope.builds()] == [["x"], ["y"]]

@@ -10,8 +10,8 @@ import pytest
 
 import compare
 from ann_benchmarks.comparing.matching import compare as compare_sides
-from ann_benchmarks.comparing.measurements import Measurement
-from ann_benchmarks.comparing.naming import Narrowed, read_side
+from ann_benchmarks.comparing.measurements import MeasuredPoint
+from ann_benchmarks.comparing.sides import ResultFilter, read_side
 from ann_benchmarks.results.file import write_result
 from ann_benchmarks.results.intervals import share_interval
 from ann_benchmarks.results.records import Phase, Rate, Record, write_record
@@ -89,7 +89,7 @@ def rows(text, figure="qps"):
 def test_the_recall_follows_from_its_interval(tmp_path, shares):
     interval = share_interval(np.array(shares))
     path = measured(tmp_path, recall_low=interval.low, recall_high=interval.high)
-    (measurement,) = read_side([str(path)], Narrowed())
+    (measurement,) = read_side([str(path)], ResultFilter())
     assert measurement.recall == pytest.approx(np.mean(shares), abs=1e-9)
 
 
@@ -138,28 +138,30 @@ def test_slow_repetitions_are_not_a_slow_version(tmp_path):
                 for point in range(8):
                     path = Path("/r/results/d/10/hnsw") / f"{point}.hdf5"
                     attrs = {"best_search_time": math.exp(shift + rng.normal(0, 0.002))}
-                    measurements.append(Measurement(path, (str(point),), number, attrs))
+                    measurements.append(MeasuredPoint(path, (str(point),), number, attrs))
             sides.append(measurements)
-        wrong.append(compare_sides(*sides).figures["qps"].mean.p < 0.05)
+        wrong.append(compare_sides(*sides).metrics["qps"].mean.p < 0.05)
     assert np.mean(wrong) < 0.15  # by points alone it would be most
 
 
 def test_single_measurements_have_a_question_mark_and_pass_no_build(call, tmp_path):
     measured("a", 0.001), measured("b", 0.002)
     status, out, err = call("a", "b", "--fail-if-slower", "5%")
-    assert status == 2 and "slower?" in out and "repetitions" in out and "cannot be told" in err
+    assert (
+        status == 2 and "slower?" in out and "repetitions" in out and "cannot tell whether B is slower" in err
+    )
     noise = repeated(tmp_path, "noise", 0.005)
     status, out, err = call("a", "b", "--fail-if-slower", "5%", "--noise", "noise*")
     assert status == 1 and "slower?" not in out
     assert call("a", "b", "--noise", noise[0])[0] == 2
     measured("c", runs=(1.0,)), measured("d", 0.002, runs=(1.0,))
-    assert "not judged: of one measurement with one run" in call("c", "d")[1]
+    assert "not judged: one measurement with one run" in call("c", "d")[1]
 
 
 def test_too_much_noise_is_told_and_can_fail(call, tmp_path):
     a, b = (repeated(tmp_path, name, 0.001, noise=0.3) for name in ("a", "other"))
     status, out, _ = call("--a", *a, "--b", *b, "--fail-if-slower", "5%")
-    assert status == 0 and "too noisy to tell a difference of 5%" in out
+    assert status == 0 and "too noisy to see a difference of 5%" in out
     assert call("--a", *a, "--b", *b, "--fail-if-slower", "5%", "--fail-if-unsure")[0] == 2
 
 
@@ -212,14 +214,14 @@ def test_what_changed_is_told(call):
     out = call("a", "b")[1]
     assert (
         "measured on different machines" in out
-        and "1 point with another recall" in out
+        and "1 point with a recall that differs" in out
         and "(differs)" in out
     )
 
 
 def test_a_small_difference_in_recall_is_noise(call):
     measured("a", recall=0.9), measured("b", recall=0.88)
-    assert "another recall" not in call("a", "b")[1]
+    assert "recall that differs" not in call("a", "b")[1]
 
 
 def test_at_a_recall_the_fastest_point_of_each_counts(call):
@@ -258,9 +260,9 @@ def test_another_figure_can_decide(call, tmp_path):
     sides = ("--a", *a, "--b", *b)
     assert call(*sides, "--fail-if-slower", "4%")[0] == 0
     status, out, err = call(*sides, "--fail-if-slower", "4%", "--by", "blocks")
-    assert status == 1 and "geometric mean: 5.0%" in err and "blocks (a query): A" in out
+    assert status == 1 and "geometric mean: 5.0%" in err and "blocks (per query): A" in out
     assert call(*sides, "--by", "cpu", "--fail-if-slower", "4%")[0] == 2
-    measurement = read_side([a[0]], Narrowed())[0]
+    measurement = read_side([a[0]], ResultFilter())[0]
     assert measurement.attrs["latency_p10"] == pytest.approx(measurement.number("latency_p50") * 10**0.2)
 
 

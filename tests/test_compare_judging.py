@@ -11,18 +11,18 @@ from ann_benchmarks.comparing.judging import (
     NOISY,
     UNJUDGED,
     Difference,
+    Estimate,
     Noise,
     adjusted,
     difference,
     paired_difference,
 )
-from ann_benchmarks.comparing.measurements import Figure
 
 RNG = np.random.default_rng(1)
 
 
 def figures(*values, spread=math.nan, runs=1):
-    return [Figure(value, spread, runs) for value in values]
+    return [Estimate(value, spread, runs) for value in values]
 
 
 @pytest.mark.parametrize("freedom", [0.7, 1, 1.3, 4, 8.5, 30, 1e5])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ann_benchmarks.definitions.configs import read_config
-from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Definition, get_definitions
+from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Data, Definition, get_definitions
 
 EF_SEARCH = [[10], [20], [40], [80], [120], [200], [400], [800]]
 REPORT = {
@@ -18,7 +18,7 @@ REPORT = {
 
 def definitions(folder: str, algorithm: str, dataset: str, rows: int) -> list[Definition]:
     config = read_config(Path(DEFINITIONS_FOLDER) / folder / "config.yml")
-    found = get_definitions([config], "float", "euclidean", 96, 10, dataset, rows)
+    found = get_definitions([config], Data(dataset, rows, 96, "euclidean", "float"), 10)
     return [definition for definition in found if definition.algorithm == algorithm]
 
 

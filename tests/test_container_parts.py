@@ -2,7 +2,6 @@
 
 import argparse
 import io
-import json
 import math
 import os
 import pickletools
@@ -18,7 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
-import h5py
 import numpy as np
 import pytest
 
@@ -35,19 +33,17 @@ from ann_benchmarks.jobs.events import (
     PointFailed,
     WorkloadDone,
 )
-from ann_benchmarks.jobs.job import Job
+from ann_benchmarks.jobs.job import Job, JobRequest, Procedure
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.load.workload import Workload
 from ann_benchmarks.results.intervals import Interval
-from ann_benchmarks.run.containers.engine import Image, connect, find_image
+from ann_benchmarks.run.containers.engine import Image, connect
 from ann_benchmarks.run.containers.inside import killed_processes
 from ann_benchmarks.run.containers.limits import cpu_list, cpus_of_each, memory_of_each, size
 from ann_benchmarks.run.containers.log import Log
 from ann_benchmarks.run.containers.sandbox import (
-    MOST_PROCESSES,
     ContainerAccount,
-    Sandbox,
     argument_files,
     dataset_files,
     project_files,
@@ -68,7 +64,7 @@ from ann_benchmarks.run.pool import WorkerPool
 from .conftest import ROOT
 
 DEFINITION = Definition("quick", "Plugin", "plugins.quick", "ann-benchmarks-quick", ["a"], [[1], [2]], False)
-JOB = Job(DEFINITION, [[1], [2]], "tiny", 10, 1, False)
+JOB = Job(DEFINITION, [[1], [2]], "tiny", 10)
 RESULT = Path("results/tiny/10/quick/a_1.hdf5")
 POINT = PointDone("quick(1)", RESULT, 0.5, Interval(0.4, 0.6), 1e3, None, 1e-3, 2e-3, 1.5)
 IMAGE = Image("ann-benchmarks-quick", "sha256:1", False, False, ())
@@ -125,27 +121,17 @@ def test_numbers_of_any_kind_go_through():
         b'{"type": "PointDone", "path": 5, "recall_interval": [1, 2]}',
         b'{"type": "PointDone", "path": "x", "recall_interval": 5}',
         b'{"type": "WorkloadDone", "label": "x", "path": 5}',
+        b'{"type": "Built", "build_time": "long", "index_size": null}',
+        b'{"type": "Built", "build_time": 1.0, "index_size": []}',
+        b'{"type": "Note", "text": {"a": 1}}',
+        b'{"type": "PointFailed", "label": "x", "reason": null}',
+        b'{"type": "Failure", "text": 5}',
     ],
 )
 def test_what_is_no_message_is_refused(content):
+    """Values of another kind would be a traceback where they are shown."""
     with pytest.raises(ValueError):
         messages_of(raw(content), 100)
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"type": "Built", "build_time": "long", "index_size": None},
-        {"type": "Built", "build_time": 1.0, "index_size": []},
-        {"type": "Note", "text": {"a": 1}},
-        {"type": "PointFailed", "label": "x", "reason": None},
-        {"type": "Failure", "text": 5},
-    ],
-)
-def test_values_of_another_kind_than_a_message_has_are_refused(values):
-    """They would be a traceback where they are shown."""
-    with pytest.raises(ValueError):
-        messages_of(raw(json.dumps(values).encode()), 100)
 
 
 def test_a_message_of_any_length_is_not_waited_for():
@@ -154,18 +140,12 @@ def test_a_message_of_any_length_is_not_waited_for():
             list(MessageReader().feed(struct.pack(">IQ", *lengths)))
 
 
-def test_large_attachments_take_time_in_proportion_to_their_length():
-    data = write_message(POINT, bytes(2**26))
-    started = time.perf_counter()
-    [(_, attachment)] = messages_of(data, 2**14)
-    assert len(attachment) == 2**26 and time.perf_counter() - started < 5
-
-
 def test_a_request_can_be_read_by_any_python():
     """Pickles name what they are made of; what is not the project's own may have moved between versions."""
-    load = Load(clients=4)
+    procedure = Procedure(load=Load(clients=4), warmup=Warmup(), target_recall=0.9)
+    job = Job(DEFINITION, [[1]], "tiny", 10, procedure)
     for request in (
-        RunRequest(Job(DEFINITION, [[1]], "tiny", 10, 1, False, load, Warmup(), 0.9), 2**30, (24, 80)),
+        RunRequest(JobRequest(job), 2**30, (24, 80)),
         CheckRequest(DEFINITION),
     ):
         content = write_request(request)
@@ -269,41 +249,6 @@ def heard(worker, seconds=10):
         else:
             time.sleep(0.01)
     raise AssertionError(f"no end; {messages}")
-
-
-def test_a_container_is_listened_to_until_it_ends(container, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    worker = ContainerWorker(None, container, Log(Path("log"), False), keep_results(JOB))
-    container.say(b"printed\n", stream=2)
-    data = write_message(Built(1.0, None)) + write_message(POINT, b"content")
-    for at in range(0, len(data), 50):
-        container.say(data[at : at + 50])
-        container.say(b"between", stream=2)
-    container.say(write_message(Finished()))
-    container.theirs.close()
-    assert heard(worker) == [Built(1.0, None), POINT, Finished()]
-    worker.end()
-    assert container.done == ["removed"]
-    assert Path("log").read_text().startswith("printed\nbetween")
-    assert RESULT.read_bytes() == b"content"
-
-
-@pytest.mark.parametrize(
-    "state, words",
-    [
-        ({"OOMKilled": True, "ExitCode": 137}, ("memory ran out", "1.0 GiB", "--memory")),
-        ({"OOMKilled": False, "ExitCode": 137}, ("killed from outside",)),
-        ({"OOMKilled": False, "ExitCode": 3, "Error": "exec: no"}, ("status 3", "exec: no")),
-    ],
-)
-def test_the_end_of_a_container_is_told(container, state, words):
-    container.attrs["State"] = state
-    worker = ContainerWorker(None, container, Log(None, False), lambda message, attachment: message)
-    container.theirs.close()
-    assert heard(worker) == []
-    text = worker.death().text
-    assert all(word in text for word in words) and "\n" not in text
-    worker.end()
 
 
 @pytest.mark.parametrize(
@@ -532,67 +477,9 @@ def test_tags_are_split_off():
     assert tagged("ann-benchmarks-x", "2") == tagged("ann-benchmarks-x:1", "2") == "ann-benchmarks-x:2"
 
 
-def test_an_image_says_what_it_needs():
-    def images(labels):
-        image = SimpleNamespace(id="1", labels=labels, attrs={"Config": {"Env": None}})
-        return SimpleNamespace(images=SimpleNamespace(get=lambda name: image))
-
-    plain = find_image(images({}), "x")
-    assert not plain.needs_gpus and not plain.needs_root and plain.environment == ()
-    other = {"gpu": "all", "root": "true", "environment": "A  B"}
-    found = find_image(images({f"ann-benchmarks.{name}": value for name, value in other.items()}), "x")
-    assert found.needs_gpus and found.needs_root and found.environment == ("A", "B")
-    assert not find_image(
-        images({"ann-benchmarks.gpu": "none", "ann-benchmarks.root": "false"}), "x"
-    ).needs_root
-
-
 def client_with(*options):
-    """Stands for an engine with these security options; it keeps what containers are created with."""
-    created = []
-
-    def create(image, **arguments):
-        created.append({"image": image, **arguments})
-        return SimpleNamespace(
-            get_archive=lambda path: (_ for _ in ()).throw(not_found()), put_archive=lambda *_: True
-        )
-
-    return SimpleNamespace(
-        info=lambda: {"SecurityOptions": list(options)},
-        containers=SimpleNamespace(create=create),
-        created=created,
-    )
-
-
-def not_found():
-    from docker.errors import NotFound
-
-    return NotFound("no such file")
-
-
-def test_a_container_may_do_next_to_nothing(tmp_path):
-    client = client_with()
-    sandbox = Sandbox(
-        IMAGE, ContainerAccount(1000, 100), "me", 2**30, [0, 2], {Path("/a"): "/b"}, tmp_path, {"A": "1"}
-    )
-    sandbox.create(client)
-    [arguments] = client.created
-    assert arguments["image"] == "sha256:1"
-    assert arguments["network_mode"] == "none"
-    assert arguments["cap_drop"] == ["ALL"] and not arguments["cap_add"]
-    assert arguments["security_opt"] == ["no-new-privileges"]
-    assert arguments["user"] == "1000:100"
-    assert arguments["pids_limit"] == MOST_PROCESSES
-    assert arguments["mem_limit"] == arguments["memswap_limit"] == arguments["shm_size"] == 2**30
-    assert arguments["cpuset_cpus"] == "0,2" and not arguments["device_requests"]
-    assert not arguments.get("privileged") and not arguments.get("pid_mode") and not arguments.get("devices")
-    mounts = {mount["Source"]: (mount["Target"], mount["ReadOnly"]) for mount in arguments["mounts"]}
-    assert mounts == {"/a": ("/b", True), str(tmp_path): ("/home/app/storage", False)}
-    gpu = Image("x", "sha256:2", True, True, ())
-    Sandbox(gpu, ContainerAccount(0, 0), "me", 2**30, [0]).create(client)
-    assert client.created[1]["device_requests"][0]["Capabilities"] == [["gpu"]]
-    assert client.created[1]["cap_add"] == ["CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID"]
-    assert client.created[1]["cap_drop"] == ["ALL"]
+    """Stands for an engine with these security options."""
+    return SimpleNamespace(info=lambda: {"SecurityOptions": list(options)})
 
 
 def test_containers_are_never_roots_unless_their_image_says_so(monkeypatch):
@@ -605,19 +492,6 @@ def test_containers_are_never_roots_unless_their_image_says_so(monkeypatch):
         assert ContainerAccount.for_image(IMAGE, client_with("name=seccomp", option)).uid not in (0, 1000)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert ContainerAccount.for_image(IMAGE, client_with()).uid != 0
-
-
-def test_every_name_of_a_file_is_there(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("data").mkdir()
-    outside = tmp_path / "outside.npy"
-    outside.write_text("x")
-    Path("data/a.npy").symlink_to(outside)
-    mounted = dataset_files([Path("data/a.npy"), outside], ContainerAccount(10001, 10001))
-    places = {
-        str(place) for place in (mounted.values() if isinstance(next(iter(mounted)), Path) else mounted)
-    }
-    assert places == {"/home/app/data/a.npy", str(outside)}
 
 
 def test_files_that_build_arguments_name_are_mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -697,9 +571,9 @@ def inside(workspace):
     """Starts it in the workspace, as a container would."""
     started = []
 
-    def start(name="quick", terminal=None, **job):
+    def start(name="quick", terminal=None, facts=None, points=((),)):
         definition = Definition(name, "Plugin", f"plugins.{name}", "x", [], [], False)
-        job = Job(**{**vars(Job(definition, [[]], "tiny", 10, 1, False)), **job})
+        job = Job(definition, [list(point) for point in points], "tiny", 10)
         environment = {**workspace.environment, "PYTHONPATH": f"{ROOT}:{workspace.path}"}
         process = subprocess.Popen(
             [sys.executable, "-u", "-m", "ann_benchmarks.run.containers.inside"],
@@ -709,7 +583,7 @@ def inside(workspace):
             env=environment,
         )
         started.append(process)
-        process.stdin.write(write_request(RunRequest(job, 2**30, terminal)))
+        process.stdin.write(write_request(RunRequest(JobRequest(job, facts or {}), 2**30, terminal)))
         process.stdin.flush()
         return process
 
@@ -717,30 +591,6 @@ def inside(workspace):
     for process in started:
         process.kill()
         process.wait()
-
-
-def test_a_job_is_carried_out_and_told_of(workspace, inside):
-    body = """\
-    def fit(self, X):
-        import subprocess
-        os.write(1, b"written to 1\\n")
-        subprocess.run(["echo", "from a child"], check=True)
-        print("printed")
-    def query(self, q, n): return list(range(n))
-    def done(self): print("put away")
-    """
-    workspace.add_plugin("quick", body.replace("\n    ", "\n")[4:])
-    process = inside(place={"docker_image": "x"})
-    messages = MessageReader()
-    said = list(messages.feed(process.stdout.read()))
-    assert [type(message).__name__ for message, _ in said] == ["Built", "PointDone", "Finished"]
-    assert process.wait(10) == 0
-    done, content = said[1]
-    assert done.path == Path("results/tiny/10/quick/.hdf5") and not done.path.exists()
-    with h5py.File(io.BytesIO(content)) as file:
-        assert file.attrs["docker_image"] == "x" and file["neighbors"].shape == (20, 10)
-    printed = process.stderr.read().decode().splitlines()
-    assert sorted(printed) == ["from a child", "printed", "put away", "written to 1"]
 
 
 @pytest.mark.parametrize("how", ["input ends", "SIGTERM"])

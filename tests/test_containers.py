@@ -27,7 +27,7 @@ import pytest
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.results.file import damage, iter_result_paths
-from ann_benchmarks.run.options import main
+from run import main
 
 from .conftest import ROOT, Workspace, make_dataset
 
@@ -406,20 +406,6 @@ def test_a_container_killed_from_outside_is_said_and_ctrl_c_leaves_nothing(docke
     assert all(damage(path) is None for path in iter_result_paths())
 
 
-def test_sigterm_leaves_nothing(docked):
-    docked.add_plugin("slow", SLOW, SIX_POINTS)
-    process = docked.start()
-    wait_for(lambda: list(iter_result_paths()))
-    process.terminate()
-    _, errors = process.communicate(timeout=END_SECONDS)
-    assert process.returncode == 143
-    assert [line for line in errors.splitlines() if line != "put away"] == [
-        "terminated; what is finished is kept, the same command goes on (--force starts over)"
-    ]
-    assert docked.containers() == []
-    assert 1 <= len(docked.results()) == len(list(iter_result_paths())) < 6
-
-
 STUBBORN = """\
 def fit(self, X):
     for number in range(1, signal.NSIG):
@@ -513,16 +499,6 @@ def test_datasets_outside_of_data_are_there_by_their_names(docked, tmp_path_fact
         assert np.array_equal(one["distances"], other["distances"])
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="the container's user is ours, which can read what is ours")
-def test_a_dataset_that_cannot_be_read_in_a_container_is_one_line(docked):
-    docked.add_plugin("quick", ANSWER)
-    Path("data/tiny.hdf5").chmod(0o600)
-    run = docked.run()
-    assert run.returncode == 1
-    [line] = run.stderr.splitlines()
-    assert line.startswith("error: data/tiny.hdf5 cannot be read in a container") and "chmod" in line
-
-
 def test_an_image_that_is_not_there_and_a_tag_of_one_that_is(docked):
     docked.add_plugin("lacking", ANSWER, docker_tag="ann-benchmarks-no-such-image")
     docked.add_plugin("quick", ANSWER, docker_tag=docked.image)
@@ -553,13 +529,6 @@ def test_an_image_that_is_not_there_and_a_tag_of_one_that_is(docked):
     assert by_tag.returncode == 0 and "1 point finished before" in by_tag.stdout, by_tag.stderr
     by_name = docked.run("--docker-tag", docked.image)
     assert by_name.returncode == 0 and "1 point finished before" in by_name.stdout, by_name.stderr
-
-
-def test_a_name_that_is_none_of_an_image_is_one_line(docked):
-    docked.add_plugin("wrong", ANSWER, docker_tag="ann-benchmarks-Upper")
-    run = docked.run()
-    assert run.returncode == 1
-    assert "Traceback" not in run.stderr and "ann-benchmarks-Upper" in run.stderr
 
 
 def test_options_of_containers_are_checked(docked):

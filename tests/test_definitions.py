@@ -6,8 +6,8 @@ import yaml
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.configs import read_config, read_configs
-from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, get_definitions, supported_data
-from ann_benchmarks.jobs.plan import usable_configs
+from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Data, get_definitions, supported_data
+from ann_benchmarks.definitions.selection import config_warnings
 
 ENTRY = """\
 float:
@@ -33,7 +33,7 @@ def expand(tmp_path, run_group):
     text = ENTRY.replace("{args: []}", yaml.safe_dump(run_group, default_flow_style=True, width=1000).strip())
     text = text.replace("['@metric', ['@dimension', {k: '@count'}], '@other']", "[b]")
     config = read_config(write_config(tmp_path, text))
-    definitions = get_definitions([config], "float", "angular", 3, 10, "tiny", 200)
+    definitions = get_definitions([config], Data("tiny", 200, 3, "angular", "float"), 10)
     return [d.arguments for d in definitions], definitions[0].query_argument_groups
 
 
@@ -59,7 +59,7 @@ def test_arguments_are_expanded_as_a_product(tmp_path, run_group, arguments, que
 
 def test_variables_are_replaced_at_any_depth(tmp_path):
     config = read_config(write_config(tmp_path, ENTRY))
-    (definition,) = get_definitions([config], "float", "ip", 96, 7, "tiny", 200)
+    (definition,) = get_definitions([config], Data("tiny", 200, 96, "ip", "float"), 7)
     assert definition.arguments == ["ip", [96, {"k": 7}], "@other"]
     assert definition.disabled is False
     assert definition.points() == [[]]
@@ -73,7 +73,7 @@ def test_a_metrics_own_definition_wins_over_any_and_keeps_its_place(tmp_path):
     config = read_config(write_config(tmp_path, yaml.safe_dump({"float": metrics}, sort_keys=False)))
 
     def names(point_type, metric):
-        definitions = get_definitions([config], point_type, metric, 3, 10, "tiny", 200)
+        definitions = get_definitions([config], Data("tiny", 200, 3, metric, point_type), 10)
         return [(d.algorithm, d.constructor) for d in definitions]
 
     assert names("float", "angular") == [("a", "Own"), ("b", "C")]
@@ -139,14 +139,13 @@ def test_a_broken_config_is_fatal_only_to_its_own_algorithm(tmp_path):
     write_config(tmp_path / "bad", ENTRY.replace("name: a", "name: 'other'").replace("args: []", "arks: []"))
     write_config(tmp_path / "base", "not: [looked at")
     configs, broken = read_configs(tmp_path)
-    usable, warnings = usable_configs(configs, broken, None)
-    assert usable == configs
+    warnings = config_warnings(configs, broken, None)
     assert len(warnings) == 1 and "'arks'" in warnings[0]
-    assert usable_configs(configs, broken, "a")[1] == warnings
+    assert config_warnings(configs, broken, "a") == warnings
     with pytest.raises(UserError, match="'arks'"):
-        usable_configs(configs, broken, "other")
+        config_warnings(configs, broken, "other")
     with pytest.raises(UserError, match="no algorithm 'goood'; known are: a"):
-        usable_configs(configs, broken, "goood")
+        config_warnings(configs, broken, "goood")
 
 
 def test_the_projects_own_configs_are_right():
@@ -173,4 +172,4 @@ def test_merge_keys_are_understood(tmp_path):
         """
     )
     config = read_config(write_config(tmp_path, text))
-    assert get_definitions([config], "float", "angular", 3, 10, "tiny", 200)[0].constructor == "D"
+    assert get_definitions([config], Data("tiny", 200, 3, "angular", "float"), 10)[0].constructor == "D"

@@ -187,11 +187,6 @@ def test_a_date_names_a_version_too(server: Server) -> None:
     assert len(server.parts) == 16 and all(part.headers["If-Range"].endswith("GMT") for part in server.parts)
 
 
-def test_errors_that_pass(server: Server) -> None:
-    server.statuses = [(503, ""), (500, ""), (429, "")]
-    download(server)
-
-
 def test_a_server_that_asks_to_wait(server: Server) -> None:
     server.statuses = [(503, "1")]
     began = time.monotonic()

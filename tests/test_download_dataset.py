@@ -4,7 +4,7 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import get_dataset
-from ann_benchmarks.data.datasets.getting import URL_VARIABLE
+from ann_benchmarks.data.datasets.downloads import URL_VARIABLE
 
 from .conftest import make_dataset
 from .file_server import Server

@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tiers.main import every_job, parser_with_tiers
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import get_dataset
@@ -19,6 +18,8 @@ from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.reporting.content import Chapter
 from ann_benchmarks.results.records import Phase, Rate, Record
 from ann_benchmarks.results.runs import Run
+from ann_benchmarks.results.series import Series
+from run import every_job, make_parser
 
 from .programs import run_program
 
@@ -48,7 +49,7 @@ findings:
 
 @pytest.fixture
 def options():
-    return Options(parser_with_tiers())
+    return Options(make_parser())
 
 
 def written(tmp_path, text):
@@ -149,7 +150,7 @@ def test_an_experiment_is_carried_out_and_goes_on(tmp_path, monkeypatch):
     assert "report: python report.py --experiment" in mini.stdout and "--mini --local" in mini.stdout
 
     monkeypatch.chdir(tmp_path)
-    name, report = report_of(str(path), False, parser_with_tiers(), ["--local"], every_job)
+    name, report = report_of(str(path), False, make_parser(), ["--local"], every_job)
     assert name == "small" and [len(chapter.runs) for chapter in report.chapters] == [1, 2, 0]
     assert report.chapters[2].missing and not report.chapters[1].missing
     assert [finding.verdict for finding in report.findings] == [
@@ -160,7 +161,7 @@ def test_an_experiment_is_carried_out_and_goes_on(tmp_path, monkeypatch):
     done = run(tmp_path, "--experiment", path, "-o", "told", program="report.py")
     assert done.returncode == 0 and "wrote told/report.html" in done.stdout, done.stderr
     assert "not reproduced" in (tmp_path / "told" / "report.md").read_text()
-    _, report = report_of(str(path), True, parser_with_tiers(), ["--local"], every_job)
+    _, report = report_of(str(path), True, make_parser(), ["--local"], every_job)
     assert [finding.verdict for finding in report.findings][1:] == ["not testable here", "not measured"]
     assert report.chapters[2] == Chapter(report.chapters[2].title, "Left out: there is none.")
 
@@ -168,7 +169,7 @@ def test_an_experiment_is_carried_out_and_goes_on(tmp_path, monkeypatch):
 def test_a_report_gets_no_dataset(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = written(tmp_path, SMALL.replace("no-such-dataset", "clustered-5k-8-ip"))
-    _, report = report_of(str(path), False, parser_with_tiers(), ["--local"], every_job)
+    _, report = report_of(str(path), False, make_parser(), ["--local"], every_job)
     assert report.chapters[2].missing[0].startswith("the dataset clustered-5k-8-ip is not here")
     assert not (tmp_path / "data").exists()
 
@@ -185,11 +186,11 @@ def test_a_damaged_record_is_left_out(tmp_path, monkeypatch, capsys):
         places.extend(place for job in jobs for place, _ in job.paths())
         return jobs
 
-    told = [report_of(str(path), False, parser_with_tiers(), ["--local"], jobs_of)[1]]
+    told = [report_of(str(path), False, make_parser(), ["--local"], jobs_of)[1]]
     for place in places:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text("{")
-    told.append(report_of(str(path), False, parser_with_tiers(), ["--local"], jobs_of)[1])
+    told.append(report_of(str(path), False, make_parser(), ["--local"], jobs_of)[1])
     assert told[0].chapters[0].missing == told[1].chapters[0].missing != []
     assert not told[1].chapters[0].records
     assert f"skipped {places[0]}: cannot be read" in capsys.readouterr().err
@@ -197,7 +198,7 @@ def test_a_damaged_record_is_left_out(tmp_path, monkeypatch, capsys):
 
 def test_termination_ends_all_steps(tmp_path):
     path, seen = written(tmp_path, SMALL), []
-    status = carry_out(str(path), False, parser_with_tiers(), ["--local"], lambda args: seen.append(1) or 143)
+    status = carry_out(str(path), False, make_parser(), ["--local"], lambda args: seen.append(1) or 143)
     assert status == 143 and len(seen) == 1
 
 
@@ -220,8 +221,8 @@ def point(algorithm, qps, arguments=({"M": 16},), query=(40,), recall=0.96, **at
     definition = Definition(algorithm, "C", "m", "t", list(arguments), [], False)
     metrics = {"k-nn": recall, "qps": qps, "p99": 1000 / qps}
     given = {"clients": 1, "qps_low": qps * 0.9, "qps_high": qps * 1.1, **attrs}
-    outcome = Run("d", 10, "euclidean", False, algorithm, "p", metrics, given)
-    return Measured("s", Job(definition, [], "d", 10, 1, False), list(query), outcome)
+    outcome = Run("d", 10, "euclidean", Series(algorithm), "p", metrics, given)
+    return Measured("s", Job(definition, [], "d", 10), list(query), outcome)
 
 
 def claim(compare, **more):

@@ -14,9 +14,8 @@ from distributed import Client, LocalCluster
 from ann_benchmarks.common import dask_cluster
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import get_dataset
-from ann_benchmarks.data.datasets.exact import find_truth
-from ann_benchmarks.data.datasets.in_place import create_in_place
-from ann_benchmarks.data.datasets.own import create_own
+from ann_benchmarks.data.datasets.maintenance import find_truth
+from ann_benchmarks.data.datasets.own import OwnVectors, create_in_place, create_own
 from ann_benchmarks.data.ground_truth import answers, exact_neighbors, ground_truth, truth
 from ann_benchmarks.data.vectors.rows import ArrayRows
 
@@ -56,20 +55,16 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "train.npy"
 
 
+def found_by(scheduler: str, metric: str, train: np.ndarray, queries: np.ndarray, k: int, opener, **more):
+    return ground_truth(metric, train, queries, k, scheduler=scheduler, opener=opener, progress=False, **more)
+
+
 def test_the_same_answers_as_here(scheduler: str, file: Path, tmp_path: Path) -> None:
     train = np.load(file)
     queries = train[:40].copy()
     expected = exact_neighbors("euclidean", train, queries, 25)
-    found = ground_truth(
-        "euclidean",
-        train,
-        queries,
-        25,
-        state=tmp_path / "state",
-        scheduler=scheduler,
-        opener=partial(open_quickly, file),
-        progress=False,
-    )
+    opener = partial(open_quickly, file)
+    found = found_by(scheduler, "euclidean", train, queries, 25, opener, state=tmp_path / "state")
     np.testing.assert_array_equal(found[0], expected[0])
     np.testing.assert_array_equal(found[1], expected[1])
 
@@ -98,9 +93,7 @@ def test_a_worker_that_dies_costs_only_its_spans(
 
     killer = threading.Thread(target=kill)
     killer.start()
-    found = ground_truth(
-        "ip", train, queries, 25, scheduler=scheduler, opener=partial(open_slowly, file), progress=False
-    )
+    found = found_by(scheduler, "ip", train, queries, 25, partial(open_slowly, file))
     killer.join()
     assert sorted(merged) == list(range(15))  # each once
     np.testing.assert_array_equal(found[0], expected[0])
@@ -121,15 +114,7 @@ def test_workers_that_see_other_files_are_named(scheduler: str, file: Path, tmp_
         "missing": r"the worker tcp://\S+ cannot open the dataset: .*No such file.*other.npy",
     }
     with pytest.raises(UserError, match=expected[how]) as error:
-        ground_truth(
-            "ip",
-            train,
-            train[:3],
-            5,
-            scheduler=scheduler,
-            opener=partial(open_quickly, other),
-            progress=False,
-        )
+        found_by(scheduler, "ip", train, train[:3], 5, partial(open_quickly, other))
     assert "\n" not in str(error.value)
 
 
@@ -138,9 +123,7 @@ def test_a_damaged_row_is_named_by_a_worker(scheduler: str, file: Path) -> None:
     train[12_345, 1] = np.nan
     np.save(file, train)
     with pytest.raises(UserError, match=r"row 12345 \(from 0\) holds NaN"):
-        ground_truth(
-            "ip", train, train[:3], 5, scheduler=scheduler, opener=partial(open_quickly, file), progress=False
-        )
+        found_by(scheduler, "ip", train, train[:3], 5, partial(open_quickly, file))
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "127.0.0.1:1", "nonsense", "tcp://", "x://y:1"])
@@ -148,9 +131,7 @@ def test_a_scheduler_that_is_not_there(file: Path, address: str, monkeypatch: py
     monkeypatch.setattr(dask_cluster, "PATIENCE", 1)
     train = np.load(file)
     with pytest.raises(UserError, match="the Dask scheduler .* cannot be reached") as error:
-        ground_truth(
-            "ip", train, train[:3], 5, scheduler=address, opener=partial(open_quickly, file), progress=False
-        )
+        found_by(address, "ip", train, train[:3], 5, partial(open_quickly, file))
     assert "\n" not in str(error.value)
 
 
@@ -158,15 +139,7 @@ def test_without_the_package_it_says_how_to_get_it(file: Path, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "distributed", None)
     train = np.load(file)
     with pytest.raises(UserError, match="pip install distributed"):
-        ground_truth(
-            "ip",
-            train,
-            train[:3],
-            5,
-            scheduler="tcp://h:1",
-            opener=partial(open_quickly, file),
-            progress=False,
-        )
+        found_by("tcp://h:1", "ip", train, train[:3], 5, partial(open_quickly, file))
 
 
 @pytest.mark.parametrize("is_one_file", [True, False])
@@ -178,9 +151,9 @@ def test_a_dataset_is_opened_by_workers_in_another_folder(
     np.save("v.npy", vectors[20:])
     np.save("q.npy", vectors[:20])
     if is_one_file:
-        create_own("mine", "v.npy", "angular", "q.npy", neighbors=10)
+        create_own("mine", OwnVectors("v.npy", "angular", "q.npy"), neighbors=10)
     else:
-        create_in_place("mine", "v.npy", "q.npy", "angular")
+        create_in_place("mine", OwnVectors("v.npy", "angular", "q.npy"))
     find_truth("mine", 30, scheduler)
     expected = exact_neighbors("angular", vectors[20:], vectors[:20], 30)
     with get_dataset("mine")[0] as dataset:

@@ -10,7 +10,7 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.ground_truth import answers, exact_neighbors, ground_truth, truth
-from ann_benchmarks.data.vectors.rows import ArrayRows, Rows
+from ann_benchmarks.data.vectors.rows import ArrayRows
 
 from .conftest import ROOT
 
@@ -134,12 +134,3 @@ def start_and_wait(folder: Path) -> float:
 def test_a_cluster_needs_a_way_to_open_the_dataset(vectors: np.ndarray) -> None:
     with pytest.raises(UserError, match="workers need a way to open the dataset"):
         ground_truth("ip", vectors, vectors[:5], 7, scheduler="tcp://127.0.0.1:1", progress=False)
-
-
-def test_results_do_not_depend_on_spans(vectors: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows: Rows = ArrayRows(vectors)
-    one = exact_neighbors("angular", rows, vectors[:50], 30)
-    monkeypatch.setattr(truth, "SPAN", 77)
-    many = exact_neighbors("angular", rows, vectors[:50], 30)
-    np.testing.assert_array_equal(one[0], many[0])
-    np.testing.assert_array_equal(one[1], many[1])

@@ -18,6 +18,8 @@ from ann_benchmarks.load.request import PERCENTILES, Load, Objective
 from ann_benchmarks.load.spans import Measured, histogram, percentiles
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure.loaded_point import LEAST_PATIENCE, LoadedPoint
+from ann_benchmarks.measure.timed import Subject
+from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.intervals import mean_interval, share_interval
 from ann_benchmarks.results.metrics import RECALL_SLACK, recall_of_each
 from benchmarks.known import (
@@ -43,7 +45,7 @@ KINDS = ["threads", "processes"]
 
 
 def measured(algo: BaseANN, load: Load, runs: int = 1, warmup: Warmup = COLD) -> list[Measured]:
-    return LoadedPoint(algo, QUERIES, 1, load, len(QUERIES)).measure(warmup, runs, quiet=True)
+    return LoadedPoint(Subject(Plugin(algo), QUERIES, 1, len(QUERIES)), load).measure(warmup, runs)
 
 
 def percentile(run: Measured, of: float) -> float:
@@ -258,7 +260,7 @@ def test_the_recall_told_is_that_of_the_answers(kind: str):
     (hits,) = drawn_hits(np.random.default_rng(1), 0.95, "uneven", 1, 500, 10)
     algo = KnownRecall(hits)
     algo.clients_by = kind
-    neighbors = LoadedPoint(algo, queries, 10, Load(3), len(train)).answers()
+    neighbors = LoadedPoint(Subject(Plugin(algo), queries, 10, len(train)), Load(3)).answers()
     found = candidate_distances("euclidean", queries, train, neighbors)
     truth = np.sort(np.abs(queries - train[:10, 0]), axis=1)
     recalls = recall_of_each(found, truth[:, -1] + RECALL_SLACK, 10)

@@ -19,14 +19,16 @@ from distributed import LocalCluster
 from ann_benchmarks.algorithms.bruteforce.module import ExactScan
 from ann_benchmarks.common.cli import run_command
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.jobs.plan import other_load
+from ann_benchmarks.jobs.plan import _other_load
 from ann_benchmarks.load.request import Load, Objective
 from ann_benchmarks.load.search import ROUNDING
 from ann_benchmarks.load.spans import BUCKETS_PER_DECADE
 from ann_benchmarks.measure.loaded_point import open_clients
+from ann_benchmarks.measure.timed import Subject
+from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.file import write_result
 from ann_benchmarks.results.metrics import RECALL_SLACK, recall_of_each
-from ann_benchmarks.run.options import main
+from run import main
 
 from .conftest import Workspace, make_dataset
 from .programs import run_program, temporary_folder
@@ -200,7 +202,7 @@ def test_what_a_point_was_measured_with_is_told(
     path = tmp_path / "point.hdf5"
     attrs = {"best_search_time": 1.0, "count": 10, "name": "x", **(before.facts if before else {})}
     write_result(path, attrs, np.ones(3), np.zeros((3, 10), dtype=int), np.zeros((3, 10)))
-    said = other_load(path, now)
+    said = _other_load(path, now)
     assert said is None if problem is None else said == f"{path} was measured {problem}"
 
 
@@ -297,11 +299,6 @@ def test_a_cold_start_is_a_series_of_its_own(folder: Path):
     assert point["index_blocks_read_per_query"] > 0  # the first one of all found nothing in the buffers
 
 
-def test_a_cold_start_without_clients(folder: Path):
-    assert "), cold" in measured(folder, "--warmup", "off")
-    assert stored(folder, "hnsw-cold")["warmup"] == "off"
-
-
 def test_pgbench_makes_the_load(folder: Path):
     load = ("--clients", "2", "--max-queries", "2000", "--driver", "pgbench", "--warmup", "50")
     out = measured(folder, *load, "--distinct-queries", "9")
@@ -313,28 +310,16 @@ def test_pgbench_makes_the_load(folder: Path):
     assert recall_of(point, folder) > 0.5  # as told by our clients, for pgbench keeps no answers
 
 
-def test_an_algorithm_in_this_process_has_processes_for_clients(folder: Path):
-    load = ("--clients", "2", "--max-queries", "10000", "--warmup", "50")
-    out = run(folder, "run.py", "--local", "--algorithm", "bruteforce-numpy", "--runs", "1", *load)
-    assert "by 2 clients: recall 1.0000" in out
-    (path,) = (folder / "results/small/10/bruteforce-numpy-c2").iterdir()
-    with h5py.File(path) as file:
-        assert file.attrs["clients"] == 2
-        assert file.attrs["loop"] == "closed"
-        assert file.attrs["queries_asked"] == 10_000
-        assert "settings" not in file.attrs
-
-
 @pytest.mark.parametrize(
     ("load", "message"),
     [
-        (Load(2, driver="pgbench"), "--driver pgbench cannot ask ExactScan: leave it out"),
-        (Load(2, scheduler="h:1"), "ExactScan cannot be asked from other machines: leave --scheduler out"),
+        (Load(2, driver="pgbench"), "--driver pgbench cannot query ExactScan: leave it out"),
+        (Load(2, scheduler="h:1"), "ExactScan has no clients for other machines: leave --scheduler out"),
     ],
 )
 def test_what_only_databases_have_is_refused_by_others(load: Load, message: str):
     with pytest.raises(UserError, match=f"^{message}$"):
-        open_clients(ExactScan("euclidean"), np.zeros((3, 4)), 1, load, load.driver)
+        open_clients(Subject(Plugin(ExactScan("euclidean")), np.zeros((3, 4)), 1, 3), load, load.driver)
 
 
 def test_plots_draw_every_series(folder: Path):

@@ -20,18 +20,18 @@ from ann_benchmarks.algorithms.postgres.watching.counters import VIEWS, Statisti
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import PointDone
-from ann_benchmarks.jobs.job import Job
+from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
-from ann_benchmarks.measure.job import run
+from ann_benchmarks.measure.job import carry_out
 from ann_benchmarks.monitoring import Monitor, read_monitoring
 from ann_benchmarks.monitoring.monitor import Recording
 from ann_benchmarks.monitoring.samples import Sample, Stretch
 from ann_benchmarks.monitoring.stored import monitored
 from ann_benchmarks.plotting.dashboard import draw_dashboard, panels_of, parts_of
 from ann_benchmarks.results.file import read_result
-from ann_benchmarks.run import execute as running
-from ann_benchmarks.run.options import make_parser
+from ann_benchmarks.run.options import requested_execution
+from run import make_parser
 
 from .conftest import ROOT
 
@@ -138,7 +138,7 @@ def test_a_server_that_ends_and_comes_again(server: LocalServer):
 
 
 def test_what_a_service_lacks_is_left_out(server: Server, monkeypatch):
-    views = (*VIEWS, StatisticsView("pg_stat_lost", {"lost": "lost"}))
+    views = (*VIEWS, StatisticsView("pg_stat_lost", "lost lost"))
     monkeypatch.setattr(watching_statistics, "VIEWS", views)
     with closing(statistics(server)) as watching:
         assert {"postgresql.wal_bytes", "postgresql.cpu_sessions"} < set(watching.sample())
@@ -203,9 +203,11 @@ def run_plain(workspace, monkeypatch):
         workspace.add_plugin(name, PLAIN)
         (workspace.path / "plugins" / name).rename(workspace.path / name)
         definition = Definition(name, "Plugin", name, "t", [], [], False)
-        warmup = Warmup("queries", 40)
         events = []
-        run(Job(definition, points, "tiny", 5, 2, False, Load(1), warmup, **options), events.append)
+        procedure = Procedure(2, load=Load(1), warmup=Warmup("queries", 40))
+        execution = Execution(**options)
+        job = Job(definition, points, "tiny", 5, procedure, execution)
+        carry_out(JobRequest(job), events.append)
         return [event.path for event in events if isinstance(event, PointDone)]
 
     return run_it
@@ -242,28 +244,9 @@ def test_it_can_be_left_out(run_plain, monkeypatch):
 
 
 @pytest.mark.parametrize("options", [[], ["--no-monitoring"]])
-def test_the_command_line_decides(monkeypatch, options):
-    class Kept:
-        def __init__(self, *how):
-            pass
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *error):
-            pass
-
-        def check(self, definition):
-            return None
-
-        def run(self, jobs, observer):
-            return jobs
-
-    monkeypatch.setattr(running, "Workers", Kept)
+def test_the_command_line_decides(options):
     args = make_parser().parse_args(["--local", *options])
-    definition = Definition("a", "A", "a", "t", [], [], False)
-    (job,) = running.Runner(args, None).run([Job(definition, [[]], "tiny", 5, 1, False)], 0)
-    assert job.monitoring == (not options)
+    assert requested_execution(args).monitoring == (not options)
 
 
 def test_a_picture_of_an_hour_and_of_a_container(tmp_path):

@@ -14,9 +14,9 @@ import yaml
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import aliases, get_dataset, present_names, registered, truth_file
-from ann_benchmarks.data.datasets.exact import find_truth
-from ann_benchmarks.data.datasets.in_place import create_in_place
 from ann_benchmarks.data.datasets.listing import dataset_table
+from ann_benchmarks.data.datasets.maintenance import find_truth
+from ann_benchmarks.data.datasets.own import OwnVectors, create_in_place
 from ann_benchmarks.data.ground_truth import answers, truth
 from ann_benchmarks.distance import pair_distances
 from ann_benchmarks.results.file import truth_mark
@@ -323,7 +323,7 @@ def test_verify_sees_vectors_that_are_not_those_of_the_truth(own: None) -> None:
 
 def test_verify_sees_a_byte_that_changed_since_the_download(server: Server) -> None:
     get_dataset("whole")[0].close()
-    from ann_benchmarks.data.datasets.verify import verify_dataset
+    from ann_benchmarks.data.datasets.maintenance import verify_dataset
 
     assert list(verify_dataset("whole")) == []
     path = Path("data/whole/base.fbin")
@@ -334,7 +334,7 @@ def test_verify_sees_a_byte_that_changed_since_the_download(server: Server) -> N
 
 
 def test_a_converted_copy_takes_the_place_of_the_original(server: Server) -> None:
-    from ann_benchmarks.data.datasets.convert import convert_source
+    from ann_benchmarks.data.datasets.maintenance import convert_source
 
     get_dataset("shards")[0].close()
     assert convert_source("shards", None, None, force=False) == Path("data/shards/shards.converted.npy")
@@ -362,6 +362,9 @@ def test_a_file_is_converted(own: None) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("--dataset", "sift"), "unknown dataset 'sift'"),
+        (("--name", "x", "--train", "q.fbin", "--distance", "cosine"), "unknown metric 'cosine'"),
+        (("--name", "x", "--train", "none.npy", "--distance", "ip"), "there is no file none.npy"),
         (("--convert", "q.fbin"), "--convert FILE needs --output"),
         (("--convert", "q.fbin", "--output", "q.bin"), "must end in .npy"),
         (("--verify", "deep10m"), "are not there; get them by: python create_dataset.py --dataset deep10m"),
@@ -428,7 +431,7 @@ def test_the_list_fetches_nothing(server: Server) -> None:
 def test_what_was_found_in_other_files_is_not_gone_on_with(
     own: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create_in_place("mine", "part_*.npy", "q.fbin", "euclidean")
+    create_in_place("mine", OwnVectors("part_*.npy", "euclidean", "q.fbin"))
     monkeypatch.setattr(truth, "SPAN", 100)
     monkeypatch.setattr(answers, "SHARE_OF_SAVING", 1e9)
     search, seen = truth.search_span, []

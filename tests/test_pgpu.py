@@ -21,7 +21,7 @@ from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.vchord.module import VectorChord
 from ann_benchmarks.algorithms.vchord.on_gpu import stated_times
 from ann_benchmarks.definitions.configs import read_config
-from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Definition, get_definitions
+from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Data, Definition, get_definitions
 
 from .pgpu_stand_in import VERSIONS, calls_of_stand_in, fail, install_stand_in
 from .postgres_fixtures import clustered, fitted, measured_recall
@@ -449,7 +449,7 @@ def test_times_are_read_from_what_the_extension_says(message: str, times: dict[s
 
 def definitions(dataset: str, rows: int) -> list[Definition]:
     config = read_config(Path(DEFINITIONS_FOLDER) / "pgpu" / "config.yml")
-    return get_definitions([config], "float", "euclidean", 96, 10, dataset, rows)
+    return get_definitions([config], Data(dataset, rows, 96, "euclidean", "float"), 10)
 
 
 MATRIX = [

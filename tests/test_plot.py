@@ -1,7 +1,6 @@
 import json
 import os
 import re
-import warnings
 from pathlib import Path
 
 import matplotlib.image
@@ -19,6 +18,8 @@ from ann_benchmarks.results.runs import load_runs
 
 from .plotting_data import make_result, make_truth
 from .programs import run_program
+
+pytestmark = pytest.mark.filterwarnings("error")
 
 ROOT = Path(__file__).parent.parent
 CACHE = Path("results/d/.metrics-cache.json")
@@ -225,9 +226,7 @@ SCALES = [(x, "log") for x in ("linear", "log", "symlog", "logit", "a2", "a3", "
 @pytest.mark.parametrize(("x_scale", "y_scale"), [*SCALES, ("linear", "linear"), ("linear", "symlog")])
 def test_every_scale_shows_every_series(x_scale, y_scale, tmp_path):
     output = tmp_path / "x.png"
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert create_plot(SERIES, "k-nn", "qps", output, x_scale, y_scale) == 5
+    assert create_plot(SERIES, "k-nn", "qps", output, x_scale, y_scale) == 5
     picture = matplotlib.image.imread(output)[..., :3]
     in_axes = picture[:, : int(picture.shape[1] * 0.88)]  # without the legend
     for style in assign_styles(SERIES).values():
@@ -239,9 +238,7 @@ def test_every_scale_shows_every_series(x_scale, y_scale, tmp_path):
 def test_names_are_drawn_as_they_are(tmp_path):
     names = ["$\\frac{1$", "_hidden", "a$b$c", "<b>&amp;", "%s {} \\n", "line\nbreak", "日本", "", "x" * 300]
     series = {name: [Point(0.9, i + 1.0), Point(0.8, i + 2.0)] for i, name in enumerate(names)}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        create_plot(series, "k-nn", "qps", tmp_path / "x.svg", title="$\\frac{$ _")
+    create_plot(series, "k-nn", "qps", tmp_path / "x.svg", title="$\\frac{$ _")
     labels = re.findall(r"<!-- (.*?) -->", (tmp_path / "x.svg").read_text(), re.DOTALL)
     assert {"$\\frac{1$", "_hidden", "a$b$c", "%s {} \\n"} <= set(labels)
 

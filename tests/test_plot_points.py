@@ -5,7 +5,6 @@ import json
 import math
 import os
 import re
-import warnings
 from itertools import combinations
 from pathlib import Path
 
@@ -25,8 +24,11 @@ from ann_benchmarks.results.export import export_results
 from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.runs import Run, load_runs
+from ann_benchmarks.results.series import Series
 
 from .plotting_data import make_result, make_truth
+
+pytestmark = pytest.mark.filterwarnings("error")
 
 ALL_SCALES = [
     *((x, y) for x in ("linear", "log", "symlog", "logit", "a3") for y in ("linear", "log")),
@@ -36,7 +38,7 @@ ALL_SCALES = [
 
 def run(recall=0.9, qps=100.0, algorithm="algo", build=1.0, **attrs):
     metrics = {"k-nn": recall, "qps": qps, "p99": 5.0, "build": build, "indexsize": 10 * build, "rel": 1.0}
-    return Run("d", 10, "euclidean", False, algorithm, "p", metrics, {"run_count": 5, **attrs})
+    return Run("d", 10, "euclidean", Series(algorithm), "p", metrics, {"run_count": 5, **attrs})
 
 
 def point(x, y, run):
@@ -127,12 +129,10 @@ def test_every_point_of_the_frontier_has_its_bars_and_the_note_says_what_they_ar
 
 def fitted_axes(points, x_scale, y_scale):
     axes = Figure().subplots()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        drawn, _ = draw_series(axes, {"a": points}, "k-nn", "qps", False, assign_styles("a"))
-        fit_scales(axes, points, [], ("k-nn", "qps"), (parse_scale(x_scale, "x"), parse_scale(y_scale, "y")))
-        draw_bars(axes, drawn)
-        axes.autoscale_view()  # as drawing does
+    drawn, _ = draw_series(axes, {"a": points}, "k-nn", "qps", False, assign_styles("a"))
+    fit_scales(axes, points, [], ("k-nn", "qps"), (parse_scale(x_scale, "x"), parse_scale(y_scale, "y")))
+    draw_bars(axes, drawn)
+    axes.autoscale_view()  # as drawing does
     return axes
 
 
@@ -163,9 +163,7 @@ def test_a_bar_close_by_ends_within_the_picture(scale):
 @pytest.mark.parametrize(("x_scale", "y_scale"), ALL_SCALES)
 def test_a_single_point_with_bars_can_be_drawn_on_every_scale(x_scale, y_scale, tmp_path):
     alone = Point(0.9, 100.0, Interval(0.0, 1.0), Interval(0.0, 300.0), found_for=0.9)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert create_plot({"a": [alone]}, "k-nn", "qps", tmp_path / "a.svg", x_scale, y_scale) == 1
+    assert create_plot({"a": [alone]}, "k-nn", "qps", tmp_path / "a.svg", x_scale, y_scale) == 1
     assert bars(tmp_path / "a.svg") == 2
 
 

@@ -132,8 +132,8 @@ def test_forks_end_when_their_values_are_no_longer_wanted():
 def test_forks_end_with_their_parent(number, tmp_path):
     script = """
 import sys, time
-from ann_benchmarks.cli import run_command
-from ann_benchmarks.plotting.forks import each
+from ann_benchmarks.common.cli import run_command
+from ann_benchmarks.common.forks import each
 def slow(item):
     time.sleep(0.05)
     return item

@@ -4,7 +4,6 @@ import json
 import re
 import runpy
 import sys
-import warnings
 from pathlib import Path
 
 import h5py
@@ -17,15 +16,18 @@ from ann_benchmarks.plotting.points import Point
 from ann_benchmarks.plotting.published import read_tiers
 from ann_benchmarks.plotting.ram import Line, normalised, ram_lines
 from ann_benchmarks.plotting.ram_draw import draw_tiers
-from ann_benchmarks.plotting.ram_figure import create_ram_figure, variant_looks
+from ann_benchmarks.plotting.ram_figure import create_ram_figure
 from ann_benchmarks.plotting.ram_table import table
 from ann_benchmarks.results.file import iter_result_paths, read_result, write_result
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.runs import Run, load_runs
+from ann_benchmarks.results.series import Series
 from ann_benchmarks.results.tiers import as_tier_run, fastest, whole_machine
 
 from .plotting_data import make_result, make_truth
 from .programs import run_program
+
+pytestmark = pytest.mark.filterwarnings("error")
 
 ROOT = Path(__file__).parent.parent
 GB, MB = 1 << 30, 1 << 20
@@ -52,10 +54,14 @@ def on_tier(buffers, ram, **more):
     }
 
 
-def run(name, qps, buffers=128 * MB, ram=GB, recall=0.96, clients=1, index_kib=1 << 20, **more):
-    attrs = {"run_count": 5, "clients": clients, **on_tier(buffers, ram), **more}
+def run(name, qps, buffers=128 * MB, ram=GB, recall=0.96, clients=1, index_kib=1 << 20, cold=False, **more):
+    attrs = {"run_count": 5, **on_tier(buffers, ram), **more}
     metrics = {"k-nn": recall, "qps": qps, "p50": 5.0, "p99": 1e4 / qps, "build": 1.0, "indexsize": index_kib}
-    return Run("d", 10, "euclidean", False, name + attrs["tier_memory_series"], "p", metrics, attrs)
+    fields = {name: attrs[name] for name in ("tier_method", "tier_cpus", "tier_disk") if name in attrs}
+    series = Series(
+        name, clients=clients, is_cold=cold, tier_memory=attrs["tier_memory_series"][1:], **fields
+    )
+    return Run("d", 10, "euclidean", series, "p", metrics, attrs)
 
 
 def lines_of(*runs, target=0.95, machine=23 * GB):
@@ -75,7 +81,7 @@ def results(tmp_path, monkeypatch):
                 qps = rate * clients
                 make_result(
                     "d",
-                    f"{algorithm}-c{clients}{attrs['tier_memory_series']}",
+                    f"{algorithm}-c{clients}-hugepages{attrs['tier_memory_series']}",
                     "x",
                     truth,
                     0.96,
@@ -115,19 +121,15 @@ def rows_of(text):
 
 def test_a_line_is_the_curve_without_the_memory_at_the_ram_of_its_tiers():
     lines = lines_of(
-        *(
-            run(f"hnsw-c{c}", q * c, b, r, clients=c)
-            for c in (1, 32)
-            for (b, r), q in zip(RUNGS, HNSW, strict=True)
-        )
+        *(run("hnsw", q * c, b, r, clients=c) for c in (1, 32) for (b, r), q in zip(RUNGS, HNSW, strict=True))
     )
-    assert set(lines) == {"hnsw-c1", "hnsw-c32"}
-    assert [(p.x, p.y) for p in lines["hnsw-c32"].panels["qps"]] == [
+    assert set(lines) == {"hnsw-c1-hugepages", "hnsw-c32-hugepages"}
+    assert [(p.x, p.y) for p in lines["hnsw-c32-hugepages"].panels["qps"]] == [
         (544 * MB, 640.0),
         (2 * GB, 3200.0),
         (23 * GB, 3840.0),  # all of the machine's
     ]
-    assert [p.y for p in lines["hnsw-c1"].panels["p99"]] == pytest.approx([500, 100, 1e4 / 120])
+    assert [p.y for p in lines["hnsw-c1-hugepages"].panels["p99"]] == pytest.approx([500, 100, 1e4 / 120])
     assert {(line.algorithm, line.clients, line.index_size) for line in lines.values()} == {
         ("hnsw", 1, float(GB)),
         ("hnsw", 32, float(GB)),
@@ -145,26 +147,20 @@ def test_of_several_results_at_the_same_ram_the_fastest_that_reaches_the_recall_
 
 def test_methods_cpus_and_disks_are_lines_of_their_own():
     lines = lines_of(
-        run("a-c1", 10.0),
-        run("a-c1", 11.0, tier_method="cgroup"),
-        run("a-c1-2cpus-gp3", 5.0, tier_cpus=2, tier_disk="gp3"),
-        run("b-c1-cgroup-2cpus", 6.0, tier_method="cgroup", tier_cpus=2),
-        run("c-d-cold", 7.0, clients=None),
+        run("a", 10.0),
+        run("a", 11.0, tier_method="cgroup"),
+        run("a", 5.0, tier_cpus=2, tier_disk="gp3"),
+        run("b", 6.0, tier_method="cgroup", tier_cpus=2),
+        run("c-d", 7.0, clients=None, cold=True),
     )
     assert set(lines) == {
-        "a-c1 (hugepages)",
-        "a-c1 (cgroup)",
-        "a-c1-2cpus-gp3",
+        "a-c1-hugepages",
+        "a-c1-cgroup",
+        "a-c1-hugepages-2cpus-gp3",
         "b-c1-cgroup-2cpus",
-        "c-d-cold",
+        "c-d-cold-hugepages",
     }
     assert {line.algorithm for line in lines.values()} == {"a", "b", "c-d"}
-
-
-def test_a_tier_that_needs_no_method_belongs_to_the_lines_of_all():
-    whole = run("a", 30.0, ram=None, tier_method="")
-    lines = lines_of(run("a", 10.0), run("a", 11.0, tier_method="cgroup"), whole)
-    assert [[p.y for p in line.panels["qps"]] for line in lines.values()] == [[11.0, 30.0], [10.0, 30.0]]
 
 
 @pytest.mark.parametrize(
@@ -193,7 +189,7 @@ def test_odd_attributes_of_others_are_no_error(results):
         for name in ("clients", "tier_method", "tier_memory_series", "index_size", "build_arguments"):
             file.attrs[name] = [[1.5, 2.5]]
         del file.attrs["target_value"], file.attrs["run_count"]
-    assert "pgvector_hnsw-c32" in drawn()
+    assert "pgvector_hnsw-c32-hugepages" in drawn()
 
 
 def test_intervals_of_three_runs_and_more_are_bars():
@@ -210,7 +206,11 @@ def test_intervals_of_three_runs_and_more_are_bars():
 
 def test_the_picture_has_a_line_and_a_size_for_each(results, capsys):
     texts = drawn()
-    lines = [f"{algorithm}-c{clients}" for algorithm in ("pgvector_hnsw", "vchord") for clients in (1, 32)]
+    lines = [
+        f"{algorithm}-c{clients}-hugepages"
+        for algorithm in ("pgvector_hnsw", "vchord")
+        for clients in (1, 32)
+    ]
     assert set(lines) <= set(texts) and "pgvector_hnsw" not in texts
     assert {"d (k = 10, target recall 0.95)", "pgvector_hnsw index: 1 GB", "vchord index: 1 GB"} <= set(texts)
     ticks = re.sub(r"\s+", " ", " ".join(texts))
@@ -242,18 +242,7 @@ def line(name, values, clients=1, variant="", xs=None, size=GB):
     ],
 )
 def test_few_and_many_lines_can_be_drawn(lines, tmp_path):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert create_ram_figure(lines, tmp_path / "x.svg", "t", None) == sum(
-            len(x.panels["qps"]) for x in lines
-        )
-
-
-def test_clients_look_alike_in_every_algorithm_and_in_published_figures():
-    lines = [line("a", [1], c, v) for c, v in ((1, "-c1"), (32, "-c32"), (32, "-c32-gp3"))]
-    looks = variant_looks([*lines, line("b", [1], 32, "-c32")], [line("c", [1], 32, "32 clients")])
-    assert looks["-c32"] == looks["32 clients"]
-    assert len({looks[v]["marker"] for v in ("-c1", "-c32", "-c32-gp3")}) == 3
+    assert create_ram_figure(lines, tmp_path / "x.svg", "t", None) == sum(len(x.panels["qps"]) for x in lines)
 
 
 # --- the table ---
@@ -279,10 +268,10 @@ def test_method_cpus_and_disk_are_columns_where_they_differ(results):
     for path in list(Path("results").glob("d/10/vchord-c1-*/*.hdf5")):
         result = read_result(path)
         for folder, more in (
-            ("-2cpus-gp3", {"tier_cpus": 2, "tier_disk": "gp3", "tier_method": "cgroup"}),
-            ("-x", {}),
+            ("-cgroup-2cpus-gp3", {"tier_cpus": 2, "tier_disk": "gp3", "tier_method": "cgroup"}),
+            ("-q64-hugepages", {"distinct_queries": 64}),
         ):
-            name = result.attrs["algo"].replace("-sb", f"{folder}-sb")
+            name = result.attrs["algo"].replace("-hugepages", folder)
             write_result(
                 path.parent.parent / name / path.name,
                 {**result.attrs, **more, "algo": name, "best_search_time": 1.0},
@@ -292,8 +281,8 @@ def test_method_cpus_and_disk_are_columns_where_they_differ(results):
             )
     markdown = written()
     header = next(row for row in markdown.splitlines() if row.startswith("| Available"))
-    assert header.endswith("P99 (ms) | Method | CPUs | Disk | Curve |")
-    assert ["cgroup", "2", "gp3", "vchord-c1-2cpus-gp3"] in [row[6:] for row in rows_of(markdown)]
+    assert header.endswith("p99 (ms) | Method | CPUs | Disk | Load |")
+    assert ["cgroup", "2", "gp3", ""] in [row[6:] for row in rows_of(markdown)]
     assert len(rows_of(markdown)) == 18
 
 
@@ -302,7 +291,7 @@ def test_each_index_has_a_part_and_tells_what_it_was_asked_with(results):
     for ef, recall, seconds in ((10, 0.99, 0.01), (20, 0.9, 0.001)):
         make_result(
             "d",
-            "vchord-c1-sb128MB-ram544MB",
+            "vchord-c1-hugepages-sb128MB-ram544MB",
             f"32 {ef}",
             truth,
             recall,
@@ -312,7 +301,7 @@ def test_each_index_has_a_part_and_tells_what_it_was_asked_with(results):
             **on_tier(*RUNGS[0]),
         )
     markdown = written()
-    assert "**vchord, M=32, vchord-c1-sb128MB-ram544MB(32 10)** (recall 0.990):" in markdown
+    assert "**vchord, M=32, vchord-c1-hugepages-sb128MB-ram544MB(32 10)** (recall 0.990):" in markdown
     assert "32 20" not in markdown and len(rows_of(markdown)) == 13
 
 
@@ -361,13 +350,6 @@ def test_without_a_tier_there_is_one_line(tmp_path, monkeypatch):
         drawn()
 
 
-def test_unwritable_results_folder_sends_both_files_here(results, capsys):
-    Path("results/d-tiers.png").mkdir()  # what root cannot overwrite either
-    draw_tiers("d", 10, None)
-    assert "current folder" in capsys.readouterr().err
-    assert Path("d-tiers.png").exists() and Path("d-tiers.md").exists()
-
-
 def test_tiers_that_limit_the_disk_alone_are_told_apart(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     make_result(
@@ -413,13 +395,18 @@ def test_published_figures_are_laid_over_as_shares(results):
     texts = drawn(published="5m")
     label = re.sub(r"\s+", " ", " ".join(texts))
     assert "another machine: 96 cores, 1,511 GB" in label
-    assert {"pgvector HNSW, 1 client", "VectorChord, 32 clients", "vchord-c32", "RAM = index"} <= set(texts)
+    assert {
+        "pgvector HNSW, 1 client",
+        "VectorChord, 32 clients",
+        "vchord-c32-hugepages",
+        "RAM = index",
+    } <= set(texts)
     assert {"QPS / QPS with the most RAM", "Available RAM / size of the index"} <= set(texts)
 
 
 def test_ones_own_tiers_can_be_shares_too(results):
     texts = drawn(normalise=True)
-    assert {"RAM = index", "QPS / QPS with the most RAM", "vchord-c32"} <= set(texts)
+    assert {"RAM = index", "QPS / QPS with the most RAM", "vchord-c32-hugepages"} <= set(texts)
     assert not any("another machine" in text for text in texts)
 
 
@@ -433,6 +420,6 @@ def test_lines_without_a_size_cannot_be_compared(results):
     for path in Path("results").rglob("*.hdf5"):
         with h5py.File(path, "r+") as file:
             file.attrs["index_size"] = 0.0
-    assert "vchord-c32" in drawn()
+    assert "vchord-c32-hugepages" in drawn()
     with pytest.raises(UserError, match="no result tells the size of its index"):
         drawn(published="5m")

@@ -1,7 +1,6 @@
 """Published figures laid over one's own: frontiers, lines and tables, absolute and over the first point."""
 
 import re
-import warnings
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,8 @@ from ann_benchmarks.results.intervals import Interval
 
 from .plotting_data import make_result, make_truth
 from .programs import run_program
+
+pytestmark = pytest.mark.filterwarnings("error")
 
 ROOT = Path(__file__).parent.parent
 MINE = """label: mine
@@ -139,9 +140,7 @@ SCALING = {
 
 def lines(tmp_path, series, **options):
     path = tmp_path / "l.svg"
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        shown = draw_lines(series, path, "Clients", "QPS", **options)
+    shown = draw_lines(series, path, "Clients", "QPS", **options)
     return shown, texts_of(path)
 
 

@@ -7,8 +7,9 @@ import pytest
 
 from ann_benchmarks.reporting.answer import answers, statements
 from ann_benchmarks.reporting.memory import needs
-from ann_benchmarks.reporting.ratios import ratio
+from ann_benchmarks.reporting.statements import ratio
 from ann_benchmarks.results.comparable import comparisons, conditions, family
+from ann_benchmarks.results.series import Series
 
 from .report_data import GB, make_inserts, make_run, make_writes
 
@@ -22,7 +23,7 @@ def test_the_fastest_is_named_with_a_factor_and_its_interval():
     runs = [make_run("vchord", (200, 202, 198)), make_run("hnsw", (100, 101, 99))]
     text = said(runs, "Speed, 1 client")
     assert "vchord is the fastest: 200 queries/s" in text
-    assert "It does 2 times (95% interval 1.77 to 2.26) the 100 queries/s of hnsw" in text
+    assert "vchord is 2 times as fast as hnsw (95% interval 1.77 to 2.26): hnsw answers 100 queries/s" in text
     assert "noise" not in text
 
 
@@ -40,13 +41,13 @@ def test_the_third_is_told_apart_though_the_first_two_are_not():
     ]
     text = said(runs, "Speed")
     assert "a and b show no difference beyond noise" in text
-    assert "It does 11 times" in text and "of c" in text
+    assert "a is 11 times as fast as c" in text
 
 
 def test_single_runs_have_a_factor_and_no_interval():
     runs = [make_run("vchord", (200,)), make_run("hnsw", (100,))]
     text = said(runs, "Speed")
-    assert "2 times (from single runs, so that noise is not ruled out)" in text
+    assert "2 times as fast as hnsw (from single runs: noise is not ruled out)" in text
     assert "how sure the figures are" in said(runs, "Not measured")
 
 
@@ -67,14 +68,14 @@ def test_one_client_and_the_most_of_them():
 def test_below_the_recall_nothing_counts():
     runs = [make_run("fast", (900, 901, 899), recall=0.9), make_run("good", (100, 101, 99), recall=0.96)]
     assert "good answers 100 queries/s" in said(runs, "Speed")
-    assert said(runs, "Recall") == "0.95 is not reached by fast (0.9000); in brackets their highest."
+    assert said(runs, "Recall") == "0.95 was not reached by fast (highest: 0.9000)."
     nothing = said(runs, "Recall", target=0.99)
-    assert nothing.startswith("No result reaches a recall of 0.99; the highest is 0.9600, of good-c1.")
+    assert nothing.startswith("No result reaches a recall of 0.99. The highest is 0.9600, of good-c1.")
 
 
 def test_a_recall_far_above_the_target_is_told():
     runs = [make_run("a", recall=0.99), make_run("b", recall=0.951)]
-    assert "recall 0.990, well above what was asked for" in said(runs, "Speed")
+    assert "recall 0.990, well above the target" in said(runs, "Speed")
 
 
 def test_what_building_and_size_cost():
@@ -122,7 +123,9 @@ def test_different_tiers_are_not_compared():
         make_run("hnsw", (100, 101, 99), ram="all"),
     ]
     text = said(runs, "Speed")
-    assert "with all memory and shared_buffers of 1 GB, vchord" in text and "It does 3 times" in text
+    assert (
+        "with all memory and shared_buffers of 1 GB, vchord" in text and "vchord is 3 times as fast" in text
+    )
 
 
 def test_algorithms_that_never_met_are_said_not_to_have_been_compared():
@@ -143,9 +146,9 @@ def test_the_memory_from_which_on_most_of_the_throughput_is_there():
     assert need.ram == 8 * GB and need.least == GB and need.index_size == 4 * GB
     text = said(runs, "Memory")
     assert text.startswith(
-        "80% of the throughput with all memory is there with hnsw from 8 GB of available RAM on"
+        "The least available RAM that keeps 80% of the throughput with all memory: hnsw 8 GB"
+        " (2 times its index, 90% kept, less than half kept with 1 GB)."
     )
-    assert "(2 times its index, 90% there, less than half with 1 GB)" in text
     assert "noise" not in text and "No tier had less" not in text
 
 
@@ -153,22 +156,25 @@ def test_the_answer_in_short():
     slow, fast = (100, 101, 99), (200, 202, 198)
     one = [make_run("hnsw", slow), make_run("vchord", fast), make_run("ivf", (199, 201, 200))]
     text = said(one, "In short")
-    assert (
-        text == "With 1 client, vchord and ivf are equally fast as far as noise tells, vchord 2 times hnsw."
+    assert text == (
+        "With 1 client, vchord and ivf show no difference beyond noise,"
+        " and vchord is 2 times as fast as hnsw."
     )
     two = [*memory_of({1: 10, 2: 90, "all": 100}), *memory_of({1: 190, 2: 199, "all": 200}, "vchord")]
     assert said(two, "In short") == (
-        "With 1 client, vchord is the fastest: 2 times hnsw."
+        "With 1 client, vchord is the fastest: 2 times as fast as hnsw."
         " To keep 80% of the throughput, vchord needs 1 GB of RAM; hnsw needs 2 GB of RAM."
-        " With 1 GB of RAM, the least that was tried, and 1 client, vchord is the fastest: 19 times hnsw."
+        " With 1 GB of RAM, the least that was measured, and 1 client, vchord is the fastest:"
+        " 19 times as fast as hnsw."
     )
-    few_queries = [replace(run, attrs=run.attrs | {"distinct_queries": 32}) for run in two]
+    few_queries = [replace(run, series=replace(run.series, distinct_queries=32)) for run in two]
     assert said(few_queries, "In short") == said(two, "In short")
     assert "of 1 GB, asked 32 different queries, vchord is the fastest" in said(few_queries, "Speed")
     assert said([*few_queries, make_run("hnsw"), make_run("vchord")], "Memory") == ""
     only_one_has_less = [*memory_of({1: 10, 2: 90, "all": 100}), *memory_of({2: 199, "all": 200}, "vchord")]
     assert said(only_one_has_less, "In short").endswith(
-        "With 2 GB of RAM, the least that was tried, and 1 client, vchord is the fastest: 2.21 times hnsw."
+        "With 2 GB of RAM, the least that was measured, and 1 client, vchord is the fastest:"
+        " 2.21 times as fast as hnsw."
     )
     assert said([make_run("hnsw")], "In short") == ""
 
@@ -179,10 +185,8 @@ def test_tiers_with_plenty_are_as_good_as_all_memory():
     (need,) = needs(memory_of(rates, **sizes), 0.95)
     assert need.ram == 0.5 * GB and need.plenty == 4 and need.half == 0.25 * GB
     text = said(memory_of(rates, **sizes), "Memory")
-    assert (
-        "from 512 MB of available RAM on (5 times its index, 88% there, less than half with 256 MB)" in text
-    )
-    assert "Tiers with 4 times the index and the table, or more, count as all memory" in text
+    assert "hnsw 512 MB (5 times its index, 88% kept, less than half kept with 256 MB)" in text
+    assert "Tiers with at least 4 times the index and the table count as all memory" in text
     (unknown,) = needs(memory_of(rates, index_kib=sizes["index_kib"]), 0.95)
     assert unknown.ram is None and unknown.plenty == 1
 
@@ -191,22 +195,20 @@ def test_the_least_tier_that_suffices_and_the_one_that_noise_allows():
     (need,) = needs(memory_of({1: 95, 2: 97, "all": 100}), 0.95)
     assert need.ram == need.perhaps == GB
     text = said(memory_of({1: 95, 2: 97, "all": 100}), "Memory, 1 client")
-    assert (
-        "from 1 GB of available RAM on (512 times its index, the least that was measured, 95% there)" in text
-    )
-    assert "No tier had less of it than the size of the index" in text
+    assert "hnsw 1 GB (512 times its index, the least that was measured, 95% kept)" in text
+    assert "No tier had less RAM than the size of the index" in text
     torn = [*memory_of({2: 97, "all": 100}), make_run("hnsw", (60, 75, 90), ram=1)]
     (need,) = needs(torn, 0.95)
     assert (need.ram, need.perhaps) == (2 * GB, GB)
-    assert "within noise 1 GB may do" in said(torn, "Memory")
+    assert "1 GB may suffice within noise" in said(torn, "Memory")
 
 
 def test_all_memory_where_no_tier_suffices_and_the_most_where_none_has_all():
-    assert "with hnsw on no tier below all memory" in said(memory_of({1: 10, 2: 20, "all": 100}), "Memory")
+    assert "hnsw more than any reduced amount" in said(memory_of({1: 10, 2: 20, "all": 100}), "Memory")
     text = said(memory_of({1: 10, 2: 90, 4: 100}), "Memory")
     assert "2 GB" in text and "The most that was measured, 4 GB, stands for all memory." in text
     beside = [*memory_of({1: 10, 2: 90, 4: 100}), make_run("hnsw", (400, 401, 399))]
-    assert "on no tier below all memory" in said(beside, "Memory")
+    assert "more than any reduced amount" in said(beside, "Memory")
 
 
 def test_what_was_not_measured():
@@ -233,16 +235,16 @@ def test_what_writes_do_is_told():
     (answer,) = answers([], records, 0.95)
     first, second = answer.statements
     assert first.text == (
-        "hnsw(M=16) takes 1,000 inserts/s from 1 writer, and at most 1,900 from 2, 1.9 times as many."
+        "hnsw(M=16) takes 1,000 inserts/s from 1 writer and at most 1,900 from 2, 1.9 times as many."
     )
     assert second.about == "Writes, hnsw(M=16)"
     assert second.text == (
-        "500 queries/s before, 300 beside 150 writes/s, 400 after VACUUM and 550 after REINDEX;"
+        "500 queries/s before, 300 during 150 writes/s, 400 after VACUUM and 550 after REINDEX;"
         " p99 5, 5, 5 and 5 ms; recall 0.960, 0.930, 0.940 and 0.960;"
-        " an index of 2 MB, 2.93 MB, 2.93 MB and 2.05 MB."
+        " index size 2 MB, 2.93 MB, 2.93 MB and 2.05 MB."
     )
     flat = answers([], [make_inserts(1, 1000), make_inserts(2, 900)], 0.95)[0].statements[0]
-    assert flat.text.endswith("from 1 writer, and no more from up to 2.")
+    assert flat.text.endswith("from 1 writer and no more from up to 2.")
 
 
 def test_indexes_beside_the_same_writes_are_compared():
@@ -255,9 +257,9 @@ def test_indexes_beside_the_same_writes_are_compared():
     first, *others = answers([], [slow, fast], 0.95)[0].statements
     assert first.about == "Writes"
     assert first.text == (
-        "Beside 150 writes/s from 4 writers, asked by 32 clients, vchord() answers 900 queries/s (p99 2 ms,"
-        " an insert takes 0.4 ms, only 40 writes/s were made) and hnsw(M=16) 300 (p99 5 ms, an insert takes"
-        " 1 ms): 3 times as many."
+        "During 150 writes/s from 4 writers, with 32 clients querying, vchord() answers 900 queries/s"
+        " (p99 2 ms, an insert takes 0.4 ms, only 40 writes/s were made)"
+        " and hnsw(M=16) 300 (p99 5 ms, an insert takes 1 ms), a factor of 3."
     )
     assert [one.about for one in others] == ["Writes, hnsw(M=16)", "Writes, vchord()"]
     other_rate = replace(fast, rate=10.0)
@@ -266,7 +268,7 @@ def test_indexes_beside_the_same_writes_are_compared():
 
 def test_results_of_ann_benchmarks_which_know_nothing_of_clients():
     run = make_run("annoy")
-    old = type(run)("mine", 10, "angular", False, "annoy", "annoy(100)", run.metrics, {"run_count": 3})
+    old = type(run)("mine", 10, "angular", Series("annoy"), "annoy(100)", run.metrics, {"run_count": 3})
     assert (family(old), conditions(old)) == ("annoy", "")
     assert "annoy answers 101 queries/s" in said([old], "Speed, 1 client")
 
@@ -284,6 +286,6 @@ def test_the_interval_of_a_ratio_holds_the_truth_at_least_as_often_as_it_says(se
     for _ in range(200):
         starts = random.normal(1, 0.03, 2)  # what another start of the server does to all runs of a result
         first, second = starts[0] * random.normal(120, 6, 5), starts[1] * random.normal(100, 10, 5)
-        low, high = ratio(first.tolist(), second.tolist()).interval
+        low, high = ratio(make_run(rates=first), make_run(rates=second)).interval
         hits += low <= 1.2 <= high
     assert hits / 200 >= 0.95

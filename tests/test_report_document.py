@@ -1,13 +1,10 @@
 """One content in two forms: nothing in a name becomes markup in either."""
 
 import re
-import shutil
 import subprocess
-from html.parser import HTMLParser
 
 import pytest
 
-from ann_benchmarks.reporting.authored import read_text
 from ann_benchmarks.reporting.document import (
     Code,
     Heading,
@@ -18,32 +15,18 @@ from ann_benchmarks.reporting.document import (
     Picture,
     Strong,
     Table,
+    as_html,
+    as_markdown,
+    read_text,
 )
-from ann_benchmarks.reporting.html import as_html
-from ann_benchmarks.reporting.markdown import as_markdown
+
+from .browser import CHROMIUM
+from .page import Page
 
 NASTY = (
     '</script><script>alert(1)</script> & "q" | `x` **b** [a](javascript:alert(1))'
     " <img src=x> _e_ \\ $1$\n# h"
 )
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-
-class Page(HTMLParser):
-    """The tags, references and texts of a page."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.references, self.ids, self.text = [], [], [], ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.references += [value for name, value in attrs if name in ("href", "src", "srcset")]
-        self.ids += [value for name, value in attrs if name == "id"]
-
-    def handle_data(self, data):
-        self.text += data
 
 
 def nasty_blocks():

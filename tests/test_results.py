@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.results.file import (
     damage,
     is_complete,
@@ -18,10 +17,6 @@ from ann_benchmarks.results.file import (
 ATTRS = {"best_search_time": 0.5, "count": 2, "name": "x", "batch_mode": False}
 
 
-def definition(arguments, algorithm="algo"):
-    return Definition(algorithm, "C", "m", "t", arguments, [], False)
-
-
 def write(path, attrs=ATTRS):
     times = np.array([0.1, 0.9])
     neighbors = np.array([[4, 5], [6, -1]])
@@ -31,25 +26,23 @@ def write(path, attrs=ATTRS):
 
 # The names are those that ann-benchmarks gives.
 @pytest.mark.parametrize(
-    "arguments, queries, name",
+    "arguments, name",
     [
-        (["angular"], [], "angular"),
-        ([], [], ""),
-        (["euclidean", {"efConstruction": 200, "M": 16}], [40], "euclidean_M_16_efConstruction_200_40"),
-        (["@metric", -0.5, None, True], [[1, 2], {"a": "b c"}], "metric_0_5_null_true_1_2_a_b_c"),
-        (["ü"], [], "u00fc"),
-        (["_a_"], [], "a"),
+        (["angular"], "angular"),
+        ([], ""),
+        (["euclidean", {"efConstruction": 200, "M": 16}, 40], "euclidean_M_16_efConstruction_200_40"),
+        (["@metric", -0.5, None, True, [1, 2], {"a": "b c"}], "metric_0_5_null_true_1_2_a_b_c"),
+        (["ü"], "u00fc"),
+        (["_a_"], "a"),
     ],
 )
-def test_a_result_lies_where_ann_benchmarks_puts_it(arguments, queries, name):
-    place = Path("results/data/10/algo")
-    assert result_path("data", 10, definition(arguments), queries, False) == place / f"{name}.hdf5"
-    assert result_path("data", 10, definition(arguments), queries, True).parent.name == "algo-batch"
+def test_a_result_lies_where_ann_benchmarks_puts_it(arguments, name):
+    assert result_path("data", 10, "algo", arguments) == Path("results/data/10/algo") / f"{name}.hdf5"
 
 
 def test_long_names_stay_apart_and_can_be_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    paths = {result_path("d", 1, definition(["x" * 400 + end]), [], False) for end in "ab"}
+    paths = {result_path("d", 1, "algo", ["x" * 400 + end]) for end in "ab"}
     assert len(paths) == 2
     for path in paths:
         write(path)
@@ -59,9 +52,9 @@ def test_long_names_stay_apart_and_can_be_written(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["../up", "a/b", "..", "", "a\\b"])
 def test_names_cannot_leave_the_folder(name):
     with pytest.raises(UserError, match="another name"):
-        result_path(name, 10, definition([]), [], False)
+        result_path(name, 10, "algo", [])
     with pytest.raises(UserError, match="another name"):
-        result_path("d", 10, definition([], name), [], False)
+        result_path("d", 10, name, [])
 
 
 def test_what_is_written_is_read(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.results.file import iter_result_paths
-from ann_benchmarks.run.options import main
+from run import main
 
 from .conftest import make_dataset
 from .programs import run_program

@@ -7,9 +7,9 @@ import yaml
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.configs import read_config
-from ann_benchmarks.definitions.definition import get_definitions
-from ann_benchmarks.jobs.plan import select
-from ann_benchmarks.run.options import main
+from ann_benchmarks.definitions.definition import Data, get_definitions
+from ann_benchmarks.definitions.selection import select_definitions
+from run import main
 
 from .test_contract import CHECKOUT, THEIR_PYTHON, needs_checkout, run
 
@@ -59,24 +59,24 @@ def config(tmp_path, monkeypatch):
     ],
 )
 def test_the_groups_meant_for_a_dataset_are_used(config, dataset, rows, chosen):
-    definitions = get_definitions([config], "float", "angular", 3, 10, dataset, rows)
+    definitions = get_definitions([config], Data(dataset, rows, 3, "angular", "float"), 10)
     assert [d.arguments for d in definitions] == [["angular", name] for name in chosen]
     assert definitions[0].query_argument_groups == ([[1], [2]] if chosen == ["medium"] else [])
 
 
 def test_that_no_group_is_meant_for_a_dataset_is_said(config):
     config.entries["float"]["any"][0]["run_groups"] = {"g": {"args": [], "datasets": ["deep1b"]}}
-    assert get_definitions([config], "float", "angular", 3, 10, "x", 10_000) == []
-    data = ("float", "angular", "x", 10_000)
+    assert get_definitions([config], Data("x", 10_000, 3, "angular", "float"), 10) == []
+    data = Data("x", 10_000, 3, "angular")
     with pytest.raises(UserError) as caught:
-        select([], [config], "tree", None, False, data)
+        select_definitions([config], [("tree", None)], data, 10)
     assert str(caught.value) == (
         f"no run group of 'tree' is meant for 'x' with 10,000 rows: add one to {config.path}"
     )
     with pytest.raises(UserError, match="no algorithm has a run group that is meant for 'x' with 10,000"):
-        select([], [config], None, None, False, data)
+        select_definitions([config], [(None, None)], data, 10)
     with pytest.raises(UserError, match="no definition for bit vectors"):
-        select([], [config], "tree", None, False, ("bit", *data[1:]))
+        select_definitions([config], [("tree", None)], Data("x", 10_000, 3, "angular", "bit"), 10)
 
 
 def test_run_takes_the_size_and_the_name_from_the_dataset(workspace):

@@ -14,9 +14,10 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.version import VERSION
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Built, Note, PointDone
-from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.measure.job import run
-from ann_benchmarks.measure.timed import measure
+from ann_benchmarks.jobs.job import Job, JobRequest, Procedure
+from ann_benchmarks.measure.job import carry_out
+from ann_benchmarks.measure.timed import Subject, measure
+from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.file import read_result
 
 from .conftest import ROOT, make_dataset
@@ -42,7 +43,8 @@ def run_plugin(workspace, monkeypatch):
         (workspace.path / "plugins" / name).rename(workspace.path / name)
         definition = Definition(name, "Plugin", name, "t", [], [], False)
         events = []
-        run(Job(definition, [list(p) for p in points], dataset, count, runs, batch), events.append)
+        job = Job(definition, [list(p) for p in points], dataset, count, Procedure(runs, batch))
+        carry_out(JobRequest(job), events.append)
         paths = [event.path for event in events if isinstance(event, PointDone)]
         return events, read_result(paths[0])
 
@@ -158,7 +160,7 @@ class Answers(BaseANN):
 
 
 def measured(answers, count=3, rows=10):
-    return measure(Answers(answers), [None] * len(answers), count, False, rows, lambda done: None)
+    return measure(Subject(Plugin(Answers(answers)), [None] * len(answers), count, rows), False)
 
 
 def test_a_repeated_neighbour_is_an_error_that_names_the_query():
@@ -190,7 +192,7 @@ def test_an_array_that_is_filled_again_for_each_answer_is_copied():
             self.answer[:] = q, q + 1
             return self.answer
 
-    assert measure(Reusing(), [1, 5], 2, False, 10, lambda done: None).neighbors.tolist() == [[1, 2], [5, 6]]
+    assert measure(Subject(Plugin(Reusing()), [1, 5], 2, 10), False).neighbors.tolist() == [[1, 2], [5, 6]]
 
 
 def test_too_many_neighbours_are_cut_with_one_warning_a_point(run_plugin):
@@ -288,7 +290,7 @@ def test_the_exact_scan_finds_the_true_neighbours(workspace, metric):
         "bruteforce-numpy", "ExactScan", "ann_benchmarks.algorithms.bruteforce", "t", [metric], [], False
     )
     events = []
-    run(Job(definition, [[]], f"exact-{metric}", 10, 1, False), events.append)
+    carry_out(JobRequest(Job(definition, [[]], f"exact-{metric}", 10)), events.append)
     with h5py.File(f"data/exact-{metric}.hdf5") as file:
         assert read_result(events[1].path).neighbors.tolist() == file["neighbors"][()].tolist()
 
@@ -302,7 +304,7 @@ def test_progress_is_told_now_and_then():
             return [1]
 
     told = []
-    measure(Slow(), [None] * 10, 1, False, 10, told.append)
+    measure(Subject(Plugin(Slow()), [None] * 10, 1, 10), False, told.append)
     assert 2 <= len(told) <= 4 and told[-1] == 10
 
 

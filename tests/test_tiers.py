@@ -21,19 +21,18 @@ import pytest
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Finished, Note
-from ann_benchmarks.jobs.found_before import value_found_before, with_found_before
-from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.jobs.plan import make_plan
+from ann_benchmarks.jobs.found_before import found_before, value_found_before
+from ann_benchmarks.jobs.job import Job, Procedure
+from ann_benchmarks.jobs.plan import Scope
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, result_path, write_result
-from ann_benchmarks.results.series import Series
-from ann_benchmarks.run.execute import of_the_first_definitions
+from ann_benchmarks.run.execute import first_definitions
 from ann_benchmarks.run.pool import JobOutcome, WorkerPool
 from ann_benchmarks.run.worker import NoWorker
 from tiers.console import SweepConsole
 from tiers.locked_memory import Ballast
 from tiers.memory import meminfo
 from tiers.simulated import MemoryWatch, SimulatedServer
-from tiers.tier import MIB, Disk, Tier
+from tiers.tier import MIB, Tier
 
 from . import test_load_run
 from .programs import run_program
@@ -320,21 +319,12 @@ def test_a_tier_that_was_kept_is_none():
     SimulatedServer(Tier(cpus=1), "cgroup").check({})
 
 
-def test_a_tier_has_a_name_and_a_series():
-    tier = Tier(4 << 30, 16 << 30, 4, Disk("gp3", 3000, 125_000_000))
-    assert str(tier) == "4GB:16GB+4cpus+gp3"
-    assert Series("x", **tier.series).label == "x-4cpus-gp3-sb4GB-ram16GB"
-    assert tier.facts["tier_bandwidth"] == 125_000_000
-    assert str(Tier()) == "all:all" and Series("x", **Tier().series) == Series("x")
-    assert (str(LARGE), Series("x", **LARGE.series).label) == ("64MB:all", "x-sb64MB-ramall")
-
-
 DEFINITION = Definition("some", "some", "Some", "none", ["euclidean"], [[1], [2]], False)
 
 
-def planned(**more: Any) -> list[Job]:
-    conditions = [SimulatedServer(tier, "cgroup") for tier in (LARGE, SMALL)]
-    return make_plan([DEFINITION], "tiny", 10, 1, False, True, "", conditions=conditions, **more).jobs
+def planned() -> list[Job]:
+    procedures = [Procedure(conditions=SimulatedServer(tier, "cgroup")) for tier in (LARGE, SMALL)]
+    return list(Scope([DEFINITION], "tiny", 10, procedures).jobs())
 
 
 def test_each_tier_has_its_own_jobs(workspace):
@@ -357,27 +347,6 @@ def test_a_sweep_says_which_tier_is_begun_and_what_is_wrong(workspace, capsys):
     assert err.count("warning: the pages are used") == 1
 
 
-class Kept:
-    """A worker that ends when it is told to; a test double."""
-
-    is_reusable = True
-    ended = 0
-
-    def end(self) -> None:
-        Kept.ended += 1
-
-
-def test_a_worker_is_kept_for_the_same_tier_alone(workspace):
-    first, second = planned()
-    workers = WorkerPool(start=lambda job: Kept())  # type: ignore[arg-type, return-value]
-    one = workers._worker(first)
-    workers.idle.append(one)
-    assert workers._worker(replace(first, points=[])) is one
-    workers.idle.append(one)
-    assert workers._worker(second) is not one
-    assert Kept.ended == 1
-
-
 def test_a_worker_of_one_version_takes_no_job_of_another_that_runs_beside_it():
     class Busy:
         is_reusable = True
@@ -387,7 +356,7 @@ def test_a_worker_of_one_version_takes_no_job_of_another_that_runs_beside_it():
             self.ended += 1
 
     old, new = (
-        Job(replace(DEFINITION, algorithm="x", version=tag), [], "tiny", 10, 1, False)
+        Job(replace(DEFINITION, algorithm="x", version=tag, docker_tag=f"x:{tag}"), [], "tiny", 10)
         for tag in ("0.6", "0.7")
     )
     workers = WorkerPool(2, start=lambda job: Busy())  # type: ignore[arg-type, return-value]
@@ -413,33 +382,34 @@ def test_a_job_whose_tier_cannot_be_set_fails_alone(workspace, capsys):
 
 def test_the_first_definitions_are_those_of_each_algorithm_if_several_are_named():
     others = [replace(DEFINITION, algorithm=name, arguments=[name, n]) for name in "ab" for n in (1, 2)]
-    jobs = [Job(definition, [], "tiny", 10, 1, False) for definition in others for _ in range(2)]
-    kept = of_the_first_definitions(jobs, 1, True)
+    jobs = [Job(definition, [], "tiny", 10) for definition in others for _ in range(2)]
+    kept = first_definitions(jobs, 1, True)
     assert [job.definition.arguments for job in kept] == [["a", 1], ["a", 1], ["b", 1], ["b", 1]]
-    assert len(of_the_first_definitions(jobs, 3, False)) == 6
+    assert len(first_definitions(jobs, 3, False)) == 6
 
 
 def test_what_was_found_for_a_recall_is_taken_from_another_curve_of_the_same_index(workspace):
-    job = Job(DEFINITION, [["target_recall=0.9"]], "tiny", 10, 1, False, target_recall=0.9)
-    assert with_found_before(job).found_before == []
+    job = Job(DEFINITION, [["target_recall=0.9"]], "tiny", 10, Procedure(target_recall=0.9))
+    assert found_before(job) == []
     index = {TRUTH_ATTRIBUTE: "mark", "index_build_time": 12.5}
     attrs = {"target_recall": 0.9, "target_parameter": "ef", "target_value": 40, "count": 10, "name": "x",
              "best_search_time": 1.0, **index}  # fmt: skip
-    path = result_path("tiny", 10, "some-c1", [*DEFINITION.arguments, "target_recall=0.9"])
+    arguments = [*DEFINITION.arguments, "target_recall=0.9"]
+    path = result_path("tiny", 10, "some-c1", arguments)
     nothing = np.zeros((1, 10))
     write_result(path, attrs, np.ones(1), nothing, nothing)
     write_result(
-        result_path("tiny", 10, "some_half", [*DEFINITION.arguments, "target_recall=0.9"]),
+        result_path("tiny", 10, "some_half", arguments),
         attrs | {"target_value": 99},
         np.ones(1), nothing, nothing,
     )  # fmt: skip
-    job = with_found_before(job)
-    assert [found["target_value"] for found in job.found_before] == [40]
+    found = found_before(job)
+    assert [attrs["target_value"] for attrs in found] == [40]
     values = range(1, 100)
-    assert value_found_before(job, "ef", values, index) == 40
-    assert value_found_before(job, "probes", values, index) is None
-    assert value_found_before(job, "ef", values, index | {"index_build_time": 12.6}) is None
-    assert value_found_before(job, "ef", range(30), index) is None
+    assert value_found_before(found, "ef", values, index) == 40
+    assert value_found_before(found, "probes", values, index) is None
+    assert value_found_before(found, "ef", values, index | {"index_build_time": 12.6}) is None
+    assert value_found_before(found, "ef", range(30), index) is None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="tiers need Linux")

@@ -269,15 +269,6 @@ def test_squares_that_overflow_or_vanish_are_no_reason(dtype: str, values: tuple
         equal(checked(open_rows(write_npy(tmp_path / "v.npy", vectors)), "angular")[:], vectors)
 
 
-def test_checked_rows_in_parts_name_the_part(tmp_path: Path) -> None:
-    paths = parts_of(tmp_path)
-    vectors = np.load(paths[4]).repeat(40, axis=0)
-    vectors[33] = np.nan
-    rows = pickle.loads(pickle.dumps(checked(open_parts([paths[0], write_npy(paths[4], vectors)]))))
-    with pytest.raises(UserError, match=r"part_4\.npy row 33 \(from 0\) has NaN"):
-        rows[:]
-
-
 # ---- memory
 
 

@@ -213,7 +213,7 @@ def test_what_the_watchs_own_backend_computes_does_not_count(server: Server):
     with server.connect() as own, server.connect() as other:
         found = [server_processes(connection) for connection in (own, other)]
         before = [processes.used() for processes in found]
-        for _ in range(10):
+        for _ in range(20):
             own.execute(BUSY)
         without, whole = (
             processes.used().since(then).cpu_seconds for processes, then in zip(found, before, strict=True)

@@ -2,7 +2,6 @@ import json
 import re
 from collections import Counter
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -16,39 +15,12 @@ from ann_benchmarks.website.latex import escape
 from ann_benchmarks.website.names import PageNames
 from ann_benchmarks.website.writing import load_records, windows_data
 
+from .page import Page
 from .plotting_data import make_result, make_truth
-from .website_data import make_record, tier_attrs
+from .website_data import changing, inserting, make_record, tier_attrs
 
 NASTY = '</script><script>alert(1)</script> & "q" $x_1$'
 VARIANTS = list(all_plot_variants)
-
-
-class Page(HTMLParser):
-    """The links, identifiers, scripts' data and texts of a page."""
-
-    def __init__(self, path):
-        super().__init__()
-        self.references, self.ids, self.data, self.text = [], [], "", ""
-        self.tags, self.inside = [], (None, None)
-        self.feed(path.read_text(encoding="utf-8"))
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.inside = (tag, dict(attrs).get("id"))
-        for name, value in attrs:
-            if name in ("href", "src", "srcset", "action", "data", "poster"):
-                self.references.append(value)
-            if name == "id":
-                self.ids.append(value)
-
-    def handle_data(self, data):
-        if self.inside == ("script", "data"):
-            self.data += data
-        else:
-            self.text += data
-
-    def handle_endtag(self, tag):
-        self.inside = (None, None)
 
 
 @pytest.fixture
@@ -180,7 +152,7 @@ def test_an_algorithm_has_one_page_whatever_its_clients_and_tiers(tmp_path, monk
     for clients in (1, 32):
         for ram in ("1GB", "4GB"):
             name = f"vchord-c{clients}-q64-cgroup-sb256MB-ram{ram}"
-            make_result("d", name, "x", truth, 0.9, 1e-3, **tier_attrs(clients, ram))
+            make_result("d", name, "x", truth, 0.9, 1e-3, **tier_attrs(clients, ram, distinct_queries=64))
     create_website(Path("site"), VARIANTS)
     assert sorted(path.name for path in Path("site").glob("*.html")) == [
         *("d_10_euclidean.html", "index.html", "vchord.html")
@@ -216,8 +188,9 @@ def test_numbers_in_words_sort_by_size():
 def test_records_of_writes_are_told_as_their_curves_are(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     make_result("d", "vchord", "x", make_truth("d"), 0.9, 1e-3)
-    make_record("d", "writes", "vchord-writes-c32-q64-w4-r100-mix50-25-25-cgroup-sb256MB-ram1GB", 4, 32)
-    make_record("d", "inserts", "vchord-inserts-w8", 8, 0)
+    tier = {"tier_method": "cgroup", "tier_memory": "sb256MB-ram1GB"}
+    make_record("d", changing("vchord", distinct_queries=64, **tier))
+    make_record("d", inserting("vchord", 8))
     Path("results/d/10/vchord-inserts-w8/bad.workload.json").write_text("{")
     create_website(Path("site"), VARIANTS)
     writing = json.loads(Page(Path("site/d_10_euclidean.html")).data)["writing"]
@@ -232,6 +205,6 @@ def test_records_of_writes_are_told_as_their_curves_are(tmp_path, monkeypatch):
 @pytest.mark.parametrize("windows", [{}, [], {"start": [0], "seconds": [1], "recall": [1, 2]}])
 def test_windows_that_cannot_be_read_are_left_out(tmp_path, monkeypatch, windows):
     monkeypatch.chdir(tmp_path)
-    make_record("d", "inserts", "vchord-inserts-w8", 8, 0)
+    make_record("d", inserting("vchord", 8))
     [record] = load_records()
     assert windows_data(replace(record, windows=windows)) == {}

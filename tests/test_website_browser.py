@@ -8,12 +8,13 @@ import pytest
 from ann_benchmarks.plotting.plot_variants import all_plot_variants
 from ann_benchmarks.results.metrics import standard_metrics
 from ann_benchmarks.results.runs import Run
+from ann_benchmarks.results.series import Series
 from ann_benchmarks.website import build, create_website
 
 from .browser import CHROMIUM, Browser
 from .plotting_data import make_result, make_truth
 from .test_website import NASTY
-from .website_data import SIZES, make_record, tier_attrs
+from .website_data import SIZES, changing, inserting, make_record, tier_attrs
 
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed")
 
@@ -82,10 +83,10 @@ def site(tmp_path_factory):
             make_result("versions", name, "x", truth, 0.96, 1e-3, algo="pgvector_hnsw", **attrs)
         make_truth("versions")
         for writers in (1, 2, 4):
-            make_record("d", "inserts", f"vchord-inserts-w{writers}", writers, 0)
-            make_record("rows", "inserts", f"vchord-inserts-w{writers}", writers, 0)
-        make_record("d", "writes", "vchord-writes-c32-w4-r100-mix50-25-25", 4, 32)
-        make_record("d", "writes", "pgvector_hnsw-writes-c32-w4-r100-mix50-25-25", 4, 32, 200.0)
+            make_record("d", inserting("vchord", writers))
+            make_record("rows", inserting("vchord", writers))
+        make_record("d", changing("vchord"))
+        make_record("d", changing("pgvector_hnsw"), 200.0)
         create_website(Path("site"), VARIANTS, scatter=True)
     return folder / "site"
 
@@ -274,12 +275,12 @@ def test_every_page_draws_without_errors_and_in_the_dark(browser, site):
         assert not browser.errors
 
 
-def many_runs(count=1000, series=60):
+def many_runs(count=1000, curves=60):
     """Return so many results without files: 2 algorithms by 5 numbers of clients on 6 tiers."""
     draw = random.Random(1)
     runs = []
     for i in range(count):
-        one = i % series
+        one = i % curves
         algorithm, clients, tier = ("vchord", "pgvector_hnsw")[one % 2], 4 ** (one // 2 % 5), one // 10
         attrs = tier_attrs(clients, "1GB", index_size=1e5 + tier) | {"tier_ram": 2 ** (28 + tier)}
         attrs |= {
@@ -300,8 +301,8 @@ def many_runs(count=1000, series=60):
             }
         metrics = {name: draw.uniform(1, 1000) for name in standard_metrics}
         metrics |= {"k-nn": recall, "qps": qps, "indexsize": 1e5 + 1e4 * (i % 3), "build": 100.0 + i % 3}
-        name = f"{algorithm}-c{clients}-cgroup-ram{tier}"
-        runs.append(Run("d", 10, "euclidean", False, name, f"Index(m=16, ef_search={i})", metrics, attrs))
+        series = Series(algorithm, clients=clients, tier_method="cgroup", tier_memory=f"ram{tier}")
+        runs.append(Run("d", 10, "euclidean", series, f"Index(m=16, ef_search={i})", metrics, attrs))
     return runs
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.jobs.plan import every_job, make_plan
+from ann_benchmarks.jobs.job import Procedure
+from ann_benchmarks.jobs.plan import Scope, make_plan
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.workload import Mix, Workload
 from ann_benchmarks.measure.workloads.over_time import Span, Timeline, Times, rate_of
@@ -17,33 +18,34 @@ from ann_benchmarks.measure.workloads.table_state import (
     GONE,
     INSERT,
     UPDATE,
+    ChangingTruth,
     ChosenRows,
     TableState,
-    Truth,
 )
 from ann_benchmarks.results.records import Record, write_record
-from ann_benchmarks.run.options import main, make_parser
-from ann_benchmarks.run.workload_options import workloads_asked_for
+from ann_benchmarks.results.series import Series
+from ann_benchmarks.run.workload_options import requested_workloads
+from run import main, make_parser
 
 DEFINITION = Definition("some", "some", "Some", "none", ["euclidean"], [[1], [2], [3]], False)
 WRITES = Workload("writes", 4, 30.0, load=Load(8), rate=200.0)
 
 
-def asked(*arguments):
-    return workloads_asked_for(make_parser().parse_args(["--local", *arguments]))
+def requested(*arguments):
+    return requested_workloads(make_parser().parse_args(["--local", *arguments]))
 
 
 def test_every_combination_makes_a_curve_of_its_own():
-    found = asked("--workload", "inserts", "--writers", "1,8", "--duration", "20")
-    assert [workload.series for workload in found] == ["-inserts-w1", "-inserts-w8"]
+    found = requested("--workload", "inserts", "--writers", "1,8", "--duration", "20")
+    assert [Series("x", **workload.series).label for workload in found] == ["x-inserts-w1", "x-inserts-w8"]
     arguments = "--workload writes --clients 1,32 --write-rate 50,200 --write-mix insert:2,delete:1"
-    found = asked(*arguments.split(), "--query-order", "zipf:1", "--loaded", "0.5", "--autovacuum")
-    assert [workload.series for workload in found] == [
-        f"-writes-c{clients}-zipf1-w4-r{rate}-mix66.67-0-33.33-l0.5-autovacuum"
+    found = requested(*arguments.split(), "--query-order", "zipf:1", "--loaded", "0.5", "--autovacuum")
+    assert [Series("x", **workload.series).label for workload in found] == [
+        f"x-writes-c{clients}-zipf1-w4-r{rate}-mix66.67-0-33.33-l0.5-autovacuum"
         for clients in (1, 32)
         for rate in (50, 200)
     ]
-    assert asked() == []
+    assert requested() == []
 
 
 @pytest.mark.parametrize(
@@ -80,15 +82,17 @@ def test_the_index_may_need_rows():
 
 
 def test_a_workload_has_one_point_and_is_measured_once(workspace):
-    [job] = every_job([DEFINITION], "tiny", 10, 5, False, [WRITES])
-    assert job.workload == WRITES and job.load is None
+    def scope(workload=WRITES):
+        return Scope([DEFINITION], "tiny", 10, [Procedure(5, workload=workload)])
+
+    [job] = scope().jobs()
     assert job.points == [[2]]
     path = job.path(job.points[0])
     assert path.name.endswith(".workload.json")
     assert path.parent.name == f"{DEFINITION.algorithm}-writes-c8-w4-r200-mix50-25-25"
 
     def left(truth="mark", workload=WRITES):
-        plan = make_plan([DEFINITION], "tiny", 10, 5, False, False, truth, [workload])
+        plan = make_plan(scope(workload), truth)
         return len(plan.jobs), " ".join(plan.warnings)
 
     assert left() == (1, "")
@@ -147,13 +151,13 @@ def test_recall_is_that_among_the_rows_that_are_there(metric):
     products, lengths = queries.astype(float) @ vectors.T, np.linalg.norm(vectors, axis=1)
     distances = {"euclidean": lengths**2 / 2 - products, "angular": -products / lengths, "ip": -products}
     nearest = there[np.argsort(distances[metric], axis=1)[:, :10]]
-    truth = Truth(metric, train, queries, 10)
+    truth = ChangingTruth(metric, train, queries, 10)
     assert truth.recalls(state, nearest).tolist() == [1.0] * 20
     nearest[:, 5:] = -1
     nearest[0, 0] = there[np.argmax(distances[metric][0])]
     assert truth.recalls(state, nearest).tolist() == [0.4] + [0.5] * 19
     with pytest.raises(UserError, match="fewer than the 600 neighbours"):
-        Truth(metric, train, queries, 600).distances(state)
+        ChangingTruth(metric, train, queries, 600).distances(state)
 
 
 @pytest.mark.parametrize("numbers", [[3, 4, 5, 9], [0, 40, 80], []])

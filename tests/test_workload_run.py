@@ -13,13 +13,13 @@ import pytest
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import get_dataset
-from ann_benchmarks.definitions.definition import Definition, instantiate_algorithm
+from ann_benchmarks.definitions.definition import Definition, construct
 from ann_benchmarks.jobs.events import Built, Note, PhaseDone, WorkloadDone
-from ann_benchmarks.jobs.job import Job
+from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.workload import Workload
-from ann_benchmarks.measure.job import run
-from ann_benchmarks.measure.workloads import queries as asking
+from ann_benchmarks.measure.job import carry_out
+from ann_benchmarks.measure.workloads import queries as querying
 from ann_benchmarks.measure.workloads.work import Work
 from ann_benchmarks.measure.workloads.writes import check_room, writing
 from ann_benchmarks.monitoring.stored import from_json
@@ -44,25 +44,26 @@ WRITES = Workload("writes", 2, 1.2, load=Load(2), rate=100.0)
 
 
 def job_of(workload, definition=HNSW, **more):
-    return Job(definition, [[60]], "tiny", 10, 5, False, workload=workload, show_progress=False, **more)
+    procedure = Procedure(5, workload=workload, **more)
+    return Job(definition, [[60]], "tiny", 10, procedure, Execution(show_progress=False))
 
 
-def told(job):
+def events_of(job):
     events = []
-    run(job, events.append)
+    carry_out(JobRequest(job), events.append)
     return events
 
 
 @pytest.fixture(autouse=True)
 def data(workspace, plugin_server, monkeypatch):
     make_dataset(rows=1500)
-    monkeypatch.setattr(asking, "LEAST_QUIET_SECONDS", 0.3)
-    monkeypatch.setattr(asking, "warm_up", lambda warmup, ask_for, *more: {"warmup_queries": ask_for(0.05)})
+    monkeypatch.setattr(querying, "LEAST_QUIET_SECONDS", 0.3)
+    monkeypatch.setattr(querying, "warm_up", lambda warmup, ask_for, *more: {"warmup_queries": ask_for(0.05)})
 
 
 def test_inserts(plugin_server, capsys):
     make_dataset(rows=700)
-    events = told(job_of(INSERTS))
+    events = events_of(job_of(INSERTS))
     assert [type(event) for event in events if not isinstance(event, Note)] == [
         Built,
         PhaseDone,
@@ -89,7 +90,7 @@ def test_inserts(plugin_server, capsys):
 
 
 def test_writes_beside_queries(plugin_server):
-    told(job_of(WRITES, target_recall=0.8))
+    events_of(job_of(WRITES, target_recall=0.8))
     [path] = iter_record_paths()
     record = read_record(path)
     json.loads(path.read_text(), parse_constant=pytest.fail)  # such as NaN, which only Python reads
@@ -126,17 +127,17 @@ def test_writes_beside_queries(plugin_server):
 def test_a_rate_that_is_not_kept_is_told(plugin_server):
     dataset, _ = get_dataset("tiny")
     job = job_of(replace(WRITES, writers=1, rate=3000.0, seconds=0.5, loaded=0.5))
-    algorithm, events = instantiate_algorithm(HNSW), []
+    plugin, events = construct(HNSW), []
     try:
         with dataset:
-            work = Work(job, algorithm, dataset, events.append)
+            work = Work(JobRequest(job), plugin, dataset, events.append)
             check_room(work)
             with closing(work.open_table()) as table:
                 work.set_query_arguments()
-                with closing(asking.Asking(work)) as clients:
+                with closing(querying.QueryClients(work)) as clients:
                     writing(work, clients, table)
     finally:
-        algorithm.done()
+        plugin.done()
     assert "the rate was not kept" in " ".join(event.text for event in events if isinstance(event, Note))
     [phase] = work.phases
     assert sum(rate.late for rate in phase.writes.values()) > 0
@@ -154,7 +155,7 @@ def test_a_rate_that_is_not_kept_is_told(plugin_server):
 )
 def test_what_cannot_be_measured_is_told(plugin_server, workload, reason):
     with pytest.raises(UserError, match=reason):
-        told(job_of(workload))
+        events_of(job_of(workload))
     assert not list(iter_record_paths())
     assert not [name for name in relations(plugin_server) if "writing_" in name]
 
@@ -163,7 +164,7 @@ def test_an_algorithm_that_cannot_be_written_to():
     other = replace(HNSW, constructor="ExactScan", module="ann_benchmarks.algorithms.bruteforce")
     other = replace(other, arguments=["euclidean"], query_argument_groups=[])
     with pytest.raises(UserError, match="cannot be written to: leave --workload out"):
-        told(replace(job_of(INSERTS, other), points=[[]]))
+        events_of(replace(job_of(INSERTS, other), points=[[]]))
 
 
 def test_a_server_that_crashes_leaves_nothing(plugin_server):
@@ -173,6 +174,6 @@ def test_a_server_that_crashes_leaves_nothing(plugin_server):
 
     make_dataset(rows=30_000, dimension=32, queries=5)
     with pytest.raises(PostgresError, match="writer . of 2|broke off"):
-        run(job_of(INSERTS), crash)
+        carry_out(JobRequest(job_of(INSERTS)), crash)
     assert not list(iter_record_paths())
     assert not [name for name in relations(plugin_server) if "writing_" in name]

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from ann_benchmarks.results.records import Phase, Rate, Record, write_record
+from ann_benchmarks.results.series import ATTRIBUTE, Series
 
 SIZES = {"256MB": 1 << 28, "1GB": 1 << 30, "4GB": 4 << 30}
 
@@ -34,10 +35,21 @@ def rate(per_second, p99=0.005):
     return Rate(100, per_second, 0.9 * per_second, 1.1 * per_second, p99 / 4, p99 / 2, p99, p99 * 2)
 
 
-def make_record(dataset, workload, algo, writers, clients, queries=500.0):
+def inserting(algorithm, writers):
+    """Return the series of inserts by this many writers."""
+    return Series(algorithm, workload="inserts", writers=writers)
+
+
+def changing(algorithm, **more):
+    """Return the series of changes by 4 writers next to the queries of 32 clients."""
+    how = {"write_rate": 100.0, "write_mix": "50-25-25"}
+    return Series(algorithm, clients=32, workload="writes", writers=4, **how, **more)
+
+
+def make_record(dataset, series, queries=500.0):
     """Write a record, as a workload that writes leaves it."""
-    if workload == "inserts":
-        writes = {"insert": rate(1000.0 * writers)}
+    if series.workload == "inserts":
+        writes = {"insert": rate(1000.0 * series.writers)}
         phases = [Phase("inserting", 0, 10, None, writes, 0.95, 0.94, 0.96, 10000, 900.0)]
     else:
         names = ("before", "writing", "after", "vacuumed", "reindexed")
@@ -46,15 +58,17 @@ def make_record(dataset, workload, algo, writers, clients, queries=500.0):
             Phase(name, 10.0 * i, 10, rate(queries, 0.01 * (i + 1)), writes if i == 1 else {}, 0.95 - i / 100)
             for i, name in enumerate(names)
         ]
-    path = Path("results", dataset, "10", algo, "x.workload.json")
+    path = Path("results", dataset, "10", series.folder, "x.workload.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     attrs = {"vector_version": "0.8.1", "postgres_version": "18.1", "distance": "euclidean"}
-    if "-cgroup" in algo:
-        attrs |= tier_attrs(clients, algo.rpartition("ram")[2])
-    asked = (["euclidean"], [], clients, writers, None if workload == "inserts" else 100.0)
+    if series.tier_memory:
+        attrs |= tier_attrs(series.clients, series.tier_memory.rpartition("ram")[2])
+    attrs[ATTRIBUTE] = series.as_json()
+    requested = (["euclidean"], [], series.clients or 0, series.writers, series.write_rate)
     seconds = int(phases[-1].start + phases[-1].seconds)
     windows = {"start": list(range(seconds)), "seconds": [1] * seconds, "writes": [100] * seconds}
-    if clients:
+    if series.clients:
         windows |= {"queries": [queries] * seconds, "query_p99": [None] + [0.01] * (seconds - 1)}
         windows |= {"recall": [0.95, *[None] * 9] * (seconds // 10), "index_size": [2048.0] * seconds}
-    write_record(Record(workload, dataset, 10, algo, "Index(x)", *asked, phases, windows, attrs, path))
+    how = (series.workload, dataset, 10, series.label, "Index(x)")
+    write_record(Record(*how, *requested, phases, windows, attrs, path))

@@ -53,7 +53,7 @@ class ClusteringState:
         partial = self._file.with_suffix(".partial")
         with partial.open("wb") as file:
             arrays: dict[str, Any] = {name: _array(value) for name, value in self.values.items()}
-            np.savez(file, **{**arrays, "question": self._identity, "seconds": self.seconds})
+            np.savez(file, **{**arrays, "identity": self._identity, "seconds": self.seconds})
         partial.replace(self._file)
         self._last = time.monotonic() - began
         self._spent += self._last
@@ -68,8 +68,8 @@ class ClusteringState:
         """Return what was saved; nothing if it is damaged, absent or of another clustering."""
         try:
             with np.load(self._file) as saved:  # type: ignore[arg-type]
-                if str(saved["question"]) == self._identity:
-                    return {name: saved[name] for name in saved.files if name != "question"}
+                if str(saved["identity"]) == self._identity:
+                    return {name: saved[name] for name in saved.files if name != "identity"}
         except (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile):
             pass
         return {}

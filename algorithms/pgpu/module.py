@@ -3,12 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-import psycopg
-
 from ..postgres.errors import PostgresError
 from ..postgres.servers import Server
 from ..vchord.arguments import ARGUMENTS, BUILD_OPTIONS, INDEX_OPTIONS, VchordArguments
-from ..vchord.centroids import CentroidSource
+from ..vchord.centroids import CentroidSource, Connection, Shape
 from ..vchord.computed import PgpuCentroids
 from ..vchord.module import VectorChord
 from ..vchord.on_gpu import FEWEST_LISTS
@@ -42,9 +40,7 @@ class PgpuIndex(PgpuCentroids):
             and all(name in self.clustering.takes for name in options)
         )
 
-    def prepare(
-        self, server: Server, connection: psycopg.Connection[Any], lists: list[int], shape: tuple[int, int]
-    ) -> None:
+    def prepare(self, server: Server, connection: Connection, lists: list[int], shape: Shape) -> None:
         """Add to the mark who builds the index."""
         super().prepare(server, connection, lists, shape)
         if self.is_one_call:

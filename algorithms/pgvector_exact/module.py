@@ -1,4 +1,4 @@
-"""pgvector without an index: every query looks at every row."""
+"""pgvector without an index: every query scans all rows."""
 
 from ..postgres.module import PostgresANN
 

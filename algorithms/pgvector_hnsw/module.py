@@ -26,7 +26,7 @@ class PGVectorHNSW(PostgresANN):
         self._query = "ef_search=None"
 
     def index(self, rows: int, dimension: int) -> Index:
-        """Return the index, with as much memory for its graph as the estimate says."""
+        """Return the index, with the memory that its graph is estimated to need."""
         form = pgvector_form(self._form_name, self.metric, dimension)
         graph = graph_bytes(rows, form.value_bytes, self._m)
         disk = index_bytes(rows, form.value_bytes, self._m)
@@ -48,7 +48,7 @@ class PGVectorHNSW(PostgresANN):
     def set_query_arguments(self, ef_search: int, rerank: int | None = None) -> None:
         """Set how many candidates a query keeps, and how many of them are sorted by their exact distances.
 
-        An index on bits always re-ranks: all candidates, unless told otherwise.
+        An index on bits always re-ranks: all candidates, unless `rerank` is given.
         """
         if rerank is None and self._form_name.startswith("bit"):
             rerank = ef_search

@@ -15,7 +15,7 @@ RERANKED = 40  # candidates for each neighbour, where recall is searched for
 
 
 class PGVectorIVFFlat(PostgresANN):
-    """IVFFlat: `lists` to build, of which a query looks into `probes`; `form` of the vectors."""
+    """IVFFlat: `lists` to build, `probes` of them to search in a query; `form` of the vectors."""
 
     def __init__(self, metric: str, method_param: dict[str, Any]) -> None:
         """Take the metric and {"lists": a number or "auto", "form": "vector"}."""
@@ -26,7 +26,7 @@ class PGVectorIVFFlat(PostgresANN):
         self._query = "probes=None"
 
     def index(self, rows: int, dimension: int) -> Index:
-        """Return the index, with as much memory as its k-means asks for."""
+        """Return the index, with the memory that its k-means requests."""
         form = pgvector_form(self._form_name, self.metric, dimension, FORMS)
         lists = automatic_lists(rows)
         if self._lists != "auto":
@@ -51,7 +51,7 @@ class PGVectorIVFFlat(PostgresANN):
         return True
 
     def set_query_arguments(self, probes: int, rerank: int | None = None) -> None:
-        """Set how many lists a query looks into, and how many rows are sorted by their exact distances."""
+        """Set how many lists a query searches, and how many rows are sorted by their exact distances."""
         if rerank is None and self._form_name.startswith("bit"):
             raise PostgresError("an index on bits needs a second query argument: how many rows are re-ranked")
         if rerank is not None:

@@ -11,7 +11,7 @@ def automatic_lists(rows: int) -> int:
 
 
 def build_bytes(rows: int, dimension: int, value_bytes: int, lists: int) -> int:
-    """Memory that the k-means asks for, which pgvector refuses to exceed, in bytes.
+    """Memory that the k-means requests, in bytes; pgvector refuses to exceed maintenance_work_mem.
 
     50 rows for each list are sampled, 10,000 at least; Elkan's algorithm keeps a bound for each of them and
     each centre, the distances between all centres, and two sets of centres.

@@ -26,7 +26,7 @@ def take_arguments(
 
 
 def whole_number(name: str, value: Any, least: int = 1, most: int = 2**31 - 1) -> int:
-    """Return a value that is a whole number within bounds; PostgresError says which argument is none."""
+    """Return a value that is a whole number within bounds; PostgresError names the argument that is not."""
     if type(value) is not int or not least <= value <= most:
         raise PostgresError(f"{name} is {value!r}: give a whole number from {least:,} to {most:,}")
     return value

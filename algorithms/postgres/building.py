@@ -25,7 +25,7 @@ _WITHOUT_TIMEOUTS = (
 
 @dataclass(frozen=True)
 class IndexHooks:
-    """What a plug-in does itself when its index is made; the methods of PostgresANN say what each returns."""
+    """What a plug-in does itself when its index is made; the methods of PostgresANN describe each."""
 
     index: Callable[[int, int], Index | None]  # rows, dimension
     create: Callable[[str, str, str], dict[str, Any]]  # statement, index, table
@@ -67,7 +67,7 @@ class IndexBuild:
         return found
 
     def run(self, rows: int, hooks: IndexHooks, rebuild: bool = False) -> tuple[BuiltIndex, bool]:
-        """Return the index, and whether it was found as an earlier run had built it.
+        """Return the index, and whether an earlier run has built it.
 
         Otherwise the plug-in builds it, in one transaction, in place of the one that is there.
         """
@@ -102,7 +102,7 @@ class IndexBuild:
                 facts = self._build(rows, hooks, started)
                 built = BuiltIndex(self.name, time.perf_counter() - started, facts)
                 catalog.remember_index(self._connection, built, self._table, self._built_from)
-            # The commit had to wait for the disk, which is a part of building.
+            # The commit waits for the disk, which is a part of building.
             built = replace(built, build_seconds=time.perf_counter() - started)
             catalog.remember_index(self._connection, built, self._table, self._built_from)
         return built, False
@@ -140,7 +140,7 @@ class IndexBuild:
 
     def _memory(self) -> int:
         if not self._server.is_ours:
-            return self._index.build_memory  # whoever runs that server knows its memory, we do not
+            return self._index.build_memory  # the memory of that server is not known here
         limit = build_memory_limit(machine.memory_bytes(), shared_buffers(self._connection))
         return min(self._index.build_memory, limit)
 

@@ -59,7 +59,7 @@ class BuiltIndex:
 
     name: str  # with its schema
     build_seconds: float
-    facts: dict[str, Any]  # what its build said, e.g. that memory did not suffice
+    facts: dict[str, Any]  # about its build, e.g. that memory did not suffice
 
 
 def prepare(connection: psycopg.Connection[Any]) -> None:
@@ -147,7 +147,7 @@ def side_table(index: str) -> str:
 def drop_index(connection: psycopg.Connection[Any], index: str) -> None:
     """Drop an index, and what it was built from, where they are there."""
     for kind, name in (("INDEX", index), ("TABLE", side_table(index))):
-        # Without what IF EXISTS would say.
+        # Without the notice of IF EXISTS.
         if connection.execute("SELECT to_regclass(%s)", [name]).fetchone() != (None,):
             connection.execute(f"DROP {kind} {name}")
 
@@ -200,11 +200,6 @@ def try_lock(connection: psycopg.Connection[Any], name: str) -> bool:
     """Lock a name for this session, until it ends; return False where another session holds it."""
     lock = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
     return connection.execute(lock, [name]).fetchone() == (True,)
-
-
-def unlock(connection: psycopg.Connection[Any], name: str) -> None:
-    """Give the lock of a name back."""
-    connection.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", [name])
 
 
 def use_only(connection: psycopg.Connection[Any], table: str, index: str | None) -> None:

@@ -22,7 +22,7 @@ from .tables import FREEZE_BYTES, create_table, load_whole, loading_bar, log_byt
 # A load of this size takes two to five minutes. Cutting it up, which makes the server write every row to its
 # log, too, costs more than losing that much to an interruption now and then.
 _WHOLE_BYTES = 32 << 30
-# Some seconds each: little is lost by an interruption, and little is said by the one commit and one COPY.
+# Some seconds each: an interruption costs little, and so do one commit and one COPY for each.
 _CHUNK_BYTES = 256 << 20
 
 
@@ -173,7 +173,7 @@ class ChunkedLoad:
     def _freeze(self, connection: psycopg.Connection[Any], *options: str) -> None:
         """Freeze what is committed, so that no query or build has to rewrite a page.
 
-        On a server of ours, a checkpoint bounds its log, all of which it would have to read after a crash.
+        On a server of ours, a checkpoint bounds its log, which it reads as a whole after a crash.
         """
         if connection.info.server_version >= 160000:
             connection.execute("SET vacuum_buffer_usage_limit = 0")

@@ -4,7 +4,7 @@ import psycopg
 
 
 class PostgresError(RuntimeError):
-    """Its text is one line that says what is wrong with the server, the index or the data, and what to do."""
+    """One line: what is wrong with the server, the index or the data, and what to do."""
 
 
 class NotInstalledError(PostgresError):

@@ -96,7 +96,7 @@ def pgvector_form(name: str, metric: str, dimension: int, known: tuple[str, ...]
 
 
 def query_sql(table: str, form: Form, count: int, metric: str, rerank: int | None) -> str:
-    """The query for the `count` nearest rows; with `rerank`, of so many candidates by exact distances."""
+    """The query for the `count` nearest rows; `rerank`: candidates to sort by exact distances."""
     if rerank is None:
         return f"SELECT id FROM {table} ORDER BY {form.comparison} LIMIT {count}"
     candidates = f"SELECT id, embedding FROM {table} ORDER BY {form.comparison} LIMIT {rerank}"

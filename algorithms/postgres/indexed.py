@@ -35,7 +35,7 @@ class BuildOptions:
     load: LoadOptions = field(default_factory=LoadOptions)
     rebuilds: bool = False  # although the index is there
     prewarms: bool = True
-    only_serves: bool = False  # the index was built, with whatever memory that had; it is found or missing
+    only_serves: bool = False  # the index was built before, with any amount of memory
 
 
 class IndexedTable:
@@ -50,7 +50,7 @@ class IndexedTable:
         metric: str,
         hooks: IndexHooks,
     ) -> None:
-        """Take what the plug-in describes; nothing is started."""
+        """Take what the plug-in describes; nothing is started yet."""
         self.enter_phase: Callable[[str], object] = lambda phase: None  # called with each phase's name
         self.table: LoadedTable | None = None
         self.built: BuiltIndex | None = None
@@ -152,7 +152,7 @@ class IndexedTable:
         assert self.table is not None
         self._reserve(self.table.name)
         if self.server.start_mark() != self._start_mark:
-            self._prewarm()  # what it had in memory is gone
+            self._prewarm()  # the content of its memory is gone
 
     def release(self) -> None:
         """Let other runs use the table; the server runs on."""

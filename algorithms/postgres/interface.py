@@ -102,7 +102,7 @@ class PostgresInterface(BaseANN):  # type: ignore[misc, unused-ignore]
     # Additions
 
     def set_load_options(self, threads: int | None = None, chunk_rows: int | None = None) -> None:
-        """Load over `threads` connections, `chunk_rows` in a transaction; None: as the environment says."""
+        """Load over `threads` connections, `chunk_rows` in a transaction; None: as in the environment."""
         self._build_options = replace(self._build_options, load=LoadOptions(threads, chunk_rows))
 
     def set_build_options(self, rebuild: bool, prewarm: bool = True) -> None:
@@ -110,7 +110,7 @@ class PostgresInterface(BaseANN):  # type: ignore[misc, unused-ignore]
         self._build_options = replace(self._build_options, rebuilds=rebuild, prewarms=prewarm)
 
     def serve_only(self) -> None:
-        """Find the index as it was built, with whatever memory that had, and build none."""
+        """Find the index, however much memory it was built with, and build none."""
         self._build_options = replace(self._build_options, only_serves=True)
 
     def set_phase_listener(self, enter: Callable[[str], object]) -> None:
@@ -122,7 +122,7 @@ class PostgresInterface(BaseANN):  # type: ignore[misc, unused-ignore]
     ) -> WritableTable:
         """In place of fit, make a table to write to, which is dropped when it is closed.
 
-        The index is made for `rows`, of which X, perhaps none, are the first. With `has_key`, rows can be
+        The index is made for `rows`; X has the first of them, perhaps none. With `has_key`, rows can be
         found by their id.
         """
         self.done()

@@ -16,9 +16,9 @@ from .errors import PostgresError
 # enough to stay in the processor's cache between reading, encoding and sending.
 _MESSAGE_BYTES = 256 << 10
 _READ_BYTES = 1 << 20  # what is read of the source at once
-# What we ask of a Unix socket to hold; the system may allow less. TCP sizes its buffers itself.
+# What we request a Unix socket to hold; the system may allow less. TCP sizes its buffers itself.
 _SOCKET_BYTES = 2 << 20
-_LOOK_UP_MS = 500  # how often a connection that waits for the server tells that it is still there
+_REPORT_MS = 500  # how often a connection that waits for the server calls `advanced`
 
 
 def copy_vectors(
@@ -34,15 +34,16 @@ def copy_vectors(
     """COPY rows of `train` (shape (rows, dimension), read by range) into `table`; ids are the row numbers.
 
     Runs in the connection's transaction. `frozen`: the same transaction has created the table, and no later
-    reader will have to rewrite the rows. `advanced` is told how many more rows are sent, now and then 0; what
-    it raises ends the COPY. While it waits for the server, the thread leaves the interpreter to others.
+    reader will have to rewrite the rows. `advanced` is called with the number of further rows sent,
+    now and then 0; an exception that it raises ends the COPY. While it waits for the server, the thread
+    leaves the interpreter to others.
     """
     numbers = range(train.shape[0]) if numbers is None else numbers
     dimension = train.shape[1]
     block_rows = max(1, _MESSAGE_BYTES // row_layout(dimension, column_type).itemsize)
     encoder = RowEncoder(dimension, block_rows, column_type, getattr(train, "where", row_of_an_array))
     libpq = connection.pgconn
-    # A notice would look like the server's refusal below.
+    # A notice would be taken for the server's refusal below.
     libpq.exec_(b"SET LOCAL client_min_messages = error")
     freeze = ", FREEZE" if frozen else ""
     result = libpq.exec_(f"COPY {table} (id, embedding) FROM STDIN WITH (FORMAT binary{freeze})".encode())
@@ -54,7 +55,7 @@ def copy_vectors(
     server.register(libpq.socket, select.POLLIN | select.POLLOUT)
 
     def is_refused(patience_ms: int = 0) -> bool:
-        """Whether the server speaks, which during a COPY it does only to refuse the rest."""
+        """Whether the server sends anything, which during a COPY it does only to refuse the rest."""
         while not (events := server.poll(patience_ms)) and patience_ms:
             advanced(0)
         return bool(events and events[0][1] & ~select.POLLOUT)
@@ -63,7 +64,7 @@ def copy_vectors(
         libpq.put_copy_data(COPY_HEADER)
         for start, block in _blocks(train, numbers, block_rows):
             libpq.put_copy_data(encoder.encode(start, block))
-            while libpq.flush() and not is_refused(_LOOK_UP_MS):
+            while libpq.flush() and not is_refused(_REPORT_MS):
                 pass
             if is_refused():
                 break
@@ -71,7 +72,7 @@ def copy_vectors(
         libpq.put_copy_data(COPY_TRAILER)
         libpq.put_copy_end()
     except psycopg.OperationalError:
-        pass  # the server is gone, or refused the rest: it said why, or the result below does
+        pass  # the server is gone, or refused the rest: the result below has the reason
     except BaseException:
         libpq.put_copy_end(b"interrupted")
         while libpq.get_result() is not None:
@@ -103,7 +104,7 @@ def _widen_socket(descriptor: int) -> None:
 
 
 def _finish(libpq: pq.abc.PGconn) -> int:
-    """Take the COPY's result, and all that follows it; return how many rows it says."""
+    """Take the COPY's result, and all that follows it; return its number of rows."""
     error, rows = None, 0
     while (result := libpq.get_result()) is not None:
         if result.status == pq.ExecStatus.COMMAND_OK:

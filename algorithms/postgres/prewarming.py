@@ -1,4 +1,4 @@
-"""An index brought into memory before it is asked."""
+"""An index brought into memory before the first query."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

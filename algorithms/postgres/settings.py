@@ -1,6 +1,6 @@
 """The benchmark profile: settings that keep background work out of the numbers and fit the machine.
 
-The first group is that of the 5M/100M/1B report of HNSW and VectorChord (docs/postgres.md says why each).
+The first group is that of the 5M/100M/1B report of HNSW and VectorChord (docs/postgres.md has the reasons).
 """
 
 import sys
@@ -43,7 +43,7 @@ def server_profile(memory: int, cores: int, free_disk: int, shared_memory: int |
         "shared_buffers": megabytes(max(memory // 4, 128 * MIB)),
         "huge_pages": "off",  # those there are may be held back from servers, for a tier
         "autovacuum": "off",
-        "max_connections": "500",  # of clients that ask at the same time
+        "max_connections": "500",  # of clients that send queries at the same time
         "max_parallel_maintenance_workers": str(max(cores - 1, 0)),  # the leader builds, too
         "max_parallel_workers": str(cores),
         "max_worker_processes": str(cores + 8),

@@ -8,8 +8,8 @@ import psycopg
 
 from .errors import PostgresError, refusal
 
-# This property is that of no index: PostgreSQL calls the access method's handler for it, which loads its
-# library, whatever the file is called and whoever the user is. LOAD takes a superuser.
+# The value does not matter: for any property, PostgreSQL calls the access method's handler and so loads its
+# library, whatever the name of the file. Every user may call it, while LOAD takes a superuser.
 _LOAD_ACCESS_METHODS = """
     SELECT pg_indexam_has_property(pg_am.oid, 'can_order')
     FROM pg_am
@@ -36,7 +36,10 @@ def load_libraries(connection: psycopg.Connection[Any], extensions: Iterable[str
     Before that, the server takes any value for a setting such as hnsw.ef_search and does not list it.
     """
     connection.execute("SELECT '[1]'::vector")
-    connection.execute(_LOAD_ACCESS_METHODS, [list(extensions)])
+    try:
+        connection.execute(_LOAD_ACCESS_METHODS, [list(extensions)])
+    except psycopg.errors.UndefinedFile as error:
+        raise refusal("the server cannot load the extension's library", error) from None
 
 
 def set_and_check(

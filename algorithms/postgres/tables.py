@@ -14,7 +14,7 @@ from .loading import copy_vectors
 from .progress import LoadingBar
 
 PAGE = 8192
-_LONGEST_PLAIN_BYTES = 8000  # of a vector's values, that fit a page beside the headers
+_LONGEST_PLAIN_BYTES = 8000  # of a vector's values, that fit a page with its headers
 # Rows are frozen when about this much has been added to the table: as long as it is in memory, and before a
 # checkpoint has passed, after which each page that is changed goes to the log once more, whole.
 FREEZE_BYTES = 4 << 30
@@ -74,7 +74,7 @@ def load_whole(
         copy_vectors(connection, name, train, column_type=column_type, advanced=bar.update)
         seconds = time.perf_counter() - started
         catalog.remember_table(connection, name, fingerprint, column_type, rows, seconds)
-    # The commit had to wait for the disk, which is a part of loading.
+    # The commit waits for the disk, which is a part of loading.
     seconds = time.perf_counter() - started
     catalog.remember_table(connection, name, fingerprint, column_type, rows, seconds)
     return seconds

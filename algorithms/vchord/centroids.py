@@ -18,6 +18,9 @@ from .arguments import VchordArguments
 
 SOURCES = ("internal", "pgpu", *DEVICES)
 TABLE = "centroids_of_this_index"  # stands for a table whose name follows from the index's
+Connection = psycopg.Connection[Any]
+Facts = dict[str, Any]
+Shape = tuple[int, int]  # rows, dimensions
 _BLOCK = 256  # rows that are compared with all coarse centroids at a time
 
 
@@ -28,7 +31,7 @@ class CentroidSource(ABC):
     vectors, on one line. Both are known after `prepare`.
     """
 
-    options: tuple[str, ...] = ("lists",)  # the clustering options that it makes use of
+    clustering_options: tuple[str, ...] = ("lists",)  # those that it makes use of
     is_computed = True  # from the vectors; otherwise they are given
     lists: list[int]
     mark = ""
@@ -36,12 +39,10 @@ class CentroidSource(ABC):
     def __init__(self, arguments: VchordArguments) -> None:
         """Refuse arguments that this source makes no use of."""
         self.arguments = arguments
-        arguments.require_useful(self.options)
+        arguments.require_useful(self.clustering_options)
 
     @abstractmethod
-    def prepare(
-        self, server: Server, connection: psycopg.Connection[Any], lists: list[int], shape: tuple[int, int]
-    ) -> None:
+    def prepare(self, server: Server, connection: Connection, lists: list[int], shape: Shape) -> None:
         """Set `lists` and `mark` for vectors of this shape; PostgresError says why there can be none.
 
         `lists` are those that the arguments name, without meaning if centroids are given.
@@ -51,9 +52,7 @@ class CentroidSource(ABC):
         """Return the options of the index that name the centroids; `is_ours`: the server runs here."""
         return {"build.external.table": TABLE}
 
-    def make_table(
-        self, connection: psycopg.Connection[Any], table: str, of: str, rows: Any
-    ) -> dict[str, Any] | None:
+    def make_table(self, connection: Connection, table: str, of: str, rows: Any) -> Facts | None:
         """Make the table of centroids for the table `of`, loaded from rows; return facts worth keeping.
 
         None: no table is to be made.
@@ -80,7 +79,7 @@ class CentroidTree:
         leaves = len(self._vectors) - self._coarse
         return [len(self._used), leaves] if self._coarse else [leaves]
 
-    def write(self, connection: psycopg.Connection[Any], table: str) -> None:
+    def write(self, connection: Connection, table: str) -> None:
         """Make the table."""
         dimension = self._vectors.shape[1]
         connection.execute(f"CREATE TABLE {table} (id int4, parent int4, vector vector({dimension}))")
@@ -96,7 +95,7 @@ class CentroidTree:
                 copy.write_row((number, parent, text_vector(vector)))
 
 
-def let_owner_read(connection: psycopg.Connection[Any], table: str, of: str) -> None:
+def let_owner_read(connection: Connection, table: str, of: str) -> None:
     """Let the owner of the table `of` read `table`: VectorChord reads centroids as that role."""
     row = connection.execute(
         "SELECT quote_ident(pg_get_userbyid(relowner)) FROM pg_class"

@@ -3,15 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-import psycopg
-
 from ..clustering import FORM, Clustering, ClusteringError, Settings, cluster, open_device
 from ..postgres import machine
 from ..postgres.arguments import whole_number
 from ..postgres.errors import PostgresError
 from ..postgres.servers import Server
 from .arguments import CLUSTERING_OPTIONS, VchordArguments
-from .centroids import CentroidSource, CentroidTree
+from .centroids import CentroidSource, CentroidTree, Connection, Facts, Shape
 from .on_gpu import ClusteringOnGpu
 
 MOST_THREADS = 255  # that VectorChord takes
@@ -28,11 +26,9 @@ LEAST = {"sampling_factor": 1, "kmeans_iterations": 0, "build_threads": 1, "seed
 class InternalCentroids(CentroidSource):
     """VectorChord computes them in CREATE INDEX, on any number of levels."""
 
-    options = tuple(CLUSTERING_OPTIONS)
+    clustering_options = tuple(CLUSTERING_OPTIONS)
 
-    def prepare(
-        self, server: Server, connection: psycopg.Connection[Any], lists: list[int], shape: tuple[int, int]
-    ) -> None:
+    def prepare(self, server: Server, connection: Connection, lists: list[int], shape: Shape) -> None:
         """Accept all lists."""
         self.lists = lists
 
@@ -52,11 +48,9 @@ class InternalCentroids(CentroidSource):
 class ComputedCentroids(CentroidSource):
     """Our k-means computes them on the device that `centroids` names, from a sample of the rows."""
 
-    options = ("lists", "spherical_centroids", *OWN_NAMES)
+    clustering_options = ("lists", "spherical_centroids", *OWN_NAMES)
 
-    def prepare(
-        self, server: Server, connection: psycopg.Connection[Any], lists: list[int], shape: tuple[int, int]
-    ) -> None:
+    def prepare(self, server: Server, connection: Connection, lists: list[int], shape: Shape) -> None:
         """Check the arguments, and that the device is there."""
         require_levels(lists, self.arguments.source)
         self.lists = lists
@@ -78,9 +72,7 @@ class ComputedCentroids(CentroidSource):
         given.pop("build_threads", None)
         self.mark = f"{label} (form {FORM}) {lists} spherical={spherical} {given}"
 
-    def make_table(
-        self, connection: psycopg.Connection[Any], table: str, of: str, rows: Any
-    ) -> dict[str, Any]:
+    def make_table(self, connection: Connection, table: str, of: str, rows: Any) -> Facts:
         """Cluster a sample of the rows."""
         try:
             found = cluster(rows, self._settings)
@@ -97,17 +89,15 @@ class ComputedCentroids(CentroidSource):
 class PgpuCentroids(CentroidSource):
     """The extension pgpu computes them, on the GPU of the server."""
 
-    options = ("lists", "spherical_centroids", "sampling_factor", "kmeans_iterations")
+    clustering_options = ("lists", "spherical_centroids", "sampling_factor", "kmeans_iterations")
 
     def __init__(self, arguments: VchordArguments, own: Mapping[str, Any] | None = None) -> None:
         """Take the arguments, and those that only pgpu's function has."""
         super().__init__(arguments)
-        given = arguments.given
-        self._given = {**(own or {}), **{name: given[name] for name in self.options[1:] if name in given}}
+        names = [name for name in self.clustering_options if name != "lists" and name in arguments.given]
+        self._given = {**(own or {}), **{name: arguments.given[name] for name in names}}
 
-    def prepare(
-        self, server: Server, connection: psycopg.Connection[Any], lists: list[int], shape: tuple[int, int]
-    ) -> None:
+    def prepare(self, server: Server, connection: Connection, lists: list[int], shape: Shape) -> None:
         """Check that the server has the extension, and that its version takes the arguments."""
         require_levels(lists, self.arguments.source)
         self.lists = lists
@@ -115,9 +105,7 @@ class PgpuCentroids(CentroidSource):
         self.clustering.check_rows(shape[0])
         self.mark = self.clustering.mark
 
-    def make_table(
-        self, connection: psycopg.Connection[Any], table: str, of: str, rows: Any
-    ) -> dict[str, Any]:
+    def make_table(self, connection: Connection, table: str, of: str, rows: Any) -> Facts:
         """Call the extension's function."""
         return self.clustering.centroids(table, of)
 
@@ -131,7 +119,7 @@ def require_levels(lists: list[int], source: str) -> None:
         )
 
 
-def _facts(found: Clustering) -> dict[str, Any]:
+def _facts(found: Clustering) -> Facts:
     sizes = found.sizes
     return {
         "clustering_time": found.seconds,

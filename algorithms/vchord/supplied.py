@@ -12,7 +12,7 @@ import psycopg
 
 from ..postgres.errors import PostgresError
 from ..postgres.servers import Server
-from .centroids import SOURCES, CentroidSource, CentroidTree
+from .centroids import SOURCES, CentroidSource, CentroidTree, Connection, Facts, Shape
 
 
 class FileCentroids(CentroidSource):
@@ -23,9 +23,7 @@ class FileCentroids(CentroidSource):
 
     is_computed = False
 
-    def prepare(
-        self, server: Server, connection: psycopg.Connection[Any], lists: list[int], shape: tuple[int, int]
-    ) -> None:
+    def prepare(self, server: Server, connection: Connection, lists: list[int], shape: Shape) -> None:
         """Read the file; PostgresError says what is wrong with it."""
         path = Path(self.arguments.source)
         given = [] if self.arguments["lists"] == "auto" else self.arguments.lists(shape[0])
@@ -47,9 +45,7 @@ class FileCentroids(CentroidSource):
         contents = vectors.tobytes() + f"{vectors.shape} {coarse}".encode()
         self.mark = hashlib.blake2b(contents, digest_size=8).hexdigest()
 
-    def make_table(
-        self, connection: psycopg.Connection[Any], table: str, of: str, rows: Any
-    ) -> dict[str, Any]:
+    def make_table(self, connection: Connection, table: str, of: str, rows: Any) -> Facts:
         """Write what the file has."""
         self._tree.write(connection, table)
         return self._facts
@@ -60,9 +56,7 @@ class TableCentroids(CentroidSource):
 
     is_computed = False
 
-    def prepare(
-        self, server: Server, connection: psycopg.Connection[Any], lists: list[int], shape: tuple[int, int]
-    ) -> None:
+    def prepare(self, server: Server, connection: Connection, lists: list[int], shape: Shape) -> None:
         """Check the table."""
         table = self.arguments.source
         try:
@@ -89,7 +83,7 @@ class TableCentroids(CentroidSource):
         return {"build.external.table": self.arguments.source}
 
 
-def _contents(connection: psycopg.Connection[Any], table: str) -> tuple[list[int], int, str]:
+def _contents(connection: Connection, table: str) -> tuple[list[int], int, str]:
     """Return the rows of each level, from those without a parent on, the number of rows, and a hash."""
     levels = connection.execute(
         f"WITH RECURSIVE level (id, depth) AS (SELECT id, 0 FROM {table} WHERE parent IS NULL UNION"
@@ -104,7 +98,7 @@ def _contents(connection: psycopg.Connection[Any], table: str) -> tuple[list[int
     return [count for (count,) in levels], *row
 
 
-def _problems(connection: psycopg.Connection[Any], table: str, dimension: int) -> Iterator[str]:
+def _problems(connection: Connection, table: str, dimension: int) -> Iterator[str]:
     """Yield what is wrong with single rows."""
     for number, other in connection.execute(
         f"SELECT id, vector_dims(vector) FROM {table} WHERE vector_dims(vector) <> %s LIMIT 1", [dimension]
@@ -126,7 +120,7 @@ def _problems(connection: psycopg.Connection[Any], table: str, dimension: int) -
         yield f"ids {first} and {second} are the same centroid: the list of one of them would be empty"
 
 
-def _facts_of_file(path: Path) -> dict[str, Any]:
+def _facts_of_file(path: Path) -> Facts:
     """Return what FILE.json states about how the file was made, to be stored with the index."""
     try:
         about = json.loads(path.with_name(f"{path.name}.json").read_text())

@@ -17,7 +17,7 @@ def significant(value: float) -> str:
 
 def figure_text(value: float) -> str:
     """Write a figure with four digits, or all that are before the point."""
-    return f"{value:,.0f}" if value >= 1000 else f"{value:#.4g}".rstrip(".")
+    return f"{value:,.0f}" if value >= 999.95 else f"{value:#.4g}".rstrip(".")
 
 
 def exact(size: int) -> str:

@@ -5,45 +5,27 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .figures import PointPair
-from .measurements import Measurement
+from .matching import PointPair
+from .measurements import MeasuredPoint
 
 MACHINE = ("cpu", "cores", "memory_bytes", "kernel", "python", "framework_version")
-LOAD = (
-    *("algo", "clients", "loop", "rate", "objective", "driver", "query_order", "distinct_queries"),
-    *("asked_duration", "asked_queries", "run_count", "batch_mode", "count", "warmup", "client_machines"),
-)
 INDEX = (
-    *(
-        "dataset",
-        "truth",
-        "distance",
-        "workload",
-        "writers",
-        "build_arguments",
-        "target_recall",
-        "target_value",
-        "target_missed",
-    ),
-    *("shared_buffers", "maintenance_work_mem", "max_parallel_maintenance_workers", "prewarmed_by"),
-    *("docker_image", "docker_image_id", "container_memory_bytes", "graph_overflow_rows"),
-)
+    "dataset", "truth", "distance", "workload", "writers", "build_arguments",
+    "target_recall", "target_value", "target_missed",
+    "shared_buffers", "maintenance_work_mem", "max_parallel_maintenance_workers", "prewarmed_by",
+    "docker_image", "docker_image_id", "container_memory_bytes", "graph_overflow_rows",
+)  # fmt: skip
+LOAD = (
+    "algo", "clients", "loop", "rate", "objective", "driver", "query_order", "distinct_queries",
+    "asked_duration", "asked_queries", "run_count", "batch_mode", "count", "warmup", "client_machines",
+)  # fmt: skip
 TIER = ("tier", "tier_method", "tier_ram", "tier_cpus", "tier_disk", "tier_shared_buffers")
-OF_PLAN = (
-    "Node Type",
-    "Scan Direction",
-    "Parallel Aware",
-    "Order By",
-    "Index Cond",
-    "Filter",
-    "Sort Key",
-    "Output",
-)
-FREE_DISK = ("setting max_wal_size",)  # which embedded servers choose by it, another one each time
+OF_PLAN = ("Scan Direction", "Parallel Aware", "Order By", "Index Cond", "Filter", "Sort Key", "Output")
+FREE_DISK = ("setting max_wal_size",)  # which embedded servers choose by it, a different one each time
 
 
 class Change(NamedTuple):
-    """Something that is another in B than in A, and in how many of the points."""
+    """Something that differs between A and B, and in how many of the points."""
 
     what: str
     a: str
@@ -52,12 +34,12 @@ class Change(NamedTuple):
 
 
 def changes(pairs: Sequence[PointPair]) -> list[Change]:
-    """Return what differs, machine and versions first; of the plan, the lines that do."""
+    """Return what differs, machine and versions first; from plans only the lines that differ."""
     counted: dict[tuple[str, str, str], int] = {}
     for pair in pairs:
         a, b = (_properties(side) for side in (pair.a, pair.b))
         for what in dict.fromkeys((*a, *b)):
-            before, after = (_text(side.get(what, ())) for side in (a, b))
+            before, after = (", ".join(side.get(what, ())) or "-" for side in (a, b))
             if before != after:
                 before, after = _differing(before, after) if what == "plan" else (before, after)
                 place = (what, before, after)
@@ -76,17 +58,17 @@ def is_of_machine(change: Change) -> bool:
     return change.what in MACHINE[:4]
 
 
-def _properties(side: Iterable[Measurement]) -> dict[str, dict[str, None]]:
-    """Return what is said of the measurements of a side, each value once."""
+def _properties(side: Iterable[MeasuredPoint]) -> dict[str, dict[str, None]]:
+    """Return the properties of all points of a side, each value once."""
     values: dict[str, dict[str, None]] = {}
-    for measurement in side:
-        for name, value in properties(measurement.attrs).items():
+    for point in side:
+        for name, value in properties(point.attrs).items():
             values.setdefault(name, {})[value] = None
     return values
 
 
 def properties(attrs: Mapping[str, Any]) -> dict[str, str]:
-    """Return what was asked for and what with, as text: no figures that come out differently each time."""
+    """Return as text what was requested and under which conditions, without what differs each time."""
     found = {name: attrs[name] for name in (*MACHINE, *INDEX, *LOAD, *TIER) if name in attrs}
     found |= {name: value for name, value in attrs.items() if name.endswith("_version")}
     found |= {f"setting {name}": value for name, value in _json(attrs.get("settings"), {}).items()}
@@ -101,8 +83,8 @@ def plan_lines(node: Mapping[str, Any], depth: int = 0) -> list[str]:
     if not node:
         return []
     table = f"{node.get('Alias', '')}."
-    told = [f"{name}: {node[name]}".replace(table, "") for name in OF_PLAN[1:] if name in node]
-    lines = ["  " * depth + "; ".join([str(node.get(OF_PLAN[0], "?")), *told])]
+    parts = [f"{name}: {node[name]}".replace(table, "") for name in OF_PLAN if name in node]
+    lines = ["  " * depth + "; ".join([str(node.get("Node Type", "?")), *parts])]
     return lines + [line for child in node.get("Plans", ()) for line in plan_lines(child, depth + 1)]
 
 
@@ -114,11 +96,8 @@ def _json(text: Any, otherwise: Any) -> Any:
     return value if isinstance(value, type(otherwise)) else otherwise
 
 
-def _text(values: Iterable[str]) -> str:
-    return ", ".join(values) or "-"
-
-
 def _differing(a: str, b: str) -> tuple[str, str]:
-    """Return the lines of each that the other has not."""
+    """Return the lines of each that the other does not have."""
     lines = list(difflib.ndiff(a.splitlines(), b.splitlines()))
-    return tuple("\n".join(line[2:] for line in lines if line.startswith(mark)) or "-" for mark in "-+")  # type: ignore[return-value]
+    before, after = ("\n".join(line[2:] for line in lines if line.startswith(mark)) or "-" for mark in "-+")
+    return before, after

@@ -1,6 +1,6 @@
-"""Whether two sets of figures differ by more than noise, and which difference could have been seen.
+"""Whether two sets of estimates differ by more than noise, and which difference could have been seen.
 
-Everything is done with logarithms: a difference is a ratio, and noise a share of the figure.
+Everything is done with logarithms: a difference is a ratio, and noise is a share of the value.
 """
 
 import math
@@ -11,16 +11,22 @@ from typing import NamedTuple
 
 from ann_benchmarks.common.student import quantile, two_sided
 
-from .measurements import Figure
-
 POWER = 0.8  # the chance to see the difference that is said to be visible
-RESTARTED = 0.03  # standard deviation of what another start, build and hour alone do, where nothing tells it
+RESTARTED = 0.03  # standard deviation that another start, build and hour add, where nothing states it
 
 HIGHER, LOWER, ALIKE, NOISY, UNJUDGED = "higher", "lower", "no difference", "too noisy", "not judged"
 
 
+class Estimate(NamedTuple):
+    """A positive number, and the variance of its logarithm from run to run; NaN where unknown."""
+
+    value: float
+    variance: float
+    runs: int
+
+
 class Noise(NamedTuple):
-    """The variance of one measurement's logarithm among repetitions, and the degrees of freedom of that."""
+    """The variance of one measurement's logarithm among repetitions, and its degrees of freedom."""
 
     variance: float
     freedom: float
@@ -28,13 +34,13 @@ class Noise(NamedTuple):
 
 @dataclass(frozen=True)
 class Difference:
-    """B over A. The error is that of the ratio's logarithm, NaN where nothing tells it.
+    """B over A. The error is that of the ratio's logarithm, NaN where the noise is unknown.
 
-    `by` says where the noise is known from: repetitions, pairs of them, noise (of others), runs. `p` is the
+    `by` names the source of the noise: repetitions, pairs of them, noise (of others), runs. `p` is the
     chance of such a difference where there is none; `adjusted` is it among all that are judged together.
     """
 
-    a: float  # geometric mean of the side's figures
+    a: float  # geometric mean of the side's values
     b: float
     repetitions: tuple[int, int]
     error: float = math.nan
@@ -54,18 +60,16 @@ class Difference:
 
     @property
     def is_sure(self) -> bool:
-        """Whether repetitions tell the noise, without which no error rate can be stated."""
+        """Whether repetitions show the noise, without which no error rate can be stated."""
         return self.is_judged and self.by != "runs"
 
     @property
     def p(self) -> float:
-        """The chance of a difference at least so large, had nothing changed."""
+        """The chance of a difference at least this large, had nothing changed."""
         shift = math.log(self.ratio)
         if not self.is_judged:
             return math.nan
-        if self.error == 0:
-            return float(shift == 0)
-        return two_sided(shift / self.error, self.freedom)
+        return two_sided(shift / self.error, self.freedom) if self.error else float(shift == 0)
 
     def interval(self, error_rate: float) -> tuple[float, float]:
         """Return the bounds of the ratio, which miss it at the error rate."""
@@ -75,7 +79,7 @@ class Difference:
         return self.ratio * math.exp(-half), self.ratio * math.exp(half)
 
     def visible(self, error_rate: float) -> float:
-        """Return the smallest increase, as a share, that is seen in about 8 of 10 such comparisons."""
+        """Return the smallest increase, as a share, that about 8 of 10 such comparisons see."""
         if not self.is_judged or not self.error:
             return math.nan if not self.is_judged else 0.0
         steps = quantile(1 - error_rate / 2, self.freedom) + quantile(POWER, self.freedom)
@@ -90,58 +94,52 @@ class Difference:
         return ALIKE if self.visible(error_rate) <= worth else NOISY
 
 
-def difference(a: Sequence[Figure], b: Sequence[Figure], noise: Noise | None = None) -> Difference:
+def difference(a: Sequence[Estimate], b: Sequence[Estimate], noise: Noise | None = None) -> Difference:
     """Compare two sides, each of one measurement or of several that are repetitions.
 
     - Both have repetitions: Welch's test (1947), by the spread of each.
-    - One has: the spread of that one, of both sides alike (Student's).
+    - One has: the spread of that one, for both sides alike (Student's).
     - `noise`, from other repetitions, is pooled with what spread there is.
-    - None of it: a measurement as a whole is taken to repeat no better than a single one of its runs, and
-      than `RESTARTED` besides.
+    - None of it: a measurement as a whole is assumed to repeat no better than a single one of its runs, with
+      the deviation `RESTARTED` added.
     """
-    sides = [[math.log(figure.value) for figure in side] for side in (a, b)]
+    sides = [[math.log(estimate.value) for estimate in side] for side in (a, b)]
     counts = (len(a), len(b))
-    means = [math.fsum(side) / len(side) for side in sides]
+    means = [fmean(side) for side in sides]
     plain = Difference(math.exp(means[0]), math.exp(means[1]), counts)
     squares = [math.fsum((x - mean) ** 2 for x in side) for side, mean in zip(sides, means, strict=True)]
     own = sum(counts) - 2
+    if noise is None and not own:
+        if math.isnan(a[0].variance) or math.isnan(b[0].variance):
+            return plain
+        parts = [side[0].variance + RESTARTED**2 for side in (a, b)]
+        return _welch(plain, parts, [a[0].runs - 1, b[0].runs - 1], "runs")
     if noise is not None or 1 in counts:
-        if noise is None and not own:
-            return _by_runs(plain, a[0], b[0])
         other = noise or Noise(0.0, 0.0)
-        variance = (math.fsum(squares) + other.variance * other.freedom) / (own + other.freedom)
-        error = math.sqrt(variance * sum(1 / count for count in counts))
-        return replace(
-            plain, error=error, freedom=own + other.freedom, by="noise" if noise else "repetitions"
-        )
+        freedom = own + other.freedom
+        pooled = (math.fsum(squares) + other.variance * other.freedom) / freedom
+        error = math.sqrt(pooled * sum(1 / count for count in counts))
+        return replace(plain, error=error, freedom=freedom, by="noise" if noise else "repetitions")
     parts = [square / (count - 1) / count for square, count in zip(squares, counts, strict=True)]
     return _welch(plain, parts, [count - 1 for count in counts], "repetitions")
 
 
-def paired_difference(a: Sequence[Figure], b: Sequence[Figure]) -> Difference:
-    """Compare repetitions of which the i-th of A and of B were measured next to each other (Student's).
+def paired_difference(a: Sequence[Estimate], b: Sequence[Estimate]) -> Difference:
+    """Compare repetitions where the i-th of A and of B were measured next to each other (Student's).
 
-    What changes from pair to pair, such as the load of the machine, then is no noise.
+    Changes from pair to pair, such as the load of the machine, are then no noise.
     """
     ratios = [math.log(y.value / x.value) for x, y in zip(a, b, strict=True)]
-    means = [math.exp(fmean(math.log(figure.value) for figure in side)) for side in (a, b)]
+    means = [math.exp(fmean(math.log(estimate.value) for estimate in side)) for side in (a, b)]
     plain = Difference(means[0], means[1], (len(a), len(b)))
     if len(ratios) < 2:
         return plain
-    return replace(
-        plain, error=math.sqrt(variance(ratios) / len(ratios)), freedom=len(ratios) - 1, by="pairs"
-    )
-
-
-def _by_runs(plain: Difference, a: Figure, b: Figure) -> Difference:
-    if math.isnan(a.variance) or math.isnan(b.variance):
-        return plain
-    parts = [figure.variance + RESTARTED**2 for figure in (a, b)]
-    return _welch(plain, parts, [a.runs - 1, b.runs - 1], "runs")
+    error = math.sqrt(variance(ratios) / len(ratios))
+    return replace(plain, error=error, freedom=len(ratios) - 1, by="pairs")
 
 
 def _welch(plain: Difference, parts: Sequence[float], freedoms: Sequence[float], by: str) -> Difference:
-    """Add variances of the two means, each known with so many degrees of freedom (Satterthwaite, 1946)."""
+    """Add the variances of the two means, each with its degrees of freedom (Satterthwaite, 1946)."""
     whole = math.fsum(parts)
     if not whole:
         return replace(plain, error=0.0, freedom=float(sum(freedoms)), by=by)
@@ -162,19 +160,17 @@ def adjusted(differences: Sequence[Difference]) -> list[Difference]:
 def together(differences: Sequence[Difference], of_repetitions: Difference | None = None) -> Difference:
     """Return the geometric mean of the ratios of many points.
 
-    `of_repetitions` is the same of whole repetitions, by whose spread it is judged, as what slows one point
-    down slows its neighbours, too. Without it, all points are taken to err alike: the error is the mean one.
+    `of_repetitions` is the same for whole repetitions. Their spread judges it, because what slows one point
+    slows its neighbours, too. Without it, all points are assumed to err alike: the error is the mean one.
     """
     if of_repetitions is not None:
         return replace(of_repetitions, adjusted=of_repetitions.p)
-    n = len(differences)
-    a, b = (
-        math.exp(math.fsum(map(math.log, side)) / n)
-        for side in zip(*((d.a, d.b) for d in differences), strict=True)
-    )
     first = differences[0]
+    a, b = (
+        math.exp(fmean(map(math.log, side))) for side in zip(*((d.a, d.b) for d in differences), strict=True)
+    )
     if not all(d.is_judged for d in differences):
         return Difference(a, b, first.repetitions)
-    error = math.fsum(d.error for d in differences) / n
-    mean = Difference(a, b, first.repetitions, error, min(d.freedom for d in differences), first.by)
+    error, freedom = fmean(d.error for d in differences), min(d.freedom for d in differences)
+    mean = Difference(a, b, first.repetitions, error, freedom, first.by)
     return replace(mean, adjusted=mean.p)

@@ -1,38 +1,27 @@
-"""The runs there are, and all that is known of one."""
+"""The runs that are stored, and all that is known about one."""
 
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.numbers import figure_text
 
 from .changes import properties
-from .grids import aligned, csv_text, figure_text, markdown
-from .measurements import METRICS, Measurement
-from .naming import Narrowed, results_below, run_folders, run_id
-from .reading import read_all
+from .measurements import METRICS, MeasuredPoint
+from .sides import ResultFilter, estimates, read_all, results_below, run_folders, run_id
+from .tables import csv_text, grid
 
-LIST = (
-    "run",
-    "started",
-    "dataset",
-    "k",
-    "series",
-    "points",
-    "build (s)",
-    "index (MiB)",
-    "versions",
-    "machine",
-)
+LIST = ("run", "started", "dataset", "k", "series", "points", "build (s)", "index (MiB)", "versions",
+        "machine")  # fmt: skip
 
 
-def list_runs(roots: Sequence[Path], narrowed: Narrowed, form: str) -> str:
+def list_runs(roots: Sequence[Path], only: ResultFilter, form: str) -> str:
     """Return a table of the runs below some folders, the oldest first."""
     rows = []
     for folder in run_folders(roots):
         paths = results_below(folder.absolute())
-        if read := read_all((path, (), 0) for path in paths if narrowed.takes(path)):
+        if read := read_all((path, (), 0) for path in paths if only.takes(path)):
             rows.append(_row(folder, read))
     if not rows:
         raise UserError(
@@ -43,10 +32,10 @@ def list_runs(roots: Sequence[Path], narrowed: Narrowed, form: str) -> str:
         return json.dumps([dict(zip(LIST, row, strict=True)) for row in rows], indent=2) + "\n"
     if form == "csv":
         return csv_text(LIST, rows)
-    return "\n".join((markdown if form == "markdown" else aligned)(LIST, rows, "lllrlrrrll")) + "\n"
+    return "\n".join(grid(form, LIST, rows, "lllrlrrrll")) + "\n"
 
 
-def _row(folder: Path, read: list[Measurement]) -> list[str]:
+def _row(folder: Path, read: list[MeasuredPoint]) -> list[str]:
     started = min(str(m.attrs.get("started_at", "-")) for m in read)
     return [
         *(run_id(folder), started[:19], *folder.absolute().parts[-3:], str(len(read))),
@@ -56,12 +45,12 @@ def _row(folder: Path, read: list[Measurement]) -> list[str]:
     ]
 
 
-def _range(read: list[Measurement], metric: str) -> str:
-    values = sorted(f.value for m in read if (f := m.figure(metric)))
+def _range(read: list[MeasuredPoint], metric: str) -> str:
+    values = sorted(found.value for found in estimates(metric, read))
     return " to ".join(dict.fromkeys(figure_text(v) for v in values[:: max(len(values) - 1, 1)])) or "-"
 
 
-def _versions(read: list[Measurement]) -> list[tuple[str, str]]:
+def _versions(read: list[MeasuredPoint]) -> list[tuple[str, str]]:
     found = {
         (name.removesuffix("_version"), str(value))
         for m in read
@@ -71,15 +60,15 @@ def _versions(read: list[Measurement]) -> list[tuple[str, str]]:
     return sorted(found)
 
 
-def _machine(m: Measurement) -> str:
+def _machine(m: MeasuredPoint) -> str:
     memory = m.number("memory_bytes")
     size = f"{memory / (1 << 30):.0f} GiB" if memory > 0 else ""
     cores = f"{m.attrs['cores']} cores" if "cores" in m.attrs else ""
     return ", ".join(filter(None, [str(m.attrs.get("cpu", "")), cores, size])) or "-"
 
 
-def show_run(read: list[Measurement], form: str) -> str:
-    """Return all that is known of the measurements of a run: what all have in common, then each of them."""
+def show_run(read: list[MeasuredPoint], form: str) -> str:
+    """Return all that is known about the points of a run: what they have in common, then each of them."""
     if form == "json":
         content = [{"file": str(m.path), "attributes": dict(m.attrs)} for m in read]
         return json.dumps(content, indent=2) + "\n"
@@ -87,31 +76,24 @@ def show_run(read: list[Measurement], form: str) -> str:
     rows = [_point(m) for m in read]
     if form == "csv":
         return csv_text(head, rows)
-    grid = markdown if form == "markdown" else aligned
-    return (
-        "\n".join(
-            [*grid(["all points", ""], list(_common(read)), "ll"), "", *grid(head, rows, "lrrrrrrrrrl")]
-        )
-        + "\n"
-    )
+    common = grid(form, ["all points", ""], list(_common(read)), "ll")
+    return "\n".join([*common, "", *grid(form, head, rows, "lrrrrrrrrrl")]) + "\n"
 
 
-def _common(read: list[Measurement]) -> Iterator[list[str]]:
-    """Yield what all points share, and of the rest which values there are."""
-    told: list[dict[str, Any]] = [properties(m.attrs) for m in read]
-    for name in dict.fromkeys(name for properties_of in told for name in properties_of):
-        values = dict.fromkeys(properties_of.get(name, "-") for properties_of in told)
-        yield [
-            name,
-            ", ".join(values) if name != "plan" or len(values) == 1 else f"{len(values)} different ones",
-        ]
+def _common(read: list[MeasuredPoint]) -> Iterator[list[str]]:
+    """Yield each property, with all of its values."""
+    every = [properties(m.attrs) for m in read]
+    for name in dict.fromkeys(name for of_point in every for name in of_point):
+        values = dict.fromkeys(of_point.get(name, "-") for of_point in every)
+        is_plan = name == "plan" and len(values) > 1
+        yield [name, f"{len(values)} different ones" if is_plan else ", ".join(values)]
 
 
-def _point(m: Measurement) -> list[str]:
-    figures = [m.figure(name) for name in METRICS]
+def _point(m: MeasuredPoint) -> list[str]:
+    figures = [m.estimate(name) for name in METRICS]
     recall = "-" if m.recall is None else f"{m.recall:.4f}"
     return [
-        m.point,
+        m.name,
         *("-" if figure is None else figure_text(figure.value) for figure in figures),
         *(recall, str(m.attrs.get("run_count", "-")), str(m.attrs.get("started_at", "-"))[:19]),
     ]

@@ -1,81 +1,201 @@
-"""A and B, point by point: what is compared with what, and what has no partner."""
+"""A and B, point by point: what is compared with what, each metric of it, and what has no partner."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean, variance
 
 from ann_benchmarks.common.errors import UserError
 
-from .figures import Compared, PointPair, compare_figure
-from .measurements import METRICS, Key, Measurement
+from .judging import Difference, Estimate, Noise, adjusted, difference, paired_difference, together
+from .measurements import METRICS, Key, MeasuredPoint
+from .sides import by_key, estimates
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """What was matched, and each figure that is known of both sides; `only_a` and `only_b` had no partner."""
+class PointPair:
+    """One point of A and B, each measured once or several times."""
+
+    key: Key
+    label: str
+    a: list[MeasuredPoint]
+    b: list[MeasuredPoint]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One metric: each point with its difference, and the geometric mean of all."""
+
+    points: list[tuple[PointPair, Difference]]
+    mean: Difference
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """What was matched, and each metric that is known of both sides; `only_a` and `only_b` had no partner."""
 
     pairs: list[PointPair]
     only_a: list[str]
     only_b: list[str]
     repetitions: tuple[int, int]
-    figures: dict[str, Compared]
+    metrics: dict[str, Compared]
     chosen: str | None = None
 
     @property
     def judged_by(self) -> str:
-        """The figure that decides: what was chosen, else throughput or, where it was given, p99."""
-        return self.chosen or ("qps" if "qps" in self.figures else "p99")
+        """The metric that decides: the chosen one, else throughput or, where it was given, p99."""
+        return self.chosen or ("qps" if "qps" in self.metrics else "p99")
 
 
 def compare(
-    a: Sequence[Measurement],
-    b: Sequence[Measurement],
-    noise: Sequence[Measurement] = (),
+    a: Sequence[MeasuredPoint],
+    b: Sequence[MeasuredPoint],
+    noise: Sequence[MeasuredPoint] = (),
     chosen: str | None = None,
     paired: bool = False,
-) -> Comparison:
-    """Match two sides and compare every figure; the chosen one decides.
+) -> SideBySide:
+    """Match two sides and compare every metric; the chosen one decides.
 
-    `noise` are repetitions, of anything, that tell how well figures repeat; `paired` are those of A and B
-    that were measured in turn.
+    `noise` are repetitions of anything, which show how well it repeats; `paired` says that the repetitions of
+    A and B were measured in turn.
     """
-    repetitions = (len({m.source for m in a}), len({m.source for m in b}))
+    repetitions = (len({point.source for point in a}), len({point.source for point in b}))
     if paired and (repetitions[0] != repetitions[1] or repetitions[0] < 2 or noise):
         raise UserError(
-            f"--paired is for as many repetitions of A as of B, two at least, without --noise; here are"
+            "--paired needs as many repetitions of A as of B, at least two, and no --noise; there are"
             f" {repetitions[0]} and {repetitions[1]}"
         )
-    if noise and max(len({m.source for m in same}) for same in _by_key(noise).values()) < 2:
-        raise UserError("--noise needs repetitions of the same points: two folders at least, better five")
-    of_a, of_b = _by_key(a), _by_key(b)
+    if noise and max(len({point.source for point in same}) for same in by_key(noise).values()) < 2:
+        raise UserError("--noise needs repetitions of the same points: at least two folders, better five")
+    of_a, of_b = by_key(a), by_key(b)
     keys = [key for key in of_a if key in of_b]
     labels = _labels([of_a[key] + of_b[key] for key in keys])
     pairs = [PointPair(key, label, of_a[key], of_b[key]) for key, label in zip(keys, labels, strict=True)]
-    figures = {metric: compare_figure(metric, pairs, noise, paired) for metric in METRICS}
-    return Comparison(
+    compared = {metric: compare_metric(metric, pairs, noise, paired) for metric in METRICS}
+    return SideBySide(
         pairs,
         ["/".join(key) for key in of_a if key not in of_b],
         ["/".join(key) for key in of_b if key not in of_a],
         repetitions,
-        {metric: compared for metric, compared in figures.items() if compared is not None},
+        {metric: found for metric, found in compared.items() if found is not None},
         chosen,
     )
 
 
-def _by_key(side: Iterable[Measurement]) -> dict[Key, list[Measurement]]:
-    groups: dict[Key, list[Measurement]] = {}
-    for measurement in side:
-        groups.setdefault(measurement.key, []).append(measurement)
-    return groups
-
-
-def _labels(points: Sequence[Sequence[Measurement]]) -> list[str]:
-    """Name points as their plug-in does, with the parts of their keys in which they differ besides."""
+def _labels(points: Sequence[Sequence[MeasuredPoint]]) -> list[str]:
+    """Name points as their plug-in does, with the parts of their keys in which they differ."""
     folders = [point[0].key[:-1] for point in points]
     places = range(max(map(len, folders), default=0))
     varying = [place for place in places if len({folder[place : place + 1] for folder in folders}) > 1]
     labels = []
     for point, folder in zip(points, folders, strict=True):
-        names = dict.fromkeys(m.point for m in point)
+        names = dict.fromkeys(repetition.name for repetition in point)
         parts = [folder[place] for place in varying if place < len(folder) and folder[place]]
         labels.append(" ".join([*parts, " | ".join(names)]))
     return labels
+
+
+def compare_metric(
+    metric: str, pairs: Sequence[PointPair], noise: Sequence[MeasuredPoint], paired: bool
+) -> Compared | None:
+    """Compare a metric of all points; None where no point has it on both sides.
+
+    Each built index counts once, whether several points share it or a later run found it.
+    """
+    of_point, of_mean = _noise(metric, noise)
+    of_index = METRICS[metric].of_index
+    is_paired = paired and not of_index
+    known = [pair for pair in pairs if estimates(metric, pair.a) and estimates(metric, pair.b)]
+    calm_a, calm_b = (_mean_variance(metric, side) for side in ([p.a for p in known], [p.b for p in known]))
+    found: list[PointPair] = []
+    differences: list[Difference] = []
+    seen = set()
+    for pair in known:
+        a, b = estimates(metric, pair.a), estimates(metric, pair.b)
+        if of_index:
+            a, b = ([*{one.value: one for one in side}.values()] for side in (a, b))
+            values = tuple(one.value for one in a), tuple(one.value for one in b)
+            if values in seen:
+                continue
+            seen.add(values)
+        found.append(pair)
+        if is_paired:
+            differences.append(paired_difference(*_in_turn(metric, pair)))
+        else:
+            differences.append(difference(_as_noisy(a, calm_a), _as_noisy(b, calm_b), of_point))
+    if not found:
+        return None
+    differences = adjusted(differences)
+    means = None if of_index else _means(metric, found)
+    of_repetitions = None
+    if means and (max(map(len, means)) > 1 or of_mean):
+        of_repetitions = paired_difference(*means) if is_paired else difference(*means, of_mean)
+    return Compared(list(zip(found, differences, strict=True)), together(differences, of_repetitions))
+
+
+def _in_turn(metric: str, pair: PointPair) -> tuple[list[Estimate], list[Estimate]]:
+    """Return the estimates of the repetitions that have it on both sides, in their order."""
+    a, b = (
+        {point.source: found for point in side if (found := point.estimate(metric))}
+        for side in (pair.a, pair.b)
+    )
+    common = sorted(a.keys() & b.keys())
+    return [a[source] for source in common], [b[source] for source in common]
+
+
+def _mean_variance(metric: str, sides: Iterable[Sequence[MeasuredPoint]]) -> float:
+    variances = [found.variance for side in sides for found in estimates(metric, side)]
+    known = [value for value in variances if not math.isnan(value)]
+    return fmean(known) if known else math.nan
+
+
+def _as_noisy(found: Iterable[Estimate], least: float) -> list[Estimate]:
+    """Give points whose runs happened to agree the noise that all of their side have on average."""
+    return [e if math.isnan(e.variance) else e._replace(variance=max(e.variance, least)) for e in found]
+
+
+def _means(metric: str, pairs: Sequence[PointPair]) -> tuple[list[Estimate], list[Estimate]] | None:
+    """Return, of each repetition of A and of B, the geometric mean over the points that all of them have."""
+    tables = [_table(metric, side) for side in ((p.a for p in pairs), (p.b for p in pairs))]
+    sources = [sorted({source for row in table.values() for source in row}) for table in tables]
+    whole = [
+        pair.key
+        for pair in pairs
+        if all(len(table[pair.key]) == len(each) for table, each in zip(tables, sources, strict=True))
+    ]
+    if not whole:
+        return None
+    a, b = (
+        [_geometric_mean([table[key][source] for key in whole]) for source in each]
+        for table, each in zip(tables, sources, strict=True)
+    )
+    return a, b
+
+
+def _table(metric: str, points: Iterable[Iterable[MeasuredPoint]]) -> dict[Key, dict[int, float]]:
+    """Return values by point and repetition."""
+    table: dict[Key, dict[int, float]] = {}
+    for point in points:
+        for repetition in point:
+            if found := repetition.estimate(metric):
+                table.setdefault(repetition.key, {})[repetition.source] = found.value
+    return table
+
+
+def _geometric_mean(values: Iterable[float]) -> Estimate:
+    return Estimate(math.exp(fmean(map(math.log, values))), math.nan, 1)
+
+
+def _noise(metric: str, noise: Sequence[MeasuredPoint]) -> tuple[Noise | None, Noise | None]:
+    """Return how well a point repeats, and how well the mean of all points does.
+
+    The points of one repetition are slow together, so that several add no degrees of freedom.
+    """
+    rows = [row for row in _table(metric, [noise]).values() if len(row) > 1]
+    if not rows:
+        return None, None
+    most = max(map(len, rows))
+    point = Noise(fmean(variance(map(math.log, row.values())) for row in rows), most - 1)
+    whole = [row for row in rows if row.keys() == rows[0].keys()]
+    means = [math.log(_geometric_mean([row[source] for row in whole]).value) for source in rows[0]]
+    return point, Noise(variance(means), len(means) - 1)

@@ -1,205 +1,199 @@
-"""A comparison as people and programs read it: a table, Markdown, CSV, JSON."""
+"""A comparison as people and programs read it: aligned for a terminal, Markdown, CSV, JSON."""
 
+import csv
+import io
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from ann_benchmarks.common.numbers import figure_text
+from ann_benchmarks.common.output import counted
+
 from .changes import changes
-from .figures import PointPair
-from .grids import aligned, csv_text, figure_text, markdown
 from .judging import Difference
-from .matching import Comparison
-from .measurements import METRICS, Measurement
-from .verdicts import Asked, failures, percent, recall_differs, share_text, warnings
+from .matching import SideBySide
+from .measurements import METRICS, MeasuredPoint
+from .verdicts import (
+    ALL_POINTS,
+    Criteria,
+    failures,
+    percent,
+    recall_differs,
+    share_text,
+    warnings,
+)
 
 FORMATS = ("table", "markdown", "csv", "json")
 LEFTOVERS = 5  # that are named
+RED, GREEN, PLAIN = "\033[31m", "\033[32m", "\033[0m"
+COLORS = {
+    **dict.fromkeys(("slower", "larger", "more"), RED),
+    **dict.fromkeys(("faster", "smaller", "fewer", "less"), GREEN),
+}
+SOURCES = {
+    "repetitions": "the spread of repetitions",
+    "pairs": "the spread of the ratios of repetitions that were measured in turn",
+    "noise": "the spread of the repetitions of --noise and of these",
+    "runs": "the spread of the runs within each measurement",
+}
+
+
+def grid(
+    form: str, head: Sequence[str], rows: Sequence[Sequence[str]], sides: str, colors: bool = False
+) -> Iterator[str]:
+    """Yield the lines of a table, aligned or in Markdown; `sides` has an l or r for each column."""
+    if form == "markdown":
+        yield f"| {' | '.join(head)} |"
+        marks = (" ---: " if sides[i : i + 1] == "r" else " --- " for i in range(len(head)))
+        yield f"|{'|'.join(marks)}|"
+        for row in rows:
+            cells = [cell.replace("|", "\\|").replace("\n", "<br>") for cell in row]
+            yield f"| {' | '.join(cells)} |"
+        return
+    lines = [list(head)]
+    for row in rows:
+        parts = [cell.splitlines() or [""] for cell in row]
+        lines += [[c[i] if i < len(c) else "" for c in parts] for i in range(max(map(len, parts)))]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        texts = [
+            cell.rjust(width) if sides[i : i + 1] == "r" else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        if colors:
+            texts = [f"{COLORS[c.strip(' ?')]}{c}{PLAIN}" if c.strip(" ?") in COLORS else c for c in texts]
+        yield "  ".join(texts).rstrip()
+
+
+def csv_text(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Return rows as CSV."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([head, *rows])
+    return out.getvalue()
 
 
 def render(
-    comparison: Comparison, names: Sequence[str], asked: Asked, form: str, colors: bool = False
+    compared: SideBySide, names: Sequence[str], criteria: Criteria, form: str, colors: bool = False
 ) -> str:
     """Return the whole text; `names` are those of A and B."""
     if form == "json":
-        return json.dumps(_content(comparison, names, asked), indent=2, allow_nan=False) + "\n"
+        return json.dumps(_content(compared, names, criteria), indent=2, allow_nan=False) + "\n"
     if form == "csv":
-        rows = list(_rows(comparison, asked))
+        rows = list(_rows(compared, criteria))
         return csv_text(list(rows[0]) if rows else ["figure"], [list(row.values()) for row in rows])
-    return "\n".join(_text(comparison, names, asked, form == "markdown", colors)) + "\n"
+    return "\n".join(_text(compared, names, criteria, form, colors)) + "\n"
 
 
 def _text(
-    comparison: Comparison, names: Sequence[str], asked: Asked, is_markdown: bool, colors: bool
+    compared: SideBySide, names: Sequence[str], criteria: Criteria, form: str, colors: bool
 ) -> Iterator[str]:
-    grid = markdown if is_markdown else aligned
-    for name, side, repetitions in zip("AB", names, comparison.repetitions, strict=True):
-        yield (
-            f"{name}: {side}{f' ({repetitions} repetitions)' if repetitions > 1 else ''}" + "  " * is_markdown
-        )
-    yield ""
-    yield _matched(comparison)
-    found = changes(comparison.pairs)
-    if found:
-        n = len(comparison.pairs)
+    line_break = "  " * (form == "markdown")
+    for name, side, number in zip("AB", names, compared.repetitions, strict=True):
+        yield f"{name}: {side}{f' ({number} repetitions)' if number > 1 else ''}{line_break}"
+    yield from ("", _matched(compared))
+    n = len(compared.pairs)
+    if found := changes(compared.pairs):
         rows = [[c.what, c.a, c.b, "" if c.points == n else f"{c.points} of {n} points"] for c in found]
-        yield ""
-        yield from grid(["changed", "A", "B", ""], rows, "lll", False)
-    metric = comparison.judged_by
-    if compared := comparison.figures.get(metric):
-        yield ""
-        head = [
-            "point",
-            f"{METRICS[metric].title}: A",
-            "B",
-            "B / A",
-            f"{asked.confidence} interval",
-            "",
-            "visible",
-            "recall",
+        yield from ("", *grid(form, ["changed", "A", "B", ""], rows, "lll"))
+    metric = compared.judged_by
+    judged = ["B", "B / A", f"{criteria.confidence} interval", "", "visible"]
+    if metric in compared.metrics:
+        rows = [
+            [pair.label, *_cells(metric, d, criteria), _recalls(pair.a, pair.b, recall_differs(pair))]
+            for pair, d in compared.metrics[metric].points
         ]
-        rows = [[pair.label, *_cells(metric, d, asked), _recalls(pair)] for pair, d in compared.points]
-        yield from grid(head, rows, "lrrrrlrl", colors)
-    yield ""
-    head = [
-        "all points, geometric mean",
-        "A",
-        "B",
-        "B / A",
-        f"{asked.confidence} interval",
-        "",
-        "visible",
-        "of",
-    ]
+        head = ["point", f"{METRICS[metric].title}: A", *judged, "recall"]
+        yield from ("", *grid(form, head, rows, "lrrrrlrl", colors))
     rows = [
-        [METRICS[name].title, *_cells(name, c.mean, asked), _of(name, len(c.points))]
-        for name, c in comparison.figures.items()
+        [METRICS[name].title, *_cells(name, c.mean, criteria), _of(name, len(c.points))]
+        for name, c in compared.metrics.items()
     ]
-    yield from grid(head, rows, "lrrrrlrl", colors)
-    yield ""
-    yield from _explained(comparison, asked)
-    for text in warnings(comparison, asked):
-        yield f"warning: {text}" + "  " * is_markdown
+    yield from ("", *grid(form, [ALL_POINTS, "A", *judged, "of"], rows, "lrrrrlrl", colors), "")
+    if metric in compared.metrics:
+        points = compared.metrics[metric].points
+        if by := dict.fromkeys(SOURCES[d.by] for _, d in points if d.by):
+            yield (
+                f"Judged by {' or '.join(by)}, with an error rate of {percent(criteria.error_rate)} for all"
+                " points of a metric together (Holm). visible: a difference that about 8 of 10 such"
+                " comparisons see."
+            )
+    for text in warnings(compared, criteria):
+        yield f"warning: {text}{line_break}"
 
 
-def _matched(comparison: Comparison) -> str:
-    parts = [_counted(len(comparison.pairs), "point") + " compared"]
-    for side, keys in (("A", comparison.only_a), ("B", comparison.only_b)):
+def _matched(compared: SideBySide) -> str:
+    parts = [counted(len(compared.pairs), "point") + " compared"]
+    for side, keys in (("A", compared.only_a), ("B", compared.only_b)):
         if keys:
             more = f", and {len(keys) - LEFTOVERS} more" if len(keys) > LEFTOVERS else ""
             parts.append(f"only in {side}: {', '.join(keys[:LEFTOVERS])}{more}")
     return "; ".join(parts)
 
 
-def _explained(comparison: Comparison, asked: Asked) -> Iterator[str]:
-    compared = comparison.figures.get(comparison.judged_by)
-    if compared is None:
-        return
-    how = {
-        "repetitions": "the spread of repetitions",
-        "pairs": "the spread of the ratios of repetitions that were measured in turn",
-        "noise": "the spread of the repetitions of --noise and of these",
-        "runs": "the spread of the runs within each measurement",
-    }
-    by = dict.fromkeys(how[d.by] for _, d in compared.points if d.by)
-    if by:
-        yield (
-            f"Judged by {' or '.join(by)}, with an error rate of {percent(asked.error_rate)} for all points"
-            " of a figure together (Holm). visible: a difference that about 8 of 10 such comparisons see."
-        )
-
-
-def _cells(metric: str, difference: Difference, asked: Asked) -> list[str]:
-    low, high = difference.interval(asked.error_rate)
+def _cells(metric: str, difference: Difference, criteria: Criteria) -> list[str]:
+    low, high = difference.interval(criteria.error_rate)
     interval = "-" if math.isnan(low) else f"{low:.3f} to {high:.3f}" if high < 1000 else "any"
     return [
-        figure_text(difference.a),
-        figure_text(difference.b),
-        f"{difference.ratio:.3f}",
-        interval,
-        asked.verdict(metric, difference),
-        share_text(difference.visible(asked.error_rate)),
+        *(figure_text(difference.a), figure_text(difference.b), f"{difference.ratio:.3f}", interval),
+        *(criteria.verdict(metric, difference), share_text(difference.visible(criteria.error_rate))),
     ]
 
 
-def _of(metric: str, points: int) -> str:
-    return _counted(points, "index" if METRICS[metric].of_index else "point")
+def _of(metric: str, number: int) -> str:
+    if METRICS[metric].of_index:
+        return f"{number} index{'es' * (number > 1)}"
+    return counted(number, "point")
 
 
-def _counted(number: int, noun: str) -> str:
-    plural = {"index": "indexes"}.get(noun, f"{noun}s")
-    return f"{number} {noun if number == 1 else plural}"
+def _recalls(a: Iterable[MeasuredPoint], b: Iterable[MeasuredPoint], differs: bool) -> str:
+    texts = dict.fromkeys("-" if r is None else f"{r:.4f}" for r in map(_recall, (a, b)))
+    return " → ".join(texts) + (" (differs)" if differs and len(texts) > 1 else "")
 
 
-def _recalls(pair: PointPair) -> str:
-    texts = [_recall(side) for side in (pair.a, pair.b)]
-    if texts[0] == texts[1]:
-        return texts[0]
-    return " → ".join(texts) + (" (differs)" if recall_differs(pair) else "")
+def _recall(side: Iterable[MeasuredPoint]) -> float | None:
+    known = sorted(point.recall for point in side if point.recall is not None)
+    return known[len(known) // 2] if known else None
 
 
-def _recall(side: Iterable[Measurement]) -> str:
-    known = sorted(m.recall for m in side if m.recall is not None)
-    return f"{known[len(known) // 2]:.4f}" if known else "-"
-
-
-def _rows(comparison: Comparison, asked: Asked) -> Iterator[dict[str, Any]]:
-    for metric, compared in comparison.figures.items():
-        for pair, d in compared.points:
+def _rows(compared: SideBySide, criteria: Criteria) -> Iterator[dict[str, Any]]:
+    for metric, found in compared.metrics.items():
+        for pair, d in found.points:
+            recalls = {f"recall_{name}": _recall(side) for name, side in (("a", pair.a), ("b", pair.b))}
             yield {
-                "figure": metric,
-                "point": pair.label,
-                "key": "/".join(pair.key),
-                **_values(metric, d, asked),
-            } | {
-                "recall_a": _number(_recall(pair.a)),
-                "recall_b": _number(_recall(pair.b)),
+                **{"figure": metric, "point": pair.label, "key": "/".join(pair.key)},
+                **_values(metric, d, criteria),
+                **{name: None if value is None else round(value, 4) for name, value in recalls.items()},
                 "recall_differs": recall_differs(pair),
             }
         yield {
-            "figure": metric,
-            "point": "geometric mean",
-            "key": None,
-            **_values(metric, compared.mean, asked),
-        } | {
-            "recall_a": None,
-            "recall_b": None,
-            "recall_differs": None,
+            **{"figure": metric, "point": "geometric mean", "key": None},
+            **_values(metric, found.mean, criteria),
+            **dict.fromkeys(("recall_a", "recall_b", "recall_differs")),
         }
 
 
-def _values(metric: str, d: Difference, asked: Asked) -> dict[str, Any]:
-    low, high = d.interval(asked.error_rate)
+def _values(metric: str, d: Difference, criteria: Criteria) -> dict[str, Any]:
+    low, high = d.interval(criteria.error_rate)
+    visible = d.visible(criteria.error_rate)
     numbers = {
-        **{
-            "a": d.a,
-            "b": d.b,
-            "ratio": d.ratio,
-            "low": low,
-            "high": high,
-            "p": d.p,
-            "p_adjusted": d.adjusted,
-        },
-        "visible": d.visible(asked.error_rate),
+        **{"a": d.a, "b": d.b, "ratio": d.ratio, "low": low, "high": high},
+        **{"p": d.p, "p_adjusted": d.adjusted, "visible": visible},
     }
     return {
         **{name: None if math.isnan(value) else value for name, value in numbers.items()},
-        **{"verdict": asked.verdict(metric, d), "judged_by": d.by or None},
+        **{"verdict": criteria.verdict(metric, d), "judged_by": d.by or None},
         **{"repetitions_a": d.repetitions[0], "repetitions_b": d.repetitions[1]},
     }
 
 
-def _number(text: str) -> float | None:
-    return None if text == "-" else float(text)
-
-
-def _content(comparison: Comparison, names: Sequence[str], asked: Asked) -> dict[str, Any]:
+def _content(compared: SideBySide, names: Sequence[str], criteria: Criteria) -> dict[str, Any]:
     return {
-        **{"a": names[0], "b": names[1], "repetitions": list(comparison.repetitions)},
-        **{"error_rate": asked.error_rate, "worth": asked.worth, "judged_by": comparison.judged_by},
-        **{"points": len(comparison.pairs), "only_in_a": comparison.only_a, "only_in_b": comparison.only_b},
-        "changes": [change._asdict() for change in changes(comparison.pairs)],
-        "figures": list(_rows(comparison, asked)),
-        "slower": failures(comparison, asked),
-        "warnings": list(warnings(comparison, asked)),
+        **{"a": names[0], "b": names[1], "repetitions": list(compared.repetitions)},
+        **{"error_rate": criteria.error_rate, "worth": criteria.worth, "judged_by": compared.judged_by},
+        **{"points": len(compared.pairs), "only_in_a": compared.only_a, "only_in_b": compared.only_b},
+        "changes": [change._asdict() for change in changes(compared.pairs)],
+        "figures": list(_rows(compared, criteria)),
+        "slower": failures(compared, criteria),
+        "warnings": list(warnings(compared, criteria)),
     }

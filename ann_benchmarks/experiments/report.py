@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.reporting.chosen import FOLDER
+from ann_benchmarks.reporting.chapters import FOLDER
 from ann_benchmarks.reporting.content import Chapter, Report
 from ann_benchmarks.reporting.report import write_report
 from ann_benchmarks.results.metrics import TARGET_RECALL

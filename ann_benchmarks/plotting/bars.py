@@ -5,15 +5,9 @@ from collections.abc import Iterable
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
-from ann_benchmarks.results.metrics import QPS_AT_RECALL
+from ann_benchmarks.results.metrics import all_metrics
 
 from .points import Point
-
-BOUNDED = {
-    "k-nn": "recall over queries",
-    "qps": "the mean QPS of runs",
-    QPS_AT_RECALL: "the mean QPS of runs",
-}
 
 
 def draw_bars(axes: Axes, points: Iterable[tuple[Point, str]]) -> None:
@@ -34,9 +28,9 @@ def bars_note(points: Iterable[Point], x: str, y: str) -> str:
     """Say of which metrics there are bars and what they are; nothing where there are none."""
     points = list(points)
     shown = [
-        *([x] if any(point.x_interval for point in points) else []),
-        *([y] if any(point.y_interval for point in points) else []),
+        *([all_metrics[x]] if any(point.x_interval for point in points) else []),
+        *([all_metrics[y]] if any(point.y_interval for point in points) else []),
     ]
-    bounded = dict.fromkeys(BOUNDED.get(name, "the mean percentile of runs") for name in shown)
-    one_run = " (a point is one run)" if set(shown) - {"k-nn"} else ""
+    bounded = dict.fromkeys(metric.bounds.of for metric in shown if metric.bounds)
+    one_run = "" if all(metric.is_share for metric in shown) else " (a point is one run)"
     return f"bars: 95% intervals of {' and of '.join(bounded)}{one_run}" if shown else ""

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.results.frontier import pareto_frontier
-from ann_benchmarks.results.metrics import RECALLS, all_metrics, plot_label
+from ann_benchmarks.results.metrics import all_metrics, plot_label
 
 from .bars import bars_note, draw_bars
 from .labels import add_labels
@@ -176,7 +176,7 @@ def fit_scales(
     xs, ys = map(with_room, coordinates([*drawn, *faded]), ends, scales)
     axes.update_datalim([(min(xs), min(ys)), (max(xs), max(ys))])
     for name, values, metric, scale in zip("xy", (xs, ys), metrics, scales, strict=True):
-        apply_scale(axes, name, scale, values, metric in RECALLS)
+        apply_scale(axes, name, scale, values, all_metrics[metric].is_share)
 
 
 def decorate(axes: Axes, x: str, y: str, title: str) -> None:

@@ -7,23 +7,13 @@ from typing import Any
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.published import Published, Row, Selection, Table, published, select
 from ann_benchmarks.published.selecting import curve_name, rows_where
-from ann_benchmarks.results.metrics import QPS_AT_RECALL
+from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics
 
 from .points import Point
 from .ram import Line, normalised
 from .shares import over_first
 
 IN_TIERS = ("ram", "index_size", "clients", "qps", "p99")
-COLUMNS = {  # what a metric is called in tables, and the unit in which the metric is
-    "k-nn": ("recall", "share"),
-    "qps": ("qps", "1/s"),
-    "p50": ("p50", "ms"),
-    "p95": ("p95", "ms"),
-    "p99": ("p99", "ms"),
-    "p999": ("p999", "ms"),
-    "build": ("build_time", "s"),
-    "indexsize": ("index_size", "KiB"),
-}
 
 
 @dataclass(frozen=True)
@@ -81,16 +71,14 @@ def read_points(
     `where` chooses rows by their columns instead. UserError if published figures have no such metric or the
     table not its column.
     """
-    for metric in (x, y):
-        if metric not in COLUMNS:
-            known = ", ".join(COLUMNS)
-            hint = " (qps for its throughput)" if metric == QPS_AT_RECALL else ""
-            raise UserError(f"published figures have no {metric}{hint}: choose from {known}")
-    wanted = [COLUMNS[metric] for metric in (x, y)]
-    source, table = table_of(asked, [column for column, _ in wanted])
+    columns = [published_column(metric) for metric in (x, y)]
+    source, table = table_of(asked, columns)
     is_there = not where and table.has("dataset") and any(row["dataset"] == dataset for row in table.rows)
     rows = rows_where(table, {"dataset": dataset} if is_there else where or {})
-    (x_column, x_unit), (y_column, y_unit) = ((name, table.in_unit(name, unit)) for name, unit in wanted)
+    x_column, y_column = columns
+    x_unit, y_unit = (
+        table.in_unit(name, all_metrics[metric].unit) for name, metric in zip(columns, (x, y), strict=True)
+    )
     series = {}
     for values, group in curves(table, rows):
         points = [
@@ -103,6 +91,15 @@ def read_points(
         if points:
             series[name] = over_first(points, None if table.labels else (x, y)) if normalise else points
     return PublishedPoints(source.label, series, not table.labels, source.origin)
+
+
+def published_column(metric: str) -> str:
+    """Return what a metric is called in tables; UserError if published figures have no such metric."""
+    if column := all_metrics[metric].published:
+        return column
+    known = ", ".join(name for name, metric in all_metrics.items() if metric.published)
+    hint = " (qps for its throughput)" if metric == QPS_AT_RECALL else ""
+    raise UserError(f"published figures have no {metric}{hint}: choose from {known}")
 
 
 def read_series(asked: Mapping[str, Any] | Selection) -> PublishedPoints:

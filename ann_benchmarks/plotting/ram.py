@@ -8,7 +8,7 @@ from itertools import groupby
 from ann_benchmarks.results.frontier import drawable
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.runs import interval
-from ann_benchmarks.results.tiers import TierRun, fastest, with_methods
+from ann_benchmarks.results.tiers import TierRun, fastest
 
 from .points import Point
 
@@ -38,10 +38,10 @@ def ram_lines(
     `machine` is the RAM at which tiers are drawn that have all of it.
     """
     best: dict[str, dict[float, TierRun]] = {}
-    for label, tier_run in with_methods(fastest(runs, target)):
+    for tier_run in fastest(runs, target):
         x = tier_run.ram or machine
         if x and all(drawable(x, tier_run.run.metrics[panel]) for panel in PANELS):
-            best.setdefault(label, {}).setdefault(x, tier_run)
+            best.setdefault(tier_run.name, {}).setdefault(x, tier_run)
     lines = []
     for label, at in sorted(best.items()):
         last = at[max(at)]

@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
 from ann_benchmarks.common.numbers import plain_number, size_text
+from ann_benchmarks.results.metrics import all_metrics
 
 from .bars import draw_bars
 from .figure import GREY, add_legend, add_note, coordinates, decorate, fit_scales, save
@@ -26,7 +27,6 @@ CLOSE = 2.0  # the largest value over the smallest, below which a linear axis fr
 BEYOND = 2.0  # how far outside of the tiers, as a factor, an index is still marked
 ROW = 13.0  # height of a line of text, in points
 TITLES = {"qps": "Throughput - up is better", "p99": "Tail latency - down is better"}
-LABELS = {"qps": "Queries per second (1/s)", "p99": "Percentile 99 (millis)"}
 LABELS_OF_SHARES = {"qps": "QPS / QPS with the most RAM", "p99": "p99 / p99 with the most RAM"}
 RAM = "Available RAM: shared_buffers + the system's cache"
 BARS = "bars: 95% intervals of the mean of runs (a point is one run)"
@@ -67,7 +67,7 @@ def create_ram_figure(
         draw_bars(axes, drawn)
         decorate(axes, panel, panel, title if panel == PANELS[0] else "")
         axes.set_title(TITLES[panel], loc="left", fontsize=10, color=GREY, pad=8)
-        axes.set(xlabel="", ylabel=(LABELS_OF_SHARES if shares else LABELS)[panel])
+        axes.set(xlabel="", ylabel=LABELS_OF_SHARES[panel] if shares else all_metrics[panel].description)
     upper, lower = panels.values()
     add_legend(upper, [*own, *handles], [*own_names, *names])
     points = [point for line in lines for point in line.panels["qps"]]

@@ -9,10 +9,12 @@ from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import exact, figure_text, size_text
 from ann_benchmarks.results.built import build_arguments, built_index
+from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.runs import interval
 from ann_benchmarks.results.tiers import TierRun
 
-COLUMNS = ("Available RAM", "shared_buffers", "Clients", "QPS", "P50 (ms)", "P99 (ms)")
+FIGURES = ("qps", "p50", "p99")
+COLUMNS = ("Available RAM", "shared_buffers", "Clients", *(all_metrics[name].title for name in FIGURES))
 IN_BRACKETS = (
     "In brackets: 95% intervals of the mean of the runs. The figure before them is that of one run.\n"
 )
@@ -37,7 +39,7 @@ def table(title: str, runs: Sequence[TierRun], machine: float | None, intervals:
     more = differing_columns(runs)
     best: dict[tuple[Any, ...], TierRun] = {}
     for tier_run in runs:
-        tier = (tier_run.name, tier_run.method, tier_run.ram, tier_run.shared_buffers)
+        tier = (tier_run.name, tier_run.ram, tier_run.shared_buffers)
         best.setdefault((*index_of(tier_run), *tier), tier_run)
 
     def place(tier_run: TierRun) -> tuple[Any, ...]:
@@ -58,30 +60,20 @@ def index_of(tier_run: TierRun) -> tuple[str, ...]:
     return tier_run.algorithm, *map(str, built_index(tier_run.run)[1:])
 
 
-def line_of(tier_run: TierRun) -> tuple[int, str, str]:
-    """Return what tells the lines of an index apart."""
-    return tier_run.clients, tier_run.name, tier_run.method
+def line_of(tier_run: TierRun) -> tuple[int, str]:
+    """Return what distinguishes the lines of an index."""
+    return tier_run.clients, tier_run.name
 
 
 def differing_columns(runs: Sequence[TierRun]) -> dict[str, Callable[[TierRun], str]]:
     """Return the columns that some tables need: those in which results differ."""
-
-    def attribute(name: str) -> Callable[[TierRun], str]:
-        return lambda tier_run: str(tier_run.run.attrs.get(name, ""))
-
     possible: dict[str, Callable[[TierRun], str]] = {
-        "Method": lambda tier_run: tier_run.method,
-        "CPUs": attribute("tier_cpus"),
-        "Disk": attribute("tier_disk"),
+        "Method": lambda tier_run: tier_run.run.series.tier_method,
+        "CPUs": lambda tier_run: str(tier_run.run.series.tier_cpus or ""),
+        "Disk": lambda tier_run: tier_run.run.series.tier_disk,
+        "Load": lambda tier_run: tier_run.run.series.special,
     }
-    more = {name: text for name, text in possible.items() if len({text(tier_run) for tier_run in runs}) > 1}
-
-    def told(tier_run: TierRun) -> tuple[Any, ...]:
-        return tier_run.algorithm, tier_run.clients, *(text(tier_run) for text in possible.values())
-
-    if len({told(tier_run) for tier_run in runs}) < len({tier_run.name for tier_run in runs}):
-        more["Curve"] = lambda tier_run: tier_run.name
-    return more
+    return {name: text for name, text in possible.items() if len({text(tier_run) for tier_run in runs}) > 1}
 
 
 def index_part(
@@ -137,7 +129,7 @@ def query_of(tier_run: TierRun) -> str:
 def cells_of(tier_run: TierRun, intervals: bool) -> list[str]:
     """Return throughput and latencies, with their intervals where these are known."""
     cells = []
-    for metric in ("qps", "p50", "p99"):
+    for metric in FIGURES:
         bounds = interval(tier_run.run, metric) if intervals else None
         sure = f" ({figure_text(bounds.low)} to {figure_text(bounds.high)})" if bounds else ""
         cells.append(figure_text(tier_run.run.metrics[metric]) + sure)

@@ -4,19 +4,24 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ann_benchmarks.common.numbers import KIB, factor, size_text
-from ann_benchmarks.results.comparable import Comparison, comparisons, family, is_on_tier, with_least_memory
+from ann_benchmarks.results.comparable import (
+    Comparison,
+    comparisons,
+    family,
+    is_on_tier,
+    ram,
+    with_least_memory,
+)
 from ann_benchmarks.results.metrics import qps_at_recall
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run, number
 
-from .in_short import in_short
-from .memory import memory_statements, needs
-from .naming import IndexNames
-from .ratios import Ratio, rates, ratio
-from .statements import Statement, listed, three_digits
-from .workload_answer import workload_statements
+from .builds import IndexNames
+from .memory import Need, memory_in_short, memory_statements, needs
+from .statements import Statement, listed, mean_rate, pace, ratio, three_digits
+from .workloads import workload_statements
 
-RATE_WAS_GIVEN = "The throughput was given, and says nothing of the algorithms: compare their latencies."
+RATE_WAS_GIVEN = "The throughput was given and says nothing about the algorithms: compare their latencies."
 OVERSHOT = 0.02  # by which a recall lies above the target, that a reader should know
 
 
@@ -35,98 +40,113 @@ def answers(runs: Iterable[Run], records: Iterable[Record], target: float) -> li
     found = []
     places = {(run.dataset, run.count) for run in runs} | {(rec.dataset, rec.count) for rec in records}
     for dataset, count in sorted(places):
-        of_it = [run for run in runs if (run.dataset, run.count) == (dataset, count)]
+        here = [run for run in runs if (run.dataset, run.count) == (dataset, count)]
         written = [record for record in records if (record.dataset, record.count) == (dataset, count)]
-        told = statements(of_it, bool(written), target) if of_it else []
-        found.append(Answer(dataset, count, [*told, *workload_statements(written)]))
+        of_queries = statements(here, bool(written), target) if here else []
+        found.append(Answer(dataset, count, [*of_queries, *workload_statements(written)]))
     return found
 
 
 def statements(runs: Sequence[Run], has_writes: bool, target: float) -> list[Statement]:
     """Return what results on one dataset say."""
     compared = comparisons(runs, target)
-    telling = [comparison for comparison in compared if comparison.fastest]
-    if not telling:
-        text = nothing_reached(runs, target) if compared else RATE_WAS_GIVEN
-        about = "Recall" if compared else "Speed"
+    reaching = [comparison for comparison in compared if comparison.fastest]
+    if not reaching:
+        about, text = ("Recall", nothing_reached(runs, target)) if compared else ("Speed", RATE_WAS_GIVEN)
         return [Statement(about, text), *unmeasured(runs, compared, False, has_writes)]
-    # One client, and as many as there were: what lies between them is in the pictures.
-    shown = [telling[0], *telling[-1:]] if len(telling) > 1 else telling
+    # One client, and the most of them: what lies between is in the pictures.
+    shown = [reaching[0], *reaching[-1:]] if len(reaching) > 1 else reaching
     need = needs(runs, target)
     scarce = [least for one in shown if (least := with_least_memory(runs, target, one))]
     return [
         *in_short(shown, scarce, need),
         *(Statement(f"Speed, {one.who_asks}", speed(one, target)) for one in shown),
         *missed(runs, target),
-        *costs(telling[0]),
+        *costs(reaching[0]),
         *memory_statements(need),
         *unmeasured(runs, compared, bool(need), has_writes),
     ]
+
+
+def in_short(
+    shown: Sequence[Comparison], scarce: Sequence[Comparison], need: Sequence[Need]
+) -> list[Statement]:
+    """Return the answer in a few sentences, nothing where no algorithms were compared.
+
+    `scarce` are the comparisons with the least memory.
+    """
+    speeds = rankings(shown)
+    if not speeds:
+        return []
+    sentences = [speeds, *([memory_in_short(need)] if need else [])]
+    if scarce:
+        least = " and ".join(dict.fromkeys(f"{size_text(ram(one.runs[0]))} of RAM" for one in scarce))
+        there = rankings(scarce).removeprefix("with ")
+        sentences.append(f"with {least}, the least that was measured, and {there}")
+    return [Statement("In short", " ".join(f"{text[0].upper()}{text[1:]}." for text in sentences))]
+
+
+def rankings(compared: Sequence[Comparison]) -> str:
+    """Say for each number of clients which is the fastest."""
+    return "; ".join(text for comparison in compared if (text := ranking(comparison)))
+
+
+def ranking(comparison: Comparison) -> str:
+    """Name the fastest, those that noise does not separate from it, and how far the others are behind."""
+    (name, best), *others = comparison.fastest.items()
+    ratios = {other: ratio(best, run) for other, run in others}
+    if not ratios:
+        return ""
+    alike = [other for other, found in ratios.items() if found.interval is None or found.is_noise]
+    behind = listed(
+        [
+            f"{factor(found.value)} times as fast as {other}"
+            for other, found in ratios.items()
+            if other not in alike
+        ]
+    )
+    if not alike:
+        return f"with {comparison.who_asks}, {name} is the fastest: {behind}"
+    text = f"with {comparison.who_asks}, {listed([name, *alike])} show no difference beyond noise"
+    return f"{text}, and {name} is {behind}" if behind else text
 
 
 def nothing_reached(runs: Sequence[Run], target: float) -> str:
     """Say that no result reaches the recall."""
     highest = max(runs, key=lambda run: run.metrics["k-nn"])
     return (
-        f"No result reaches a recall of {target:g}; the highest is {highest.metrics['k-nn']:.4f}, of"
-        f" {highest.algorithm}. --target-recall asks for less."
+        f"No result reaches a recall of {target:g}. The highest is {highest.metrics['k-nn']:.4f}, of"
+        f" {highest.algorithm}. --target-recall lowers the target."
     )
 
 
 def speed(comparison: Comparison, target: float) -> str:
     """Say which algorithm is the fastest at a recall, and by how much."""
-    ranked = sorted(comparison.fastest.items(), key=lambda item: -mean(rates(item[1])))
+    ranked = sorted(comparison.fastest.items(), key=lambda item: -mean_rate(item[1]))
     (name, best), *others = ranked
-    sentence = f"At a recall of at least {target:g}{comparison.where}, "
-    if not others:
-        return f"{sentence}{name} answers {pace(best)} queries/s ({details(best, target)})."
-    compared = [(other, run, ratio(rates(best), rates(run))) for other, run in others]
-    if compared[0][2].is_noise:
-        second, run, found = compared[0]
-        sentence += (
-            f"{name} and {second} show no difference beyond noise: {pace(best)} and {pace(run)} queries/s,"
-            f" {times(found)} ({name}: {details(best, target)}; {second}: {details(run, target)})."
-        )
-        rest = compared[1:]
-    else:
-        sentence += f"{name} is the fastest: {pace(best)} queries/s ({details(best, target)})."
-        rest = compared
-    told = [sentence, *(f"It does {against(*other, target)}." for other in rest)]
-    torn = [name for name, run in ranked if run.attrs.get("runs_disagree")]
-    if torn:
-        told.append(f"The runs of {listed(torn)} differ by more than noise: something else was going on.")
-    return " ".join(told)
-
-
-def against(name: str, run: Run, found: Ratio, target: float) -> str:
-    """Say how many times as much as another algorithm's the throughput is."""
-    unsure = ", which is no difference beyond noise" if found.is_noise else ""
-    return f"{times(found)} the {pace(run)} queries/s of {name}{unsure} ({details(run, target)})"
-
-
-def times(found: Ratio) -> str:
-    """Write a ratio with what is known of how sure it is."""
-    if found.interval is None:
-        return f"{factor(found.value)} times (from single runs, so that noise is not ruled out)"
-    low, high = map(factor, found.interval)
-    return f"{factor(found.value)} times (95% interval {low} to {high})"
+    compared = [(other, run, ratio(best, run)) for other, run in others]
+    is_ahead = compared and not compared[0][2].is_noise
+    sentences = [
+        f"At a recall of at least {target:g}{comparison.where}, {name}"
+        f" {'is the fastest:' if is_ahead else 'answers'} {pace(best)} queries/s ({details(best, target)})."
+    ]
+    for other, run, found in compared:
+        if found.is_noise:
+            times = f"ratio {factor(found.value)}, {found.certainty}"
+            relation = f"{name} and {other} show no difference beyond noise ({times})"
+        else:
+            relation = f"{name} is {factor(found.value)} times as fast as {other} ({found.certainty})"
+        sentences.append(f"{relation}: {other} answers {pace(run)} queries/s ({details(run, target)}).")
+    if torn := [name for name, run in ranked if run.attrs.get("runs_disagree")]:
+        sentences.append(f"The runs of {listed(torn)} differ by more than noise: something disturbed them.")
+    return " ".join(sentences)
 
 
 def details(run: Run, target: float) -> str:
     """Write recall and tail latency of a result."""
     recall = run.metrics["k-nn"]
-    far = ", well above what was asked for" if recall > target + OVERSHOT else ""
+    far = ", well above the target" if recall > target + OVERSHOT else ""
     return f"recall {recall:.3f}{far}, p99 {three_digits(run.metrics['p99'])} ms"
-
-
-def pace(run: Run) -> str:
-    """Write the mean throughput of the runs of a result."""
-    return three_digits(mean(rates(run)))
-
-
-def mean(values: Sequence[float]) -> float:
-    """Return the mean."""
-    return sum(values) / len(values)
 
 
 def missed(runs: Sequence[Run], target: float) -> list[Statement]:
@@ -135,30 +155,28 @@ def missed(runs: Sequence[Run], target: float) -> list[Statement]:
     for run in runs:
         highest[family(run)] = max(highest.get(family(run), 0.0), run.metrics["k-nn"])
     reaching = {family(run) for run in runs if qps_at_recall(run.metrics, target) > 0}
-    short = [f"{name} ({highest[name]:.4f})" for name in sorted(highest) if name not in reaching]
-    if not short:
-        return []
-    return [Statement("Recall", f"{target:g} is not reached by {listed(short)}; in brackets their highest.")]
+    short = [f"{name} (highest: {highest[name]:.4f})" for name in sorted(highest) if name not in reaching]
+    return [Statement("Recall", f"{target:g} was not reached by {listed(short)}.")] if short else []
 
 
 def costs(comparison: Comparison) -> list[Statement]:
-    """Say how long the indexes that a comparison has used took to build, and how large they are."""
+    """Say how long the indexes of a comparison took to build, and how large they are."""
     runs = list(comparison.fastest.values())
     names = IndexNames(comparison.runs)
     seconds = {names.of(run): took for run in runs if (took := index_seconds(run)) > 0}
     sizes = {family(run): run.metrics["indexsize"] * KIB for run in runs if run.metrics["indexsize"] > 0}
-    which = f"Of the indexes that are the fastest with {comparison.who_asks}: " if len(runs) > 1 else ""
-    told = []
+    which = f"For the indexes that are the fastest with {comparison.who_asks}: " if len(runs) > 1 else ""
+    found = []
     if seconds:
         ranked = ranked_costs(seconds, lambda s: f"{three_digits(s)} s", "as long")
-        told.append(Statement("Building the index", which + ranked))
+        found.append(Statement("Building the index", which + ranked))
     if sizes:
-        told.append(Statement("Size of the index", ranked_costs(sizes, size_text, "as large")))
-    return told
+        found.append(Statement("Size of the index", ranked_costs(sizes, size_text, "as large")))
+    return found
 
 
 def ranked_costs(costs: dict[str, float], write: Callable[[float], str], how: str) -> str:
-    """Write costs, the smallest first, the others with how many times as much they are."""
+    """Write costs, the smallest first, the others as multiples of it."""
     (name, least), *others = sorted(costs.items(), key=lambda item: item[1])
     texts = [f"{name} {write(least)}"]
     texts += [f"{other} {write(cost)}, {factor(cost / least)} times {how}" for other, cost in others]
@@ -166,7 +184,7 @@ def ranked_costs(costs: dict[str, float], write: Callable[[float], str], how: st
 
 
 def index_seconds(run: Run) -> float:
-    """Return how long the index took without the loading, or, where that is all there is, with it."""
+    """Return how long the index took without the loading or, if no other time is known, with it."""
     return number(run, "index_build_time") or run.metrics["build"]
 
 
@@ -190,5 +208,5 @@ def unmeasured(
     if not has_writes:
         open_questions.append("inserts, updates and deletes")
     if all(int(number(run, "run_count") or 0) < 3 for run in runs):
-        open_questions.append("how sure the figures are (it takes three runs: run.py --runs 3)")
+        open_questions.append("how sure the figures are (requires three runs: run.py --runs 3)")
     return [Statement("Not measured", f"{'; '.join(open_questions)}.")] if open_questions else []

@@ -1,37 +1,47 @@
-"""What a report is made of."""
+"""What a report is made of: chapters, with pictures and tables by the names of their kinds."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import inspect
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.numbers import UNKNOWN, plain
+from ann_benchmarks.plotting.styles import Style
+from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run
 
-VERDICTS = ("reproduced", "not reproduced", "not testable here", "not measured")
+from .document import Block, Paragraph, Table
+
+MOST_ROWS = 30  # bars or lines in a picture
+ANYWHERE = ("kind", "algorithms", "of", "recall", "title")  # the options of every kind
 
 
 @dataclass(frozen=True)
 class Chapter:
-    """Results that are shown together. Pictures and tables are asked for by name, with their options."""
+    """Results that are shown together. Pictures and tables are requested by name, with their options."""
 
     title: str
     text: str = ""  # Markdown
     command: str = ""  # that makes the results
     runs: Sequence[Run] = ()
     records: Sequence[Record] = ()
-    missing: Sequence[str] = ()  # what was to be measured and is not there, a line each
+    missing: Sequence[str] = ()  # what should have been measured and is not there, a line each
     pictures: Sequence[dict[str, Any]] = ()  # {"kind": "frontier", ...}
     tables: Sequence[dict[str, Any]] = ()  # {"kind": "points", ...}
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What somebody has published, beside what was measured here."""
+    """What somebody has published, next to what was measured here."""
 
     says: str
     published: str
     measured: str  # empty where there is nothing
-    verdict: str  # of VERDICTS
+    verdict: str  # reproduced, not reproduced, not testable here or not measured
     why: str = ""
 
 
@@ -45,3 +55,132 @@ class Report:
     chapters: Sequence[Chapter]
     findings: Sequence[Finding] = ()
     source: str = ""  # where the findings were published
+
+    @property
+    def runs(self) -> list[Run]:
+        """The results of all chapters, each once."""
+        return list({identity(run): run for chapter in self.chapters for run in chapter.runs}.values())
+
+    @property
+    def records(self) -> list[Record]:
+        """The records of all chapters, each once."""
+        return list({identity(rec): rec for chapter in self.chapters for rec in chapter.records}.values())
+
+
+def identity(outcome: Run | Record) -> Hashable:
+    """Return what distinguishes results, even if two chapters have read them from the same file."""
+    if isinstance(outcome, Record):
+        return outcome.dataset, outcome.count, outcome.algo, outcome.name, str(outcome.path)
+    run, built = outcome, str(outcome.attrs.get("build_arguments"))
+    figures = tuple(run.metrics[name] for name in ("k-nn", "qps", "p99"))
+    return run.dataset, run.count, run.batch, run.algorithm, run.parameters, built, figures
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a picture or a table is made of. Pictures are files of `folder` whose names begin with `stem`."""
+
+    runs: Sequence[Run]
+    records: Sequence[Record]
+    target: float  # recall
+    title: str = ""
+    folder: Path = Path()
+    stem: str = ""
+    styles: Mapping[str, Style] = field(default_factory=dict)
+
+    def file(self, kind: str, number: int = 0) -> Path:
+        """Return the path of a picture, the first of its kind or a later one."""
+        return self.folder / f"{self.stem}{kind}{f'-{number + 1}' if number else ''}.png"
+
+    def only(self, algorithms: Any, of: Mapping[str, Any]) -> "Shown":
+        """Keep the results and records of some algorithms, with some attributes."""
+        names = [algorithms] if isinstance(algorithms, str) else algorithms
+        allowed = {key: value if isinstance(value, list) else [value] for key, value in of.items()}
+
+        def fits(curve: str, attrs: Mapping[str, Any]) -> bool:
+            named = names is None or any(is_named(curve, str(name)) for name in names)
+            return named and all(attrs.get(key) in values for key, values in allowed.items())
+
+        def attributes(record: Record) -> dict[str, Any]:
+            names = ("workload", "clients", "writers")
+            return {**record.attrs, **{name: getattr(record, name) for name in names}}
+
+        return replace(
+            self,
+            runs=[run for run in self.runs if fits(run.algorithm, run.attrs)],
+            records=[record for record in self.records if fits(record.algo, attributes(record))],
+        )
+
+
+def is_named(curve: str, name: str) -> bool:
+    """Whether a curve has this name, alone or followed by its conditions, such as clients and tier."""
+    return curve == name or curve.startswith(f"{name}-")
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """Published figures to lay over a picture: NAME or NAME:TABLE, and which of its rows by their columns.
+
+    With `normalise` each curve, published or not, is divided by its first point.
+    """
+
+    published: str = ""
+    where: Mapping[str, Any] | None = None
+    normalise: bool = False
+
+
+Kind = Callable[..., list[Block]]  # (Shown, options by name); a parameter `overlay` stands for three options
+OVERLAY = tuple(option.name for option in fields(Overlay))
+
+
+def make(kinds: Mapping[str, Kind], what: str, request: Mapping[str, Any], shown: Shown) -> list[Block]:
+    """Make a picture or a table of one of these kinds, or a note that says why it cannot be made.
+
+    Options of every kind: `algorithms`, names or beginnings of curves; `of`, attributes with the value or
+    values that results must have; `recall`, the target; `title`. UserError names an unknown kind or option.
+    """
+    name = str(request.get("kind"))
+    if name not in kinds:
+        raise UserError(f"there is no {what} of kind '{name}': choose from {', '.join(kinds)}")
+    parameters = [
+        parameter for parameter in inspect.signature(kinds[name]).parameters if parameter != "shown"
+    ]
+    own = [option for one in parameters for option in (OVERLAY if one == "overlay" else (one,))]
+    options = {key: value for key, value in request.items() if key not in ANYWHERE}
+    if unknown := sorted(set(options) - set(own)):
+        known = ", ".join([*own, *ANYWHERE[1:]])
+        raise UserError(f"the {what} '{name}' has no option '{unknown[0]}': it has {known}")
+    if "overlay" in parameters:
+        options["overlay"] = Overlay(
+            **{option: options.pop(option) for option in OVERLAY if option in options}
+        )
+    shown = replace(
+        shown.only(request.get("algorithms"), request.get("of") or {}),
+        target=float(request.get("recall", shown.target)),
+        title=str(request.get("title", shown.title)),
+    )
+    try:
+        return kinds[name](shown, **options)
+    except UserError as error:
+        return [Paragraph(f"No {what} of {name}: {error}.", is_note=True)]
+
+
+def known_table(columns: Mapping[str, Sequence[str]], caption: str, words: frozenset[str]) -> Table:
+    """Return a table without the columns in which nothing is known."""
+    kept = {name: cells for name, cells in columns.items() if set(cells) != {UNKNOWN}}
+    return Table(tuple(kept), list(zip(*kept.values(), strict=True)), caption, words)
+
+
+def between(
+    bounds: Interval | tuple[float | None, float | None] | None, write: Callable[[float], str] = plain
+) -> str:
+    """Write an interval in brackets with a space before, nothing where it is not known."""
+    if bounds is None or any(end is None or not math.isfinite(end) for end in bounds):
+        return ""
+    low, high = (write(end) for end in bounds if end is not None)
+    return f" ({low} to {high})"
+
+
+def origin_note(origin: str) -> list[Block]:
+    """Return the note below a picture that shows published figures."""
+    return [Paragraph(f"In grey, from another machine: {origin}", is_note=True)] if origin else []

@@ -1,7 +1,15 @@
-"""A report as blocks, which markdown.py and html.py write each in its own form."""
+"""A document as blocks: read from the text that people write, and written as Markdown or as one HTML page.
 
-from collections.abc import Sequence
+The text may hold paragraphs, lists, headings and fenced code; within a line `code`, **strong** and
+[links](address). Anything else, such as HTML, is plain text. Markdown is CommonMark with GitHub's tables.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader
 
 
 @dataclass(frozen=True)
@@ -20,13 +28,14 @@ class Strong:
 
 @dataclass(frozen=True)
 class Link:
-    """Words that lead somewhere: an address or a file of the report."""
+    """Words that lead somewhere: to an address or to a file of the document."""
 
     text: str
     target: str
 
 
-Line = str | Code | Strong | Link | Sequence["str | Code | Strong | Link"]  # plain text may hold anything
+Piece = str | Code | Strong | Link  # plain text may hold anything
+Line = Piece | Sequence[Piece]
 
 
 @dataclass(frozen=True)
@@ -39,7 +48,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A paragraph; a note is one of less weight."""
+    """A paragraph; a note has less weight."""
 
     text: Line
     is_note: bool = False
@@ -61,7 +70,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of cells; of the columns named in `words` the cells are text, of all others figures."""
+    """A table of cells; the columns named in `words` hold text, all others hold figures."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -71,7 +80,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture in a file beside the report."""
+    """A picture in a file next to the document."""
 
     file: str
     caption: str
@@ -79,7 +88,161 @@ class Picture:
 
 Block = Heading | Paragraph | Items | Listing | Table | Picture
 
+FOLDER = Path(__file__).parent / "templates"
+SPECIAL = re.compile(r"[\\`*\[\]<>|~$&]|(?<![^\W_])_|_(?![^\W_])")  # a _ within a word is plain
+AT_START = re.compile(r"^(\s*)([#+=-]|\d+(?=[.)]))")
+INLINE = re.compile(
+    r"(?P<code>`+)(?P<inside>.+?)(?P=code)|\*\*(?P<strong>.+?)\*\*|\[(?P<words>[^\]]+)\]\((?P<target>[^)\s]+)\)"
+)
+ADDRESS = re.compile(r"https?://|[^:/?#]*(?:[/?#]|$)")  # one of the web, or one without any other scheme
+ITEM = re.compile(r"(?:[-*+]|\d+[.)])\s+")
+LEVEL = 3  # of all headings in a text, below those of the document
 
-def pieces(line: Line) -> Sequence[str | Code | Strong | Link]:
+
+def read_text(text: str) -> list[Block]:
+    """Return the blocks of a text."""
+    return [block for part in parts(text) for block in blocks_of(part)]
+
+
+def parts(text: str) -> Iterator[list[str]]:
+    """Yield the lines between empty lines; code between fences stays together."""
+    lines: list[str] = []
+    fence = False
+    for line in text.splitlines():
+        is_fence = line.lstrip().startswith("```")
+        if (is_fence and not fence) or (not line.strip() and not fence):
+            yield lines
+            lines = []
+        if line.strip() or fence:
+            lines.append(line)
+        if is_fence and fence:
+            yield lines
+            lines = []
+        fence ^= is_fence
+    yield lines
+
+
+def blocks_of(lines: list[str]) -> Iterator[Block]:
+    """Yield the blocks of lines that no empty line separates."""
+    if not lines:
+        return
+    if lines[0].lstrip().startswith("```"):
+        is_closed = len(lines) > 1 and lines[-1].lstrip().startswith("```")
+        yield Listing("\n".join(lines[1 : -1 if is_closed else None]))
+        return
+    paragraph: list[str] = []
+    items: list[str] = []
+    for line in lines:
+        item = ITEM.match(line.lstrip())
+        if item:
+            items.append(line.lstrip()[item.end() :])
+        elif items:
+            items[-1] += f" {line.strip()}"
+        elif not paragraph and (heading := re.match(r"#{1,6}\s+(.*?)\s*#*\s*$", line)):
+            yield Heading(LEVEL, heading[1])
+        else:
+            paragraph.append(line.strip())
+    if paragraph:  # which precedes the items: what follows them belongs to the last
+        yield Paragraph(line_of(" ".join(paragraph)))
+    if items:
+        yield Items([line_of(item) for item in items])
+
+
+def line_of(text: str) -> Line:
     """Return the pieces of a line."""
-    return [line] if isinstance(line, (str, Code, Strong, Link)) else line
+    line: list[Piece] = []
+    end = 0
+    for match in INLINE.finditer(text):
+        line.append(text[end : match.start()])
+        if match["inside"]:
+            line.append(Code(match["inside"].strip()))
+        elif match["strong"]:
+            line.append(Strong(match["strong"]))
+        elif ADDRESS.match(match["target"]):
+            line.append(Link(match["words"], match["target"]))
+        else:
+            line.append(match[0])
+        end = match.end()
+    return [piece for piece in [*line, text[end:]] if piece != ""]
+
+
+def pieces(line: Line) -> Sequence[Piece]:
+    """Return the pieces of a line."""
+    return [line] if isinstance(line, Piece) else line
+
+
+def as_html(title: str, blocks: Sequence[Block]) -> str:
+    """Return one HTML page, which fetches nothing but its pictures; all text is escaped."""
+    environment = Environment(
+        loader=FileSystemLoader(FOLDER), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.globals.update(pieces=pieces, style=(FOLDER / "report.css").read_text(encoding="utf-8"))
+    named = [(type(block).__name__.lower(), block) for block in blocks]
+    # The list of contents.
+    sections = [(i, b.text) for i, b in enumerate(blocks) if isinstance(b, Heading) and b.level == 2]
+    return environment.get_template("report.html").render(title=title, blocks=named, sections=sections) + "\n"
+
+
+def as_markdown(blocks: Sequence[Block]) -> str:
+    """Return the whole text in Markdown; each character of a text means itself."""
+    return "\n\n".join(block_text(block) for block in blocks) + "\n"
+
+
+def block_text(block: Block) -> str:
+    """Return one block, without an empty line after it."""
+    match block:
+        case Heading():
+            return f"{'#' * block.level} {escaped(block.text)}"
+        case Paragraph():
+            return line_text(block.text)
+        case Items():
+            return "\n".join(f"- {line_text(item)}" for item in block.items)
+        case Listing():
+            fence = "`" * max(3, longest_ticks(block.text) + 1)
+            return f"{fence}sh\n{block.text}\n{fence}"
+        case Picture():
+            return f"![{escaped(block.caption)}]({block.file})"
+        case Table():
+            sides = ["---" if name in block.words else "---:" for name in block.columns]
+            rows = [f"| {' | '.join(map(escaped, row))} |" for row in (block.columns, *block.rows)]
+            rows.insert(1, f"| {' | '.join(sides)} |")
+            caption = f"{line_text(block.caption)}\n\n" if block.caption else ""
+            return caption + "\n".join(rows)
+
+
+def line_text(line: Line) -> str:
+    """Return a line, which begins neither a list nor a heading."""
+    text = "".join(map(piece_text, pieces(line)))
+    return AT_START.sub(lambda m: f"{m[1]}{m[2]}\\" if m[2].isdecimal() else f"{m[1]}\\{m[2]}", text)
+
+
+def piece_text(piece: Piece) -> str:
+    """Return a piece of a line."""
+    match piece:
+        case str():
+            return escaped(piece)
+        case Code():
+            text = one_line(piece.text)
+            ticks = "`" * (longest_ticks(text) + 1)
+            space = " " if text.startswith("`") or text.endswith("`") else ""
+            return f"{ticks}{space}{text}{space}{ticks}"
+        case Strong():
+            return f"**{escaped(piece.text)}**"
+        case Link():
+            target = "".join(f"%{ord(c):02X}" if c in "<>() \\" else c for c in piece.target)
+            return f"[{escaped(piece.text)}]({target})"
+
+
+def escaped(text: str) -> str:
+    """Return one line in which each character means itself."""
+    return SPECIAL.sub(lambda match: f"\\{match[0]}", one_line(text))
+
+
+def one_line(text: str) -> str:
+    """Return text without the ends of lines."""
+    return " ".join(text.split("\n")).replace("\r", " ")
+
+
+def longest_ticks(text: str) -> int:
+    """Return the largest number of successive backticks."""
+    return max(map(len, re.findall("`+", text)), default=0)

@@ -1,102 +1,123 @@
-"""What was run: what is the same for all results is said once, what differs by algorithm."""
+"""What was run: facts that all results share are stated once, facts that differ by algorithm."""
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import UNKNOWN, size_text
 from ann_benchmarks.data.datasets import get_dataset, is_present
+from ann_benchmarks.results.comparable import family
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE
+from ann_benchmarks.results.records import Record
+from ann_benchmarks.results.runs import Run
 
+from .content import Report
 from .document import Block, Heading, Listing, Paragraph, Table
+from .workloads import family_of
 
 MOST_VALUES = 6  # of a fact, that are written out
 MOST_COMMANDS = 20
-WORDS = frozenset({"What", "Value"})
+# By chapter: attributes and their names. Versions and settings have names of their own.
+KNOWN = {
+    "Machine": {
+        "cpu": "CPU",
+        "cores": "Usable cores",
+        "memory_bytes": "Memory",
+        "disk": "Disk",
+        "file_system": "File system",
+        "kernel": "Kernel",
+        "container_memory_bytes": "Memory of the container",
+    },
+    "Software": {
+        "docker_image": "Docker image",
+        "docker_image_id": "Docker image ID",
+        "server": "Server",
+        "framework_version": "This benchmark",
+        "python": "Python",
+    },
+    "How it was measured": {
+        "run_count": "Runs of a point",
+        "clients": "Clients",
+        "driver": "Driver",
+        "loop": "Loop",
+        "rate": "Requested queries/s",
+        "query_order": "Order of the queries",
+        "distinct_queries": "Distinct queries",
+        "warmup": "Warm-up",
+        "prewarmed_by": "Prewarmed by",
+        "target_recall": "Target recall of the search",
+        "tier": "Tiers (shared_buffers:available RAM)",
+        "tier_method": "Memory limited by",
+        "tier_disk": "Disk of the tier",
+        "tier_iops": "I/O operations/s of the tier's disk",
+        "tier_bandwidth": "Bandwidth of the tier's disk, per second",
+        "tier_cpus": "CPUs of the tier",
+    },
+}
+SETTINGS = "Settings other than PostgreSQL's defaults"
+BUFFERS = "shared_buffers"
+IN_BYTES = {"memory_bytes", "container_memory_bytes", "tier_bandwidth", BUFFERS}
+VERSION = "_version"
+NAMES = {"postgres": "PostgreSQL", "vector": "pgvector", "vchord": "VectorChord"}
+COMMAND = "command_line"
+UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*(kB|MB|GB|TB)?")
+
+Attributes = Mapping[str, Any]
+Fact = tuple[str, str]  # chapter and name
 
 
-def as_size(value: Any) -> str:
-    """Write bytes."""
-    return size_text(value) if isinstance(value, (int, float)) and value > 0 else as_text(value)
+def run_blocks(report: Report) -> list[Block]:
+    """Return what was run: data, machine, software, settings, command lines."""
+    of_algorithm: dict[str, list[Attributes]] = {}
+    of_dataset: dict[tuple[str, int], list[Attributes]] = {}
+    named: list[tuple[str, Run | Record]] = [(family(run), run) for run in report.runs]
+    for name, outcome in [*named, *((family_of(record), record) for record in report.records)]:
+        of_algorithm.setdefault(name, []).append(outcome.attrs)
+        of_dataset.setdefault((outcome.dataset, outcome.count), []).append(outcome.attrs)
+    every = [attrs for of_name in of_algorithm.values() for attrs in of_name]
+    return [
+        Heading(2, "What was run"),
+        *([Listing(report.command)] if report.command else []),
+        *when(every),
+        *([data_table(of_dataset)] if of_dataset else []),
+        *what_was_run(of_algorithm),
+        *commands(every),
+    ]
 
 
-def as_text(value: Any) -> str:
-    """Write whatever an attribute holds."""
+def text_of(attribute: str, value: Any) -> str:
+    """Write the value of an attribute."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (int, float)):
+        if attribute in IN_BYTES and value > 0:
+            return size_text(value)
         return f"{value:,.10g}" if abs(value) >= 10_000 else f"{value:.10g}"
     return value if isinstance(value, str) else json.dumps(value)
 
 
-# By chapter: attribute, how it is called and written. Versions and settings come by their own names.
-KNOWN: dict[str, dict[str, tuple[str, Callable[[Any], str]]]] = {
-    "Machine": {
-        "cpu": ("CPU", as_text),
-        "cores": ("Cores that could be used", as_text),
-        "memory_bytes": ("Memory", as_size),
-        "disk": ("Disk", as_text),
-        "file_system": ("File system", as_text),
-        "kernel": ("Kernel", as_text),
-        "container_memory_bytes": ("Memory of the container", as_size),
-    },
-    "Software": {
-        "docker_image": ("Docker image", as_text),
-        "docker_image_id": ("Image's id", as_text),
-        "server": ("Server", as_text),
-        "framework_version": ("This benchmark", as_text),
-        "python": ("Python", as_text),
-    },
-    "How it was measured": {
-        "run_count": ("Runs of a point", as_text),
-        "clients": ("Clients", as_text),
-        "driver": ("Made by", as_text),
-        "loop": ("Loop", as_text),
-        "rate": ("Queries a second that were asked for", as_text),
-        "query_order": ("Order of the queries", as_text),
-        "distinct_queries": ("Different queries", as_text),
-        "warmup": ("Warm-up", as_text),
-        "prewarmed_by": ("Prewarmed by", as_text),
-        "target_recall": ("Searched for a recall of", as_text),
-        "tier": ("Tiers (shared_buffers:available RAM)", as_text),
-        "tier_method": ("Memory limited by", as_text),
-        "tier_disk": ("Disk of the tier", as_text),
-        "tier_iops": ("Operations a second of it", as_text),
-        "tier_bandwidth": ("Bytes a second of it", as_size),
-        "tier_cpus": ("CPUs of the tier", as_text),
-    },
-}
-SETTINGS = "Settings that are not PostgreSQL's defaults"
-VERSION = "_version"
-NAMES = {"postgres": "PostgreSQL", "vector": "pgvector", "vchord": "VectorChord"}
-COMMAND = "command_line"
-BUFFERS = "shared_buffers"
-UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
-QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*(kB|MB|GB|TB)?")
-
-
-def facts_of(attrs: Mapping[str, Any]) -> dict[tuple[str, str], str]:
+def facts_of(attrs: Attributes) -> dict[Fact, str]:
     """Return what the attributes of a result say, by chapter and name."""
     facts = {}
     for chapter, known in KNOWN.items():
-        for attribute, (name, write) in known.items():
+        for attribute, name in known.items():
             if attribute in attrs:
-                facts[chapter, name] = write(attrs[attribute])
-        if chapter == "Software":
-            for attribute, value in attrs.items():
-                if attribute.endswith(VERSION) and attribute not in known:
-                    name = attribute.removesuffix(VERSION)
-                    facts[chapter, NAMES.get(name, name)] = as_text(value)
+                facts[chapter, name] = text_of(attribute, attrs[attribute])
+    for attribute, value in attrs.items():
+        if attribute.endswith(VERSION) and attribute not in KNOWN["Software"]:
+            name = attribute.removesuffix(VERSION)
+            facts["Software", NAMES.get(name, name)] = text_of(attribute, value)
     for name, value in settings(attrs).items():
-        facts[SETTINGS, name] = as_text(value)
-    if isinstance(attrs.get(BUFFERS), (int, float)):  # of which the settings tell only what is no default
-        facts[SETTINGS, BUFFERS] = as_size(attrs[BUFFERS])
+        facts[SETTINGS, name] = text_of("", value)
+    if isinstance(attrs.get(BUFFERS), (int, float)):  # which the settings lack where it is the default
+        facts[SETTINGS, BUFFERS] = text_of(BUFFERS, attrs[BUFFERS])
     return facts
 
 
-def settings(attrs: Mapping[str, Any]) -> dict[str, Any]:
+def settings(attrs: Attributes) -> dict[str, Any]:
     """Return the settings of the server that are not its defaults."""
     try:
         found = json.loads(attrs.get("settings", "{}"))
@@ -105,49 +126,36 @@ def settings(attrs: Mapping[str, Any]) -> dict[str, Any]:
     return {str(name): value for name, value in found.items()} if isinstance(found, dict) else {}
 
 
-def what_was_run(of_algorithm: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Block]:
-    """Return the blocks that say it, from the attributes of the results of each algorithm."""
-    values: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
-    numbers: dict[str, int] = {}
-    told: dict[str, dict[tuple[str, str], int]] = {}
-    for algorithm, all_attrs in of_algorithm.items():
-        numbers[algorithm] = len(all_attrs)
-        for attrs in all_attrs:
-            for fact, text in facts_of(attrs).items():
-                values.setdefault(fact, {}).setdefault(algorithm, {}).setdefault(text)
-                counts = told.setdefault(algorithm, {})
-                counts[fact] = counts.get(fact, 0) + 1
-
-    def is_same(fact: tuple[str, str]) -> bool:
-        texts = {text for found in values[fact].values() for text in found}
-        return len(texts) == 1 and all(told.get(a, {}).get(fact) == numbers[a] for a in of_algorithm)
-
+def what_was_run(of_algorithm: Mapping[str, Sequence[Attributes]]) -> list[Block]:
+    """Return the facts as tables, from the attributes of the results of each algorithm."""
+    facts = {name: [facts_of(attrs) for attrs in every] for name, every in of_algorithm.items()}
+    known = dict.fromkeys(fact for every in facts.values() for of_result in every for fact in of_result)
     blocks: list[Block] = []
     for chapter in (*KNOWN, SETTINGS):
-        facts = sorted((f for f in values if f[0] == chapter), key=order_in(chapter))
-        same = [[fact[1], *next(iter(values[fact].values()))] for fact in facts if is_same(fact)]
+        same, differing = [], []
+        for fact in sorted((fact for fact in known if fact[0] == chapter), key=place_of):
+            texts = [dict.fromkeys(of_result.get(fact) for of_result in every) for every in facts.values()]
+            distinct = {text for of_name in texts for text in of_name}
+            if len(distinct) == 1:
+                same.append([fact[1], *map(str, distinct)])
+            else:
+                differing.append([fact[1], *(several(text for text in of_name if text) for of_name in texts)])
         if same:
-            blocks.append(Table(("What", "Value"), same, chapter, WORDS))
-        algorithms = list(of_algorithm)
-        differing = [
-            [fact[1], *(several(values[fact].get(name, {})) for name in algorithms)]
-            for fact in facts
-            if not is_same(fact)
-        ]
+            blocks.append(Table(("What", "Value"), same, chapter, frozenset({"What", "Value"})))
         if differing:
-            caption = f"{chapter}, where it differs" if len(algorithms) > 1 else f"{chapter}, several"
-            blocks.append(Table(("What", *algorithms), differing, caption, frozenset({"What", *algorithms})))
+            columns = ("What", *facts)
+            blocks.append(Table(columns, differing, f"{chapter}: differences", frozenset(columns)))
     return blocks
 
 
-def order_in(chapter: str) -> Callable[[tuple[str, str]], Any]:
-    """Return what facts of a chapter are sorted by: those that are not listed above first, by name."""
-    places = {name: i for i, (name, _) in enumerate(KNOWN.get(chapter, {}).values())}
-    return lambda fact: (places.get(fact[1], -1), fact[1].lower())
+def place_of(fact: Fact) -> tuple[int, str]:
+    """Return what the facts of a chapter are sorted by: those without a place above first, by name."""
+    places = {name: i for i, name in enumerate(KNOWN.get(fact[0], {}).values())}
+    return places.get(fact[1], -1), fact[1].lower()
 
 
 def several(texts: Iterable[str]) -> str:
-    """Write all values of a fact, or how many there are."""
+    """Write all values of a fact, or the first of them and how many more there are."""
     values = sorted(texts, key=by_size)
     if len(values) <= MOST_VALUES:
         return "; ".join(values) or UNKNOWN
@@ -160,14 +168,15 @@ def by_size(text: str) -> tuple[Any, ...]:
     return not text[:1].isdecimal(), numbers if text[:1].isdecimal() else [], text
 
 
-def data_table(of_dataset: Mapping[tuple[str, int], Sequence[Mapping[str, Any]]]) -> Table:
-    """Return what is known of each dataset, the fingerprint of its true neighbours included."""
+def data_table(of_dataset: Mapping[tuple[str, int], Sequence[Attributes]]) -> Table:
+    """Return what is known of each dataset, with the fingerprint of its true neighbours."""
     rows = []
     for (dataset, count), all_attrs in of_dataset.items():
-        shape = shape_of(dataset)
-        distances = several(dict.fromkeys(str(attrs.get("distance", UNKNOWN)) for attrs in all_attrs))
-        marks = several(dict.fromkeys(str(attrs.get(TRUTH_ATTRIBUTE, UNKNOWN)) for attrs in all_attrs))
-        rows.append([dataset, *shape, distances, str(count), marks])
+        distances, marks = (
+            several(dict.fromkeys(str(attrs.get(name, UNKNOWN)) for attrs in all_attrs))
+            for name in ("distance", TRUTH_ATTRIBUTE)
+        )
+        rows.append([dataset, *shape_of(dataset), distances, str(count), marks])
     columns = ("Dataset", "Vectors", "Dimensions", "Queries", "Distance", "k", "Fingerprint")
     return Table(columns, rows, "Data", frozenset({"Dataset", "Distance", "Fingerprint"}))
 
@@ -183,7 +192,7 @@ def shape_of(dataset: str) -> tuple[str, str, str]:
     return UNKNOWN, UNKNOWN, UNKNOWN
 
 
-def when(all_attrs: Iterable[Mapping[str, Any]]) -> list[Block]:
+def when(all_attrs: Iterable[Attributes]) -> list[Block]:
     """Say from when to when it was measured."""
     moments = sorted({str(attrs["started_at"]) for attrs in all_attrs if "started_at" in attrs})
     if not moments:
@@ -192,7 +201,7 @@ def when(all_attrs: Iterable[Mapping[str, Any]]) -> list[Block]:
     return [Paragraph(f"Measured from {first} to {last}." if first != last else f"Measured at {first}.")]
 
 
-def commands(all_attrs: Iterable[Mapping[str, Any]]) -> list[Block]:
+def commands(all_attrs: Iterable[Attributes]) -> list[Block]:
     """Return the command lines that results remember."""
     lines = list(dict.fromkeys(str(attrs[COMMAND]) for attrs in all_attrs if attrs.get(COMMAND)))
     if not lines:

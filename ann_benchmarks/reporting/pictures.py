@@ -1,31 +1,41 @@
 """The pictures of a report: one function a kind, in the dict below."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.monitoring.stored import read_monitoring
+from ann_benchmarks.plotting.dashboard import draw_dashboard, sampled_with
 from ann_benchmarks.plotting.figure import create_plot
 from ann_benchmarks.plotting.points import points_by_algorithm
 from ann_benchmarks.plotting.published import read_points, read_tiers
 from ann_benchmarks.plotting.ram import normalised, ram_lines
 from ann_benchmarks.plotting.ram_figure import create_ram_figure
 from ann_benchmarks.published import published as published_file
-from ann_benchmarks.results.comparable import clients, fastest_of_each, is_on_tier, ram, without_memory
+from ann_benchmarks.results.attributes import clean_text
+from ann_benchmarks.results.comparable import (
+    clients,
+    family,
+    fastest_of_each,
+    is_on_tier,
+    ram,
+    without_memory,
+)
+from ann_benchmarks.results.file import iter_result_paths, read_attributes
 from ann_benchmarks.results.metrics import all_metrics, plot_label, qps_at_recall
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.results.tiers import as_tier_run, whole_machine
 
-from .bar_figures import draw_builds, draw_latencies
 from .builds import builds_of
+from .content import MOST_ROWS, Kind, Overlay, Shown, origin_note
 from .document import Block, Picture
-from .kinds import MOST_ROWS, Kind, Shown, file_of, origin_note, origins, without_results
-from .line_pictures import Where, by_clients, inserts
-from .monitored import path_of, worth_a_dashboard
-from .write_figure import draw_writes
+from .drawing import draw_builds, draw_latencies, draw_writes
+from .scaling import NO_OVERLAY, by_clients, inserts
 
 SIDE_BY_SIDE = 2  # workloads in a picture
 DASHBOARDS = 2
+MONITORED = "monitoring_cpu_seconds"  # an attribute of results that were monitored
 
 
 def frontier(
@@ -35,27 +45,26 @@ def frontier(
     x_scale: str = "a3",
     y_scale: str = "log",
     raw: bool = False,
-    published: str = "",
-    where: Where = None,
-    normalise: bool = False,
+    overlay: Overlay = NO_OVERLAY,
 ) -> list[Block]:
-    """Draw the best of each curve in two metrics; `where` chooses rows of the published figures."""
+    """Draw the best of each curve in two metrics."""
     for name in (x, y):
         if name not in all_metrics:
-            raise UserError(f"there is no metric '{name}': there are {', '.join(all_metrics)}")
+            raise UserError(f"there is no metric '{name}': choose from {', '.join(all_metrics)}")
     series = points_by_algorithm(shown.runs, x, y, shown.target)
     others = None
-    if published and shown.runs:
-        others = read_points(published, shown.runs[0].dataset, x, y, normalise, where)
-    path = file_of(shown, "frontier" if (x, y) == ("k-nn", "qps") else f"{y}-over-{x}")
-    rest = (raw, shown.title, shown.styles, others, normalise)
+    if overlay.published and shown.runs:
+        dataset = shown.runs[0].dataset
+        others = read_points(overlay.published, dataset, x, y, overlay.normalise, overlay.where)
+    path = shown.file("frontier" if (x, y) == ("k-nn", "qps") else f"{y}-over-{x}")
+    rest = (raw, shown.title, shown.styles, others, overlay.normalise)
     try:
         create_plot(series, x, y, path, x_scale, y_scale, *rest)
-    except UserError:  # a scale that spreads what is near 1, and shares that are all 1, or no shares
+    except UserError:  # the scale spreads values near 1, and these are all 1 or no shares
         if not x_scale.startswith("a"):
             raise
         create_plot(series, x, y, path, "linear", y_scale, *rest)
-    return [Picture(path.name, f"{plot_label(x, y)}."), *origins(others)]
+    return [Picture(path.name, f"{plot_label(x, y)}."), *origin_note(others.origin if others else "")]
 
 
 def latency(shown: Shown, over: str = "", percentile: str = "p99") -> list[Block]:
@@ -66,20 +75,20 @@ def latency(shown: Shown, over: str = "", percentile: str = "p99") -> list[Block
         raise UserError(f"latency can be drawn over recall, not over '{over}'")
     rows = sorted(worth_a_bar(shown), key=lambda run: (clients(run), run.metrics["p99"]))
     if not rows:
-        raise without_results("was chosen")
-    path = file_of(shown, "latency")
+        raise UserError("no result was selected")
+    path = shown.file("latency")
     reach = qps_at_recall(rows[0].metrics, shown.target) > 0
     title = f"Latency at a recall of {shown.target:g}" if reach else "Latency"
-    draw_latencies(rows[:MOST_ROWS], [run.algorithm for run in rows[:MOST_ROWS]], path, title)
-    what = "the fastest result" if reach else f"the highest recall, below {shown.target:g},"
-    caption = f"{title}: from the median to the 99th percentile, of {what} of each curve"
+    draw_latencies(rows[:MOST_ROWS], path, title)
+    which = "fastest result" if reach else f"result with the highest recall, below {shown.target:g},"
+    caption = f"{title}: median and 99th percentile for the {which} of each curve"
     if any(is_on_tier(run) for run in rows):
-        caption += " with the most RAM that it had"
+        caption += " with its largest RAM"
     return [Picture(path.name, f"{caption}{left_out(rows)}.")]
 
 
 def worth_a_bar(shown: Shown) -> list[Run]:
-    """Return of each curve, with the most RAM that it had, the fastest result at the target recall.
+    """Return of each curve, with its largest RAM, the fastest result at the target recall.
 
     Where none reaches that, it is the one with the highest recall.
     """
@@ -104,8 +113,8 @@ def tiers(shown: Shown, published: str = "", normalise: bool = False) -> list[Bl
     if shares:
         lines = [normalised(line) for line in lines if line.index_size]
     if not lines:
-        raise without_results(f"on a tier reaches a recall of {shown.target:g}")
-    path = file_of(shown, "tiers")
+        raise UserError(f"no result on a tier reaches a recall of {shown.target:g}")
+    path = shown.file("tiers")
     create_ram_figure(lines, path, shown.title, machine, others, shares)
     caption = f"Throughput and p99 by available RAM, at a recall of {shown.target:g}."
     origin = published_file(published.partition(":")[0]).origin if published else ""
@@ -116,55 +125,71 @@ def builds(shown: Shown) -> list[Block]:
     """Draw what loading, clustering and building took."""
     found = [build for build in builds_of(shown.runs) if build.total > 0]
     if not found:
-        raise without_results("tells how long its build took")
-    several = len({build.dataset for build in found}) > 1
-    names = [f"{build.short_name}{f', {build.dataset}' if several else ''}" for build in found]
-    path = file_of(shown, "builds")
-    draw_builds(found[:MOST_ROWS], names[:MOST_ROWS], path, "What building took; shorter is better")
+        raise UserError("no result states how long its build took")
+    several = len({build.run.dataset for build in found}) > 1
+    names = [f"{build.short_name}{f', {build.run.dataset}' if several else ''}" for build in found]
+    path = shown.file("builds")
+    draw_builds(found[:MOST_ROWS], names[:MOST_ROWS], path)
     return [Picture(path.name, f"Seconds of loading, clustering and building the index{left_out(found)}.")]
 
 
 def writes(shown: Shown) -> list[Block]:
-    """Draw what happened over time while queries and changes went on side by side."""
+    """Draw what happened over time while queries and writes ran side by side."""
     records = [record for record in shown.records if record.workload == "writes" and record.windows]
     if not records:
-        raise without_results("is of changes beside queries")
+        raise UserError("there is no workload of writes")
     blocks: list[Block] = []
     records = sorted(records, key=lambda record: (record.dataset, record.rate or 0, record.algo))
     for number in range(-(-len(records) // SIDE_BY_SIDE)):
-        path = file_of(shown, "writes", number)
+        path = shown.file("writes", number)
         draw_writes(records[number * SIDE_BY_SIDE : (number + 1) * SIDE_BY_SIDE], path)
-        blocks.append(Picture(path.name, "Queries and changes over time; the phases are named above."))
+        blocks.append(Picture(path.name, "Queries and writes over time, with the names of the phases."))
     return blocks
 
 
 def dashboard(shown: Shown, most: int = DASHBOARDS) -> list[Block]:
-    """Draw what was sampled of the machine and the server meanwhile, of a few results and workloads."""
-    try:
-        from ann_benchmarks.plotting.dashboard import draw_dashboard, sampled_with
-    except ImportError:
-        raise UserError("this version cannot draw what was sampled") from None
-    blocks: list[Block] = []
-    for number, run in enumerate(worth_a_dashboard(shown.runs, shown.target)[:most]):
-        sampled = read_monitoring(path_of(run))
-        if sampled is not None:
-            path = file_of(shown, "dashboard", number)
-            draw_dashboard(sampled, path, f"{run.algorithm}: {run.parameters}")
-            blocks.append(Picture(path.name, f"While {run.algorithm}, {run.parameters}, was measured."))
-    watched = [record for record in shown.records if record.monitoring is not None]
-    for number, record in enumerate(watched[:most], len(blocks)):
+    """Draw the samples of machine and server, for a few results and workloads."""
+    samples = []
+    for run in worth_a_dashboard(shown.runs, shown.target)[:most]:
+        if (sampled := read_monitoring(path_of(run))) is not None:
+            samples.append((sampled, f"{run.algorithm}: {run.parameters}", "measured"))
+    for record in [record for record in shown.records if record.monitoring is not None][:most]:
         sampled = sampled_with(record)
         assert sampled is not None
-        path = file_of(shown, "dashboard", number)
-        draw_dashboard(sampled, path, f"{record.algo}: {record.name}")
-        blocks.append(Picture(path.name, f"While {record.algo}, {record.name}, was written to."))
-    if not blocks:
-        raise without_results("was monitored")
+        samples.append((sampled, f"{record.algo}: {record.name}", "written to"))
+    if not samples:
+        raise UserError("no result was monitored")
+    blocks: list[Block] = []
+    for number, (sampled, name, done) in enumerate(samples):
+        path = shown.file("dashboard", number)
+        draw_dashboard(sampled, path, name)
+        blocks.append(Picture(path.name, f"Machine and server while {name} was {done}."))
     return blocks
 
 
+def worth_a_dashboard(runs: Iterable[Run], target: float) -> list[Run]:
+    """Return of each algorithm the monitored result with the most clients: the fastest at a recall."""
+
+    def worth(run: Run) -> tuple[int, float, float]:
+        return clients(run), qps_at_recall(run.metrics, target) > 0, run.metrics["qps"]
+
+    best: dict[str, Run] = {}
+    for run in sorted((run for run in runs if MONITORED in run.attrs), key=worth, reverse=True):
+        best.setdefault(family(run), run)
+    return list(best.values())
+
+
+def path_of(run: Run) -> Path:
+    """Return the file that a result was read from; UserError if it is no longer there."""
+    for path in iter_result_paths(run.dataset, run.count):
+        is_curve = path.parent.name == run.algorithm + "-batch" * run.batch
+        if is_curve and clean_text(read_attributes(path)["name"]) == run.parameters:
+            return path
+    raise UserError(f"the result file of {run.algorithm}, {run.parameters}, is no longer there")
+
+
 def left_out(rows: Sequence[Any]) -> str:
-    """Say how many rows there was no room for."""
+    """Say for how many rows there was no room."""
     return f"; {len(rows) - MOST_ROWS} more are in the tables" if len(rows) > MOST_ROWS else ""
 
 

@@ -1,67 +1,66 @@
-"""Writes a report: Markdown and HTML with pictures beside them, a CSV and a JSON, from one content."""
+"""Writes a report: Markdown and HTML with pictures, a CSV and a JSON, from one content."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.numbers import UNKNOWN
 from ann_benchmarks.plotting.styles import assign_styles
-from ann_benchmarks.results.comparable import family
 from ann_benchmarks.results.metrics import TARGET_RECALL
-from ann_benchmarks.results.runs import Run
 from ann_benchmarks.results.warnings import FIGURE, MOST_NAMED, warnings_of
 
 from .answer import Answer, answers
-from .authored import read_text
-from .content import Chapter, Finding, Report
-from .data import every_record, every_run, write_csv, write_json
-from .document import Block, Heading, Items, Line, Link, Listing, Paragraph, Strong, Table
-from .facts import commands, data_table, what_was_run, when
-from .folder import MARK, MARK_FILE, whole_folder
-from .html import as_html
-from .kinds import Shown, make
-from .markdown import as_markdown
+from .content import Chapter, Finding, Report, Shown, make
+from .document import (
+    Block,
+    Heading,
+    Items,
+    Line,
+    Link,
+    Listing,
+    Paragraph,
+    Strong,
+    Table,
+    as_html,
+    as_markdown,
+    read_text,
+)
+from .facts import run_blocks
+from .output import MARK_FILE, whole_folder, write_csv, write_json
 from .pictures import picture_kinds
 from .tables import table_kinds
-from .workload_tables import family_of
 
 MARKDOWN, HTML, CSV = "report.md", "report.html", "points.csv"
 READING = (
-    "In brackets are 95% intervals: of the recall, over all queries like these; of throughput and latency, of"
-    " the mean of the runs. The figure before them is that of one run: the best or, at a given rate, the one"
-    " with the median p99. The answers compare the means of the runs; a result is taken to repeat no better"
-    " than a single run of it and, besides, than 3%, which another start alone makes. No interval shows that"
-    " a machine was slower on another day. QPS are queries a second, p99 is the time within which 99 of 100"
-    " queries are answered, GB are 2^30 bytes."
+    "The numbers in brackets are 95% intervals. The interval of a recall is that over all queries of this"
+    " kind. The intervals of throughput and latency are those of the mean of the runs. The figure before an"
+    " interval comes from one run: the best or, at a given rate, the one with the median p99. The answers"
+    " compare the means of the runs. They assume that a result repeats no better than its single runs, and"
+    " that another start adds a deviation of 3%. No interval accounts for a machine that was slower on"
+    " another day. QPS are queries per second, p99 is the time within which 99 of 100 queries are answered,"
+    " and a GB has 2^30 bytes."
 )
 
 
 def write_report(report: Report, folder: Path, target: float = TARGET_RECALL) -> None:
-    """Write a report into a folder, in place of an older one; `target` is the recall that is asked for.
+    """Write a report into a folder, in place of an older one; `target` is the recall to reach.
 
-    UserError if the folder holds anything else, cannot be written, or a picture or table is not known.
+    UserError if the folder holds anything else or cannot be written, or a picture or table is not known.
     """
-    runs, records = every_run(report), every_record(report)
-    found = answers(runs, records, target)
-    warned = warnings_of(runs)
+    runs = report.runs
+    found, warned = answers(runs, report.records, target), warnings_of(runs)
     with whole_folder(folder) as place:
-        blocks: list[Block] = [Heading(1, report.title), *read_text(report.text)]
-        blocks += answer_blocks(found)
-        if report.findings:
-            blocks += finding_blocks(report.findings, report.source)
+        blocks: list[Block] = [Heading(1, report.title), *read_text(report.text), *answer_blocks(found)]
+        blocks += finding_blocks(report.findings, report.source)
         if runs:
             blocks += [Heading(2, "Warnings"), *warning_blocks(warned, len(runs))]
         for number, chapter in enumerate(report.chapters, 1):
-            styles = assign_styles(run.algorithm for run in chapter.runs)
-            blocks += chapter_blocks(chapter, Shown(chapter.runs, chapter.records, target, folder=place,
-                stem=f"{number}-", styles=styles))  # fmt: skip
-        blocks += run_blocks(report, runs, records)
-        blocks += reading_blocks(runs)
+            blocks += chapter_blocks(chapter, number, target, place)
+        blocks += [*run_blocks(report), *reading_blocks(bool(runs))]
         (place / MARKDOWN).write_text(as_markdown(blocks), encoding="utf-8", errors="replace")
         (place / HTML).write_text(as_html(report.title, blocks), encoding="utf-8", errors="replace")
         write_csv(place / CSV, runs)
-        files = sorted([MARK_FILE, *(path.name for path in place.iterdir())])
-        write_json(place / MARK_FILE, report, target, found, warned, {**MARK, "files": files})
+        write_json(place, report, target, found, warned)
 
 
 def answer_blocks(found: Sequence[Answer]) -> list[Block]:
@@ -69,89 +68,62 @@ def answer_blocks(found: Sequence[Answer]) -> list[Block]:
     blocks: list[Block] = []
     for answer in found:
         title = f"The answer for {answer.dataset}, k = {answer.count}" if len(found) > 1 else "The answer"
-        items: list[Line] = [[Strong(f"{said.about}:"), f" {said.text}"] for said in answer.statements]
+        items: list[Line] = [[Strong(f"{one.about}:"), f" {one.text}"] for one in answer.statements]
         blocks += [Heading(2, title), Items(items)]
     return blocks
 
 
 def finding_blocks(findings: Sequence[Finding], source: str) -> list[Block]:
-    """Return what others have published beside what was measured."""
+    """Return what others have published next to what was measured."""
+    if not findings:
+        return []
     columns = ("Claim", "Published", "Measured here", "Verdict", "Why")
     rows = [
         [finding.says, finding.published, finding.measured or UNKNOWN, finding.verdict, finding.why]
         for finding in findings
     ]
-    caption = f"Published in: {source}. Its figures are another machine's." if source else ""
+    caption = f"Published in: {source}. Its figures come from another machine." if source else ""
     return [Heading(2, "Published findings"), Table(columns, rows, caption, frozenset(columns))]
 
 
-def chapter_blocks(chapter: Chapter, shown: Shown) -> list[Block]:
-    """Return one chapter."""
+def chapter_blocks(chapter: Chapter, number: int, target: float, folder: Path) -> list[Block]:
+    """Return one chapter; its pictures go into the folder, with names that begin with its number."""
     blocks: list[Block] = [Heading(2, chapter.title), *read_text(chapter.text)]
     if chapter.command:
         blocks.append(Listing(chapter.command))
     if chapter.missing:
         blocks += [Paragraph([Strong("Missing:")]), Items(list(chapter.missing))]
-    for what, kinds, all_wanted in (
-        ("picture", picture_kinds, chapter.pictures),
-        ("table", table_kinds, chapter.tables),
-    ):
-        taken: dict[str, int] = {}
-        for wanted in all_wanted:
-            kind = str(wanted.get("kind"))
-            taken[kind] = taken.get(kind, 0) + 1
-            stem = shown.stem if taken[kind] == 1 else f"{shown.stem}{taken[kind]}-"
-            title = str(wanted.get("title", chapter.title if what == "picture" else ""))
-            blocks += make(kinds, what, wanted, Shown(shown.runs, shown.records, shown.target, title,
-                shown.folder, stem, shown.styles))  # fmt: skip
+    styles = assign_styles(run.algorithm for run in chapter.runs)
+    seen: dict[tuple[str, Any], int] = {}
+    pictures = [("picture", picture_kinds, request, chapter.title) for request in chapter.pictures]
+    tables = [("table", table_kinds, request, "") for request in chapter.tables]
+    for what, kinds, request, title in [*pictures, *tables]:
+        key = what, request.get("kind")
+        seen[key] = seen.get(key, 0) + 1
+        stem = f"{number}-" if seen[key] == 1 else f"{number}-{seen[key]}-"
+        shown = Shown(chapter.runs, chapter.records, target, title, folder, stem, styles)
+        blocks += make(kinds, what, request, shown)
     return blocks
-
-
-def run_blocks(report: Report, runs: Sequence[Run], records: Sequence[Any]) -> list[Block]:
-    """Return what was run: data, machine, software, settings, command lines."""
-    attrs = [*(run.attrs for run in runs), *(record.attrs for record in records)]
-    of_algorithm: dict[str, list[Mapping[str, Any]]] = {}
-    of_dataset: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
-    for run in runs:
-        of_algorithm.setdefault(family(run), []).append(run.attrs)
-        of_dataset.setdefault((run.dataset, run.count), []).append(run.attrs)
-    for record in records:
-        of_algorithm.setdefault(family_of(record), []).append(record.attrs)
-        of_dataset.setdefault((record.dataset, record.count), []).append(record.attrs)
-    blocks: list[Block] = [Heading(2, "What was run")]
-    if report.command:
-        blocks.append(Listing(report.command))
-    blocks += when(attrs)
-    if of_dataset:
-        blocks.append(data_table(of_dataset))
-    return [*blocks, *what_was_run(of_algorithm), *commands(attrs)]
-
-
-def reading_blocks(runs: Sequence[Run]) -> list[Block]:
-    """Return how it is to be read, and what lies beside it."""
-    files: Line = [
-        *(
-            "The same as ",
-            Link("Markdown", MARKDOWN),
-            " and ",
-            Link("HTML", HTML),
-            "; all points with all that",
-        ),
-        *(" is known of them in ", Link(CSV, CSV), " and, with everything else, in "),
-        *(Link(MARK_FILE, MARK_FILE), "."),
-    ]
-    reading: list[Block] = [Paragraph(READING)] if runs else []
-    return [Heading(2, "How to read it"), *reading, Paragraph(files)]
 
 
 def warning_blocks(found: Iterable[tuple[str, list[str]]], results: int) -> list[Block]:
     """Return the warnings as a list."""
     items: list[Line] = []
     for text, names in found:
-        many = len(names) > 1
-        differ = " (figures of the first)" if many and FIGURE.search(text) else ""
+        differ = " (figures from the first)" if len(names) > 1 and FIGURE.search(text) else ""
         whose = f"{len(names)} of {results} results:" if results > 1 and names else "All:"
-        named = "" if len(names) == results > 1 else f" [{'; '.join(names[:MOST_NAMED])}"
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-        items.append([Strong(whose), f" {text}{differ}{f'{named}{more}]' if named and names else ''}"])
+        named = f" [{'; '.join(names[:MOST_NAMED])}{more}]" if names and not len(names) == results > 1 else ""
+        items.append([Strong(whose), f" {text}{differ}{named}"])
     return [Items(items)] if items else [Paragraph("None.")]
+
+
+def reading_blocks(has_runs: bool) -> list[Block]:
+    """Return how to read the report, and which files lie next to it."""
+    files: Line = [
+        *("The same content is in ", Link("Markdown", MARKDOWN), " and ", Link("HTML", HTML), ". "),
+        *(Link(CSV, CSV), " holds everything known about each point, and "),
+        *(Link(MARK_FILE, MARK_FILE), " holds that and the rest of the report."),
+    ]
+    reading: list[Block] = [Paragraph(READING)] if has_runs else []
+    return [Heading(2, "How to read it"), *reading, Paragraph(files)]

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import (
     GB,
     KIB,
@@ -29,40 +30,42 @@ from ann_benchmarks.published.selecting import rows_where
 from ann_benchmarks.published.tables import TEXT
 from ann_benchmarks.results.built import fastest_of_each_index
 from ann_benchmarks.results.comparable import comparisons, family
-from ann_benchmarks.results.runs import Run
+from ann_benchmarks.results.runs import Run, interval
 from ann_benchmarks.results.tiers import TierRun, as_tier_run, fastest, whole_machine
 
-from .builds import build_table
+from .builds import IndexNames, build_table
+from .content import Kind, Shown, between
 from .document import Block, Paragraph, Table
-from .figures import with_interval
-from .kinds import Kind, Shown, without_results
-from .naming import IndexNames
-from .workload_tables import insert_table, write_tables
+from .workloads import insert_table, write_tables
+
+SPEEDUPS = (("QPS", "qps", True), ("p99 (ms)", "p99", False), ("Build (s)", "build", False))
 
 
 def point_table(shown: Shown) -> list[Block]:
     """Return all results with their intervals."""
     if not shown.runs:
-        raise without_results("was chosen")
+        raise UserError("no result was selected")
     runs = sorted(shown.runs, key=lambda run: (run.dataset, run.algorithm, run.metrics["k-nn"]))
     columns = {
         "Curve": [run.algorithm for run in runs],
         "Parameters": [run.parameters for run in runs],
         "Dataset": [run.dataset for run in runs],
         "k": [str(run.count) for run in runs],
-        "Recall": [with_interval(run, "k-nn") for run in runs],
-        "QPS": [with_interval(run, "qps") for run in runs],
-        **{
-            f"{name} (ms)": [with_interval(run, name) for run in runs]
-            for name in ("p50", "p95", "p99", "p999")
-        },
     }
     for name in ("Dataset", "k"):
         if len(set(columns[name])) == 1:
             del columns[name]
+    figures = {"Recall": "k-nn", "QPS": "qps", **{f"{p} (ms)": p for p in ("p50", "p95", "p99", "p999")}}
+    columns |= {title: [with_interval(run, metric) for run in runs] for title, metric in figures.items()}
     words = frozenset({"Curve", "Parameters", "Dataset"})
     rows = list(zip(*columns.values(), strict=True))
     return [Table(tuple(columns), rows, shown.title or f"All points ({len(runs)})", words)]
+
+
+def with_interval(run: Run, metric: str) -> str:
+    """Write a metric of a result with its 95% interval, where that is known."""
+    write = share if metric == "k-nn" else plain
+    return write(run.metrics[metric]) + between(interval(run, metric), write)
 
 
 def tier_table(shown: Shown) -> list[Block]:
@@ -70,11 +73,11 @@ def tier_table(shown: Shown) -> list[Block]:
     on_tiers = [found for run in shown.runs if (found := as_tier_run(run))]
     rows = fastest(on_tiers, shown.target)
     if not rows:
-        raise without_results(f"on a tier reaches a recall of {shown.target:g}")
+        raise UserError(f"no result on a tier reaches a recall of {shown.target:g}")
     machine, more = whole_machine(on_tiers), differing_columns(rows)
     best: dict[tuple[Any, ...], TierRun] = {}
     for row in rows:
-        best.setdefault((*index_of(row), row.name, row.method, row.ram, row.shared_buffers), row)
+        best.setdefault((*index_of(row), row.name, row.ram, row.shared_buffers), row)
 
     def place(row: TierRun) -> tuple[Any, ...]:
         return *index_of(row), *line_of(row), row.ram or machine or 0, row.shared_buffers or 0
@@ -95,24 +98,22 @@ def tier_table(shown: Shown) -> list[Block]:
 
 
 def speedup_tables(shown: Shown, baseline: str = "") -> list[Block]:
-    """Return, for each number of clients, what each index does at the target recall, and times how much.
+    """Return for each number of clients the figures of each index at the target recall, and their ratios.
 
     Without a `baseline`, the name of a row or of its algorithm, the worst of each column is 1.
     """
     blocks: list[Block] = []
     for comparison in comparisons(shown.runs, shown.target):
-        fastest_ones = [run for run, _ in fastest_of_each_index(comparison.runs, shown.target)]
-        if not fastest_ones:
+        runs = [run for run, _ in fastest_of_each_index(comparison.runs, shown.target)]
+        if not runs:
             continue
-        caption = (
-            f"{comparison.who_asks}{comparison.where}, at a recall of {shown.target:g}: the fastest result"
-        )
-        blocks.append(speedup_table(sorted(fastest_ones, key=family), f"{caption} of each index", baseline))
-        short = sorted({family(run) for run in comparison.runs} - {family(run) for run in fastest_ones})
-        if short:
-            blocks.append(Paragraph(f"Below that recall stay: {', '.join(short)}.", is_note=True))
+        conditions = f"{comparison.who_asks}{comparison.where}, at a recall of {shown.target:g}"
+        caption = f"{conditions}: the fastest result of each index"
+        blocks.append(speedup_table(sorted(runs, key=family), caption, baseline))
+        if short := sorted({family(run) for run in comparison.runs} - {family(run) for run in runs}):
+            blocks.append(Paragraph(f"Below that recall: {', '.join(short)}.", is_note=True))
     if not blocks:
-        raise without_results(f"reaches a recall of {shown.target:g}")
+        raise UserError(f"no result reaches a recall of {shown.target:g}")
     return blocks
 
 
@@ -126,19 +127,14 @@ def speedup_table(runs: list[Run], caption: str, baseline: str) -> Table:
         known = [value for value in values if value > 0]
         if not known:
             return [UNKNOWN] * len(values)
-        worst = min(known) if more_is_better else max(known)
-        base = values[bases[0]] if bases else worst
+        base = values[bases[0]] if bases else (min if more_is_better else max)(known)
         return [
             factor(value / base if more_is_better else base / value) if value > 0 and base > 0 else UNKNOWN
             for value in values
         ]
 
     columns = {"Index": names, "Recall": [share(run.metrics["k-nn"]) for run in runs]}
-    for title, metric, is_more in (
-        ("QPS", "qps", True),
-        ("p99 (ms)", "p99", False),
-        ("Build (s)", "build", False),
-    ):
+    for title, metric, is_more in SPEEDUPS:
         values = [run.metrics[metric] for run in runs]
         columns[title] = [plain(value) for value in values]
         columns[f"{title.partition(' (')[0]} speedup"] = times(values, is_more)
@@ -165,7 +161,7 @@ def published_table(shown: Shown, name: str = "", where: Mapping[str, Any] | Non
         for row in rows_where(table, where or {})
     ]
     words = frozenset(column for column, unit in table.columns.items() if unit == TEXT)
-    origin = Paragraph(f"Published, of another machine: {source.origin}", is_note=True)
+    origin = Paragraph(f"Published, from another machine: {source.origin}", is_note=True)
     return [Table(columns, rows, shown.title or source.label, words), origin]
 
 

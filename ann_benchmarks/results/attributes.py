@@ -6,8 +6,10 @@ unless a newer one is asked for. Those are read here, as the HDF5 File Format Sp
 them: superblock 0, object header 1, attribute message 1, global heap 1. All others are left to h5py.
 """
 
+import json
 import os
-from collections.abc import Callable, Iterator
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping
 from struct import error as StructError
 from struct import unpack_from
 from typing import Any
@@ -19,6 +21,7 @@ from h5py import h5a, h5t
 SUPERBLOCK = b"\x89HDF\r\n\x1a\n" + bytes([0, 0, 0, 0, 0, 8, 8])  # of version 0, addresses of 8 bytes
 CONTINUATION, ATTRIBUTE = 0x10, 0x0C
 SCALAR = bytes([1, 0])  # version and rank of a dataspace
+LONGEST_ATTRIBUTE = 64  # elements; an attribute that is a longer array is data, not a property
 LARGEST = 2**26  # bytes of a block, of which far fewer hold all attributes of a file that is not damaged
 
 
@@ -58,6 +61,31 @@ def all_attributes(file: h5py.File) -> dict[str, Any]:
     except UNREADABLE:
         return dict(file.attrs)
     return {name: file.attrs[name] if value is None else value for name, value in named.items()}
+
+
+def clean_text(value: object) -> str:
+    """Return one printable line: control characters and undecodable bytes become spaces and marks."""
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    if text.isprintable():
+        return text
+    text = text.encode("utf-8", "replace").decode()
+    return "".join(" " if unicodedata.category(c) == "Cc" else c for c in text)
+
+
+def plain_attributes(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes that are numbers, strings or short arrays, as JSON holds them."""
+    plain: dict[str, Any] = {}
+    for name, value in attrs.items():
+        if isinstance(value, (np.generic, np.ndarray)):
+            if value.size > LONGEST_ATTRIBUTE:
+                continue
+            value = value.tolist()
+        if isinstance(value, list):
+            value = json.loads(json.dumps(value, default=clean_text))
+        elif not isinstance(value, (bool, int, float)):
+            value = clean_text(value)
+        plain[clean_text(name)] = value
+    return plain
 
 
 class RootAttributes:

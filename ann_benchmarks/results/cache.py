@@ -11,10 +11,10 @@ from typing import Any
 
 from ann_benchmarks.common.atomic import atomic_path
 
-from . import metrics
+from . import metrics, series
 
 CACHE_NAME = ".metrics-cache.json"  # in results/DATASET/
-FORMAT = 1  # to be raised when what an entry holds changes
+FORMAT = 2  # to be raised when what an entry holds changes
 SETTLED_NS = 2_000_000_000  # the coarsest time stamps of file systems in use (FAT) are 2 s apart
 
 Stamp = list[str | int]
@@ -32,7 +32,7 @@ def is_settled(*stamps: Stamp) -> bool:
 
 
 class MetricsCache:
-    """Entries by result file of one dataset, valid while it, the true distances and the metrics' code stay.
+    """Entries by result file of one dataset, valid while it, the true distances and the code stay.
 
     A cache that cannot be read is empty, and one that cannot be written is not: neither is an error.
     """
@@ -40,7 +40,8 @@ class MetricsCache:
     def __init__(self, folder: Path) -> None:
         """Read what results/DATASET/ holds."""
         self.path = folder / CACHE_NAME
-        self.version = f"{FORMAT}-{hashlib.sha256(Path(metrics.__file__).read_bytes()).hexdigest()}"
+        code = b"".join(Path(str(module.__file__)).read_bytes() for module in (metrics, series))
+        self.version = f"{FORMAT}-{hashlib.sha256(code).hexdigest()}"
         self.entries: dict[str, dict[str, Any]] = self._load()
         self.changed = False
 

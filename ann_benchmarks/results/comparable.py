@@ -8,52 +8,47 @@ from ann_benchmarks.common.numbers import size_text
 
 from .metrics import qps_at_recall
 from .runs import Run, number
-from .tiers import algorithm_of
+from .series import SHUFFLED, Series
 
 ONE_CLIENT = 1
-USUAL_ORDER = "shuffled"
 
 
 def without_memory(run: Run) -> str:
     """Return the name of a curve without the memory of its tier."""
-    return run.algorithm.removesuffix(str(run.attrs.get("tier_memory_series", "")))
+    return run.series.without_memory.label
 
 
 def family(run: Run) -> str:
-    """Return the algorithm of a curve: its name before clients and tier."""
-    return algorithm_of(without_memory(run), run, str(run.attrs.get("tier_method") or ""))
+    """Return what a comparison is between: the algorithm of a curve, with its version."""
+    return run.series.family
 
 
 def conditions(run: Run) -> str:
     """Return what the name of a curve adds to its algorithm: results with the same can be compared."""
-    return run.algorithm.removeprefix(family(run)) + ("-batch" if run.batch else "")
+    return run.series.folder.removeprefix(run.series.family)
 
 
 def clients(run: Run) -> int:
-    """Return how many clients asked; one process that asks by itself is one."""
-    return int(number(run, "clients") or ONE_CLIENT)
+    """Return the number of clients; an algorithm's own process is one."""
+    return run.series.clients or ONE_CLIENT
 
 
 def is_open(run: Run) -> bool:
     """Whether the throughput was given, and is none of the index's."""
-    return run.attrs.get("loop") == "open"
-
-
-def is_cold(run: Run) -> bool:
-    """Whether each run began with cold caches."""
-    return "caches_dropped" in run.attrs or run.algorithm.endswith("-cold") or "-cold-" in run.algorithm
+    return run.series.is_open
 
 
 def is_usual(run: Run) -> bool:
     """Whether nothing but clients and memory is special: no rate, cold start, disk, CPUs or odd queries."""
-    special = ("tier_cpus", "tier_disk", "distinct_queries")
-    return (
-        not is_open(run)
-        and not is_cold(run)
-        and not any(run.attrs.get(name) for name in special)
-        and str(run.attrs.get("query_order", USUAL_ORDER)) == USUAL_ORDER
-        and str(run.attrs.get("driver", "own")) == "own"
+    usual = Series(
+        run.series.algorithm,
+        run.series.version,
+        run.series.batch,
+        run.series.clients,
+        tier_method=run.series.tier_method,
+        tier_memory=run.series.tier_memory,
     )
+    return run.series == usual
 
 
 def comparable(runs: Iterable[Run]) -> list[Run]:
@@ -94,21 +89,21 @@ class Comparison:
     @property
     def where(self) -> str:
         """Say on what tier it was and what else was special, nothing for the machine as it is."""
-        run = self.runs[0]
+        run, series = self.runs[0], self.runs[0].series
         told = []
-        if cpus := number(run, "tier_cpus"):
-            told.append(f"with {cpus:g} CPUs")
-        if disk := run.attrs.get("tier_disk"):
-            told.append(f"on the disk {disk}")
+        if series.tier_cpus:
+            told.append(f"with {series.tier_cpus} CPUs")
+        if series.tier_disk:
+            told.append(f"on the disk {series.tier_disk}")
         buffers = number(run, "tier_shared_buffers")
         if is_on_tier(run) and (buffers or ram(run) < float("inf")):
             much = "all memory" if ram(run) == float("inf") else f"{size_text(ram(run))} of available RAM"
             told.append(f"with {much}" + (f" and shared_buffers of {size_text(buffers)}" if buffers else ""))
-        if (order := str(run.attrs.get("query_order", USUAL_ORDER))) != USUAL_ORDER:
-            told.append(f"queries in the order {order}")
-        if distinct := number(run, "distinct_queries"):
-            told.append(f"asked {distinct:,.0f} different queries")
-        if is_cold(run):
+        if series.query_order != SHUFFLED:
+            told.append(f"queries in the order {series.query_order}")
+        if series.distinct_queries:
+            told.append(f"asked {series.distinct_queries:,} different queries")
+        if series.is_cold:
             told.append("with cold caches")
         return "".join(f", {text}" for text in told)
 

@@ -1,4 +1,8 @@
-"""What a result is worth: the metrics of ann-benchmarks, by the same names and with the same values."""
+"""What a result is worth: the metrics of ann-benchmarks, by the same names and with the same values.
+
+A new metric is one entry of `all_metrics`: plots, tables, pages, comparisons and published figures read there
+what it is called, in which unit it is, which way is better, and where its 95% interval is stored.
+"""
 
 import math
 from collections.abc import Callable, Mapping
@@ -8,14 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from ann_benchmarks.common.numbers import plain, share, size
+
 ROUNDING = 1e-9  # by which the mean of shares may miss what it is
 RECALL_SLACK = 1e-3  # absolute: absorbs the rounding of an algorithm that computes distances its own way
-HIGHER_IS_BETTER = float("-inf")  # the worst value that such a metric can have
-LOWER_IS_BETTER = float("inf")
+HIGHER, LOWER = True, False  # which values are the better ones
 QPS_AT_RECALL = "qpsatrecall"
 TARGET_RECALL = 0.95  # of which people quote the throughput
 
-PERCENTILES = (50.0, 95.0, 99.0, 99.9)
+PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p999": 99.9}
 
 
 @dataclass(frozen=True)
@@ -63,10 +68,11 @@ class Measurement:
     @cached_property
     def latencies(self) -> dict[float, float]:
         """Percentiles of the times, in milliseconds, interpolated linearly."""
+        percents = list(PERCENTILES.values())
         if not len(self.times):
-            return dict.fromkeys(PERCENTILES, math.nan)
-        values = np.percentile(self.times, PERCENTILES) * 1000.0
-        return dict(zip(PERCENTILES, values.tolist(), strict=True))
+            return dict.fromkeys(percents, math.nan)
+        values = np.percentile(self.times, percents) * 1000.0
+        return dict(zip(percents, values.tolist(), strict=True))
 
     def number(self, name: str, default: float = math.nan) -> float:
         """Return an attribute as a number, or `default` where it is missing or is none."""
@@ -77,21 +83,39 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class Metric:
-    """A metric: what it is called, how it is computed, and the worst value it can have (its direction).
+class Bounds:
+    """Where the 95% interval of a metric is stored: in ATTRIBUTE_low and _high, `scale` of its units each."""
 
-    Without a function it is none of ann-benchmarks': it follows from other metrics and what is asked.
+    attribute: str
+    of: str  # what lies within it
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric: what it is called, its unit and direction, how it is computed, where its interval is stored.
+
+    `description` names an axis, as in ann-benchmarks; `title` heads a column. `unit` is share, 1/s, ms, s,
+    KiB or "". `published` is its column in tables of published figures. Without a function it follows from
+    other metrics and what is requested.
     """
 
     description: str
+    title: str
+    unit: str
+    higher_is_better: bool
     function: Callable[[Measurement], float] | None
-    worst: float
-    lim: tuple[float, float] | None = None
+    bounds: Bounds | None = None
+    published: str = ""
 
     @property
-    def higher_is_better(self) -> bool:
-        """Whether a larger value is the better one."""
-        return self.worst < 0
+    def is_share(self) -> bool:
+        """Whether it cannot exceed 1."""
+        return self.unit == "share"
+
+    def write(self, value: float) -> str:
+        """Write a value as tables have it."""
+        return {"share": share, "KiB": size}.get(self.unit, plain)(value)
 
 
 def recall(found: np.ndarray, threshold: np.ndarray, count: int) -> float:
@@ -110,14 +134,18 @@ def knn_recall(m: Measurement) -> float:
     return recall(m.found, m.kth + RECALL_SLACK, m.count)
 
 
-def epsilon_recall(m: Measurement, epsilon: float) -> float:
+def epsilon_recall(epsilon: float) -> Callable[[Measurement], float]:
     """Recall with a relative slack: a distance counts up to (1 + epsilon) times the k-th true one.
 
     A negative distance (`ip`) grows by epsilon times its size, so that the slack always admits more.
     """
-    is_ip = m.attrs.get("distance") == "ip"
-    threshold = m.kth + np.abs(m.kth) * epsilon if is_ip else m.kth * (1 + epsilon)
-    return recall(m.found, threshold, m.count)
+
+    def function(m: Measurement) -> float:
+        is_ip = m.attrs.get("distance") == "ip"
+        threshold = m.kth + np.abs(m.kth) * epsilon if is_ip else m.kth * (1 + epsilon)
+        return recall(m.found, threshold, m.count)
+
+    return function
 
 
 def relative_error(m: Measurement) -> float:
@@ -143,34 +171,56 @@ def distance_computations(m: Measurement) -> float:
     return m.number("dist_comps", 0.0) / queries if queries else math.nan
 
 
+def stored(attribute: str) -> Callable[[Measurement], float]:
+    """Return a function that reads an attribute."""
+    return lambda m: m.number(attribute)
+
+
 def index_size(m: Measurement) -> float:
     """Size of the index in KiB, 0 where it was not recorded."""
     return m.number("index_size", 0.0)
 
 
+def size_over_throughput(m: Measurement) -> float:
+    """Return KiB over queries per second."""
+    return index_size(m) / queries_per_second(m)
+
+
+def percentile(name: str) -> Metric:
+    """Return the metric of a percentile of the latencies."""
+    percent, kind = PERCENTILES[name], "the mean percentile of runs"
+    axis, title, bounds = (
+        f"Percentile {percent:g} (millis)",
+        f"{name} (ms)",
+        Bounds(f"latency_{name}", kind, 1e3),
+    )
+    return Metric(axis, title, "ms", LOWER, lambda m: m.latencies[percent], bounds, published=name)
+
+
+RECALL_BOUNDS = Bounds("recall", "recall over queries")
+QPS_BOUNDS = Bounds("qps", "the mean QPS of runs")
+# In the order of the columns of ann-benchmarks' CSV files.
 all_metrics: dict[str, Metric] = {
-    "k-nn": Metric("Recall", knn_recall, HIGHER_IS_BETTER, (0.0, 1.03)),
-    "epsilon": Metric("Epsilon 0.01 Recall", lambda m: epsilon_recall(m, 0.01), HIGHER_IS_BETTER),
-    "largeepsilon": Metric("Epsilon 0.1 Recall", lambda m: epsilon_recall(m, 0.1), HIGHER_IS_BETTER),
-    "rel": Metric("Relative Error", relative_error, LOWER_IS_BETTER),
-    "qps": Metric("Queries per second (1/s)", queries_per_second, HIGHER_IS_BETTER),
-    "p50": Metric("Percentile 50 (millis)", lambda m: m.latencies[50.0], LOWER_IS_BETTER),
-    "p95": Metric("Percentile 95 (millis)", lambda m: m.latencies[95.0], LOWER_IS_BETTER),
-    "p99": Metric("Percentile 99 (millis)", lambda m: m.latencies[99.0], LOWER_IS_BETTER),
-    "p999": Metric("Percentile 99.9 (millis)", lambda m: m.latencies[99.9], LOWER_IS_BETTER),
-    "distcomps": Metric("Distance computations", distance_computations, LOWER_IS_BETTER),
-    "build": Metric("Build time (s)", lambda m: m.number("build_time"), LOWER_IS_BETTER),
-    "candidates": Metric("Candidates generated", lambda m: m.number("candidates"), LOWER_IS_BETTER),
-    "indexsize": Metric("Index size (kB)", index_size, LOWER_IS_BETTER),
-    "queriessize": Metric(
-        "Index size (kB)/Queries per second (s)",
-        lambda m: index_size(m) / queries_per_second(m),
-        LOWER_IS_BETTER,
+    "k-nn": Metric("Recall", "Recall", "share", HIGHER, knn_recall, RECALL_BOUNDS, published="recall"),
+    "epsilon": Metric("Epsilon 0.01 Recall", "Recall, 1%", "share", HIGHER, epsilon_recall(0.01)),
+    "largeepsilon": Metric("Epsilon 0.1 Recall", "Recall, 10%", "share", HIGHER, epsilon_recall(0.1)),
+    "rel": Metric("Relative Error", "Relative error", "", LOWER, relative_error),
+    "qps": Metric(
+        "Queries per second (1/s)", "QPS", "1/s", HIGHER, queries_per_second, QPS_BOUNDS, published="qps"
     ),
-    QPS_AT_RECALL: Metric("Queries per second at the target recall (1/s)", None, HIGHER_IS_BETTER),
+    **{name: percentile(name) for name in PERCENTILES},
+    "distcomps": Metric("Distance computations", "Distances", "", LOWER, distance_computations),
+    "build": Metric("Build time (s)", "Build (s)", "s", LOWER, stored("build_time"), published="build_time"),
+    "candidates": Metric("Candidates generated", "Candidates", "", LOWER, stored("candidates")),
+    "indexsize": Metric("Index size (kB)", "Index", "KiB", LOWER, index_size, published="index_size"),
+    "queriessize": Metric(
+        "Index size (kB)/Queries per second (s)", "Index / QPS", "", LOWER, size_over_throughput
+    ),
+    QPS_AT_RECALL: Metric(
+        "Queries per second at the target recall (1/s)", "QPS at recall", "1/s", HIGHER, None, QPS_BOUNDS
+    ),
 }
 standard_metrics = [name for name, metric in all_metrics.items() if metric.function]
-RECALLS = ("k-nn", "epsilon", "largeepsilon")  # shares, which cannot exceed 1
 
 
 def compute_all(measurement: Measurement) -> dict[str, float]:

@@ -8,6 +8,7 @@ import glob
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
 
 from .file import RESULTS_FOLDER
+from .series import Series, series_of
 
 SUFFIX = ".workload.json"
 FORM = 1  # of the files: another one is not read
@@ -84,6 +86,13 @@ class Record:
     attrs: dict[str, Any] = field(default_factory=dict)
     path: Path = Path()
     monitoring: dict[str, Any] | None = None  # as monitoring.stored has it as JSON
+
+    @cached_property
+    def series(self) -> Series:
+        """The series that it belongs to."""
+        fields = {"workload": self.workload, "writers": self.writers, "write_rate": self.rate}
+        clients = {"clients": self.clients} if self.clients else {}
+        return series_of({**self.attrs, **fields, **clients, "algo": self.algo}, self.algo)
 
     def phase(self, name: str) -> Phase | None:
         """Return a phase by its name, None if there was none."""

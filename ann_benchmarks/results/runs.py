@@ -1,34 +1,32 @@
 """Results with their metrics, read from result files or from the cache."""
 
-import json
 import math
 import sys
-import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.forks import each
 from ann_benchmarks.common.host import usable_cores
-from ann_benchmarks.results.intervals import Interval
-from ann_benchmarks.results.metrics import QPS_AT_RECALL, RECALLS
 
+from .attributes import clean_text, plain_attributes
 from .cache import MetricsCache, Stamp, file_stamp, is_settled
 from .file import TRUTH_ATTRIBUTE, read_result
-from .metrics import Measurement, compute_all, standard_metrics
+from .intervals import Interval
+from .metrics import Measurement, all_metrics, compute_all, standard_metrics
+from .series import Series, series_of
 from .truth_file import TruthError, TruthFile
 
-LONGEST_ATTRIBUTE = 64  # elements; an attribute that is a longer array is data, not a property
 FEWEST_FILES = 16  # for which a process is worth being started
 MOST_PROCESSES = 8
+FEWEST_RUNS = 3  # of two, Student's interval is 12.7 standard errors wide either way: it says nothing
 MEMORY = 2**30  # bytes that all processes together may need, of which each needs three times its largest file
 
 
@@ -39,36 +37,28 @@ class Run:
     dataset: str
     count: int
     distance: str
-    batch: bool
-    algorithm: str
+    series: Series
     parameters: str
     metrics: dict[str, float]
     attrs: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def batch(self) -> bool:
+        """Whether all queries were given to the algorithm at once."""
+        return self.series.batch
 
-def clean_text(value: object) -> str:
-    """Return one printable line: control characters and undecodable bytes become spaces and marks."""
-    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-    if text.isprintable():
-        return text
-    text = text.encode("utf-8", "replace").decode()
-    return "".join(" " if unicodedata.category(c) == "Cc" else c for c in text)
+    @cached_property
+    def algorithm(self) -> str:
+        """The name of its curve."""
+        return self.series.label
+
+    def as_data(self) -> dict[str, Any]:
+        """Return all of it as JSON holds it, with the name of the curve."""
+        fields = {name: getattr(self, name) for name in FIELDS}
+        return {**fields, "series": vars(self.series), "algorithm": self.algorithm, "batch": self.batch}
 
 
-def plain_attributes(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes that are numbers, strings or short arrays, as JSON holds them."""
-    plain: dict[str, Any] = {}
-    for name, value in attrs.items():
-        if isinstance(value, (np.generic, np.ndarray)):
-            if value.size > LONGEST_ATTRIBUTE:
-                continue
-            value = value.tolist()
-        if isinstance(value, list):
-            value = json.loads(json.dumps(value, default=clean_text))
-        elif not isinstance(value, (bool, int, float)):
-            value = clean_text(value)
-        plain[clean_text(name)] = value
-    return plain
+FIELDS = tuple(Run.__dataclass_fields__)
 
 
 def measure(path: Path, dataset: str, count: int, truth: TruthFile) -> Run:
@@ -80,14 +70,11 @@ def measure(path: Path, dataset: str, count: int, truth: TruthFile) -> Run:
     true = truth.covering(len(result.distances), attrs["count"])
     if attrs.get(TRUTH_ATTRIBUTE, truth.mark(attrs["count"])) != truth.mark(attrs["count"]):
         raise UserError("it was measured on other vectors of the same name: measure it again with run.py")
-    is_batch = bool(attrs.get("batch_mode", False))
-    folder = path.parent.name
     return Run(
         dataset=dataset,
         count=attrs["count"],
         distance=str(attrs.get("distance", "unknown")),
-        batch=is_batch,
-        algorithm=str(attrs.get("algo", folder.removesuffix("-batch") if is_batch else folder)),
+        series=series_of(attrs, clean_text(path.parent.name)),
         parameters=str(attrs.get("name", path.stem)),
         metrics=compute_all(Measurement(true, result.distances, result.times, attrs)),
         attrs=attrs,
@@ -111,7 +98,8 @@ def fitting_processes(sizes: Sequence[int]) -> int:
 def from_cache(value: Any) -> Run | None:
     """Rebuild a run from a cache entry, or return None if it is not one."""
     try:
-        run = Run(**value)
+        series = Series(**value["series"])
+        run = Run(**{name: value[name] for name in FIELDS} | {"series": series})
         numbers = [run.metrics[name] for name in standard_metrics]
     except (TypeError, KeyError):
         return None
@@ -183,36 +171,22 @@ def load_dataset(
             for path in paths:
                 outcome = known.get(path) or next(outcomes)
                 if isinstance(outcome, Run) and path in settled:
-                    cache.put(path, stamps[path], truth.stamp, vars(outcome))
+                    cache.put(path, stamps[path], truth.stamp, outcome.as_data())
                 yield path, outcome
     finally:
         cache.save()
 
 
-# The attributes that bound a metric, without _low and _high, and how many of its units are one of theirs.
-BOUNDS = {
-    "k-nn": ("recall", 1.0),
-    "qps": ("qps", 1.0),
-    QPS_AT_RECALL: ("qps", 1.0),
-    **{name: (f"latency_{name}", 1e3) for name in ("p50", "p95", "p99", "p999")},  # s in ms
-}
-
-
-FEWEST_RUNS = 3  # of two, Student's interval is 12.7 standard errors wide either way: it says nothing
-
-
 def interval(run: Run, metric: str) -> Interval | None:
-    """Return the 95% interval of a metric as the result file tells it, within what the metric can be."""
-    if metric not in BOUNDS:
+    """Return the 95% interval of a metric that the result file holds, within what the metric can be."""
+    known = all_metrics[metric]
+    if known.bounds is None or (not known.is_share and (number(run, "run_count") or 0) < FEWEST_RUNS):
         return None
-    attribute, unit = BOUNDS[metric]
-    if metric not in RECALLS and (number(run, "run_count") or 0) < FEWEST_RUNS:
-        return None
-    low, high = number(run, f"{attribute}_low"), number(run, f"{attribute}_high")
+    low, high = (number(run, f"{known.bounds.attribute}_{end}") for end in ("low", "high"))
     if low is None or high is None or low > high:
         return None
-    most = 1.0 if metric in RECALLS else math.inf
-    return Interval(max(low * unit, 0.0), min(high * unit, most))
+    most = 1.0 if known.is_share else math.inf
+    return Interval(max(low * known.bounds.scale, 0.0), min(high * known.bounds.scale, most))
 
 
 def number(run: Run, attribute: str) -> float | None:

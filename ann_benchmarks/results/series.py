@@ -2,13 +2,19 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
+
+from .attributes import clean_text
 
 ATTRIBUTE = "series"  # of a result file: the fields that are not the default, as JSON
 OWN_DRIVER = "own"
 SHUFFLED = "shuffled"
+EXTENSIONS = ("vector", "vchord")  # whose releases a tag may name on a machine without containers
+WRITES = ("insert", "update", "delete")
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,11 @@ class Series:
         return f"{self.algorithm}-{self.version}" if self.version else self.algorithm
 
     @property
+    def is_open(self) -> bool:
+        """Whether queries came at a rate, so that the throughput says nothing about the index."""
+        return self.rate is not None or bool(self.objective)
+
+    @property
     def load(self) -> str:
         """The part of the label that says what was special about the load, besides clients and tier."""
         parts = []
@@ -63,7 +74,7 @@ class Series:
 
     @property
     def writing(self) -> str:
-        """The part of the label that says what was written besides its kind."""
+        """The part of the label that says what was written, apart from the kind of workload."""
         parts = [f"w{self.writers}"] if self.workload else []
         if self.write_rate is not None:
             parts.append(f"r{self.write_rate:.12g}-mix{self.write_mix}")
@@ -72,16 +83,17 @@ class Series:
         return "-".join([*parts, *(["autovacuum"] if self.autovacuum else [])])
 
     @property
+    def special(self) -> str:
+        """The part of the label that neither clients nor tier explain, such as q64 or slo-p99-50ms-cold."""
+        return "-".join(filter(None, [self.load, self.writing, "cold" * self.is_cold]))
+
+    @property
     def conditions(self) -> str:
         """The label without the family, "" where nothing is special: what a comparison has to share."""
-        tier = [
-            f"{self.tier_cpus}cpus" if self.tier_cpus is not None else "",
-            self.tier_disk,
-            self.tier_memory,
-        ]
+        cpus = f"{self.tier_cpus}cpus" if self.tier_cpus is not None else ""
+        tier = (self.tier_method, cpus, self.tier_disk, self.tier_memory)
         clients = f"c{self.clients}" if self.clients is not None else ""
-        cold = "cold" if self.is_cold else ""
-        parts = (self.workload, clients, self.load, self.writing, cold, self.tier_method, *tier)
+        parts = (self.workload, clients, self.special, *tier)
         return "".join(f"-{part}" for part in parts if part)
 
     @property
@@ -106,60 +118,73 @@ class Series:
         return json.dumps({"algorithm": self.algorithm, **changed})
 
 
+FIELDS = {field.name for field in fields(Series)}
+
+
 def series_of(attrs: Mapping[str, Any], folder: str) -> Series:
-    """Return the series of a result by its attributes, else by the name of its folder.
+    """Return the series of a result or workload by its attributes, else by the name of its folder.
 
     Unknown fields, of a newer release, are ignored. A file without the field `series` that names its curve
     by `algo` is read as this project's first releases wrote it; where that does not explain the whole name,
     as of any file of ann-benchmarks, all of the name is the algorithm.
     """
-    is_batch = bool(attrs.get("batch_mode", False))
-    try:
-        known = {field.name for field in fields(Series)}
+    with suppress(KeyError, TypeError, ValueError, AttributeError):
         stored = json.loads(attrs[ATTRIBUTE])
-        return Series(**{name: value for name, value in stored.items() if name in known})
-    except (KeyError, TypeError, ValueError, AttributeError):
-        label = str(attrs.get("algo", folder.removesuffix("-batch") if is_batch else folder))
-        return replace(_read_label(label, attrs), batch=is_batch)
+        series = Series(**{name: value for name, value in stored.items() if name in FIELDS})
+        if isinstance(series.algorithm, str) and series.label:  # which needs fields of the right types
+            return replace(series, algorithm=clean_text(series.algorithm))
+    is_batch = bool(attrs.get("batch_mode", False))
+    label = clean_text(attrs.get("algo", folder.removesuffix("-batch") if is_batch else folder))
+    return replace(_explained(label, attrs), batch=is_batch)
 
 
-def _read_label(label: str, attrs: Mapping[str, Any]) -> Series:
+def _explained(label: str, attrs: Mapping[str, Any]) -> Series:
     """Explain a label by the attributes that were stored next to it."""
-    found = Series(
+    workload = str(attrs.get("workload", ""))
+    shares = [_number(attrs.get(f"{kind}_share")) for kind in WRITES]
+    known = Series(
         "",
         clients=_whole(attrs.get("clients")),
         query_order=str(attrs.get("query_order", SHUFFLED)),
         distinct_queries=_whole(attrs.get("distinct_queries")),
-        rate=None if attrs.get("objective") else _number(attrs.get("rate")),
+        rate=None if workload or attrs.get("objective") else _number(attrs.get("rate")),
         objective=str(attrs.get("objective", "")),
         driver=str(attrs.get("driver", OWN_DRIVER)),
+        workload=workload,
+        writers=_whole(attrs.get("writers")),
+        write_rate=_number(attrs.get("write_rate")),
+        write_mix="-".join(f"{100 * share:.4g}" for share in shares if share is not None),
+        autovacuum=bool(workload and attrs.get("autovacuum")),
         tier_method=str(attrs.get("tier_method", "")) if attrs.get("tier") else "",
         tier_cpus=_whole(attrs.get("tier_cpus")),
         tier_disk=str(attrs.get("tier_disk", "")),
         tier_memory=str(attrs.get("tier_memory_series", "")).removeprefix("-"),
     )
-    for candidate in (replace(found, is_cold=attrs.get("warmup") == "off"), found):
-        if candidate.conditions and label.endswith(candidate.conditions) and label != candidate.conditions:
-            return _with_version(
-                replace(candidate, algorithm=label.removesuffix(candidate.conditions)), attrs
-            )
+    candidates = [replace(known, is_cold=True), known] if attrs.get("warmup") == "off" else [known]
+    if workload:  # the share of rows that was requested is stored in the label alone
+        requested = re.findall(r"-l(\d[\d.e-]*\d|\d)", label)
+        candidates += [replace(known, loaded=float(share)) for share in requested]
+    for candidate in candidates:
+        algorithm = label.removesuffix(candidate.conditions)
+        if algorithm not in ("", label):
+            return _with_version(replace(candidate, algorithm=algorithm), attrs)
     return _with_version(Series(label), attrs)
 
 
 def _with_version(series: Series, attrs: Mapping[str, Any]) -> Series:
-    """Tell a tag at the end of the name from the name, by the image or the release that it was a tag of."""
-    tags = (str(attrs.get("docker_image", "")).rpartition(":")[2], str(attrs.get("vector_version", "")))
-    for tag in tags:
-        if tag and series.algorithm.endswith(f"-{tag}"):
-            return replace(series, algorithm=series.algorithm.removesuffix(f"-{tag}"), version=tag)
+    """Separate a tag at the end of the name from it, by the image or the release that was used."""
+    image = str(attrs.get("docker_image", "")).rpartition(":")[2]
+    for tag in (image, *(str(attrs.get(f"{extension}_version", "")) for extension in EXTENSIONS)):
+        algorithm = series.algorithm.removesuffix(f"-{tag}")
+        if tag and algorithm not in ("", series.algorithm):
+            return replace(series, algorithm=algorithm, version=tag)
     return series
 
 
 def _number(value: Any) -> float | None:
-    try:
+    with suppress(TypeError, ValueError):
         return float(value) if math.isfinite(float(value)) else None
-    except (TypeError, ValueError):
-        return None
+    return None
 
 
 def _whole(value: Any) -> int | None:

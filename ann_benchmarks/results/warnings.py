@@ -38,7 +38,7 @@ def warnings_of_one(run: Run) -> Iterator[str]:
         try:
             yield from told(run.attrs)
         except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError):
-            yield "what the result file says of itself cannot be read"
+            yield "the attributes of the result file cannot be read"
 
 
 def slower_times(runs: Sequence[Run]) -> dict[int, float]:
@@ -67,16 +67,16 @@ def slower_times(runs: Sequence[Run]) -> dict[int, float]:
 def of_slowness(times: float) -> str:
     """Say that the machine was slower when a result was measured."""
     return (
-        f"a query took {plain(times)} times the CPU that it took with more clients: the machine was slower"
-        " then, or others used it; measure it again (--force) before it is compared"
+        f"a query took {plain(times)} times the CPU time that it took with more clients: the machine was"
+        " slower, or others used it; measure again (--force) before comparing"
     )
 
 
 def of_target(attrs: Mapping[str, Any]) -> Iterator[str]:
     """Yield that the recall that was searched for is not there."""
     if missed := attrs.get("target_missed"):
-        largest = f"the largest {attrs.get('target_parameter', 'argument')} there is"
-        yield f"the recall {missed:g} was asked for and not reached, with {largest}"
+        parameter = attrs.get("target_parameter", "argument")
+        yield f"the target recall {missed:g} was not reached with the largest {parameter} available"
 
 
 def of_build(attrs: Mapping[str, Any]) -> Iterator[str]:
@@ -89,7 +89,7 @@ def of_build(attrs: Mapping[str, Any]) -> Iterator[str]:
     elif "no longer fits into" in str(attrs.get("build_notices", "")):
         yield "the index outgrew maintenance_work_mem: the build took longer than it would with more memory"
     if attrs.get("index_reused") and "tier" not in attrs:  # which no index is built on
-        yield "the index was there from an earlier run: the time of its build is that of then"
+        yield "the index was built by an earlier run: its build time is from then"
 
 
 def of_runs(attrs: Mapping[str, Any]) -> Iterator[str]:
@@ -107,7 +107,7 @@ def of_tier(attrs: Mapping[str, Any]) -> Iterator[str]:
     available, asked = attrs.get("tier_available"), attrs.get("tier_ram")
     if available and asked and abs(available / asked - 1) > OFF:
         off = available / asked - 1
-        yield f"the tier had {abs(off):.1%} {'more' if off > 0 else 'less'} available RAM than it was to have"
+        yield f"the tier had {abs(off):.1%} {'more' if off > 0 else 'less'} available RAM than intended"
 
 
 def of_all(runs: Sequence[Run]) -> Iterator[str]:
@@ -116,13 +116,13 @@ def of_all(runs: Sequence[Run]) -> Iterator[str]:
     if len(machines) > 1:
         yield (
             f"the results come from {len(machines)} machines, or from one that changed (CPU, cores, memory or"
-            " kernel): what differs may be the machine"
+            " kernel): the machine may explain the differences"
         )
     marks: dict[tuple[str, int], set[Any]] = {}
     for run in runs:
         marks.setdefault((run.dataset, run.count), set()).add(run.attrs.get("truth"))
     if any(None in found for found in marks.values()):
-        yield "some results do not tell by which true neighbours they were judged when they were measured"
+        yield "some results do not state which true neighbours they were measured against"
 
 
 MUCH_WAITING = 0.1  # of the time, or of the queries
@@ -143,29 +143,29 @@ def remarks(facts: Mapping[str, Any]) -> list[str]:
     if facts.get("queries_unanswered"):
         said.append(
             f"the rate was not kept: {facts['queries_unanswered']:,} of {facts['queries_due']:,} queries"
-            " were still waiting in the end"
+            " were still waiting at the end"
         )
     if facts.get("clients_all_busy_share", 0) > MUCH_WAITING:
         said.append(
-            f"{facts['clients_all_busy_share']:.0%} of the queries found no client free of"
-            f" {facts['clients']}: if the server can do more, more --clients show it"
+            f"{facts['clients_all_busy_share']:.0%} of the queries found no free client among"
+            f" {facts['clients']}: if the server can do more, more --clients will show it"
         )
     if facts.get("queries_counted", FEW_QUERIES) < FEW_QUERIES:
         said.append(
             f"only {facts['queries_counted']:.0f} queries were counted: give --max-queries or --duration"
         )
     if facts.get("caches_dropped") is False:
-        said.append("this server is not ours to restart: only the first run had a chance to be cold")
+        said.append("this server cannot be restarted from here: only the first run may have been cold")
     return said
 
 
 def _limit_of_clients(facts: Mapping[str, Any]) -> str:
     if facts["loop"] == "open" and not facts["queries_unanswered"]:
         late, service = facts["clients_late_seconds"], facts["service_p50"]
-        return f"free ones sent queries {late * 1e3:.2f} ms late, and an answer takes {service * 1e3:.2f} ms"
+        return f"free clients sent queries {late * 1e3:.2f} ms late, an answer takes {service * 1e3:.2f} ms"
     if facts.get("clients_waiting_share", 1) < 0.8:
-        return f"they waited for answers in {facts['clients_waiting_share']:.0%} of the time only"
-    return f"they took {facts['client_cpu_share']:.0%} of their machine's CPU, of which nothing was left"
+        return f"they waited for answers only {facts['clients_waiting_share']:.0%} of the time"
+    return f"they used {facts['client_cpu_share']:.0%} of their machine's CPU, and none was left"
 
 
 def main_wait(facts: Mapping[str, Any]) -> str:

@@ -1,8 +1,8 @@
 """What the pages tell of each result, a column each, and by which of it they can be filtered."""
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from ann_benchmarks.common.numbers import size_text
 from ann_benchmarks.results.built import build_arguments
@@ -26,19 +26,6 @@ class Column:
     value: Callable[[Run], Value]
     is_facet: bool = False
     bounds: Callable[[Run], Interval | None] | None = None
-
-
-def load(run: Run) -> str:
-    """Return what a series' name says besides clients and tier, such as q64, cold or slo-p99-50ms."""
-    rest = run.algorithm.removeprefix(family(run)).removesuffix(text(run, "tier_memory_series") or "")
-    known = [
-        *(f"c{count:.0f}" for count in [number(run, "clients")] if count),
-        *(f"{count:.0f}cpus" for count in [number(run, "tier_cpus")] if count),
-        *(value for name in ("tier_disk", "tier_method") if (value := text(run, name))),
-    ]
-    for part in known:
-        rest = re.sub(rf"-{re.escape(part)}(?=-|$)", "", rest, count=1)
-    return rest.strip("-") or "plain"
 
 
 def text(run: Run, attribute: str) -> str | None:
@@ -109,12 +96,10 @@ def attribute(name: str) -> Callable[[Run], float | None]:
 
 def metric(name: str) -> Column:
     """Return the column of a metric, with its 95% interval."""
-    units = {"k-nn": "share", "epsilon": "share", "largeepsilon": "share", "build": "s", "indexsize": "kib"}
-    kind = units.get(name, "ms" if name.startswith("p") else "number")
-    label = all_metrics[name].description
-    return Column(
-        name, label, kind, lambda run: run.metrics.get(name), bounds=lambda run: interval(run, name)
-    )
+    known = all_metrics[name]
+    kind = {"": "number", "1/s": "number"}.get(known.unit, known.unit.lower())
+    bounds = partial(interval, metric=name) if known.bounds else None
+    return Column(name, known.description, kind, lambda run: run.metrics.get(name), bounds=bounds)
 
 
 COLUMNS = (
@@ -124,13 +109,13 @@ COLUMNS = (
     Column("found", "Found for recall", "share", attribute("target_recall")),
     Column("form", "Index form", "words", form, True),
     Column("built", "Build arguments", "words", build, True),
-    Column("clients", "Clients", "number", attribute("clients"), True),
-    Column("load", "Load", "words", load, True),
+    Column("clients", "Clients", "number", lambda run: run.series.clients, True),
+    Column("load", "Load", "words", lambda run: run.series.special or "plain", True),
     Column("ram", "Available RAM", "words", memory("tier_ram"), True),
     Column("buffers", "shared_buffers of the tier", "words", memory("tier_shared_buffers"), True),
-    Column("cpus", "CPUs of the tier", "number", attribute("tier_cpus"), True),
-    Column("disk", "Disk of the tier", "words", lambda run: text(run, "tier_disk"), True),
-    Column("method", "Method of the tier", "words", lambda run: text(run, "tier_method"), True),
+    Column("cpus", "CPUs of the tier", "number", lambda run: run.series.tier_cpus, True),
+    Column("disk", "Disk of the tier", "words", lambda run: run.series.tier_disk or None, True),
+    Column("method", "Method of the tier", "words", lambda run: run.series.tier_method or None, True),
     *(Column(name, label, "words", version(name), True) for name, label in VERSIONS.items()),
     Column("machine", "Machine", "words", machine, True),
     Column("available", "RAM measured", "bytes", attribute("tier_available")),

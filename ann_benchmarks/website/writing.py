@@ -1,21 +1,19 @@
 """Workloads that write, beside the results of their dataset."""
 
 import math
-import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.results.attributes import clean_text, plain_attributes
 from ann_benchmarks.results.metrics import standard_metrics
 from ann_benchmarks.results.records import Phase, Rate, Record, iter_record_paths, read_record
-from ann_benchmarks.results.runs import Run, clean_text, plain_attributes, skipped
+from ann_benchmarks.results.runs import Run, skipped
 from ann_benchmarks.results.windows import over_time
 
 from .columns import Column
 from .data import json_number, points_data
-
-# What a workload adds to a curve's name, before and after what the load of its queries does.
-WORKLOAD = r"-{}((?:-.*?)?)-w\d+(?:-r[^-]+-mix[\d.]+-[\d.]+-[\d.]+)?(?=-|$)"
 
 
 def load_records() -> Iterator[Record]:
@@ -32,8 +30,8 @@ def as_run(record: Record) -> Run:
     attrs = plain_attributes(({"clients": record.clients} if record.clients else {}) | record.attrs)
     distance = str(attrs.get("distance", "unknown"))
     nothing = dict.fromkeys(standard_metrics, math.nan)
-    series = re.sub(WORKLOAD.format(re.escape(record.workload)), r"\1", clean_text(record.algo), count=1)
-    return Run(record.dataset, record.count, distance, False, series, clean_text(record.name), nothing, attrs)
+    series = replace(record.series, workload="", writers=None, write_rate=None)  # columns of their own
+    return Run(record.dataset, record.count, distance, series, clean_text(record.name), nothing, attrs)
 
 
 def writing_data(records: Sequence[Record]) -> dict[str, Any]:

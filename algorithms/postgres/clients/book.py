@@ -1,4 +1,4 @@
-"""The memory that a client writes its readings of the clock into, and that whoever asked for them reads."""
+"""The memory that a member writes its readings of the clock into, and that its parent reads."""
 
 import mmap
 import os
@@ -29,7 +29,7 @@ class Book:
             return cls(os.dup(file.fileno()))
 
     def make_room(self, queries: int) -> None:
-        """Make it as large as so many queries need; to be done before the others open it."""
+        """Make it as large as this number of queries needs; to be done before the others open it."""
         self._unmap()
         os.ftruncate(self.file, 0)
         os.ftruncate(self.file, max(queries, 1) * _READINGS * 8)

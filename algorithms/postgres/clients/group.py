@@ -99,7 +99,7 @@ class ProcessGroup:
         self._pipes, self._books = [], []
         try:
             self._spawner.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:  # one is frozen, say
+        except subprocess.TimeoutExpired:  # one may be frozen
             self.abort()
             self._spawner.wait()
 

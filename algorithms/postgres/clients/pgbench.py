@@ -1,7 +1,7 @@
 """pgbench as the clients: a second opinion, by PostgreSQL's own load generator, on the same queries.
 
-pgbench cannot send a vector: it sends the number of a query, which it draws itself, and the server looks the
-vector up in a table. Nothing else differs: index, settings, a prepared statement, a connection a client.
+pgbench cannot send a vector: it sends the number of a query, which it draws itself, and the server finds the
+vector in a table. Nothing else differs: index, settings, a prepared statement, a connection a client.
 """
 
 import math
@@ -169,7 +169,7 @@ def _conninfo(parameters: Mapping[str, Any]) -> str:
 def _queries_per_second(printed: str) -> float:
     """Read what pgbench prints at its end."""
     if failed := _FAILED.search(printed):
-        raise PostgresError(f"pgbench: {failed[1]} queries failed: the server's log says why")
+        raise PostgresError(f"pgbench: {failed[1]} queries failed: the server's log gives the reason")
     throughput = _TPS.search(printed)
     if throughput is None:
         raise PostgresError(f"pgbench does not report its throughput: {' '.join(printed.split())}")

@@ -22,8 +22,8 @@ _DROP_SECONDS = 10  # to wait for what the clients' backends still do
 class QueryTable:
     """An unlogged table (id, embedding), of a name of its own, with the query that takes an id for a vector.
 
-    A connection holds a lock on the name, by which the next one tells a table in use from one that was left
-    by a process that was killed, and drops the latter.
+    A connection holds a lock on the name. A table whose name is not locked was left by a process that was
+    killed, and is dropped by the next one.
     """
 
     def __init__(self, statement: QueryStatement, queries: np.ndarray[Any, Any], options: str) -> None:

@@ -47,7 +47,7 @@ class MemberReport:
 
 @dataclass(frozen=True)
 class ClientRun:
-    """What one client measured: when each query was due and sent and had its answer, and what that was.
+    """What one client measured: when each query was due, sent and answered, and its answer.
 
     `numbers`, `sent` and `answered` are (queries,), in the order of sending, times in s on the clock of
     time.perf_counter, which all processes of a machine share; `due` is alike, or None in a closed loop. `ids`

@@ -116,7 +116,7 @@ class Server(ABC):
                 time.sleep(0.2)
 
     def start_mark(self) -> Any:
-        """Return what changes whenever the server has lost what it had in memory: a start, or a crash."""
+        """Return what changes whenever the server loses the content of its memory: by a start, or a crash."""
         with self.connect() as connection:
             return connection.execute(
                 "SELECT pg_postmaster_start_time(), stats_reset FROM pg_stat_bgwriter"
@@ -137,7 +137,7 @@ class Server(ABC):
 
 
 def connect(parameters: Mapping[str, Any]) -> psycopg.Connection[Any]:
-    """Open a connection in autocommit mode; `parameters` are libpq's, PostgresError says where it failed."""
+    """Open a connection in autocommit mode; `parameters` are libpq's, PostgresError names the place."""
     try:
         return psycopg.connect(**parameters, autocommit=True, connect_timeout=10)
     except psycopg.OperationalError as error:

@@ -171,7 +171,7 @@ def _open_ours(path: Path, mode: str) -> IO[Any]:
 def default_folder(account: ServerAccount) -> Path:
     """`data/postgres` under the current folder, else under /var/tmp if the account cannot go there.
 
-    Root's folders are often closed to everybody else. The name tells current folders apart.
+    Root's folders are often closed to everybody else. The name depends on the current folder.
     """
     here = Path.cwd() / "data" / "postgres"
     if account.can_reach(Path.cwd()):

@@ -14,7 +14,7 @@ class ExternalServer(Server):
     """The server that the ANN_BENCHMARKS_PG_ variables name."""
 
     def start(self, settings: Mapping[str, str]) -> None:
-        """Start the system's service if the user wants that, and see whether the server answers."""
+        """Start the system's service if the user has chosen that, and check that the server answers."""
         if starts_service():
             command = ["service", "postgresql", "start"]
             try:

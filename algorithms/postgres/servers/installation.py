@@ -39,7 +39,7 @@ class Installation:
         match = re.search(r"\) (\d+)", done.stdout)
         if not match:
             raise PostgresError(
-                f"{program} --version says '{done.stdout.strip()}', not a version of PostgreSQL"
+                f"{program} --version prints '{done.stdout.strip()}', not a version of PostgreSQL"
             )
         return match[1]
 
@@ -126,7 +126,7 @@ def _one(archive: Path, files: Mapping[str, bytes | None], name: str) -> bytes:
 
 
 def _lacks(archive: Path, files: Mapping[str, bytes | None], name: str) -> PostgresError:
-    # What an extension consists of first: it tells which extension this is.
+    # The parts of an extension first: they show which extension this is.
     names = [PurePosixPath(path).name for path in sorted(files, key=lambda path: (files[path] is None, path))]
     held = ", ".join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
     return PostgresError(f"{archive} has no {name}: it holds {held or 'no files'}; take a built release")
@@ -186,7 +186,7 @@ def _new_name(path: Path) -> Path:
 def _write(path: Path, content: bytes, mode: int) -> None:
     path.unlink(missing_ok=True)
     with path.open("xb") as file:
-        os.fchmod(file.fileno(), mode)  # whoever runs the server must be able to read it
+        os.fchmod(file.fileno(), mode)  # the account that runs the server must be able to read it
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

@@ -17,7 +17,7 @@ def main() -> None:
     parent, uid, gid = (int(argument) for argument in sys.argv[1:4])
     for group in filter(None, sys.argv[4].split(":")):
         with open(group, "w") as processes:  # noqa: PTH123 (pathlib takes long to import)
-            processes.write("0")  # whoever writes it
+            processes.write("0")  # the process that writes it
     if uid != -1:
         os.setgroups([])
         os.setgid(gid)

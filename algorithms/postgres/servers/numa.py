@@ -26,7 +26,7 @@ def interleaving(nodes: Path = NODES) -> list[str]:
 
 
 def advice(postmaster: int | None = None, nodes: Path = NODES, processes: Path = PROCESSES) -> str | None:
-    """Say what to do where there are several nodes and the memory is not spread over them.
+    """Return what to do where there are several nodes and the memory is not spread over them.
 
     `postmaster` is the pid of somebody else's server; without it, ours is meant.
     """

@@ -3,7 +3,7 @@
 Names of views and columns: PostgreSQL's manual, "The Cumulative Statistics System", of versions 13 to 18.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +16,11 @@ from ..errors import PostgresError
 SHARED_MEMORY_VERSION = 150000
 REPORT_SECONDS = 0.5
 _STATEMENT = b"ann_statistics"
-_NEWEST = 10**9
 _DATABASE = "pg_stat_database WHERE datname = current_database()"
 _IO = "pg_stat_io WHERE object <> 'wal'"
 _LOG_POSITION = "CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_lsn() - '0/0' END AS lsn"
-# The functions that the views of tables and indexes are made of, without most of the joins; null for no
-# relation. $1 is the table's name and $2 the index's. Where the server does not count, there is no relation.
+# The functions behind the views of tables and indexes, with fewer joins; null for no relation. $1 is the
+# table's name and $2 the index's. Where the server does not count, there is no relation.
 _COUNTS = "current_setting('track_counts')::bool"
 _RELATION = f"CAST(CASE WHEN {_COUNTS} THEN to_regclass(nullif({{}}, '')) END AS oid)"
 _TABLE = (
@@ -38,162 +37,120 @@ _SESSIONS = (
 
 @dataclass(frozen=True)
 class StatisticsView:
-    """Statistics of one relation, each a name and an expression, of versions from `first` to below `before`.
+    """Statistics of one relation, of versions from `first` to below `before`.
 
-    They are totals since the statistics began, or `levels`. With `is_stored`, each point has what a query
-    added to them.
+    Each line of `text` has a name and an expression. They are totals since the statistics began, or `levels`.
+    With `is_stored`, each point has what a query added to them.
     """
 
     relation: str
-    statistics: Mapping[str, str]
+    text: str
     first: int = 0
-    before: int = _NEWEST
+    before: int = 10**9
     levels: bool = False
     is_stored: bool = False
 
-
-def _toast_included(function: str) -> str:
-    """The value of a table and of what is kept apart from its rows; null where there is no table."""
-    return f"({function}(t) + coalesce({function}(reltoastrelid), 0) + coalesce({function}(indexrelid), 0))"
-
-
-def _active(waiting: str) -> str:
-    return f"count(*) FILTER (WHERE state = 'active' AND {waiting})"
+    @property
+    def statistics(self) -> dict[str, str]:
+        """The expressions by their names."""
+        return dict(line.split(maxsplit=1) for line in self.text.strip().splitlines())
 
 
-_TABLE_HIT, _TABLE_FETCHED = map(_toast_included, ("pg_stat_get_blocks_hit", "pg_stat_get_blocks_fetched"))
+def _active(name: str, waiting: str) -> str:
+    return f"{name}_sessions count(*) FILTER (WHERE state = 'active' AND {waiting})\n"
+
+
+# Of a table and of what is kept apart from its rows (TOAST).
+_TABLE_HIT, _TABLE_FETCHED = (
+    f"({blocks}(t) + coalesce({blocks}(reltoastrelid), 0) + coalesce({blocks}(indexrelid), 0))"
+    for blocks in ("pg_stat_get_blocks_hit", "pg_stat_get_blocks_fetched")
+)
 VIEWS = (
-    StatisticsView(_DATABASE, {"connections": "numbackends"}, levels=True),
-    StatisticsView(
-        _DATABASE,
-        {
-            "commits": "xact_commit",
-            "rollbacks": "xact_rollback",
-            "blocks_hit": "blks_hit",
-            "blocks_read": "blks_read",
-            "rows_returned": "tup_returned",
-            "rows_fetched": "tup_fetched",
-            "rows_inserted": "tup_inserted",
-            "rows_updated": "tup_updated",
-            "rows_deleted": "tup_deleted",
-            "temp_bytes": "temp_bytes",
-            "deadlocks": "deadlocks",
-            "block_read_seconds": "blk_read_time / 1000",
-            "block_write_seconds": "blk_write_time / 1000",
-        },
-    ),
-    StatisticsView(
-        _IO,
-        {
-            "io_reads": "sum(reads)",
-            "io_hits": "sum(hits)",
-            "io_writes": "sum(writes)",
-            "io_extends": "sum(extends)",
-            "io_evictions": "sum(evictions)",
-            "io_fsyncs": "sum(fsyncs)",
-            "io_read_seconds": "sum(read_time) / 1000",
-            "io_write_seconds": "sum(write_time) / 1000",
-            "io_client_writes": "sum(writes) FILTER (WHERE backend_type = 'client backend')",
-        },
-        first=160000,
-    ),
-    StatisticsView(
-        _IO,
-        {"io_read_bytes": "sum(reads * op_bytes)", "io_write_bytes": "sum(writes * op_bytes)"},
-        first=160000,
-        before=180000,
-    ),
-    StatisticsView(
-        _IO, {"io_read_bytes": "sum(read_bytes)", "io_write_bytes": "sum(write_bytes)"}, first=180000
-    ),
-    StatisticsView(f"(SELECT {_LOG_POSITION}) AS position", {"wal_bytes": "lsn"}, before=140000),
-    StatisticsView(
-        "pg_stat_wal",
-        {
-            "wal_records": "wal_records",
-            "wal_full_pages": "wal_fpi",
-            "wal_bytes": "wal_bytes",
-            "wal_buffers_full": "wal_buffers_full",
-        },
-        first=140000,
-    ),
-    StatisticsView(
-        "pg_stat_wal", {"wal_writes": "wal_write", "wal_syncs": "wal_sync"}, first=140000, before=180000
-    ),
-    StatisticsView(
-        "pg_stat_bgwriter",
-        {
-            "checkpoints_timed": "checkpoints_timed",
-            "checkpoints_requested": "checkpoints_req",
-            "checkpoint_write_seconds": "checkpoint_write_time / 1000",
-            "checkpoint_sync_seconds": "checkpoint_sync_time / 1000",
-            "checkpoint_bytes": "buffers_checkpoint * current_setting('block_size')::int8",
-            "backend_buffers": "buffers_backend",
-        },
-        before=170000,
-    ),
-    StatisticsView(
-        "pg_stat_checkpointer",
-        {
-            "checkpoints_timed": "num_timed",
-            "checkpoints_requested": "num_requested",
-            "checkpoint_write_seconds": "write_time / 1000",
-            "checkpoint_sync_seconds": "sync_time / 1000",
-            "checkpoint_bytes": "buffers_written * current_setting('block_size')::int8",
-        },
-        first=170000,
-    ),
-    StatisticsView(
-        "pg_stat_bgwriter", {"bgwriter_buffers": "buffers_clean", "buffers_allocated": "buffers_alloc"}
-    ),
-    StatisticsView(
-        _TABLE,
-        {"table_blocks_hit": _TABLE_HIT, "table_blocks_read": f"{_TABLE_FETCHED} - {_TABLE_HIT}"},
-        is_stored=True,
-    ),
-    StatisticsView(
-        _TABLE,
-        {
-            "table_scans": "pg_stat_get_numscans(t)",
-            "table_rows_inserted": "pg_stat_get_tuples_inserted(t)",
-            "table_rows_updated": "pg_stat_get_tuples_updated(t)",
-            "table_rows_deleted": "pg_stat_get_tuples_deleted(t)",
-        },
-    ),
-    StatisticsView(
-        _TABLE,
-        {
-            "table_rows_live": "pg_stat_get_live_tuples(t)",
-            "table_rows_dead": "pg_stat_get_dead_tuples(t)",
-        },
-        levels=True,
-    ),
-    StatisticsView(
-        _INDEX,
-        {
-            "index_blocks_hit": "pg_stat_get_blocks_hit(i)",
-            "index_blocks_read": "pg_stat_get_blocks_fetched(i) - pg_stat_get_blocks_hit(i)",
-        },
-        is_stored=True,
-    ),
-    StatisticsView(
-        _INDEX,
-        {"index_scans": "pg_stat_get_numscans(i)", "index_rows_read": "pg_stat_get_tuples_returned(i)"},
-    ),
+    StatisticsView(_DATABASE, "connections numbackends", levels=True),
+    StatisticsView(_DATABASE, """
+        commits              xact_commit
+        rollbacks            xact_rollback
+        blocks_hit           blks_hit
+        blocks_read          blks_read
+        rows_returned        tup_returned
+        rows_fetched         tup_fetched
+        rows_inserted        tup_inserted
+        rows_updated         tup_updated
+        rows_deleted         tup_deleted
+        temp_bytes           temp_bytes
+        deadlocks            deadlocks
+        block_read_seconds   blk_read_time / 1000
+        block_write_seconds  blk_write_time / 1000"""),
+    StatisticsView(_IO, """
+        io_reads          sum(reads)
+        io_hits           sum(hits)
+        io_writes         sum(writes)
+        io_extends        sum(extends)
+        io_evictions      sum(evictions)
+        io_fsyncs         sum(fsyncs)
+        io_read_seconds   sum(read_time) / 1000
+        io_write_seconds  sum(write_time) / 1000
+        io_client_writes  sum(writes) FILTER (WHERE backend_type = 'client backend')""", first=160000),
+    StatisticsView(_IO, """
+        io_read_bytes   sum(reads * op_bytes)
+        io_write_bytes  sum(writes * op_bytes)""", first=160000, before=180000),
+    StatisticsView(_IO, """
+        io_read_bytes   sum(read_bytes)
+        io_write_bytes  sum(write_bytes)""", first=180000),
+    StatisticsView(f"(SELECT {_LOG_POSITION}) AS position", "wal_bytes lsn", before=140000),
+    StatisticsView("pg_stat_wal", """
+        wal_records       wal_records
+        wal_full_pages    wal_fpi
+        wal_bytes         wal_bytes
+        wal_buffers_full  wal_buffers_full""", first=140000),
+    StatisticsView("pg_stat_wal", """
+        wal_writes  wal_write
+        wal_syncs   wal_sync""", first=140000, before=180000),
+    StatisticsView("pg_stat_bgwriter", """
+        checkpoints_timed         checkpoints_timed
+        checkpoints_requested     checkpoints_req
+        checkpoint_write_seconds  checkpoint_write_time / 1000
+        checkpoint_sync_seconds   checkpoint_sync_time / 1000
+        checkpoint_bytes          buffers_checkpoint * current_setting('block_size')::int8
+        backend_buffers           buffers_backend""", before=170000),
+    StatisticsView("pg_stat_checkpointer", """
+        checkpoints_timed         num_timed
+        checkpoints_requested     num_requested
+        checkpoint_write_seconds  write_time / 1000
+        checkpoint_sync_seconds   sync_time / 1000
+        checkpoint_bytes          buffers_written * current_setting('block_size')::int8""", first=170000),
+    StatisticsView("pg_stat_bgwriter", """
+        bgwriter_buffers   buffers_clean
+        buffers_allocated  buffers_alloc"""),
+    StatisticsView(_TABLE, f"""
+        table_blocks_hit   {_TABLE_HIT}
+        table_blocks_read  {_TABLE_FETCHED} - {_TABLE_HIT}""", is_stored=True),
+    StatisticsView(_TABLE, """
+        table_scans          pg_stat_get_numscans(t)
+        table_rows_inserted  pg_stat_get_tuples_inserted(t)
+        table_rows_updated   pg_stat_get_tuples_updated(t)
+        table_rows_deleted   pg_stat_get_tuples_deleted(t)"""),
+    StatisticsView(_TABLE, """
+        table_rows_live  pg_stat_get_live_tuples(t)
+        table_rows_dead  pg_stat_get_dead_tuples(t)""", levels=True),
+    StatisticsView(_INDEX, """
+        index_blocks_hit   pg_stat_get_blocks_hit(i)
+        index_blocks_read  pg_stat_get_blocks_fetched(i) - pg_stat_get_blocks_hit(i)""", is_stored=True),
+    StatisticsView(_INDEX, """
+        index_scans      pg_stat_get_numscans(i)
+        index_rows_read  pg_stat_get_tuples_returned(i)"""),
     StatisticsView(
         _SESSIONS,
-        {
-            "cpu_sessions": _active("wait_event IS NULL"),
-            "io_sessions": _active("wait_event_type = 'IO'"),
-            "lwlock_sessions": _active("wait_event_type = 'LWLock'"),
-            "lock_sessions": _active("wait_event_type = 'Lock'"),
-            "client_sessions": _active("wait_event_type = 'Client'"),
-            "other_sessions": _active("wait_event_type NOT IN ('IO', 'LWLock', 'Lock', 'Client')"),
-            "idle_sessions": "count(*) FILTER (WHERE state LIKE 'idle%')",
-        },
+        _active("cpu", "wait_event IS NULL")
+        + _active("io", "wait_event_type = 'IO'")
+        + _active("lwlock", "wait_event_type = 'LWLock'")
+        + _active("lock", "wait_event_type = 'Lock'")
+        + _active("client", "wait_event_type = 'Client'")
+        + _active("other", "wait_event_type NOT IN ('IO', 'LWLock', 'Lock', 'Client')")
+        + "idle_sessions count(*) FILTER (WHERE state LIKE 'idle%')",
         levels=True,
     ),
-)
+)  # fmt: skip
 
 
 class CounterReader:
@@ -214,23 +171,28 @@ class CounterReader:
 
     def read(self, table: str | None, index: str | None) -> dict[str, float]:
         """Return the statistics by name, without those that are null; empty where the server refuses."""
-        names = [(name or "").encode() for name in (table, index)]
-        result = self._connection.pgconn.exec_prepared(_STATEMENT, names)
+        relations = [(name or "").encode() for name in (table, index)]
+        result = self._connection.pgconn.exec_prepared(_STATEMENT, relations)
         if result.status != pq.ExecStatus.TUPLES_OK or not result.ntuples:
             return {}
-        values = {(result.fname(i) or b"").decode(): result.get_value(0, i) for i in range(2, result.nfields)}
-        return {name: float(value) for name, value in values.items() if value is not None}
+        value = result.get_value
+        return {name: float(text) for i, name in enumerate(self._names) if (text := value(0, i)) is not None}
 
     def _prepares(self, views: Iterable[StatisticsView]) -> bool:
         """Whether a statement of these views runs; it stays prepared."""
-        columns: dict[str, list[str]] = {}  # of one relation: it is read once
+        columns: dict[str, dict[str, str]] = {}  # of one relation: it is read once
         for view in views:
-            selected = [f"{sql} AS {name}" for name, sql in view.statistics.items()]
-            columns.setdefault(view.relation, []).extend(selected)
-        parts = [f"SELECT {', '.join(selected)} FROM {relation}" for relation, selected in columns.items()]
-        froms = ", ".join(f"({sql}) AS part{number}" for number, sql in enumerate(parts))
+            columns.setdefault(view.relation, {}).update(view.statistics)
+        parts: list[str] = []
+        for relation, chosen in columns.items():
+            selected = ", ".join(f"{sql} AS {name}" for name, sql in chosen.items())
+            parts.append(f"(SELECT {selected} FROM {relation}) AS part{len(parts)}")
+        self._names = [name for chosen in columns.values() for name in chosen]
         # Both parameters are named in any case.
-        sql = f"SELECT * FROM (SELECT $1::text, $2::text) AS names(table_name, index_name), {froms}"
+        sql = (
+            f"SELECT {', '.join(self._names)}"
+            f" FROM (SELECT $1::text, $2::text) AS names(table_name, index_name), {', '.join(parts)}"
+        )
         libpq = self._connection.pgconn
         libpq.exec_(b"DEALLOCATE ALL")
         return (

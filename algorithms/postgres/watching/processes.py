@@ -37,7 +37,7 @@ class ServerProcesses:
         self._postmaster, self._own_backend = postmaster, own_backend
 
     def used(self) -> Used:
-        """Add up what all have used since they began; what those that have ended had used is their parent's.
+        """Add up what all have used since they began; those that have ended count in their parent's.
 
         Raises psutil.Error where they cannot be seen, or the server has ended.
         """
@@ -80,7 +80,7 @@ class MachineCPU:
     idle: float
 
     def busy_share_since(self, before: "MachineCPU") -> float | None:
-        """Share of the time between that was not idle; None if it was too short to tell."""
+        """Share of the time between that was not idle; None if it was too short."""
         total = self.total - before.total
         if total <= 0:
             return None

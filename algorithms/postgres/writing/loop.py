@@ -46,7 +46,7 @@ class UntilEnd:
 def become_writers(sockets: list[int], books: list[int], stream: int, turns: tuple[int, int]) -> None:
     """Become a writer for each socket, with its book, and wait until all have ended.
 
-    All read the records from one socket, `stream`; whoever has the one byte out of the pipe `turns` reads
+    All read the records from one socket, `stream`; the one that has the byte of the pipe `turns` reads
     one. All of these are given as file descriptors.
     """
 

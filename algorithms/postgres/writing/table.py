@@ -169,7 +169,7 @@ class WritableTable:
 
 
 def drop(connection: psycopg.Connection[Any], table: str) -> None:
-    """Drop a table with all that was made for it, whoever still uses it; nothing if it is not there."""
+    """Drop a table with all that was made for it, even if it is in use; nothing if it is not there."""
     connection.execute(_END_OTHERS, [table])
     with connection.transaction():
         for (name,) in connection.execute(_TABLES, [SCHEMA, f"{_NAME}_"]).fetchall():
@@ -186,5 +186,4 @@ def drop_leftovers(connection: psycopg.Connection[Any]) -> None:
         table = f"{SCHEMA}.{name}"
         if catalog.try_lock(connection, table):
             drop(connection, table)
-            catalog.unlock(connection, table)
-            print(f"dropped {table}, which a run that was killed had left", flush=True)
+            print(f"dropped {table}, left by a run that was killed", flush=True)

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError
 
-from . import dataset_names, dataset_path, described, generated, get_dataset, is_present
+from . import generated
+from .catalog import dataset_names, dataset_path, described, get_dataset, is_present
 from .dataset import DATA_FOLDER
 from .parts import Parts
 from .registry import Entry, aliases

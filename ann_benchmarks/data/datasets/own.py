@@ -1,70 +1,121 @@
-"""Make a dataset of one's own vectors: checked, queries held out, exact neighbours found."""
+"""Make a dataset of one's own vectors: copied with their exact neighbours, or left where they lie."""
 
 import random
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+import yaml
 
+from ann_benchmarks.common.atomic import atomic_path
+from ann_benchmarks.common.disk import disk_errors
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.distance import METRICS
 
-from ..vectors import Rows, checked, open_source
-from . import DATA_FOLDER, dataset_path, description_path
-from .registry import find_entry
+from ..vectors import Rows, checked, open_source, source_files
+from .catalog import dataset_path, description_path
+from .dataset import DATA_FOLDER
+from .registry import find_entry, read_description
 from .truth import truth_path
 from .write import NEIGHBORS, write_dense
 
 QUERIES = 1000
 BIT_METRICS = ("hamming", "jaccard")
+_MANY_ARRAYS = (".hdf5", ".h5", ".npz")
 
 
-def create_own(
-    name: str,
-    train: str,
-    metric: str,
-    test: str | None = None,
-    queries: int | None = None,
-    neighbors: int = NEIGHBORS,
-    seed: int = 1,
-    force: bool = False,
-) -> None:
-    """Write data/NAME.hdf5 from FILE, FILE:KEY or a pattern of files, of any format that `vectors` reads.
+@dataclass(frozen=True)
+class OwnVectors:
+    """Where the vectors are: FILE, FILE:KEY or a pattern of files, of any format that `vectors` reads.
 
-    Queries come from `test`, or are `queries` rows of `train`, chosen by `seed` and taken out of it. Vectors
-    become float32, or bits under hamming and jaccard. Raises UserError for anything wrong with the vectors.
+    Queries come from `test`, or are `queries` rows of `train`, chosen by `seed` and taken out of it.
+    """
+
+    train: str
+    metric: str
+    test: str | None = None
+    queries: int | None = None
+    seed: int = 1
+
+    def open(self) -> tuple[Rows, Rows | None]:
+        """Open vectors and queries; UserError where they do not fit together."""
+        if self.metric not in METRICS:
+            raise UserError(f"unknown metric '{self.metric}'; use one of {', '.join(METRICS)}")
+        vectors, queries = open_source(self.train), open_source(self.test) if self.test else None
+        if queries is not None and queries.shape[1] != vectors.shape[1]:
+            raise UserError(
+                f"{queries.label} has {queries.shape[1]} dimensions but {vectors.label} has "
+                f"{vectors.shape[1]}; queries and training vectors must have the same"
+            )
+        return vectors, queries
+
+
+def create_own(name: str, own: OwnVectors, neighbors: int = NEIGHBORS, force: bool = False) -> None:
+    """Write data/NAME.hdf5 with the vectors as float32, or as bits under hamming and jaccard.
+
+    Raises UserError for anything wrong with the vectors.
     """
     check_name(name, force)
-    if metric not in METRICS:
-        raise UserError(f"unknown metric '{metric}'; use one of {', '.join(METRICS)}")
-    vectors = open_source(train)
-    own_queries = open_source(test) if test else None
+    vectors, own_queries = own.open()
     rows, dimension = vectors.shape
     if own_queries is not None:
-        if own_queries.shape[1] != dimension:
-            raise UserError(
-                f"{own_queries.label} has {own_queries.shape[1]} dimensions but {vectors.label} has "
-                f"{dimension}; queries and training vectors must have the same"
-            )
         held_out: set[int] = set()
         count = len(own_queries)
     else:
-        count = queries or QUERIES
+        count = own.queries or QUERIES
         if count >= rows:
             raise UserError(
                 f"{vectors.label} has {rows} rows, too few to hold out {count} queries; "
                 "use a smaller --queries, or --test"
             )
-        held_out = set(random.Random(seed).sample(range(rows), count))
+        held_out = set(random.Random(own.seed).sample(range(rows), count))
     rows -= len(held_out)
     if neighbors > rows:
         raise UserError(f"--neighbors {neighbors} is more than the {rows} training rows; use {rows} or less")
-    bits = metric in BIT_METRICS
     shapes = (rows, dimension), (count, dimension)
-    blocks = _blocks(vectors, own_queries, held_out, metric)
-    write_dense(dataset_path(name), metric, shapes, np.bool_ if bits else np.float32, blocks, neighbors)
+    blocks = _blocks(vectors, own_queries, held_out, own.metric)
+    stored = np.bool_ if own.metric in BIT_METRICS else np.float32
+    write_dense(dataset_path(name), own.metric, shapes, stored, blocks, neighbors)
     for replaced in (truth_path(name, DATA_FOLDER), description_path(name)):
         replaced.unlink(missing_ok=True)
+
+
+def create_in_place(name: str, own: OwnVectors, force: bool = False) -> None:
+    """Write data/NAME.yml, which names the files; UserError if vectors and queries do not fit together.
+
+    A description that says the same is left as it is, so that an interrupted command can be given again.
+    """
+    vectors, queries = own.open()
+    assert own.test is not None and queries is not None
+    train_files, test_files = _whole_files(own.train), _whole_files(own.test)
+    if len(test_files) > 1:
+        raise UserError(f"{own.test} is several files; the queries must be one")
+    description = {
+        "distance": own.metric,
+        "rows": vectors.shape[0],
+        "dimension": vectors.shape[1],
+        "queries": queries.shape[0],
+        "train": [str(path.absolute()) for path in train_files],
+        "test": str(test_files[0].absolute()),
+    }
+    path, text = description_path(name), yaml.safe_dump(description, sort_keys=False)
+    if path.exists() and path.read_text() == text and not force:
+        return
+    check_name(name, force)
+    with disk_errors(path), atomic_path(path) as temporary:
+        temporary.write_text(text)
+    read_description(path).converted().unlink(missing_ok=True)
+    for replaced in (truth_path(name, DATA_FOLDER), dataset_path(name)):
+        replaced.unlink(missing_ok=True)
+
+
+def _whole_files(text: str) -> list[Path]:
+    files, key = source_files(text)
+    if key or files[0].suffix in _MANY_ARRAYS:
+        raise UserError(f"{text} is one array of a file; --in-place takes whole files: leave it out to copy")
+    return files
 
 
 def check_name(name: str, force: bool) -> None:

@@ -1,4 +1,4 @@
-"""Pictures of throughput over clients and of inserts over writers."""
+"""Pictures of how throughput scales: queries over clients, and inserts over writers."""
 
 import re
 from collections.abc import Mapping
@@ -17,40 +17,33 @@ from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.runs import Run, interval
 
+from .content import MOST_ROWS, Overlay, Shown, origin_note
 from .document import Block, Paragraph, Picture
-from .kinds import MOST_ROWS, Shown, file_of, origins, without_results
-from .workload_tables import inserts_of, place
+from .workloads import inserts_of, place
 
 THROUGHPUT = ("qps", "tps")  # columns of published figures
-Where = Mapping[str, Any] | None
+NO_OVERLAY = Overlay()
 
 
-def by_clients(
-    shown: Shown, published: str = "", where: Where = None, normalise: bool = False
-) -> list[Block]:
-    """Draw throughput over clients, a line for each query argument; those searched for a recall are one.
-
-    `where` chooses rows of the published figures by their columns.
-    """
+def by_clients(shown: Shown, overlay: Overlay = NO_OVERLAY) -> list[Block]:
+    """Draw throughput over clients, a line for each query argument; those searched for a recall are one."""
     series: dict[str, dict[int, Point]] = {}
     for run in shown.runs:
         if not is_open(run):
-            name = f"{family(run)}{without_clients(run)} {asked_with(run)}"
+            others = conditions(run).removeprefix(f"-c{clients(run)}")
             point = Point(clients(run), run.metrics["qps"], None, interval(run, "qps"))
-            series.setdefault(name, {})[clients(run)] = point
+            series.setdefault(f"{family(run)}{others} {query_of(run)}", {})[clients(run)] = point
     lines = {
         name: list(points.values())
         for name, points in sorted(series.items(), key=lambda item: natural(item[0]))
         if len(points) > 1
     }
     if not lines:
-        raise without_results("was measured with several numbers of clients")
+        raise UserError("no result was measured with several numbers of clients")
     more = len(lines) - MOST_ROWS
-    if more > 0:
-        lines = dict(list(lines.items())[:MOST_ROWS])
     left = [Paragraph(f"{more} more lines are in the tables.", is_note=True)] if more > 0 else []
-    y = all_metrics["qps"].description
-    return [*line_picture(shown, "clients", lines, ("Clients", y), published, where, normalise), *left]
+    axes = ("Clients", all_metrics["qps"].description)
+    return [*line_picture(shown, "clients", dict(list(lines.items())[:MOST_ROWS]), axes, overlay), *left]
 
 
 def natural(text: str) -> list[tuple[str, float]]:
@@ -58,13 +51,8 @@ def natural(text: str) -> list[tuple[str, float]]:
     return [(words, float(number or 0)) for words, number in re.findall(r"(\D*)(\d+|$)", text)]
 
 
-def without_clients(run: Run) -> str:
-    """Return what a curve's name adds to its algorithm beside the clients."""
-    return conditions(run).removeprefix(f"-c{clients(run)}")
-
-
-def asked_with(run: Run) -> str:
-    """Say what a query was asked with, or for which recall that was searched."""
+def query_of(run: Run) -> str:
+    """Return the query arguments of a result, or the recall for which they were searched."""
     if run.attrs.get("target_recall"):
         built = ", ".join(text for text in build_arguments(run).values() if text != run.distance)
         return f"({built}) at recall {run.attrs['target_recall']:g}"
@@ -72,7 +60,7 @@ def asked_with(run: Run) -> str:
     return f"({inside}" if inside else run.parameters
 
 
-def inserts(shown: Shown, published: str = "", where: Where = None, normalise: bool = False) -> list[Block]:
+def inserts(shown: Shown, overlay: Overlay = NO_OVERLAY) -> list[Block]:
     """Draw inserts a second over writers."""
     series = {
         " on ".join(reversed(key)): [
@@ -82,9 +70,8 @@ def inserts(shown: Shown, published: str = "", where: Where = None, normalise: b
         for key, group in groupby(inserts_of(shown.records), lambda item: place(item[0]))
     }
     if not series:
-        raise without_results("is of inserts")
-    axes = ("Writers", "Inserts per second (1/s)")
-    return line_picture(shown, "inserts", series, axes, published, where, normalise)
+        raise UserError("there is no workload of inserts")
+    return line_picture(shown, "inserts", series, ("Writers", "Inserts per second (1/s)"), overlay)
 
 
 def bounds(low: float | None, high: float | None) -> Interval | None:
@@ -93,26 +80,20 @@ def bounds(low: float | None, high: float | None) -> Interval | None:
 
 
 def line_picture(
-    shown: Shown,
-    kind: str,
-    series: dict[str, list[Point]],
-    axes: tuple[str, str],
-    published: str,
-    where: Where,
-    normalise: bool,
+    shown: Shown, kind: str, series: dict[str, list[Point]], axes: tuple[str, str], overlay: Overlay
 ) -> list[Block]:
     """Draw lines, with published ones over the same axis."""
-    others = [published_lines(published, where or {})] if published else []
-    path = file_of(shown, kind)
-    draw_lines(series, path, *axes, "log", "", shown.title, others, normalise, "up is better")
-    blocks: list[Block] = [Picture(path.name, f"{axes[1]} over {axes[0].lower()}.")]
-    return [*blocks, *(block for other in others for block in origins(other))]
+    others = [published_lines(overlay.published, overlay.where or {})] if overlay.published else []
+    path = shown.file(kind)
+    draw_lines(series, path, *axes, "log", "", shown.title, others, overlay.normalise, "up is better")
+    picture = Picture(path.name, f"{axes[1]} over {axes[0].lower()}.")
+    return [picture, *(note for other in others for note in origin_note(other.origin))]
 
 
-def published_lines(asked: str, where: Mapping[str, Any]) -> PublishedPoints:
+def published_lines(name: str, where: Mapping[str, Any]) -> PublishedPoints:
     """Return throughput over clients out of NAME or NAME:TABLE, a line for each curve of the table."""
-    source, name = published_file(asked.partition(":")[0]), asked.partition(":")[2]
-    tables = [source.table(name)] if name else source.tables
+    source, table_name = published_file(name.partition(":")[0]), name.partition(":")[2]
+    tables = [source.table(table_name)] if table_name else source.tables
     for table in tables:
         rate = next((column for column in THROUGHPUT if table.has("clients", column)), None)
         if rate:

@@ -1,9 +1,8 @@
 """What report.py does: choose results, put them into chapters, write the report."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import canonical_name, make_truth_file
@@ -14,9 +13,8 @@ from ann_benchmarks.results.records import Record, iter_record_paths, read_recor
 from ann_benchmarks.results.runs import Run, load_runs, skipped
 from ann_benchmarks.results.tiers import as_tier_run
 
-from .content import Chapter, Report
-from .kinds import is_named
-from .monitored import MARK
+from .content import Chapter, Report, is_named
+from .pictures import MONITORED
 from .report import write_report
 
 FOLDER = Path("reports")
@@ -36,27 +34,18 @@ def report_results(
     dataset = canonical_name(dataset) if dataset else only_dataset()
     folder = folder or FOLDER / dataset
     runs, records = results_of(dataset, algorithms, count, recompute)
-    words = ["--dataset", dataset]
+    words = ["python", "report.py", "--dataset", dataset]
     words += ["--algorithm", *algorithms] if algorithms else []
     words += ["--count", str(count)] if count else []
     words += ["--target-recall", f"{target:g}"] if target_recall is not None else []
-    write_report(
-        Report(
-            title or f"Vector search on {dataset}",
-            "",
-            f"python report.py {shlex.join(words)}",
-            chapters(dataset, runs, records),
-        ),
-        folder,
-        target,
-    )
+    title = title or f"Vector search on {dataset}"
+    write_report(Report(title, "", shlex.join(words), chapters(dataset, runs, records)), folder, target)
     return folder
 
 
 def only_dataset() -> str:
-    """Return the dataset that there are results of; UserError, which names them, if there are several."""
-    paths = [*iter_result_paths(), *iter_record_paths()]
-    names = sorted({path.parts[-4] for path in paths})
+    """Return the only dataset with results; UserError, which names them, if there are several."""
+    names = sorted({path.parts[-4] for path in (*iter_result_paths(), *iter_record_paths())})
     if not names:
         raise UserError(f"nothing to report: {RESULTS_FOLDER}/ is empty; run run.py first")
     if len(names) > 1:
@@ -80,16 +69,19 @@ def results_of(
     if not algorithms:
         return runs, records
     names = sorted({run.algorithm for run in runs} | {record.algo for record in records})
-    for wanted in algorithms:
-        if not any(is_named(name, wanted) for name in names):
-            raise UserError(f"there are no results of '{wanted}' on {dataset}: there are {', '.join(names)}")
+    for algorithm in algorithms:
+        if not any(is_named(name, algorithm) for name in names):
+            raise UserError(
+                f"there are no results of '{algorithm}' on {dataset}: choose from {', '.join(names)}"
+            )
+    chosen = {name for name in names if any(is_named(name, algorithm) for algorithm in algorithms)}
     return (
-        [run for run in runs if any(is_named(run.algorithm, wanted) for wanted in algorithms)],
-        [record for record in records if any(is_named(record.algo, wanted) for wanted in algorithms)],
+        [run for run in runs if run.algorithm in chosen],
+        [record for record in records if record.algo in chosen],
     )
 
 
-def readable_records(dataset: str, count: int | None) -> Any:
+def readable_records(dataset: str, count: int | None) -> Iterator[Record]:
     """Yield the records that can be read; say which cannot, and why."""
     for path in iter_record_paths(dataset, count):
         try:
@@ -103,21 +95,21 @@ def chapters(dataset: str, runs: Sequence[Run], records: Sequence[Record]) -> li
     found = []
     keys = {(run.count, run.batch) for run in runs} | {(record.count, False) for record in records}
     for count, batch in sorted(keys):
-        of_it = [run for run in runs if (run.count, run.batch) == (count, batch)]
-        records_of_it = [] if batch else [record for record in records if record.count == count]
+        its_runs = [run for run in runs if (run.count, run.batch) == (count, batch)]
+        its_records = [] if batch else [record for record in records if record.count == count]
         chapter = Chapter(
             title=f"{dataset}, k = {count}{', batch mode' if batch else ''}",
-            runs=of_it,
-            records=records_of_it,
-            pictures=[{"kind": kind} for kind in worth_drawing(of_it, records_of_it)],
-            tables=[{"kind": kind} for kind in worth_listing(of_it, records_of_it)],
+            runs=its_runs,
+            records=its_records,
+            pictures=[{"kind": kind} for kind in worth_drawing(its_runs, its_records)],
+            tables=[{"kind": kind} for kind in worth_listing(its_runs, its_records)],
         )
         found.append(chapter)
     return found
 
 
 def worth_drawing(runs: Sequence[Run], records: Sequence[Record]) -> list[str]:
-    """Return the kinds of pictures that tell something of these results."""
+    """Return the kinds of pictures that say something about these results."""
     has_tiers = any(as_tier_run(run) for run in runs)
     kinds = {
         "frontier": any(not is_on_tier(run) for run in runs) or (bool(runs) and not has_tiers),
@@ -125,14 +117,14 @@ def worth_drawing(runs: Sequence[Run], records: Sequence[Record]) -> list[str]:
         "clients": len({clients(run) for run in runs if not is_on_tier(run)}) > 1,
         "latency": bool(runs),
         "builds": any(run.metrics["build"] > 0 for run in runs),
-        "dashboard": any(MARK in run.attrs for run in runs) or any(record.monitoring for record in records),
+        "dashboard": any(MONITORED in run.attrs for run in runs) or any(one.monitoring for one in records),
         **of_records(records),
     }
     return [kind for kind, is_worth in kinds.items() if is_worth]
 
 
 def worth_listing(runs: Sequence[Run], records: Sequence[Record]) -> list[str]:
-    """Return the kinds of tables that tell something of these results."""
+    """Return the kinds of tables that say something about these results."""
     kinds = {
         "speedups": len(runs) > 1,
         "tiers": any(as_tier_run(run) for run in runs),

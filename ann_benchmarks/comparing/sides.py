@@ -1,0 +1,210 @@
+"""What A and B name, and its points: folders of results, series, runs of --list, single files."""
+
+import glob
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+
+import h5py
+import numpy as np
+
+from ann_benchmarks.common.errors import UserError, closest
+from ann_benchmarks.results.attributes import plain_attributes
+from ann_benchmarks.results.file import RESULTS_FOLDER, read_attributes
+from ann_benchmarks.results.records import SUFFIX, Rate, Record, read_record
+from ann_benchmarks.results.runs import skipped
+
+from .judging import Estimate
+from .measurements import QUICK, QUICK_SHARE, Key, MeasuredPoint
+
+ID_LENGTH = 6  # hexadecimal digits
+ENDINGS = (".hdf5", SUFFIX)
+
+
+@dataclass(frozen=True)
+class ResultFilter:
+    """Which results count: those of a dataset, a count, and a series or all series that begin so."""
+
+    dataset: str | None = None
+    count: int | None = None
+    algorithm: str | None = None
+
+    def takes(self, path: Path) -> bool:
+        """Whether a result is one of them."""
+        dataset, count, series = path.parts[-4:-1]
+        name = self.algorithm
+        return (
+            self.dataset in (None, dataset)
+            and (self.count is None or str(self.count) == count)
+            and (name is None or series == name or series.startswith(f"{name}-"))
+        )
+
+    def __str__(self) -> str:
+        return " ".join(f"--{name} {value}" for name, value in vars(self).items() if value is not None)
+
+
+def read_side(names: Sequence[str], only: ResultFilter) -> list[MeasuredPoint]:
+    """Read the points of one side, named by one or several words; UserError where there are none.
+
+    Several folders, also by a pattern such as 'ci/main-*', are repetitions of the same measurements.
+    """
+    sources = [source for name in names for source in _sources(name)]
+    found = read_all(
+        (path.absolute(), key, number)
+        for number, source in enumerate(sources)
+        for path, key in source
+        if only.takes(path.absolute())
+    )
+    if not found:
+        limits = f" with {only}" if str(only) else ""
+        raise UserError(f"{' '.join(names)} holds no readable result{limits}: compare.py --list shows all")
+    return found
+
+
+def _sources(name: str) -> Iterator[list[tuple[Path, Key]]]:
+    """Yield the results of each thing that a word names, each with the parts that the word leaves open."""
+    paths = [Path(path) for path in sorted(glob.glob(name))] or [Path(name)]  # noqa: PTH207 (absolute, too)
+    if any(path.exists() for path in paths):
+        for path in paths:
+            if path.is_file() and is_result(path.absolute()):
+                yield [(path, ())]
+            elif path.is_dir():
+                below = _results_folder(path)
+                yield [
+                    (found, found.relative_to(below).with_suffix("").parts) for found in results_below(path)
+                ]
+        return
+    folders = run_folders([Path(RESULTS_FOLDER)])
+    if re.fullmatch(f"[0-9a-f]{{{ID_LENGTH}}}", name):
+        for folder in folders:
+            if run_id(folder) == name:
+                yield [(path, (path.stem,)) for path in results_below(folder)]
+                return
+    pattern = re.compile("(.*)".join(map(re.escape, name.split("*"))))  # what a * stands for is a group
+    series = [(folder, match) for folder in folders if (match := pattern.fullmatch(folder.name))]
+    if not series:
+        known = closest(name, sorted({folder.name for folder in folders}))
+        raise UserError(f"'{name}' is no file, no folder and no series in {RESULTS_FOLDER}/; {known}")
+    yield [
+        (path, (*folder.parts[-3:-1], *match.groups(), path.stem))
+        for folder, match in series
+        for path in results_below(folder)
+    ]
+
+
+def run_id(folder: Path) -> str:
+    """Return the short name of a run, which is a series of a dataset and count in a folder of results."""
+    return hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:ID_LENGTH]
+
+
+def run_folders(roots: Sequence[Path]) -> list[Path]:
+    """Return the folder of each run below some folders."""
+    return list(dict.fromkeys(path.parent for root in roots for path in results_below(root)))
+
+
+def results_below(folder: Path) -> list[Path]:
+    """Return every result in a folder, or in the `results` of that."""
+    found = (path for path in _results_folder(folder).rglob("*") if path.name.endswith(ENDINGS))
+    return sorted(path for path in found if is_result(path.absolute()))
+
+
+def _results_folder(folder: Path) -> Path:
+    inner = folder / RESULTS_FOLDER
+    return inner if inner.is_dir() else folder
+
+
+def is_result(path: Path) -> bool:
+    """Whether a file lies where result files do, and is not one that is being written."""
+    parts = path.parts
+    return len(parts) >= 5 and parts[-3].isdecimal() and path.is_file() and path.stat().st_size > 0
+
+
+def read_all(found: Iterable[tuple[Path, Key, int]]) -> list[MeasuredPoint]:
+    """Read files with their keys and sources; say on stderr which cannot be read, and why."""
+    points: list[MeasuredPoint] = []
+    for path, key, source in found:
+        try:
+            if path.name.endswith(SUFFIX):
+                points += _workload(path, key, source)
+            else:
+                attrs = plain_attributes(read_attributes(path)) | _quick(path)
+                points.append(MeasuredPoint(path, key, source, attrs))
+        except UserError as error:
+            skipped(path, error)
+    return points
+
+
+def _quick(path: Path) -> dict[str, float]:
+    """Return the latency, in s, that a tenth of all queries of all runs do not exceed, by their histogram."""
+    with h5py.File(path, "r", locking=False) as file:
+        if "latency_histogram" not in file or "latency_histogram_edges" not in file:
+            return {}
+        counts, edges = file["latency_histogram"][()], file["latency_histogram_edges"][()]
+    if len(edges) != len(counts) + 1 or not counts.any():
+        return {}
+    shares = np.concatenate([[0], np.cumsum(counts)]) / counts.sum()
+    return {QUICK: float(np.exp(np.interp(QUICK_SHARE, shares, np.log(edges))))}
+
+
+def _workload(path: Path, key: Key, source: int) -> Iterator[MeasuredPoint]:
+    """Yield a point for each kind of operation in each phase; UserError if the record is damaged."""
+    record = read_record(path)
+    for phase in record.phases:
+        kinds: dict[str, Rate] = ({"query": phase.queries} if phase.queries else {}) | phase.writes
+        for kind, rate in kinds.items():
+            attrs = _attributes(record, rate, is_query=kind == "query") | {
+                "name": f"{record.name} {phase.name}: {kind}",
+                "recall_low": phase.recall_low,
+                "recall_high": phase.recall_high,
+                "index_size": phase.index_size or None,
+            }
+            yield MeasuredPoint(path, (*key, f"{phase.name} {kind}"), source, attrs)
+
+
+def _attributes(record: Record, rate: Rate, is_query: bool) -> dict[str, object]:
+    """Return what a result file would hold. Writes at a requested rate have no throughput of their own."""
+    return {
+        **{name: value for name, value in record.attrs.items() if name not in ("rate", "run_seconds")},
+        **({"rate": record.rate} if record.rate and not is_query else {}),
+        "best_search_time": 1 / rate.per_second if rate.per_second else None,
+        "latency_p50": rate.p50,
+        "latency_p99": rate.p99,
+        "run_count": 1,
+        "clients": record.clients,
+        "writers": record.writers,
+        "workload": record.workload,
+    }
+
+
+def by_key(side: Iterable[MeasuredPoint]) -> dict[Key, list[MeasuredPoint]]:
+    """Return the repetitions of each point."""
+    groups: dict[Key, list[MeasuredPoint]] = {}
+    for point in side:
+        groups.setdefault(point.key, []).append(point)
+    return groups
+
+
+def estimates(metric: str, points: Iterable[MeasuredPoint]) -> list[Estimate]:
+    """Return the known values of a metric."""
+    return [found for point in points if (found := point.estimate(metric)) is not None]
+
+
+def fastest_at(side: Sequence[MeasuredPoint], recall: float) -> list[MeasuredPoint]:
+    """Return the fastest point of each series that reaches a recall, whatever its arguments.
+
+    A point of several repetitions reaches it if the lowest of them does; its throughput is their mean.
+    """
+    fastest: dict[Key, tuple[float, list[MeasuredPoint]]] = {}
+    for key, repetitions in by_key(side).items():
+        rates = estimates("qps", repetitions)
+        if not rates or any(point.recall is None or point.recall < recall for point in repetitions):
+            continue
+        mean = fmean(np.log([rate.value for rate in rates]))
+        if key[:-1] not in fastest or mean > fastest[key[:-1]][0]:
+            fastest[key[:-1]] = (mean, repetitions)
+    if not fastest:
+        raise UserError(f"no point reaches a recall of {recall:g}: {side[0].path.parent} and others")
+    return [replace(point, key=(*key, "")) for key, (_, points) in fastest.items() for point in points]

@@ -1,0 +1,160 @@
+"""Datasets by name: files under data/, made or downloaded on first use."""
+
+import difflib
+from pathlib import Path
+
+import numpy as np
+
+from ann_benchmarks.common.errors import UserError
+
+from .dataset import DATA_FOLDER, Dataset
+from .downloads import get_parts
+from .file import HDF5Dataset
+from .parts import Parts
+from .registry import Entry, SingleFile, aliases, find_entry, read_description, registered
+from .truth import read_truth, truth_path
+
+
+def dataset_path(name: str) -> Path:
+    """Where the file of a dataset in one file is or would be."""
+    return DATA_FOLDER / f"{name}.hdf5"
+
+
+def description_path(name: str) -> Path:
+    """Where the description of a dataset in files of one's own is or would be."""
+    return DATA_FOLDER / f"{name}.yml"
+
+
+def present_names() -> list[str]:
+    """Names of the datasets whose files are all there."""
+    found = {path.stem for path in DATA_FOLDER.glob("*.hdf5")} | {
+        path.stem for path in DATA_FOLDER.glob("*.yml")
+    }
+    found |= {
+        name
+        for name, entry in registered().items()
+        if isinstance(entry, Parts) and all(path.exists() for path in entry.files())
+    }
+    return sorted(name for name in found if not name.startswith("."))
+
+
+def is_present(name: str) -> bool:
+    """Whether all files of a dataset are there."""
+    if dataset_path(name).exists():
+        return True
+    entry = described(name)
+    return isinstance(entry, Parts) and all(path.exists() for path in entry.files())
+
+
+def files_of(name: str) -> list[Path]:
+    """All files that an open dataset of this name is read from, those of its true neighbours included."""
+    name = canonical_name(name)
+    if dataset_path(name).exists():
+        return [dataset_path(name)]
+    entry = described(name)
+    files = (
+        [*entry.files(), description_path(name), truth_path(name, DATA_FOLDER)]
+        if isinstance(entry, Parts)
+        else []
+    )
+    return [path for path in dict.fromkeys(files) if path.exists()]
+
+
+def is_downloaded(name: str) -> bool:
+    """Whether a dataset's files come from elsewhere, rather than being made here."""
+    entry = described(name)
+    return isinstance(entry, Parts) or bool(entry and entry.url)
+
+
+def dataset_names() -> list[str]:
+    """Every registered name and those in data/; of those of any size only what is there."""
+    return sorted({*registered(), *present_names()})
+
+
+def canonical_name(name: str) -> str:
+    """The name that an alias stands for; any other name, and that of a file in data/, is its own."""
+    if dataset_path(name).exists() or description_path(name).exists():
+        return name
+    return aliases().get(name, name)
+
+
+def described(name: str) -> Entry | None:
+    """What data/NAME.yml or the registry says of a name; None if neither knows it."""
+    if name == Path(name).name and description_path(name).exists():
+        return read_description(description_path(name))
+    return find_entry(name)
+
+
+def make_dataset(name: str, connections: int = 4) -> None:
+    """Get what is missing of a dataset, or make its one file anew. UserError if the name is unknown."""
+    entry = described(name)
+    if entry is None:
+        raise _unknown(name)
+    if isinstance(entry, Parts):
+        get_parts(entry, DATA_FOLDER, connections)
+    else:
+        entry.make(dataset_path(entry.name), connections)
+
+
+def get_dataset(name: str) -> tuple[Dataset, int]:
+    """Open a dataset, making or downloading it first if need be; also its dimension.
+
+    Raises UserError when the name is unknown, the dataset cannot be had or one of its files is damaged.
+    """
+    name = canonical_name(name)
+    path = dataset_path(name)
+    entry = None
+    if name != Path(name).name or not path.exists():
+        entry = described(name)
+        if entry is None or not is_present(name):
+            make_dataset(name)
+    dataset: Dataset = entry.open() if isinstance(entry, Parts) else open_file(name)
+    return dataset, dataset.attrs["dimension"]
+
+
+def open_file(name: str) -> HDF5Dataset:
+    """Open a dataset of one file, which must be there."""
+    entry = find_entry(name)
+    if not isinstance(entry, SingleFile):
+        return HDF5Dataset(dataset_path(name))
+    return HDF5Dataset(dataset_path(name), entry.distance, entry.recompute_distances)
+
+
+def truth_file(name: str) -> Path:
+    """The file that holds the true neighbours of a dataset; it need not exist."""
+    found = truth_path(name, DATA_FOLDER)
+    return found if found.exists() else dataset_path(name)
+
+
+def stored_distances(name: str) -> np.ndarray:
+    """True distances of a dataset, (n_queries, k), without its vectors, which may be on another machine."""
+    path = truth_file(name)
+    if path != dataset_path(name):
+        return read_truth(path).known_distances
+    with open_file(name) as dataset:
+        return dataset.truth().known_distances
+
+
+def make_truth_file(name: str) -> None:
+    """See that the true neighbours of a dataset are in a file; a dataset of one file is downloaded for it.
+
+    Raises UserError when it would take all the files of a large one.
+    """
+    if truth_file(name).exists():
+        return
+    if not is_present(name) and isinstance(described(name), Parts):
+        raise UserError(
+            f"{truth_path(name, DATA_FOLDER)}, which holds the true distances of {name}, is missing: copy it"
+            f" from where the results were measured, or: python create_dataset.py --dataset {name}"
+        )
+    with get_dataset(name)[0] as dataset:
+        dataset.truth()
+
+
+def _unknown(name: str) -> UserError:
+    close = difflib.get_close_matches(name, [*dataset_names(), *aliases()], n=3)
+    hint = f"did you mean {' or '.join(close)}? " if close else ""
+    return UserError(
+        f"unknown dataset '{name}'; {hint}'python create_dataset.py --list' names them all and "
+        "'python create_dataset.py --name NAME --train FILE' makes one from your vectors"
+    )

@@ -1,0 +1,173 @@
+"""Work on datasets that are there: find their true neighbours, convert their vectors, verify their files."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.distance import candidate_distances
+
+from ..download import has_record, verify
+from ..ground_truth import ground_truth
+from ..vectors import Rows, convert, open_source
+from .catalog import canonical_name, dataset_path, described, get_dataset, is_present, make_dataset, open_file
+from .dataset import DATA_FOLDER, Dataset
+from .parts import Parts, PartsDataset
+from .truth import TrueNeighbors, agreement, read_truth, truth_path
+
+CHECKED_QUERIES = 100  # whose distances --verify computes again
+CONVERTED_TYPES = ("float16", "float32", "uint8", "int8")
+
+
+def find_truth(name: str, count: int, scheduler: str | None = None, force: bool = False) -> str:
+    """Write data/NAME.truth.h5 with the `count` nearest rows of every query; return one line about it.
+
+    An interrupted run goes on where it stopped. With `scheduler`, the address of a Dask cluster whose workers
+    see the same files, the cluster does the work.
+    """
+    name = canonical_name(name)
+    path = truth_path(name, DATA_FOLDER)
+    stored = read_truth(path).neighbors.shape[1] if path.exists() and not force else 0
+    if stored >= count:
+        raise UserError(f"{path} has {stored} true neighbours a query already; --force finds them again")
+    with get_dataset(name)[0] as dataset:
+        metric = str(dataset.attrs["distance"])
+        rows: Any = dataset.train() if dataset.attrs["type"] == "sparse" else dataset.train_rows()
+        state = DATA_FOLDER / f".{name}.truth.partial"
+        opener = partial(_train_of, type(dataset), _absolute(dataset)) if scheduler else None
+        files = [(path.stat().st_size, path.stat().st_mtime_ns) for path in dataset.train_files]
+        mark = f"{dataset.mark()} {files}"  # what was found in files that have changed since is not used
+        found = TrueNeighbors(
+            *ground_truth(metric, rows, dataset.test(), count, state, mark, scheduler, opener)
+        )
+        dataset.keep_truth(found)
+        state.unlink(missing_ok=True)
+        return f"{path} has the {count} nearest rows of each query{_compared(found, dataset)}"
+
+
+def _compared(found: TrueNeighbors, dataset: Dataset) -> str:
+    try:
+        published = dataset.published_truth()
+    except UserError:  # ids of original files that were deleted after a conversion
+        return ""
+    if published is None:
+        return ""
+    if published.distances is None:
+        published = dataset.with_distances(published.neighbors)
+    share = agreement(found, published)
+    return f"; {share:.4%} of those that came with the data are among them or as near"
+
+
+def _absolute(dataset: Dataset) -> tuple[Any, ...]:
+    """What opens the dataset on another machine, where the current folder is another."""
+    parts = getattr(dataset, "parts", None)
+    if parts is not None:
+        return parts, dataset.data.absolute()
+    return (Path(dataset.train_files[0]).absolute(),)
+
+
+def _train_of(kind: Any, arguments: tuple[Any, ...]) -> Rows:
+    if len(arguments) == 1:
+        arguments = (*arguments, "angular")  # of an old file that does not say; only the rows are used
+    rows: Rows = kind(*arguments).train_rows()
+    return rows
+
+
+def convert_source(source: str, output: Path | None, dtype: str | None, force: bool) -> Path:
+    """Convert a file, a pattern of files, or the vectors of a dataset, whose copy is used from then on.
+
+    Returns the path of the NPY file. Raises UserError when it is there already, or cannot be made.
+    """
+    name = canonical_name(source)
+    entry = None if Path(source).exists() else described(name)
+    if entry is None:
+        rows = open_source(source)
+        if output is None:
+            raise UserError("--convert FILE needs --output FILE.npy")
+        path = output
+    elif not isinstance(entry, Parts):
+        raise UserError(
+            f"'{name}' is one HDF5 file, which is read as it is; to convert it anyway, name the file"
+        )
+    elif dtype is not None:
+        raise UserError("--dtype is for files: other numbers would be another dataset")
+    else:
+        path = output or entry.converted()
+    if path.suffix != ".npy":
+        raise UserError(f"{path} must end in .npy")
+    if path.exists() and not force:
+        raise UserError(f"{path} is there already; --force replaces it")
+    if isinstance(entry, Parts):
+        rows = _original_rows(name, entry)
+    convert(rows, path, dtype)
+    if isinstance(entry, Parts) and output is None and truth_path(name, DATA_FOLDER).exists():
+        with entry.open() as copied:  # the same vectors, in files that look different
+            copied.keep_truth(read_truth(truth_path(name, DATA_FOLDER)))
+    return path
+
+
+def _original_rows(name: str, entry: Parts) -> Rows:
+    """Open the vectors as they were before any conversion."""
+    if not is_present(name):
+        make_dataset(name)
+    gone = [path for path in entry.original_files() if not path.exists()]
+    if gone:
+        raise UserError(f"{gone[0]} is not there: the copy that was converted is the only one")
+    with PartsDataset(entry, DATA_FOLDER, entry.original_files()) as dataset:
+        if entry.neighbors or truth_path(name, DATA_FOLDER).exists():
+            dataset.truth()  # its ids are those of the original files, which may be deleted afterwards
+        return dataset.train_rows()
+
+
+def verify_dataset(name: str) -> Iterator[str]:
+    """Give one line for each thing that is wrong with the files of a dataset; nothing if all is well."""
+    name = canonical_name(name)
+    entry = described(name) if not dataset_path(name).exists() else None
+    files = entry.files() if isinstance(entry, Parts) else [dataset_path(name)]
+    missing = [path for path in files if not path.exists()]
+    if missing:
+        raise UserError(
+            f"{', '.join(map(str, missing[:3]))} {'is' if len(missing) == 1 else 'are'} not there"
+            f"{f', nor {len(missing) - 3} others' if len(missing) > 3 else ''}; get them by: "
+            f"python create_dataset.py --dataset {name}"
+        )
+    for path in files:
+        if has_record(path):
+            yield from verify(path)
+    try:
+        with entry.open() if isinstance(entry, Parts) else open_file(name) as dataset:
+            yield from _verify_content(dataset)
+    except UserError as error:
+        yield str(error)
+
+
+def _verify_content(dataset: Dataset) -> Iterator[str]:
+    """Read every vector, and compute the distances of the true neighbours of some queries again."""
+    dataset.test()
+    is_sparse = dataset.attrs["type"] == "sparse"
+    train: Any = dataset.train() if is_sparse else dataset.train_rows()
+    if not is_sparse:
+        bar = tqdm(total=len(train), desc="vectors", unit=" rows", unit_scale=True, delay=1, disable=None)
+        with bar:
+            for _, block in train.blocks():
+                bar.update(len(block))
+    truth = dataset.truth()
+    queries = np.linspace(0, len(truth.neighbors) - 1, min(CHECKED_QUERIES, len(truth.neighbors)), dtype=int)
+    every = dataset.test()
+    chosen: Any = [every[i] for i in queries] if isinstance(every, list) else every[queries]
+    found = candidate_distances(dataset.attrs["distance"], chosen, train, truth.neighbors[queries])
+    # float32 distances of near duplicates are off by a small share of the usual distance.
+    slack = 1e-4 * float(np.median(np.abs(truth.known_distances)))
+    wrong = ~np.isclose(found, truth.known_distances[queries], rtol=1e-3, atol=slack)
+    if wrong.any():
+        row, place = np.unravel_index(np.argmax(wrong), wrong.shape)
+        yield (
+            f"the true neighbours of query {queries[row]}: row {truth.neighbors[queries[row], place]} is at"
+            f" distance {found[row, place]:.6g}, not {truth.known_distances[queries[row], place]:.6g}; the"
+            f" neighbours belong to other vectors, find them anew by: python create_dataset.py"
+            f" --ground-truth {dataset.name}"
+        )

@@ -1,0 +1,166 @@
+"""The folder of a report: whole, or the older one stays; its figures as CSV and JSON for other programs."""
+
+import csv
+import json
+import math
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.results.export import COLUMNS, OWN_COLUMNS, place_among_columns, row
+from ann_benchmarks.results.records import Record
+from ann_benchmarks.results.runs import Run
+
+from .answer import Answer
+from .content import Report, identity
+
+MARK_FILE = "report.json"
+MARK = {"made_by": "python report.py"}
+FORM = 1  # of report.json
+LEFTOVERS = ("partial", "replaced")  # hidden folders next to the report, while it is written
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder next to it, which takes the place of an older report if the block succeeds.
+
+    UserError if something else is there, or nothing can be written.
+    """
+    folder = folder.resolve()
+    if folder == Path.cwd() or folder in Path.cwd().parents:
+        raise UserError(f"{folder} is the folder you are in: name a folder for the report with -o")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        clear_up(folder)
+        check_replaceable(folder)
+        temporary, old = (folder.with_name(f".{folder.name}.{what}-{os.getpid()}") for what in LEFTOVERS)
+        temporary.mkdir()
+        try:
+            yield temporary
+            if folder.exists():
+                folder.rename(old)
+            temporary.rename(folder)
+        except BaseException:
+            if old.exists() and not folder.exists():
+                old.rename(folder)
+            raise
+        finally:
+            for left in (temporary, old):
+                shutil.rmtree(left, ignore_errors=True)
+    except OSError as error:
+        raise UserError(f"cannot write {folder}: {error.strerror or error}") from error
+
+
+def clear_up(folder: Path) -> None:
+    """Put back a report that a killed process had moved away, and delete what one has left."""
+    name = "".join(f"[{c}]" if c in "*?[" else c for c in folder.name)
+    for what in reversed(LEFTOVERS):
+        for left in folder.parent.glob(f".{name}.{what}-*"):
+            owner = left.name.rpartition("-")[2]
+            if owner.isdecimal() and not psutil.pid_exists(int(owner)):
+                if what == "replaced" and not folder.exists():
+                    left.rename(folder)
+                else:
+                    shutil.rmtree(left)
+
+
+def check_replaceable(folder: Path) -> None:
+    """Raise UserError unless the folder is missing, empty, or an older report and nothing else."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise UserError(f"{folder} is a file: name a folder with -o")
+    names = {path.name for path in folder.iterdir()}
+    if not names:
+        return
+    ours = files_of_report(folder)
+    if ours is None:
+        raise UserError(f"{folder} holds something other than a report: name another folder with -o")
+    if others := sorted(names - ours):
+        raise UserError(f"{folder} holds {others[0]}, which is not part of the report: move it elsewhere")
+
+
+def files_of_report(folder: Path) -> set[str] | None:
+    """Return the names of the files of the report in a folder, None if there is none."""
+    try:
+        content: Any = json.loads((folder / MARK_FILE).read_text(encoding="utf-8"))
+        if content["made_by"] != MARK["made_by"]:
+            return None
+        return {str(name) for name in content["files"]}
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+
+
+def write_csv(path: Path, runs: Sequence[Run]) -> None:
+    """Write a line for each result: metrics, then attributes."""
+    rows = [row(run) for run in runs]
+    known = [*COLUMNS, *OWN_COLUMNS]
+    others = sorted({name for cells in rows for name in cells} - set(known), key=place_among_columns)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, [*known, *others])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def write_json(
+    folder: Path,
+    report: Report,
+    target: float,
+    answers: Sequence[Answer],
+    warnings: Sequence[tuple[str, list[str]]],
+) -> None:
+    """Write all that a report says, and the names of its files. What is not known is null."""
+    runs, records = report.runs, report.records
+    places = {identity(run): place for place, run in enumerate(runs)}
+    places |= {identity(record): place for place, record in enumerate(records)}
+    content = {
+        **MARK,
+        "files": sorted([MARK_FILE, *(path.name for path in folder.iterdir())]),
+        "form": FORM,
+        "title": report.title,
+        "text": report.text,
+        "command": report.command,
+        "source": report.source,
+        "target_recall": target,
+        "answers": [asdict(answer) for answer in answers],
+        "findings": [asdict(finding) for finding in report.findings],
+        "warnings": [{"text": text, "results": names} for text, names in warnings],
+        "chapters": [
+            {
+                "title": chapter.title,
+                "text": chapter.text,
+                "command": chapter.command,
+                "missing": list(chapter.missing),
+                "points": [places[identity(run)] for run in chapter.runs],
+                "records": [places[identity(record)] for record in chapter.records],
+            }
+            for chapter in report.chapters
+        ],
+        "points": [run.as_data() for run in runs],
+        "records": [record_data(record) for record in records],
+    }
+    text = json.dumps(finite(content), default=str, indent=1, ensure_ascii=False, allow_nan=False)
+    (folder / MARK_FILE).write_text(text + "\n", encoding="utf-8", errors="replace")
+
+
+def record_data(record: Record) -> dict[str, Any]:
+    """Return a record without the samples of its monitoring, which are for pictures and stay in its file."""
+    return asdict(replace(record, monitoring=None)) | {"path": record.path.as_posix()}
+
+
+def finite(value: Any) -> Any:
+    """Return a value with null in place of numbers that JSON does not have."""
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(name): finite(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(inner) for inner in value]
+    return value

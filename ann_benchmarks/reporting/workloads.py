@@ -1,0 +1,198 @@
+"""The workloads that write, in sentences and tables: inserts by many clients, and writes during queries."""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.numbers import KIB, UNKNOWN, factor, milliseconds, plain, share, size, size_text
+from ann_benchmarks.common.output import counted
+from ann_benchmarks.results.records import Phase, Rate, Record
+
+from .content import Shown, between, known_table
+from .document import Block, Table
+from .statements import Statement, listed, three_digits
+
+INSERTING, BEFORE, WRITING = "inserting", "before", "writing"  # phases
+KEPT = 0.95  # of the requested rate, below which it was not kept
+AFTER = {"after": "afterwards", "vacuumed": "after VACUUM", "reindexed": "after REINDEX"}
+
+
+def workload_statements(records: Sequence[Record]) -> list[Statement]:
+    """Say how inserts scale with writers, and what writes do to queries."""
+    return [*insert_statements(records), *write_statements(records)]
+
+
+def inserts_of(records: Iterable[Record]) -> list[tuple[Record, Rate]]:
+    """Return the records of inserts with their rates, by index and number of writers."""
+    found = [
+        (record, rate)
+        for record in records
+        if record.workload == "inserts"
+        and (phase := record.phase(INSERTING))
+        and (rate := phase.writes.get("insert"))
+    ]
+    return sorted(found, key=lambda item: (*place(item[0]), item[0].writers))
+
+
+def place(record: Record) -> tuple[str, str]:
+    """Return what records of one line have in common: dataset, and index with anything else special."""
+    usual = f"{family_of(record)}-{record.workload}-w{record.writers}"
+    special = "" if record.algo == usual else record.algo.removeprefix(family_of(record))
+    special = special.replace(f"-{record.workload}", "", 1).replace(f"-w{record.writers}", "", 1)
+    return record.dataset, f"{record.name} {special.strip('-')}".strip()
+
+
+def family_of(record: Record) -> str:
+    """Return the algorithm of a record: the name of its curve before the workload."""
+    return record.algo.partition(f"-{record.workload}-")[0]
+
+
+def insert_statements(records: Iterable[Record]) -> list[Statement]:
+    """Say for each index how many inserts a second there were with the fewest writers, and at most."""
+    statements = []
+    for (_, name), group in groupby(inserts_of(records), lambda item: place(item[0])):
+        found = [(record.writers, rate.per_second) for record, rate in group]
+        (fewest, first), (writers, most) = found[0], max(found, key=lambda item: item[1])
+        text = f"{name} takes {three_digits(first)} inserts/s from {counted(fewest, 'writer')}"
+        if writers != fewest and first > 0:
+            text += f" and at most {three_digits(most)} from {writers}, {factor(most / first)} times as many"
+        elif len(found) > 1:
+            text += f" and no more from up to {found[-1][0]}"
+        statements.append(Statement("Inserts", f"{text}."))
+    return statements
+
+
+def write_statements(records: Iterable[Record]) -> list[Statement]:
+    """Say which index is the fastest during the writes, and how each was before, during and after them."""
+    written = [record for record in records if record.workload == "writes" and record.phase(WRITING)]
+    statements = []
+    loads: dict[tuple[float | None, int, int], list[Record]] = {}
+    for record in written:
+        loads.setdefault((record.rate, record.clients, record.writers), []).append(record)
+    for (rate, clients, writers), group in loads.items():
+        if len({record.name for record in group}) > 1:
+            writes = "writes" if rate is None else f"{three_digits(rate)} writes/s"
+            load = f"{writes} from {counted(writers, 'writer')}, with {counted(clients, 'client')} querying"
+            statements.append(Statement("Writes", f"During {load}, {ranked_during(group)}."))
+    return statements + [Statement(f"Writes, {record.name}", f"{over_phases(record)}.") for record in written]
+
+
+def ranked_during(records: Sequence[Record]) -> str:
+    """Rank indexes by their queries while rows were written."""
+    ranked = []
+    for record in records:
+        phase = record.phase(WRITING)
+        if phase is not None and phase.queries is not None:
+            ranked.append((phase.queries.per_second, record, phase))
+    ranked.sort(key=lambda item: -item[0])
+    texts = [
+        f"{record.name} {'answers ' * (not place)}{three_digits(rate)} {'queries/s ' * (not place)}"
+        f"({', '.join(during(record, phase))})"
+        for place, (rate, record, phase) in enumerate(ranked)
+    ]
+    times = f", a factor of {factor(ranked[0][0] / ranked[-1][0])}" if ranked[-1][0] > 0 else ""
+    return listed(texts) + times
+
+
+def during(record: Record, phase: Phase) -> list[str]:
+    """Say what else counts while rows are written: p99, the time of an insert, a rate that was not kept."""
+    texts = [f"p99 {three_digits(phase.queries.p99 * 1e3)} ms"] if phase.queries is not None else []
+    if insert := phase.writes.get("insert"):
+        texts.append(f"an insert takes {three_digits(insert.p50 * 1e3)} ms")
+    done = sum(rate.per_second for rate in phase.writes.values())
+    if record.rate is not None and done < KEPT * record.rate:
+        texts.append(f"only {three_digits(done)} writes/s were made")
+    return texts
+
+
+def over_phases(record: Record) -> str:
+    """Say of each phase the queries a second, then their p99, the recall and the size of the index."""
+    writes = next(sum(r.per_second for r in p.writes.values()) for p in record.phases if p.name == WRITING)
+    names = {BEFORE: "before", WRITING: f"during {three_digits(writes)} writes/s", **AFTER}
+    shown = [(names[phase.name], phase) for phase in record.phases if phase.name in names]
+    queried = [(name, phase.queries) for name, phase in shown if phase.queries is not None]
+    parts = []
+    if queried:
+        (first, rate), *others = [(name, three_digits(queries.per_second)) for name, queries in queried]
+        parts.append(listed([f"{rate} queries/s {first}", *(f"{other} {name}" for name, other in others)]))
+        parts.append(f"p99 {listed([three_digits(queries.p99 * 1e3) for _, queries in queried])} ms")
+    if recalls := [f"{phase.recall:.3f}" for _, phase in shown if phase.recall is not None]:
+        parts.append(f"recall {listed(recalls)}")
+    if sizes := [size_text(phase.index_size * KIB) for _, phase in shown if phase.index_size > 0]:
+        parts.append(f"index size {listed(sizes)}")
+    return "; ".join(parts)
+
+
+def insert_table(shown: Shown) -> list[Block]:
+    """Return inserts a second by the number of writers, and as multiples of those with the fewest."""
+    found = inserts_of(shown.records)
+    if not found:
+        raise UserError("there is no workload of inserts")
+    fewest: dict[tuple[str, str], float] = {}
+    for record, rate in found:
+        fewest.setdefault(place(record), rate.per_second)
+    rows = [
+        [
+            *(place(record)[1], record.dataset, f"{record.writers:,}", rate_text(rate)),
+            factor(rate.per_second / first) if (first := fewest[place(record)]) > 0 else UNKNOWN,
+            *map(milliseconds, (rate.p50, rate.p99, rate.p999)),
+            *(f"{rate.count:,}", f"{rate.failed:,}"),
+        ]
+        for record, rate in found
+    ]
+    columns = (
+        *("Index", "Dataset", "Writers", "Inserts/s", "Times the fewest writers'"),
+        *("p50 (ms)", "p99 (ms)", "p99.9 (ms)", "Inserted", "Failed"),
+    )
+    return [Table(columns, rows, shown.title or "Inserts", frozenset({"Index", "Dataset"}))]
+
+
+def write_tables(shown: Shown) -> list[Block]:
+    """Return for each workload of writes what happened in each of its phases."""
+    records = [record for record in shown.records if record.workload == "writes"]
+    if not records:
+        raise UserError("there is no workload of writes")
+    return [write_table(record) for record in sorted(records, key=lambda r: (r.dataset, r.algo))]
+
+
+def write_table(record: Record) -> Table:
+    """Return the phases of one workload, without columns in which nothing is known."""
+    phases = record.phases
+    queries = [phase.queries for phase in phases]
+    columns = {
+        "Phase": [phase.name for phase in phases],
+        "Lasted (s)": [plain(phase.seconds) for phase in phases],
+        "Took to reach (s)": [plain(phase.seconds_to_reach) for phase in phases],
+        "Queries/s": [rate_text(rate) for rate in queries],
+        "Query p50 (ms)": [milliseconds(rate.p50 if rate else None) for rate in queries],
+        "Query p99 (ms)": [milliseconds(rate.p99 if rate else None) for rate in queries],
+        "Recall": [share(p.recall) + between((p.recall_low, p.recall_high), share) for p in phases],
+    }
+    for kind in ("insert", "update", "delete"):
+        rates = [phase.writes.get(kind) for phase in phases]
+        columns[f"{kind.capitalize()}s/s"] = [rate_text(rate) for rate in rates]
+        columns[f"{kind.capitalize()} p99 (ms)"] = [
+            milliseconds(rate.p99 if rate else None) for rate in rates
+        ]
+    columns |= {
+        "Late": [total(phase, "late") for phase in phases],  # due and not begun
+        "Failed": [total(phase, "failed") for phase in phases],
+        "Rows": [f"{phase.rows:,}" if phase.rows else UNKNOWN for phase in phases],
+        "Index": [size(phase.index_size) for phase in phases],
+        "Table": [size(phase.table_size) for phase in phases],
+    }
+    rate = "as fast as they go" if record.rate is None else f"{record.rate:g} writes/s requested"
+    who = f"{counted(record.clients, 'client')} querying, {counted(record.writers, 'writer')}"
+    caption = f"{record.name} on {record.dataset}: {who}, {rate}"
+    return known_table(columns, caption, frozenset({"Phase"}))
+
+
+def rate_text(rate: Rate | None) -> str:
+    """Write operations a second with their interval."""
+    return plain(rate.per_second) + between((rate.low, rate.high)) if rate else UNKNOWN
+
+
+def total(phase: Phase, name: str) -> str:
+    """Write the sum of a count, late or failed, over all kinds of operations in a phase."""
+    number = sum(getattr(rate, name) for rate in [phase.queries, *phase.writes.values()] if rate)
+    return f"{number:,}" if number else UNKNOWN

@@ -1,0 +1,153 @@
+"""What a series is, and how files that others and earlier releases wrote are assigned to one.
+
+tests/files/old_results/ was written by this project's version 0.1.0, the attributes in known.json as well.
+"""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ann_benchmarks.results.file import iter_result_paths
+from ann_benchmarks.results.records import iter_record_paths, read_record
+from ann_benchmarks.results.runs import load_runs
+from ann_benchmarks.results.series import ATTRIBUTE, Series, series_of
+
+from .plotting_data import make_result, make_truth
+
+OLD = Path(__file__).parent / "files" / "old_results"
+KNOWN = json.loads((OLD / "known.json").read_text())
+HOT, MY = "hot-cold-index", "my-container-db"
+GP3 = {"tier_cpus": 4, "tier_disk": "gp3", "tier_memory": "sb1GB-ramall"}
+OLD_SERIES = {
+    HOT: Series(HOT),
+    f"{HOT}-batch": Series(HOT, batch=True),
+    f"{HOT}-cold": Series(HOT, is_cold=True),
+    f"{HOT}-c2": Series(HOT, clients=2),
+    f"{HOT}-c2-cold": Series(HOT, clients=2, is_cold=True),
+    f"{HOT}-c2-pgbench": Series(HOT, clients=2, driver="pgbench"),
+    f"{HOT}-c2-r200.5": Series(HOT, clients=2, rate=200.5),
+    f"{HOT}-c2-same-q4": Series(HOT, clients=2, query_order="same", distinct_queries=4),
+    f"{HOT}-c2-slo-p99-50ms": Series(HOT, clients=2, objective="p99:50ms"),
+    f"{HOT}-c2-zipf1.1": Series(HOT, clients=2, query_order="zipf:1.1"),
+    **{
+        f"{MY}-c8-{method}-{label}": Series(MY, clients=8, tier_method=method, **tier)
+        for method in ("hugepages", "cgroup", "container")
+        for label, tier in (
+            ("sb1GB-ram4GB", {"tier_memory": "sb1GB-ram4GB"}),
+            ("4cpus-gp3-sb1GB-ramall", GP3),
+            ("2cpus", {"tier_cpus": 2}),
+        )
+    },
+    f"{MY}-cold-cgroup-2cpus-sb512MB-ram768MB": Series(
+        MY, is_cold=True, tier_method="cgroup", tier_cpus=2, tier_memory="sb512MB-ram768MB"
+    ),
+    f"{MY}-c4-zipf1.25-q64-r1000000-pgbench-cold-cgroup-sb1GB-ram2GB": Series(
+        MY, clients=4, query_order="zipf:1.25", distinct_queries=64, rate=1e6, driver="pgbench", is_cold=True,
+        tier_method="cgroup", tier_memory="sb1GB-ram2GB",
+    ),
+    f"{MY}-v0.8.0-pg17": Series(MY, "v0.8.0-pg17"),
+    f"{MY}-v0.8.0-pg17-c2-container-sb1GB-ram2GB": Series(
+        MY, "v0.8.0-pg17", clients=2, tier_method="container", tier_memory="sb1GB-ram2GB"
+    ),
+    "pgvector_hnsw-0.7.4-c1": Series("pgvector_hnsw", "0.7.4", clients=1),
+    "vchord-0.5.0-c1": Series("vchord", "0.5.0", clients=1),
+}  # fmt: skip
+OLD_WORKLOADS = [
+    Series(HOT, workload="inserts", writers=2),
+    Series(
+        HOT, clients=1, workload="writes", writers=1, write_rate=20.0, write_mix="33.33-33.33-33.33",
+        loaded=0.7, autovacuum=True,
+    ),
+    Series(
+        HOT, clients=1, query_order="zipf:1.1", distinct_queries=5, workload="writes", writers=2,
+        write_rate=20.0, write_mix="50-25-25",
+    ),
+]  # fmt: skip
+
+
+@pytest.fixture
+def old_results(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(OLD / "results", "results")
+
+
+@pytest.mark.parametrize("folder", KNOWN["attributes"])
+def test_old_labels_are_explained_by_what_was_stored_next_to_them(folder):
+    series = series_of(KNOWN["attributes"][folder], folder)
+    assert series == OLD_SERIES[folder] and series.folder == folder
+
+
+def test_old_files_have_their_metrics(old_results):
+    make_truth("small", distances=np.array(KNOWN["truth"]))
+    runs = {run.series.folder: run for run in load_runs(iter_result_paths())}
+    assert {name: run.series for name, run in runs.items()} == {name: OLD_SERIES[name] for name in runs}
+    for known in KNOWN["points"]:
+        run = runs[known["algorithm"] + "-batch" * known["batch"]]
+        metrics = {name: value for name, value in known["metrics"].items() if value is not None}
+        assert (run.algorithm, run.parameters) == (known["algorithm"], known["parameters"])
+        assert {name: run.metrics[name] for name in metrics} == pytest.approx(metrics)
+
+
+def test_old_workloads_have_their_series(old_results):
+    records = [read_record(path) for path in iter_record_paths()]
+    assert [record.series for record in records] == OLD_WORKLOADS
+    assert [record.series.label for record in records] == [record.algo for record in records]
+    assert {record.series.without_memory.family for record in records} == {HOT}
+
+
+@pytest.mark.parametrize(
+    "algo",
+    ["annoy", "hnsw(faiss)", "hot-cold-index", "my-container-db", "a-c8", "x-cold", "b-r5-batch", "-c1"],
+)
+def test_all_of_the_name_of_a_foreign_result_is_its_algorithm(algo):
+    attrs = {"algo": algo, "batch_mode": False, "count": 10, "distance": "angular"}
+    assert series_of(attrs, "some folder") == Series(algo)
+    assert series_of(attrs | {"batch_mode": True}, "x") == Series(algo, batch=True)
+
+
+def test_a_file_without_a_name_is_named_by_its_folder():
+    assert series_of({}, "a-batch") == Series("a-batch")
+    assert series_of({"batch_mode": True}, "a-batch") == Series("a", batch=True)
+
+
+@pytest.mark.parametrize("algorithm", ["hnsw", "a-c2", "x-cold", "writes-w2", "ram-sb1GB"])
+def test_stored_fields_are_read_whatever_the_label(algorithm):
+    for known in (*OLD_SERIES.values(), *OLD_WORKLOADS):
+        series = replace(known, algorithm=algorithm)
+        assert series_of({ATTRIBUTE: series.as_json(), "algo": "wrong", "clients": 99}, "wrong") == series
+
+
+@pytest.mark.parametrize(
+    "stored",
+    ["", "{", "[]", "5", "{}", '{"algorithm": 5}', '{"algorithm": "a", "rate": "fast"}', None, b"\xff"],
+)
+def test_damaged_fields_are_no_error(stored):
+    assert series_of({ATTRIBUTE: stored, "algo": "a-c2", "clients": 2}, "f") == Series("a", clients=2)
+
+
+def test_fields_of_newer_releases_are_ignored():
+    assert series_of({ATTRIBUTE: '{"algorithm": "a", "shards": 4}'}, "f") == Series("a")
+    assert series_of({ATTRIBUTE: '{"algorithm": "a\\u0000\\u001b[1mb"}'}, "f").label == "a  [1mb"
+
+
+@pytest.mark.parametrize(
+    "attrs", [{"clients": "many"}, {"clients": [1, 2]}, {"rate": float("inf")}, {"tier": 3}]
+)
+def test_odd_attributes_are_no_error(attrs):
+    assert series_of({"algo": "a-c2", **attrs}, "f") == Series("a-c2")
+
+
+def test_labels_are_folders_and_differ_where_a_field_does(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    every = [*OLD_SERIES.values(), *OLD_WORKLOADS]
+    assert len({series.folder for series in every}) == len(every)
+    attrs = {ATTRIBUTE: Series("hot-cold-index", clients=3, is_cold=True).as_json()}
+    make_result("d", "any", "x", make_truth("d"), 0.9, 0.01, **attrs)
+    (run,) = load_runs(iter_result_paths())
+    (again,) = load_runs(iter_result_paths())  # from the cache
+    assert run.algorithm == "hot-cold-index-c3-cold" and run.series.family == "hot-cold-index"
+    assert again == run and again.series == run.series
