@@ -1,7 +1,7 @@
 #!/bin/sh
 # Build step, after postgres.sh: VectorChord.
 #
-#   VCHORD     a version, whose package is downloaded from the project's release, or a .deb or .zip beside this script
+#   VCHORD     a version, whose package is downloaded from the project's release, or a .deb or .zip next to this script
 . "$(dirname "$0")/packages.sh"
 
 put_in_place() {

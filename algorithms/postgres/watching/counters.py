@@ -183,7 +183,7 @@ class CounterReader:
         columns: dict[str, dict[str, str]] = {}  # of one relation: it is read once
         for view in views:
             columns.setdefault(view.relation, {}).update(view.statistics)
-        parts = []
+        parts: list[str] = []
         for relation, chosen in columns.items():
             selected = ", ".join(f"{sql} AS {name}" for name, sql in chosen.items())
             parts.append(f"(SELECT {selected} FROM {relation}) AS part{len(parts)}")
