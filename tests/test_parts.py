@@ -19,7 +19,7 @@ from ann_benchmarks.datasets.maintenance import find_truth
 from ann_benchmarks.datasets.own import OwnVectors, create_in_place
 from ann_benchmarks.distance import pair_distances
 from ann_benchmarks.errors import UserError
-from ann_benchmarks.ground_truth import answers, truth
+from ann_benchmarks.ground_truth import checkpoint, truth
 from ann_benchmarks.results import truth_mark
 
 from .file_server import FileServer, serving
@@ -437,7 +437,7 @@ def test_what_was_found_in_other_files_is_not_gone_on_with(
 ) -> None:
     create_in_place("mine", OwnVectors("part_*.npy", "euclidean", "q.fbin"))
     monkeypatch.setattr(truth, "SPAN", 100)
-    monkeypatch.setattr(answers, "SHARE_OF_SAVING", 1e9)
+    monkeypatch.setattr(checkpoint, "SHARE_OF_SAVING", 1e9)
     search, seen = truth.search_span, []
 
     def interrupted(*arguments, **options):

@@ -11,7 +11,7 @@ from tqdm import tqdm
 from ..distance import candidate_distances
 from ..download import has_record, verify
 from ..errors import UserError
-from ..ground_truth import ground_truth
+from ..ground_truth import SearchOptions, ground_truth
 from ..vectors import Rows, convert, open_source
 from .catalog import canonical_name, dataset_path, described, get_dataset, is_present, make_dataset, open_file
 from .dataset import DATA_FOLDER, Dataset
@@ -40,9 +40,8 @@ def find_truth(name: str, count: int, scheduler: str | None = None, force: bool 
         opener = partial(_train_of, type(dataset), _absolute(dataset)) if scheduler else None
         files = [(path.stat().st_size, path.stat().st_mtime_ns) for path in dataset.train_files]
         mark = f"{dataset.mark()} {files}"  # what was found in files that have changed since is not used
-        found = TrueNeighbors(
-            *ground_truth(metric, rows, dataset.test(), count, state, mark, scheduler, opener)
-        )
+        options = SearchOptions(state, mark, scheduler, opener)
+        found = TrueNeighbors(*ground_truth(metric, rows, dataset.test(), count, options), name)
         dataset.keep_truth(found)
         state.unlink(missing_ok=True)
         return f"{path} has the {count} nearest rows of each query{_compared(found, dataset)}"

@@ -20,8 +20,8 @@ class Parts:
     """Addresses of the files, and what is known of them beforehand.
 
     An address is a URL, whose file lies in data/FOLDER/, or a path, relative to data/. `test` may be
-    train[:N], the first N rows. Where `whole_rows` is given, the file has so many, and the first `rows` are
-    meant.
+    train[:N], the first N rows. Where `whole_rows` is given, the file has that many; only the first `rows` of
+    them belong to the dataset.
     """
 
     name: str

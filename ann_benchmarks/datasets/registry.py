@@ -1,4 +1,4 @@
-"""The datasets that have a name, as registry.yml lists them, and those described beside the data."""
+"""The datasets that have a name, as registry.yml lists them, and those described next to the data."""
 
 import re
 from collections.abc import Mapping
