@@ -11,7 +11,7 @@ from typing import Any
 
 import requests
 
-from ..download import Wanted, fetch
+from ..download import DownloadRequest, fetch
 from ..download.server import Refused, Temporary, read_all
 from ..errors import UserError
 from .release import Release
@@ -41,7 +41,7 @@ def get_release(release: Release, target: Mapping[str, str], folder: Path, hint:
         path.unlink()
     if not asset.checksum:
         print(f"note: GitHub has no checksum of {asset.name}; its size alone is checked", file=sys.stderr)
-    fetch([Wanted(asset.url, path, size=asset.size, checksum=asset.checksum)], hint=hint)
+    fetch([DownloadRequest(asset.url, path, size=asset.size, checksum=asset.checksum)], hint=hint)
     return path
 
 
