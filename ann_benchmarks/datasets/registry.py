@@ -12,7 +12,9 @@ import yaml
 from ..distance import METRICS
 from ..errors import UserError
 from . import generated
+from .dataset import DATA_FOLDER
 from .downloads import get_hdf5
+from .file import HDF5Dataset
 from .parts import Parts
 
 
@@ -30,8 +32,17 @@ class SingleFile:
     recompute_distances: bool = False
     generate: Mapping[str, Any] | None = None
 
-    def make(self, path: Path, connections: int = 4) -> None:
+    def files(self, data: Path = DATA_FOLDER) -> list[Path]:
+        """The one file, there or not."""
+        return [data / f"{self.name}.hdf5"]
+
+    def open(self, data: Path = DATA_FOLDER) -> HDF5Dataset:
+        """Open the file, which must be there."""
+        return HDF5Dataset(self.files(data)[0], self.distance, self.recompute_distances)
+
+    def make(self, connections: int = 4) -> None:
         """Download or generate the file."""
+        (path,) = self.files()
         if self.generate is not None:
             self._generate(path, **self.generate)
         elif self.url:
