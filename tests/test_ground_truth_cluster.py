@@ -16,7 +16,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import get_dataset
 from ann_benchmarks.data.datasets.maintenance import find_truth
 from ann_benchmarks.data.datasets.own import OwnVectors, create_in_place, create_own
-from ann_benchmarks.data.ground_truth import answers, exact_neighbors, ground_truth, truth
+from ann_benchmarks.data.ground_truth import SearchOptions, checkpoint, exact_neighbors, ground_truth, truth
 from ann_benchmarks.data.vectors.rows import ArrayRows
 
 WORKERS = 2
@@ -49,7 +49,7 @@ def scheduler() -> Iterator[str]:
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(truth, "SPAN", 2000)
-    monkeypatch.setattr(answers, "SHARE_OF_SAVING", 1000)
+    monkeypatch.setattr(checkpoint, "SHARE_OF_SAVING", 1000)
     vectors = np.random.default_rng(1).integers(0, 5, (30_000, 10)).astype(np.float32)
     np.save(tmp_path / "train.npy", vectors)
     return tmp_path / "train.npy"
@@ -64,10 +64,9 @@ def test_the_same_answers_as_here(scheduler: str, file: Path, tmp_path: Path) ->
         train,
         queries,
         25,
-        state=tmp_path / "state",
-        scheduler=scheduler,
-        opener=partial(open_quickly, file),
-        progress=False,
+        SearchOptions(
+            state=tmp_path / "state", scheduler=scheduler, opener=partial(open_quickly, file), progress=False
+        ),
     )
     np.testing.assert_array_equal(found[0], expected[0])
     np.testing.assert_array_equal(found[1], expected[1])
@@ -80,13 +79,13 @@ def test_a_worker_that_dies_costs_only_its_spans(
     queries = train[:40].copy()
     expected = exact_neighbors("ip", train, queries, 25)
     merged: list[int] = []
-    merge = answers.Answers.merge
+    merge = checkpoint.PartialTruth.merge
 
     def noted(self, span, found):
         merged.append(span)
         merge(self, span, found)
 
-    monkeypatch.setattr(answers.Answers, "merge", noted)
+    monkeypatch.setattr(checkpoint.PartialTruth, "merge", noted)
     with Client(scheduler, set_as_default=False) as client:
         pids = client.run(os.getpid)
 
@@ -98,7 +97,11 @@ def test_a_worker_that_dies_costs_only_its_spans(
     killer = threading.Thread(target=kill)
     killer.start()
     found = ground_truth(
-        "ip", train, queries, 25, scheduler=scheduler, opener=partial(open_slowly, file), progress=False
+        "ip",
+        train,
+        queries,
+        25,
+        SearchOptions(scheduler=scheduler, opener=partial(open_slowly, file), progress=False),
     )
     killer.join()
     assert sorted(merged) == list(range(15))  # each once
@@ -125,9 +128,7 @@ def test_workers_that_see_other_files_are_named(scheduler: str, file: Path, tmp_
             train,
             train[:3],
             5,
-            scheduler=scheduler,
-            opener=partial(open_quickly, other),
-            progress=False,
+            SearchOptions(scheduler=scheduler, opener=partial(open_quickly, other), progress=False),
         )
     assert "\n" not in str(error.value)
 
@@ -138,7 +139,11 @@ def test_a_damaged_row_is_named_by_a_worker(scheduler: str, file: Path) -> None:
     np.save(file, train)
     with pytest.raises(UserError, match=r"row 12345 \(from 0\) holds NaN"):
         ground_truth(
-            "ip", train, train[:3], 5, scheduler=scheduler, opener=partial(open_quickly, file), progress=False
+            "ip",
+            train,
+            train[:3],
+            5,
+            SearchOptions(scheduler=scheduler, opener=partial(open_quickly, file), progress=False),
         )
 
 
@@ -148,7 +153,11 @@ def test_a_scheduler_that_is_not_there(file: Path, address: str, monkeypatch: py
     train = np.load(file)
     with pytest.raises(UserError, match="the Dask scheduler .* cannot be reached") as error:
         ground_truth(
-            "ip", train, train[:3], 5, scheduler=address, opener=partial(open_quickly, file), progress=False
+            "ip",
+            train,
+            train[:3],
+            5,
+            SearchOptions(scheduler=address, opener=partial(open_quickly, file), progress=False),
         )
     assert "\n" not in str(error.value)
 
@@ -162,9 +171,7 @@ def test_without_the_package_it_says_how_to_get_it(file: Path, monkeypatch: pyte
             train,
             train[:3],
             5,
-            scheduler="tcp://h:1",
-            opener=partial(open_quickly, file),
-            progress=False,
+            SearchOptions(scheduler="tcp://h:1", opener=partial(open_quickly, file), progress=False),
         )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import requests
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.data.download import Wanted, fetch
+from ann_benchmarks.data.download import DownloadRequest, fetch
 from ann_benchmarks.data.download.server import Refused, Temporary, read_all
 
 from .release import Release
@@ -42,7 +42,7 @@ def get_release(release: Release, target: Mapping[str, str], folder: Path, hint:
         path.unlink()
     if not asset.checksum:
         print(f"note: GitHub has no checksum of {asset.name}; its size alone is checked", file=sys.stderr)
-    fetch([Wanted(asset.url, path, size=asset.size, checksum=asset.checksum)], hint=hint)
+    fetch([DownloadRequest(asset.url, path, size=asset.size, checksum=asset.checksum)], hint=hint)
     return path
 
 
