@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.data.download import Wanted, fetch, fetching, has_record, partial, verify
+from ann_benchmarks.data.download import DownloadRequest, fetch, fetching, has_record, partial, verify
 from ann_benchmarks.data.download import server as asking
-from ann_benchmarks.data.download.segments import Journal
+from ann_benchmarks.data.download.journal import Journal
 
 from .file_server import Request, Server
 
@@ -40,8 +40,8 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     running.server_close()
 
 
-def download(server: Server, body: bytes = BODY, **wanted) -> None:
-    fetch([Wanted(server.url(), TARGET, **wanted)])
+def download(server: Server, body: bytes = BODY, **options) -> None:
+    fetch([DownloadRequest(server.url(), TARGET, **options)])
     assert_whole(body)
 
 
@@ -55,9 +55,9 @@ def names() -> list[str]:
     return sorted(path.name for path in Path("data").iterdir())
 
 
-def failure(server: Server, **wanted) -> str:
+def failure(server: Server, **options) -> str:
     with pytest.raises(UserError) as raised:
-        fetch([Wanted(server.url(), TARGET, **wanted)], hint="name a mirror in VARIABLE")
+        fetch([DownloadRequest(server.url(), TARGET, **options)], hint="name a mirror in VARIABLE")
     message = str(raised.value)
     assert not TARGET.exists() and "\n" not in message and server.url() in message
     return message
@@ -97,8 +97,8 @@ def test_many_small_files_use_all_connections(server: Server) -> None:
     server.bodies = dict(bodies)
     gate = threading.Barrier(4, timeout=10)
     server.before = lambda request: gate.wait() and None
-    wanted = [Wanted(server.url(name), Path("data") / name) for name in bodies]
-    fetch(wanted)
+    requests = [DownloadRequest(server.url(name), Path("data") / name) for name in bodies]
+    fetch(requests)
     assert {name: (Path("data") / name).read_bytes() for name in bodies} == bodies
     assert [request.path for request in server.parts].index("part39") >= 36  # in order, give or take
 
@@ -107,12 +107,12 @@ def test_only_missing_files_are_fetched(server: Server) -> None:
     server.bodies |= {"other": b"other"}
     download(server)
     server.requests.clear()
-    fetch([Wanted(server.url(name), Path("data") / name) for name in ("file", "other", "other")])
+    fetch([DownloadRequest(server.url(name), Path("data") / name) for name in ("file", "other", "other")])
     assert {request.path for request in server.requests} == {"other"} and len(server.requests) == 2
 
 
 def test_a_redirect(server: Server) -> None:
-    fetch([Wanted(server.url("moved/file"), TARGET)])
+    fetch([DownloadRequest(server.url("moved/file"), TARGET)])
     assert_whole()
 
 
@@ -156,7 +156,7 @@ def test_a_server_that_stops_sending_parts_loses_nothing(server: Server) -> None
     failure(server)
     kept = JOURNAL.read_text()
     server.cut, server.bodies["file"], server.ranges = cuts(), b"<html>sign in</html>", False
-    assert "sends no parts of the file any more" in failure(server)
+    assert "no longer sends parts of the file" in failure(server)
     assert JOURNAL.read_text() == kept
     server.bodies["file"], server.ranges, server.sent = BODY, True, 0
     download(server)
@@ -228,12 +228,12 @@ def test_no_server(server: Server) -> None:
     with pytest.raises(
         UserError, match=r"cannot download http://127.0.0.1:1/x: .*refused.*; run again"
     ) as raised:
-        fetch([Wanted("http://127.0.0.1:1/x", TARGET)])
+        fetch([DownloadRequest("http://127.0.0.1:1/x", TARGET)])
     assert len(str(raised.value)) < 300
     with pytest.raises(
         UserError, match=r"cannot download not-a-url: .*; save the file as data/file yourself"
     ):
-        fetch([Wanted("not-a-url", TARGET)])
+        fetch([DownloadRequest("not-a-url", TARGET)])
     assert names() == []
 
 
@@ -263,7 +263,7 @@ def test_a_file_that_changes_midway(server: Server) -> None:
     [
         ("length", 1000, "early|broken"),
         ("length", -1000, "early|broken"),
-        ("start", 10, "another part than was asked for"),
+        ("start", 10, "another part than was requested"),
         ("total", 10, "another part|has changed|shorter|early"),
     ],
 )
@@ -274,7 +274,7 @@ def test_parts_that_are_not_what_was_asked_for(server: Server, field: str, error
     server.before = lie
     server.cut = cuts(then=5000) if field == "length" and error < 0 else cuts()
     with pytest.raises(UserError, match=message):
-        fetch([Wanted(server.url(), TARGET)])
+        fetch([DownloadRequest(server.url(), TARGET)])
     assert not TARGET.exists()
     server.before, server.wrong, server.cut = lambda request: None, {}, cuts()
     download(server)
@@ -339,9 +339,9 @@ def test_only_the_first_bytes_travel(server: Server, ranges: bool) -> None:
 
 
 def test_first_bytes_of_a_file_that_has_fewer(server: Server) -> None:
-    assert "fewer than the 2,000,000 that are wanted" in failure(server, first_bytes=2_000_000)
+    assert "fewer than the 2,000,000 requested" in failure(server, first_bytes=2_000_000)
     server.ranges, server.chunked = False, True
-    assert "fewer than the 2,000,000 that are wanted" in failure(server, first_bytes=2_000_000)
+    assert "fewer than the 2,000,000 requested" in failure(server, first_bytes=2_000_000)
 
 
 def test_the_header_of_a_cropped_file_is_edited(server: Server) -> None:
@@ -361,16 +361,16 @@ def edit(path: Path) -> None:
 def test_a_full_disk_is_noticed_before_the_download(server: Server) -> None:
     server.bodies["other"] = b"other"
     server.wrong = {"total": 10**18}
-    wanted = [Wanted(server.url(name), Path("data") / name) for name in ("other", "file")]
+    requests = [DownloadRequest(server.url(name), Path("data") / name) for name in ("other", "file")]
     with pytest.raises(UserError, match=r"MB are needed in .*/data"):
-        fetch(wanted)
+        fetch(requests)
     assert names() == [] and not server.parts
 
 
 CHILD = f"""
 import os, sys
 from pathlib import Path
-from ann_benchmarks.download import Wanted, fetch, fetching, partial, server
+from ann_benchmarks.download import DownloadRequest, fetch, fetching, partial, server
 from ann_benchmarks.errors import UserError
 partial.SEGMENT, server.CHUNK, fetching.FIRST_PAUSE = {SEGMENT}, {SEGMENT // 16}, 0.01
 def edit(path):
@@ -379,7 +379,7 @@ def edit(path):
         file.flush()
         os._exit(9)
 try:
-    fetch([Wanted(sys.argv[1], Path("data/file"), finish=edit if "edit" in sys.argv else None)])
+    fetch([DownloadRequest(sys.argv[1], Path("data/file"), finish=edit if "edit" in sys.argv else None)])
 except UserError as error:
     sys.exit(f"error: {{error}}")
 """
@@ -454,15 +454,15 @@ def test_two_runs_at_once(server: Server) -> None:
     server.pause = 0.001
     server.bodies["other"] = BODY[::-1]
     failures: list[BaseException] = []
-    wanted = [Wanted(server.url(name), Path("data") / name) for name in ("file", "other")]
+    requests = [DownloadRequest(server.url(name), Path("data") / name) for name in ("file", "other")]
 
-    def run(files: list[Wanted]) -> None:
+    def run(files: list[DownloadRequest]) -> None:
         try:
             fetch(files)
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=run, args=(wanted[:: 1 if n % 2 else -1],)) for n in range(4)]
+    threads = [threading.Thread(target=run, args=(requests[:: 1 if n % 2 else -1],)) for n in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -3,6 +3,7 @@
 import argparse
 import os
 import re
+import sys
 
 import psutil
 
