@@ -12,13 +12,13 @@ import pytest
 import yaml
 
 from .docker_engine import base_image, engine, plugins, tiny_image  # noqa: F401
-from .postgres_fixtures import plugin_server, server, server_folder  # noqa: F401
-from .side_by_side import (  # noqa: F401
+from .parallel import (  # noqa: F401
     pytest_collection_modifyitems,
     pytest_configure,
     pytest_runtest_protocol,
     pytest_xdist_make_scheduler,
 )
+from .postgres_fixtures import plugin_server, server, server_folder  # noqa: F401
 
 ROOT = Path(__file__).parent.parent
 
