@@ -14,7 +14,6 @@ import yaml
 from .docker_engine import base_image, engine, plugins, tiny_image  # noqa: F401
 from .parallel import (  # noqa: F401
     pytest_collection_modifyitems,
-    pytest_configure,
     pytest_runtest_protocol,
     pytest_xdist_make_scheduler,
 )
