@@ -96,16 +96,9 @@ def test_what_comes_along_can_be_read(path, is_mini, options):
             r":15: 'compare' has to be one of ratio",
         ),
         ("of: {step: first}", "of: {step: forst}", r":15: there is no step 'forst': there are first, second"),
-        ("of: {step: first}", "of: {stepp: first}", r":15: unknown key 'stepp'"),
         ("least: 0.999", "least: a lot", r":15: 'least' has to be a number"),
         (", least: 0.999", "", r":15: say what is found with 'least' or 'most'"),
-        (
-            "  title: with clients",
-            "  title: with clients\n  title: b",
-            r":9: the key 'title' stands here a second",
-        ),
         ("  title: with clients", "  groups: {a: {b: {arg: 1}}}", r":8: unknown key 'arg' in run group 'b'"),
-        ("steps:", "steps: [", r"not valid YAML"),
     ],
 )
 def test_a_mistake_is_told_by_its_line(tmp_path, options, old, new, message):
