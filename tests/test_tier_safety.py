@@ -219,15 +219,6 @@ def test_what_cannot_be_given_back_is_told_and_kept_in_mind(records, tmp_path, m
     assert len(records.all()) == 1
 
 
-def test_records_are_kept_as_written(records):
-    record = record_of(pages=7, groups=[GroupRecord("/a", "/b", adopted=True)])
-    with records.lock():
-        records.write(record)
-        assert records.has(record) and records.all() == [record]
-        records.delete(record)
-    assert not records.has(record) and records.all() == []
-
-
 def test_a_record_that_cannot_be_read_is_told(records):
     with records.lock():
         (records.folder / "1-1.json").write_text("{")
