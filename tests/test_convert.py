@@ -193,7 +193,7 @@ def test_two_at_once_make_one_file(tmp_path: Path) -> None:
 # ---- the disk
 
 
-def test_a_disk_that_is_too_small_is_told_first(tmp_path: Path) -> None:
+def test_a_disk_that_is_too_small_is_reported_first(tmp_path: Path) -> None:
     path = tmp_path / "v.fbin"
     with path.open("wb") as file:
         file.write(np.array([4_000_000_000, 1000], "<u4").tobytes())

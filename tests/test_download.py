@@ -188,9 +188,9 @@ def cuts(*sizes: int | None, then: int | None = None) -> Callable[[], int | None
 def test_downloads_once(server: Server) -> None:
     download(server, size=SIZE, checksum=f"sha256:{hashlib.sha256(BODY).hexdigest()}")
     assert server.sent == SIZE + 1
-    asked = len(server.requests)
+    sent = len(server.requests)
     download(server)
-    assert len(server.requests) == asked
+    assert len(server.requests) == sent
     assert all("Mozilla" in request.headers["User-Agent"] for request in server.requests)
 
 
@@ -334,7 +334,7 @@ def test_errors_that_stay(server: Server) -> None:
     assert names() == []
 
 
-def test_a_missing_file_is_not_asked_for_again(server: Server) -> None:
+def test_a_missing_file_is_not_requested_again(server: Server) -> None:
     del server.bodies["file"]
     message = failure(server)
     assert "404 Not Found; save the file as data/file yourself, or name a mirror in VARIABLE" in message
@@ -392,7 +392,7 @@ def test_a_file_that_changes_midway(server: Server) -> None:
         ("total", 10, "another part|has changed|shorter|early"),
     ],
 )
-def test_parts_that_are_not_what_was_asked_for(server: Server, field: str, error: int, message: str) -> None:
+def test_parts_that_are_not_what_was_requested(server: Server, field: str, error: int, message: str) -> None:
     def lie(request: Request) -> None:
         server.wrong = {field: error}
 
