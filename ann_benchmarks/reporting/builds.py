@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import UNKNOWN, plain, size
+from ann_benchmarks.common.numbers import KIB, UNKNOWN, figure_text, size_text
 from ann_benchmarks.results.built import build_arguments
 from ann_benchmarks.results.comparable import family
 from ann_benchmarks.results.runs import Run, number
@@ -102,13 +102,13 @@ def build_table(shown: Shown) -> list[Block]:
         rows.append({
             "Index": build.name,
             "Dataset": run.dataset,
-            "Load (s)": plain(build.load),
-            "Clustering (s)": plain(build.clustering),
-            "Rest of the index (s)": plain(build.index),
-            "All (s)": plain(build.total),
-            "Size": size(build.size),
+            "Load (s)": figure_text(build.load),
+            "Clustering (s)": figure_text(build.clustering),
+            "Rest of the index (s)": figure_text(build.index),
+            "All (s)": figure_text(build.total),
+            "Size": size_text(build.size, KIB),
             "Estimate": estimate_text(number(run, "estimated_index_size"), build.size),
-            "Table": size(number(run, "table_size")),
+            "Table": size_text(number(run, "table_size"), KIB),
             "maintenance_work_mem": str(run.attrs.get("maintenance_work_mem", UNKNOWN)),
             "Workers": str(run.attrs.get("max_parallel_maintenance_workers", UNKNOWN)),
             "Outgrew memory after": f"{overflow:,.0f} rows" if overflow else UNKNOWN,
@@ -124,4 +124,4 @@ def build_table(shown: Shown) -> list[Block]:
 
 def estimate_text(estimated: float | None, built: float | None) -> str:
     """Write the estimated size in KiB, and by how much it misses the size of the built index."""
-    return f"{size(estimated)} ({estimated / built - 1:+.1%})" if estimated and built else UNKNOWN
+    return f"{size_text(estimated, KIB)} ({estimated / built - 1:+.1%})" if estimated and built else UNKNOWN

@@ -7,7 +7,7 @@ from statistics import fmean
 
 import numpy as np
 
-from ann_benchmarks.common.numbers import UNKNOWN, factor, significant
+from ann_benchmarks.common.numbers import three_digits
 from ann_benchmarks.comparing.judging import Estimate, difference
 from ann_benchmarks.results.intervals import CONFIDENCE, Interval
 from ann_benchmarks.results.runs import Run
@@ -38,7 +38,7 @@ class Ratio:
         """How sure the ratio is, in words."""
         if self.interval is None:
             return "from single runs: noise is not ruled out"
-        low, high = map(factor, self.interval)
+        low, high = map(three_digits, self.interval)
         return f"95% interval {low} to {high}"
 
 
@@ -70,11 +70,6 @@ def estimate(sample: Sequence[float]) -> Estimate:
     """Return the mean of the runs, and how much they differ."""
     spread = float(np.var(np.log(sample), ddof=1)) if len(sample) > 1 else math.nan
     return Estimate(fmean(sample), spread, len(sample))
-
-
-def three_digits(value: float) -> str:
-    """Write a figure for a sentence."""
-    return significant(value) if math.isfinite(value) else UNKNOWN
 
 
 def listed(texts: Sequence[str]) -> str:

@@ -9,12 +9,11 @@ from ann_benchmarks.common.numbers import (
     GB,
     KIB,
     UNKNOWN,
-    exact,
-    factor,
-    plain,
+    figure_text,
     plain_number,
-    share,
+    share_text,
     size_text,
+    three_digits,
 )
 from ann_benchmarks.plotting.tier_table import (
     COLUMNS,
@@ -30,6 +29,7 @@ from ann_benchmarks.published.selecting import rows_where
 from ann_benchmarks.published.tables import TEXT
 from ann_benchmarks.results.built import fastest_of_each_index
 from ann_benchmarks.results.comparable import comparisons, family
+from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.runs import Run, interval
 from ann_benchmarks.results.tiers import TierRun, as_tier_run, fastest, whole_machine
 
@@ -64,7 +64,7 @@ def point_table(shown: Shown) -> list[Block]:
 
 def with_interval(run: Run, metric: str) -> str:
     """Write a metric of a result with its 95% interval, where that is known."""
-    write = share if metric == "k-nn" else plain
+    write = all_metrics[metric].write
     return write(run.metrics[metric]) + between(interval(run, metric), write)
 
 
@@ -83,8 +83,8 @@ def tier_table(shown: Shown) -> list[Block]:
         return *index_of(row), *line_of(row), row.ram or machine or 0, row.shared_buffers or 0
 
     def cells(row: TierRun) -> list[str]:
-        ram = exact(row.ram) if row.ram else f"all ({size_text(machine)})" if machine else "all"
-        buffers = exact(row.shared_buffers) if row.shared_buffers else UNKNOWN
+        ram = size_text(row.ram) if row.ram else f"all ({size_text(machine)})" if machine else "all"
+        buffers = size_text(row.shared_buffers)
         extra = [text(row) for text in more.values()]
         return [ram, buffers, str(row.clients), *cells_of(row, intervals=True), *extra]
 
@@ -129,14 +129,16 @@ def speedup_table(runs: list[Run], caption: str, baseline: str) -> Table:
             return [UNKNOWN] * len(values)
         base = values[bases[0]] if bases else (min if more_is_better else max)(known)
         return [
-            factor(value / base if more_is_better else base / value) if value > 0 and base > 0 else UNKNOWN
+            three_digits(value / base if more_is_better else base / value)
+            if value > 0 and base > 0
+            else UNKNOWN
             for value in values
         ]
 
-    columns = {"Index": names, "Recall": [share(run.metrics["k-nn"]) for run in runs]}
+    columns = {"Index": names, "Recall": [share_text(run.metrics["k-nn"]) for run in runs]}
     for title, metric, is_more in SPEEDUPS:
         values = [run.metrics[metric] for run in runs]
-        columns[title] = [plain(value) for value in values]
+        columns[title] = [figure_text(value) for value in values]
         columns[f"{title.partition(' (')[0]} speedup"] = times(values, is_more)
     gibs = [run.metrics["indexsize"] * KIB / GB for run in runs]
     columns["Size (GiB)"] = [f"{gib:.3g}" if gib > 0 else UNKNOWN for gib in gibs]
