@@ -73,9 +73,10 @@ def draw_builds(builds: Sequence[BuildCosts], names: Sequence[str], path: Path) 
     ends = [0.0] * len(builds)
     rows = range(len(builds))
     for part, (name, color) in PARTS.items():
-        seconds = [getattr(build, part) or 0.0 for build in builds]
-        if part == "index":  # where only the sum is known, it is that of building
-            seconds = [build.total if build.index is None else build.index for build in builds]
+        # Where only the sum is known, it is that of building.
+        otherwise = [build.total if part == "index" else 0.0 for build in builds]
+        known = [build.seconds(part) for build in builds]
+        seconds = [rest if took is None else took for took, rest in zip(known, otherwise, strict=True)]
         if any(seconds):
             axes.barh(rows, seconds, 0.62, ends, color=color, label=name)
         ends = [end + more for end, more in zip(ends, seconds, strict=True)]

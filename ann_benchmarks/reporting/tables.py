@@ -25,7 +25,7 @@ from ann_benchmarks.results.runs import Run, interval
 from ann_benchmarks.results.tiers import TierRun, as_tier_run, fastest, whole_machine
 
 from .builds import IndexNames, build_table
-from .content import Kind, Shown, between
+from .content import Kind, Shown, between, known_table
 from .document import Block, Paragraph, Table
 from .workloads import insert_table, write_tables
 
@@ -52,8 +52,7 @@ def point_table(shown: Shown) -> list[Block]:
             metric.write(run.metrics[name]) + between(interval(run, name), metric.write) for run in runs
         ]
     words = frozenset({"Curve", "Parameters", "Dataset"})
-    rows = list(zip(*columns.values(), strict=True))
-    return [Table(tuple(columns), rows, shown.title or f"All points ({len(runs)})", words)]
+    return [known_table(columns, shown.title or f"All points ({len(runs)})", words)]
 
 
 def tier_table(shown: Shown) -> list[Block]:
@@ -131,8 +130,7 @@ def speedup_table(runs: list[Run], caption: str, baseline: str) -> Table:
     columns["Size (GiB)"] = [f"{gib:.3g}" if gib > 0 else UNKNOWN for gib in gibs]
     columns["Size improvement"] = times(gibs, False)
     best = f"{names[bases[0]]} is 1" if bases else "the worst of each column is 1"
-    rows = list(zip(*columns.values(), strict=True))
-    return Table(tuple(columns), rows, f"{caption}; {best}", frozenset({"Index"}))
+    return known_table(columns, f"{caption}; {best}", frozenset({"Index"}))
 
 
 def published_table(shown: Shown, name: str = "", where: Mapping[str, Any] | None = None) -> list[Block]:
