@@ -66,9 +66,9 @@ def make_run(
     return Run(dataset, 10, "euclidean", series, name, metrics, attrs)
 
 
-def make_rate(per_second=100.0, p99=0.005, **more):
-    """Return a rate with an interval of 5% either way."""
-    bounds = (per_second * 0.95, per_second * 1.05)
+def make_rate(per_second=100.0, p99=0.005, spread=0.05, **more):
+    """Return a rate with an interval of 5%, or as much as is said, either way."""
+    bounds = (per_second * (1 - spread), per_second * (1 + spread))
     return Rate(round(per_second * 10), per_second, *bounds, 0.001, 0.003, p99, 0.01, **more)
 
 

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.output import counted, say, warn
 from ann_benchmarks.installing.main import main as install
-from ann_benchmarks.run.containers.engine import OTHER_WAY, connect
-from ann_benchmarks.run.containers.images import find_image
+from ann_benchmarks.run.containers.engine import OTHER_WAY, connect, find_image
 from ann_benchmarks.run.options import TERMINATED
 
 from .options import Options

@@ -11,11 +11,10 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import plain, plain_number
-from ann_benchmarks.plotting.figure import GREY, add_note, save
+from ann_benchmarks.plotting.canvas import GREY, add_note, save
 from ann_benchmarks.plotting.styles import LIGHT_COLORS
-from ann_benchmarks.results.records import Record
+from ann_benchmarks.results.records import Record, over_time
 from ann_benchmarks.results.runs import Run, interval
-from ann_benchmarks.results.windows import over_time
 
 from .builds import BuildCosts
 

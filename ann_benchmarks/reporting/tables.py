@@ -5,8 +5,17 @@ from itertools import groupby
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import GB, KIB, UNKNOWN, exact, factor, plain_number, share, size_text
-from ann_benchmarks.plotting.ram_table import (
+from ann_benchmarks.common.numbers import (
+    GB,
+    KIB,
+    UNKNOWN,
+    exact,
+    factor,
+    plain_number,
+    share,
+    size_text,
+)
+from ann_benchmarks.plotting.tier_table import (
     COLUMNS,
     cells_of,
     deviation,
