@@ -4,7 +4,7 @@ import argparse
 import io
 import math
 import os
-import pickletools
+import pickle
 import re
 import signal
 import socket
@@ -16,6 +16,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -38,13 +39,12 @@ from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.load.workload import Workload
 from ann_benchmarks.results.intervals import Interval
-from ann_benchmarks.run.containers import memory
-from ann_benchmarks.run.containers.engine import connect
-from ann_benchmarks.run.containers.images import Image
+from ann_benchmarks.run.containers.engine import Image, connect
+from ann_benchmarks.run.containers.inside import killed_processes
 from ann_benchmarks.run.containers.limits import cpu_list, cpus_of_each, memory_of_each, size
 from ann_benchmarks.run.containers.log import Log
 from ann_benchmarks.run.containers.sandbox import (
-    Account,
+    ContainerAccount,
     argument_files,
     dataset_files,
     project_files,
@@ -59,7 +59,7 @@ from ann_benchmarks.run.containers.wire import (
     write_message,
     write_request,
 )
-from ann_benchmarks.run.containers.worker import ContainerWorker, ask, keep_results
+from ann_benchmarks.run.containers.worker import ContainerWorker, answer_to, keep_results
 from ann_benchmarks.run.pool import WorkerPool
 
 from .conftest import ROOT
@@ -145,22 +145,21 @@ def test_a_request_can_be_read_by_any_python():
     """Pickles name what they are made of; what is not the project's own may have moved between versions."""
     procedure = Procedure(load=Load(clients=4), warmup=Warmup(), target_recall=0.9)
     job = Job(DEFINITION, [[1]], "tiny", 10, procedure)
-    for request in (
-        RunRequest(JobRequest(job), 2**30, (24, 80)),
-        CheckRequest(DEFINITION),
-    ):
+
+    class Names(pickle.Unpickler):
+        packages: ClassVar[set[str]] = set()
+
+        def find_class(self, module, name):
+            self.packages.add(module.partition(".")[0])
+            return super().find_class(module, name)
+
+    for request in (RunRequest(JobRequest(job), 2**30, (24, 80)), CheckRequest(DEFINITION)):
         content = write_request(request)
         assert read_request(io.BytesIO(content)) == request
         with pytest.raises(EOFError):
             read_request(io.BytesIO(content[:-1]))
-        strings: list[str] = []
-        named = set()
-        for code, argument, _ in pickletools.genops(content[4:]):
-            if isinstance(argument, str):
-                strings.append(argument)
-            if code.name == "STACK_GLOBAL":
-                named.add(strings[-2])
-        assert named and {name.partition(".")[0] for name in named} <= {"ann_benchmarks", "builtins"}
+        Names(io.BytesIO(content[4:])).load()
+        assert Names.packages <= {"ann_benchmarks", "builtins"} and "ann_benchmarks" in Names.packages
         assert content[5] <= 5  # the protocol, of which Python 3.10 knows 5
 
 
@@ -180,7 +179,7 @@ def test_only_results_of_the_job_are_stored(tmp_path, monkeypatch):
     assert RESULT.read_bytes() == b"content"
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / RESULT]
     assert accept(Note("x"), b"ignored") == Note("x")
-    workload = replace(JOB, points=[[1]], workload=Workload("inserts", 1, 5.0))
+    workload = replace(JOB, points=[[1]], procedure=Procedure(workload=Workload("inserts", 1, 5.0)))
     accept = keep_results(workload)
     with pytest.raises(ValueError, match="no result of this job"):
         accept(WorkloadDone("quick", RESULT), b"{}")
@@ -332,7 +331,7 @@ def test_a_container_that_never_stops_talking_is_ended_in_time(container, monkey
 def test_a_container_that_does_not_answer_is_not_waited_for(container):
     started = time.monotonic()
     container.kill = lambda name: container.theirs.shutdown(socket.SHUT_RDWR)
-    answer = ask(None, container, CheckRequest(DEFINITION), 0.5)
+    answer = answer_to(None, container, CheckRequest(DEFINITION), 0.5)
     assert isinstance(answer, Failure) and "no answer within 0.5 s" in answer.text
     assert time.monotonic() - started < 5 and "removed" in container.done
 
@@ -457,10 +456,12 @@ def test_a_machine_is_shared_out(monkeypatch):
     ],
 )
 def test_the_kernel_is_asked_whom_it_killed(content, killed, tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "_COUNTS", (tmp_path / "absent", tmp_path / "there"))
-    assert memory.killed_processes() == 0
+    monkeypatch.setattr(
+        "ann_benchmarks.run.containers.inside._COUNTS", (tmp_path / "absent", tmp_path / "there")
+    )
+    assert killed_processes() == 0
     (tmp_path / "there").write_text(content)
-    assert memory.killed_processes() == killed
+    assert killed_processes() == killed
 
 
 # Images, and what a container is created with
@@ -485,12 +486,12 @@ def test_containers_are_never_roots_unless_their_image_says_so(monkeypatch):
     root = Image("x", "1", False, True, ())
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(os, "getegid", lambda: 100)
-    assert Account.for_image(IMAGE, client_with()) == Account(1000, 100)
-    assert Account.for_image(root, client_with()) == Account(0, 0)
+    assert ContainerAccount.for_image(IMAGE, client_with()) == ContainerAccount(1000, 100)
+    assert ContainerAccount.for_image(root, client_with()) == ContainerAccount(0, 0)
     for option in ("name=rootless", "name=userns"):
-        assert Account.for_image(IMAGE, client_with("name=seccomp", option)).uid not in (0, 1000)
+        assert ContainerAccount.for_image(IMAGE, client_with("name=seccomp", option)).uid not in (0, 1000)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert Account.for_image(IMAGE, client_with()).uid != 0
+    assert ContainerAccount.for_image(IMAGE, client_with()).uid != 0
 
 
 def test_files_that_build_arguments_name_are_mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -504,12 +505,12 @@ def test_files_that_build_arguments_name_are_mounted(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     "mode, account, is_readable",
     [
-        (0o644, Account(10001, 10001), True),
-        (0o600, Account(10001, 10001), False),
-        (0o600, Account(os.getuid(), os.getgid()), True),
-        (0o600, Account(0, 0), True),
-        (0o640, Account(10001, os.getgid()), True),
-        (0o600, Account(10001, os.getgid()), False),
+        (0o644, ContainerAccount(10001, 10001), True),
+        (0o600, ContainerAccount(10001, 10001), False),
+        (0o600, ContainerAccount(os.getuid(), os.getgid()), True),
+        (0o600, ContainerAccount(0, 0), True),
+        (0o640, ContainerAccount(10001, os.getgid()), True),
+        (0o600, ContainerAccount(10001, os.getgid()), False),
     ],
 )
 def test_files_that_a_container_could_not_read_are_named(mode, account, is_readable, tmp_path):
@@ -531,7 +532,7 @@ def test_plugins_of_ones_own_are_there_beside_the_projects(tmp_path):
 
 
 def test_each_image_keeps_its_things_in_a_folder_of_its_own(tmp_path):
-    account = Account(os.geteuid() or 10001, os.getegid() or 10001)
+    account = ContainerAccount(os.geteuid() or 10001, os.getegid() or 10001)
     one, two = (storage_folder(tmp_path / "s", name, account) for name in ("a/x", "a/x:1"))
     assert one != two and one.parent == two.parent == tmp_path / "s"
     assert one.stat().st_uid == account.uid

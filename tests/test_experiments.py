@@ -15,12 +15,13 @@ from ann_benchmarks.experiments.report import report_of
 from ann_benchmarks.experiments.schema import FOLDER, Claim, find_experiment, read_experiment
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.reporting.content import Chapter
-from ann_benchmarks.results.records import Phase, Rate, Record
+from ann_benchmarks.results.records import Phase, Record
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.results.series import Series
 from run import every_job, make_parser
 
 from .programs import run_program
+from .report_data import make_rate
 
 ROOT = Path(__file__).parent.parent
 SHIPPED = sorted(FOLDER.glob("*.yml"))
@@ -70,44 +71,27 @@ def test_what_comes_along_can_be_read(path, is_mini, options):
     assert is_mini or not [step for step in experiment.steps if step.skip]
 
 
-@pytest.mark.parametrize(
-    "old, new, message",
-    [
-        ("title: A small one", "titel: A", r":1: unknown key 'titel'.*did you mean 'title'"),
-        ("name: second", "name: first", r":7: the step 'first' stands here a second time"),
-        (
-            "clients: [1, 2]",
-            "cleints: [1, 2]",
-            r":9: unknown option 'cleints' of run.py; did you mean 'clients'",
-        ),
-        ("clients: [1, 2]", "clients: [1, 0]", r":9: argument --clients: .*'0' is not a whole number"),
-        ("runs: 2, duration: 0.3", "local: true", r":9: unknown option 'local'"),
-        (
-            "mini: {run: {runs: 2, count: 5}",
-            "mini: {run: {runs: {a: 1}}",
-            r":6: the option 'runs' cannot be {'a': 1}",
-        ),
-        ("mini: {skip: there is none}", "mini: {scip: x}", r":13: unknown key 'scip'.*did you mean 'skip'"),
-        ("{kind: points}", "{kind: pionts}", r":10: there is no kind 'pionts'; did you mean 'points'"),
-        (
-            "compare: value, metric: k-nn",
-            "compare: sum, metric: k-nn",
-            r":15: there is no comparison 'sum'; known are: ratio",
-        ),
-        ("of: {step: first}", "of: {step: forst}", r":15: there is no step 'forst'; did you mean 'first'"),
-        ("of: {step: first}", "of: {stepp: first}", r":15: unknown key 'stepp'"),
-        ("least: 0.999", "least: a lot", r":15: 'least' must be a number, not 'a lot'"),
-        (", least: 0.999", "", r":15: give the bound that the finding keeps"),
-        (
-            "  title: with clients",
-            "  title: with clients\n  title: b",
-            r":9: the key 'title' stands here a second",
-        ),
-        ("  title: with clients", "  groups: {a: {b: {arg: 1}}}", r":8: unknown key 'arg' in run group 'b'"),
-        ("steps:", "steps: [", r"not valid YAML"),
-    ],
-)
-def test_a_mistake_is_told_by_its_line(tmp_path, options, old, new, message):
+MISTAKES = [
+    ("title: A small one", "titel: A", r":1: unknown key 'titel'.*did you mean 'title'"),
+    ("name: second", "name: first", r":7: the step 'first' stands here a second time"),
+    ("clients: [1, 2]", "cleints: [1]", r":9: unknown option 'cleints' of run.py; did you mean 'clients'"),
+    ("clients: [1, 2]", "clients: [1, 0]", r":9: argument --clients: .*'0' is not a whole number"),
+    ("runs: 2, duration: 0.3", "local: true", r":9: unknown option 'local'"),
+    ("run: {runs: 2, count: 5}", "run: {runs: {a: 1}}", r":6: the option 'runs' cannot be {'a': 1}"),
+    ("mini: {skip: there is none}", "mini: {scip: x}", r":13: unknown key 'scip'.*did you mean 'skip'"),
+    ("{kind: points}", "{kind: pionts}", r":10: there is no kind 'pionts'; did you mean 'points'"),
+    ("compare: value", "compare: sum", r":15: there is no comparison 'sum'; known are: ratio"),
+    ("of: {step: first}", "of: {step: forst}", r":15: there is no step 'forst'; did you mean 'first'"),
+    ("of: {step: first}", "of: {stepp: first}", r":15: unknown key 'stepp'"),
+    ("least: 0.999", "least: a lot", r":15: 'least' must be a number, not 'a lot'"),
+    (", least: 0.999", "", r":15: give the bound that the finding keeps"),
+    ("  title: with clients", "  title: a\n  title: b", r":9: the key 'title' stands here a second"),
+    ("  title: with clients", "  groups: {a: {b: {arg: 1}}}", r":8: unknown key 'arg' in run group 'b'"),
+]
+
+
+@pytest.mark.parametrize("old, new, message", MISTAKES)
+def test_a_mistake_is_named_with_its_line(tmp_path, options, old, new, message):
     assert old in SMALL
     path = written(tmp_path, SMALL.replace(old, new, 1))
     with pytest.raises(UserError, match=message) as error:
@@ -271,14 +255,10 @@ def test_selections():
         assert selected(selection, points) == [points[i] for i in chosen]
 
 
-def rate(per_second, p99=0.01):
-    return Rate(10, per_second, per_second * 0.9, per_second * 1.1, 0.001, 0.005, p99, 0.02)
-
-
 def test_workloads_are_compared_by_phase():
     phases = [
-        Phase("before", 0, 1, rate(100.0, 0.01)),
-        Phase("writing", 1, 1, rate(50.0, 0.03), {"insert": rate(20.0)}, recall=0.9),
+        Phase("before", 0, 1, make_rate(100.0, 0.01)),
+        Phase("writing", 1, 1, make_rate(50.0, 0.03), {"insert": make_rate(20.0, spread=0.1)}, recall=0.9),
     ]
     record = Record("writes", "d", 10, "a-writes", "A", [{}], [40], 32, 2, 100.0, phases)
     measured = [StepPoint("s", point("a", 1.0).job, [40], record)]
@@ -286,7 +266,7 @@ def test_workloads_are_compared_by_phase():
         "ratio", metric="writing.queries.p99", to_metric="before.queries.p99", of={"rate": 100}, least=2
     )
     assert judged(slower, measured).measured.startswith("3; 0.03 to 0.01")
-    slow = replace(record, phases=[phases[0], replace(phases[1], queries=rate(50.0, 0.09))])
+    slow = replace(record, phases=[phases[0], replace(phases[1], queries=make_rate(50.0, 0.09))])
     both = [*measured, replace(measured[0], outcome=slow)]
     best = claim("value", metric="writing.queries.p99", of={"rate": 100}, least=0)
     assert judged(best, both).measured == "0.03"

@@ -5,7 +5,7 @@ from zlib import crc32
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.published import published, published_names, reading, select
+from ann_benchmarks.published import published, published_names, select
 from ann_benchmarks.published.selecting import rows_where
 
 REPORTS = ("5m", "100m", "1b")
@@ -204,12 +204,3 @@ def test_a_part_gives_its_columns_to_all_its_rows(tmp_path):
     path.write_text(f"{start}    parts:\n      - {{disk: a, rows: [[1], [null]]}}\n")
     rows = published(str(path)).table("t").rows
     assert rows == [{"disk": "a", "qps": 1}, {"disk": "a", "qps": None}]
-
-
-@pytest.mark.parametrize("content", ["", "x", "- x", "\t", "label: \x00", "{"])
-def test_what_is_no_file_of_figures_is_one_line(content, tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "FOLDER", tmp_path)
-    (tmp_path / "x.yml").write_text(content)
-    with pytest.raises(UserError, match=r"x\.yml") as error:
-        published("x")
-    assert "\n" not in str(error.value)

@@ -94,10 +94,10 @@ def test_processes_that_the_system_has_ended_are_counted(tmp_path):
     assert [ControlGroup(tmp_path, version).kills() for version in (1, 2)] == [2, 3]
     server = SimulatedServer(Tier(), "cgroup", ControlGroup(tmp_path, 1))
     points = Points.__new__(Points)
-    points.job, points.kills = SimpleNamespace(conditions=server), server.kills()
-    assert points.of_memory() == ""
+    points.conditions, points.kills = server, server.kills()
+    assert points.lack_of_memory() == ""
     (tmp_path / "memory.oom_control").write_text("oom_kill 3\n")
-    assert "the memory did not suffice" in points.of_memory() and points.of_memory() == ""
+    assert "the memory did not suffice" in points.lack_of_memory() and points.lack_of_memory() == ""
     (tmp_path / "memory.oom_control").unlink()
     assert server.kills() == 0
 
@@ -114,11 +114,11 @@ def test_a_point_whose_memory_ran_out_is_tried_once_more(failures, kills, said, 
             raise PostgresError("the connection was lost")
 
     monkeypatch.setattr(Points, "measure_point", measure_point)
-    monkeypatch.setattr(Points, "label", lambda self, query_arguments: "hnsw(40)")
     points = Points.__new__(Points)
-    conditions = SimpleNamespace(kills=lambda: min(len(tries), kills))
-    points.job, points.kills = SimpleNamespace(points=[[40]], conditions=conditions), 0
-    points.algo, points.report = SimpleNamespace(recover=lambda: recovered.append(1)), events.append
+    points.conditions, points.kills = SimpleNamespace(kills=lambda: min(len(tries), kills)), 0
+    points.job = SimpleNamespace(points=[[40]], label=lambda arguments: "hnsw(40)")
+    points.plugin = SimpleNamespace(can_recover=True, recover=lambda: recovered.append(1))
+    points.report = events.append
     points.measure_all()
     assert [type(event) for event in events] == said and len(recovered) == failures
     assert len(tries) == (2 if kills else 1)

@@ -70,7 +70,7 @@ def locked_file(path: Path, advice: str, waits: bool = False) -> IO[str]:
         file.seek(0)
         with file:
             holder = file.read().strip() or "unknown"
-        raise UserError(f"{path} is held by process {holder}: wait for it, or {advice}") from None
+        raise UserError(f"{path} is in use by process {holder}: wait for it, or {advice}") from None
     except BaseException:
         file.close()
         raise

@@ -15,8 +15,8 @@ from ann_benchmarks.common.cli import INTERRUPTED
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.output import warn
 from ann_benchmarks.definitions.configs import read_configs
-from ann_benchmarks.run.containers.check import check_image
 from ann_benchmarks.run.containers.engine import connect, reason
+from ann_benchmarks.run.containers.worker import check_image
 
 from . import debian
 from .build_inputs import ca_bundle, read_build_arguments, read_certificates, read_secrets

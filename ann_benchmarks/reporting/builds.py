@@ -37,8 +37,8 @@ class IndexNames:
 
 
 @dataclass(frozen=True)
-class BuiltIndex:
-    """One built index; times in s, sizes in KiB, None where they are not known."""
+class BuildCosts:
+    """What one built index took."""
 
     run: Run  # of its results the one that states the most
     short_name: str  # with the arguments in which others of the algorithm differ
@@ -46,38 +46,20 @@ class BuiltIndex:
     points: int
 
     @property
-    def name(self) -> str:
-        """The algorithm with its build arguments."""
-        return f"{family(self.run)} ({self.arguments})" if self.arguments else family(self.run)
-
-    @property
     def total(self) -> float:
-        """Loading and building."""
+        """Seconds of loading and building."""
         return self.run.metrics["build"]
 
-    @property
-    def load(self) -> float | None:
-        """Loading the table."""
-        return number(self.run, "load_time")
-
-    @property
-    def clustering(self) -> float | None:
-        """Clustering the vectors."""
-        return number(self.run, "clustering_time")
-
-    @property
-    def index(self) -> float | None:
-        """Building the index, without the clustering."""
-        seconds = number(self.run, "index_build_time")
-        return None if seconds is None else max(seconds - (self.clustering or 0), 0.0)
-
-    @property
-    def size(self) -> float | None:
-        """Size of the index."""
-        return self.run.metrics["indexsize"] or None
+    def seconds(self, part: str) -> float | None:
+        """Return the seconds of a part, None where unknown: load, clustering, or index without clustering."""
+        stored = {"load": "load_time", "clustering": "clustering_time", "index": "index_build_time"}
+        found = number(self.run, stored[part])
+        if part != "index" or found is None:
+            return found
+        return max(found - (self.seconds("clustering") or 0), 0.0)
 
 
-def builds_of(runs: Iterable[Run]) -> list[BuiltIndex]:
+def builds_of(runs: Iterable[Run]) -> list[BuildCosts]:
     """Return the builds that results describe, each once, the fastest first."""
     runs = list(runs)
     groups: dict[tuple[Any, ...], list[Run]] = {}
@@ -90,7 +72,7 @@ def builds_of(runs: Iterable[Run]) -> list[BuiltIndex]:
     builds = []
     for (_, _, arguments, _), group in groups.items():
         run = max(group, key=lambda run: len(run.attrs))
-        builds.append(BuiltIndex(run, names.of(run), arguments, len(group)))
+        builds.append(BuildCosts(run, names.of(run), arguments, len(group)))
     return sorted(builds, key=lambda build: (build.run.dataset, build.total))
 
 
@@ -99,15 +81,16 @@ def build_table(shown: Shown) -> list[Block]:
     rows = []
     for build in builds_of(shown.runs):
         run, overflow = build.run, number(build.run, "graph_overflow_rows")
+        index_size = run.metrics["indexsize"] or None
         rows.append({
-            "Index": build.name,
+            "Index": family(run) + (f" ({build.arguments})" if build.arguments else ""),
             "Dataset": run.dataset,
-            "Load (s)": figure_text(build.load),
-            "Clustering (s)": figure_text(build.clustering),
-            "Rest of the index (s)": figure_text(build.index),
+            "Load (s)": figure_text(build.seconds("load")),
+            "Clustering (s)": figure_text(build.seconds("clustering")),
+            "Rest of the index (s)": figure_text(build.seconds("index")),
             "All (s)": figure_text(build.total),
-            "Size": size_text(build.size, KIB),
-            "Estimate": estimate_text(number(run, "estimated_index_size"), build.size),
+            "Size": size_text(index_size, KIB),
+            "Estimate": estimate_text(number(run, "estimated_index_size"), index_size),
             "Table": size_text(number(run, "table_size"), KIB),
             "maintenance_work_mem": str(run.attrs.get("maintenance_work_mem", UNKNOWN)),
             "Workers": str(run.attrs.get("max_parallel_maintenance_workers", UNKNOWN)),

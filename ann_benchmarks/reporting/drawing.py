@@ -16,7 +16,7 @@ from ann_benchmarks.plotting.styles import LIGHT_COLORS
 from ann_benchmarks.results.records import Record, over_time
 from ann_benchmarks.results.runs import Run, interval
 
-from .builds import BuiltIndex
+from .builds import BuildCosts
 
 WIDTH = 9.0  # inches, of a picture of bars
 ROW, MARGIN = 0.3, 1.3  # inches, of a bar and around all of them
@@ -66,15 +66,16 @@ def draw_latencies(runs: Sequence[Run], path: Path, title: str) -> None:
     finish_bars(figure, path, title, "Latency (ms), logarithmic; to the left is better")
 
 
-def draw_builds(builds: Sequence[BuiltIndex], names: Sequence[str], path: Path) -> None:
+def draw_builds(builds: Sequence[BuildCosts], names: Sequence[str], path: Path) -> None:
     """Draw for each index the seconds of loading, clustering and building, one after the other."""
     figure, axes = bars(names)
     ends = [0.0] * len(builds)
     rows = range(len(builds))
     for part, (name, color) in PARTS.items():
-        seconds = [getattr(build, part) or 0.0 for build in builds]
-        if part == "index":  # where only the sum is known, it is that of building
-            seconds = [build.total if build.index is None else build.index for build in builds]
+        # Where only the sum is known, it is that of building.
+        otherwise = [build.total if part == "index" else 0.0 for build in builds]
+        known = [build.seconds(part) for build in builds]
+        seconds = [rest if took is None else took for took, rest in zip(known, otherwise, strict=True)]
         if any(seconds):
             axes.barh(rows, seconds, 0.62, ends, color=color, label=name)
         ends = [end + more for end, more in zip(ends, seconds, strict=True)]

@@ -8,54 +8,35 @@ from typing import Any
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import UNKNOWN, size_text
 from ann_benchmarks.data.datasets import get_dataset, is_present
-from ann_benchmarks.results.comparable import family
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run
 
 from .content import Report
 from .document import Block, Heading, Listing, Paragraph, Table
-from .workloads import family_of
 
 MOST_VALUES = 6  # of a fact, that are written out
 MOST_COMMANDS = 20
 # By chapter: attributes and their names. Versions and settings have names of their own.
 KNOWN = {
     "Machine": {
-        "cpu": "CPU",
-        "cores": "Usable cores",
-        "memory_bytes": "Memory",
-        "disk": "Disk",
-        "file_system": "File system",
-        "kernel": "Kernel",
-        "container_memory_bytes": "Memory of the container",
+        "cpu": "CPU", "cores": "Usable cores", "memory_bytes": "Memory", "disk": "Disk",
+        "file_system": "File system", "kernel": "Kernel", "container_memory_bytes": "Memory of the container",
     },
     "Software": {
-        "docker_image": "Docker image",
-        "docker_image_id": "Docker image ID",
-        "server": "Server",
-        "framework_version": "This benchmark",
-        "python": "Python",
+        "docker_image": "Docker image", "docker_image_id": "Docker image ID", "server": "Server",
+        "framework_version": "This benchmark", "python": "Python",
     },
     "How it was measured": {
-        "run_count": "Runs of a point",
-        "clients": "Clients",
-        "driver": "Driver",
-        "loop": "Loop",
-        "rate": "Requested queries/s",
-        "query_order": "Order of the queries",
-        "distinct_queries": "Distinct queries",
-        "warmup": "Warm-up",
-        "prewarmed_by": "Prewarmed by",
-        "target_recall": "Target recall of the search",
-        "tier": "Tiers (shared_buffers:available RAM)",
-        "tier_method": "Memory limited by",
-        "tier_disk": "Disk of the tier",
+        "run_count": "Runs of a point", "clients": "Clients", "driver": "Driver", "loop": "Loop",
+        "rate": "Requested queries/s", "query_order": "Order of the queries",
+        "distinct_queries": "Distinct queries", "warmup": "Warm-up", "prewarmed_by": "Prewarmed by",
+        "target_recall": "Target recall of the search", "tier": "Tiers (shared_buffers:available RAM)",
+        "tier_method": "Memory limited by", "tier_disk": "Disk of the tier",
         "tier_iops": "I/O operations/s of the tier's disk",
-        "tier_bandwidth": "Bandwidth of the tier's disk, per second",
-        "tier_cpus": "CPUs of the tier",
+        "tier_bandwidth": "Bandwidth of the tier's disk, per second", "tier_cpus": "CPUs of the tier",
     },
-}
+}  # fmt: skip
 SETTINGS = "Settings other than PostgreSQL's defaults"
 BUFFERS = "shared_buffers"
 IN_BYTES = {"memory_bytes", "container_memory_bytes", "tier_bandwidth", BUFFERS}
@@ -73,9 +54,9 @@ def run_blocks(report: Report) -> list[Block]:
     """Return what was run: data, machine, software, settings, command lines."""
     of_algorithm: dict[str, list[Attributes]] = {}
     of_dataset: dict[tuple[str, int], list[Attributes]] = {}
-    named: list[tuple[str, Run | Record]] = [(family(run), run) for run in report.runs]
-    for name, outcome in [*named, *((family_of(record), record) for record in report.records)]:
-        of_algorithm.setdefault(name, []).append(outcome.attrs)
+    outcomes: list[Run | Record] = [*report.runs, *report.records]
+    for outcome in outcomes:
+        of_algorithm.setdefault(outcome.series.family, []).append(outcome.attrs)
         of_dataset.setdefault((outcome.dataset, outcome.count), []).append(outcome.attrs)
     every = [attrs for of_name in of_algorithm.values() for attrs in of_name]
     return [

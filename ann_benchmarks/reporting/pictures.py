@@ -184,7 +184,7 @@ def worth_a_dashboard(runs: Iterable[Run], target: float) -> list[Run]:
 def path_of(run: Run) -> Path:
     """Return the file that a result was read from; UserError if it is no longer there."""
     for path in iter_result_paths(run.dataset, run.count):
-        is_curve = path.parent.name == run.algorithm + "-batch" * run.batch
+        is_curve = path.parent.name == run.series.folder
         if is_curve and clean_text(read_attributes(path)["name"]) == run.parameters:
             return path
     raise UserError(f"the result file of {run.algorithm}, {run.parameters}, is no longer there")

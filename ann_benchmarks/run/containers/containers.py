@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
+from ann_benchmarks.common.disk import locked_file
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import size_text
 from ann_benchmarks.common.output import warn
@@ -20,20 +21,21 @@ from ann_benchmarks.jobs.job import Job, JobRequest
 from ..pool import log_path
 from ..simulation import Simulation, Terms
 from ..worker import NoWorker
+from .engine import Image, find_image
 from .guard import remove_all, start_guard
-from .images import Image, find_image
 from .limits import cpus_of_each, memory_of_each, written
 from .log import Log, terminal_size
-from .sandbox import Account, Sandbox, argument_files, dataset_files, project_files, storage_folder
+from .sandbox import ContainerAccount, Sandbox, argument_files, dataset_files, project_files, storage_folder
 from .wire import RunRequest
 from .worker import ContainerWorker, keep_results
 
 _PREFIX = "ANN_BENCHMARKS_"
+_OTHER_STORAGE = "name another folder with --storage"
 
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the user asks of all containers."""
+    """What the user requests for all containers."""
 
     memory: int | None = None  # bytes of each; None: what is free, in equal shares
     cpus: list[int] | None = None  # None: all
@@ -64,7 +66,7 @@ class Containers:
         self._is_alone = parallelism == 1
         self._owner = uuid.uuid4().hex
         self._images: dict[str, Image | None] = {}
-        self._accounts: dict[str, Account] = {}
+        self._accounts: dict[str, ContainerAccount] = {}
         self._locks: list[IO[str]] = []
         self._guard: Any = None
 
@@ -111,9 +113,9 @@ class Containers:
         UserError where another run has a folder.
         """
         for name in dict.fromkeys(job.definition.docker_tag for job in jobs):
-            account = self._accounts[name] = Account.for_image(self._images[name], self._client)
+            account = self._accounts[name] = ContainerAccount.for_image(self._images[name], self._client)
             folder = storage_folder(self._wishes.storage, name, account)
-            self._locks.append(_locked(folder))
+            self._locks.append(locked_file(folder.with_name(f".{folder.name}.lock"), _OTHER_STORAGE))
         self._begin_guard()
         for name in self._ignored_variables():
             warn(f"{name} means nothing to these images; it is for --local")
@@ -200,27 +202,3 @@ class Slot(ContainerWorker):
         super().stop()
         give_back, self._give_back = self._give_back, lambda: None
         give_back()
-
-
-def _locked(folder: Path) -> IO[str]:
-    """Lock a folder for as long as this process or its guard lives."""
-    path = folder.with_name(f".{folder.name}.lock")
-    try:
-        lock = path.open("a+")
-    except OSError as error:
-        raise UserError(
-            f"{path} cannot be opened: {error.strerror}; name another folder with --storage"
-        ) from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        lock.seek(0)
-        holder = lock.read().strip() or "unknown"
-        lock.close()
-        raise UserError(
-            f"{folder} is in use by process {holder}: wait for it, or name another folder with --storage"
-        ) from None
-    lock.truncate(0)
-    lock.write(str(os.getpid()))
-    lock.flush()
-    return lock

@@ -1,9 +1,13 @@
-"""The Docker engine: reached, and what it says of itself."""
+"""The Docker engine, and the images that it has by their names: NAME, or NAME:TAG for a version."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 
+GPU_LABEL = "ann-benchmarks.gpu"
+ROOT_LABEL = "ann-benchmarks.root"
+ENVIRONMENT_LABEL = "ann-benchmarks.environment"
 OTHER_WAY = "or add --local to run on this machine itself"
 
 
@@ -31,7 +35,7 @@ def connect(other_way: str = "") -> Any:
 
 
 def reason(error: BaseException) -> str:
-    """Say on one line what the engine had to say."""
+    """Say on one line what the engine answered."""
     while error.__context__ is not None and not getattr(error, "explanation", None):
         error = error.__context__
     return " ".join(str(getattr(error, "explanation", None) or error).split())
@@ -41,3 +45,46 @@ def maps_users(client: Any) -> bool:
     """Whether the users in its containers are others on this machine (rootless, or userns-remap)."""
     options = client.info().get("SecurityOptions") or []
     return any(option.startswith(("name=rootless", "name=userns")) for option in options)
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image that the engine has, and what it declares of the containers that are made of it."""
+
+    name: str
+    id: str
+    needs_gpus: bool
+    needs_root: bool
+    environment: tuple[str, ...]  # variables of the user's that it takes
+    python_path: str = ""  # its own
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What is stored with each result."""
+        return {"docker_image": self.name, "docker_image_id": self.id}
+
+
+def find_image(client: Any, name: str) -> Image | None:
+    """Look for an image; None where the engine has none of that name."""
+    from docker.errors import DockerException, ImageNotFound
+
+    try:
+        found = client.images.get(name)
+    except ImageNotFound:
+        return None
+    except (DockerException, OSError) as error:
+        raise UserError(f"the image {name} cannot be looked for: {reason(error)}") from None
+    labels = found.labels
+    return Image(
+        name,
+        found.id,
+        labels.get(GPU_LABEL, "") not in ("", "none"),
+        labels.get(ROOT_LABEL, "") == "true",
+        tuple(labels.get(ENVIRONMENT_LABEL, "").split()),
+        _variables(found).get("PYTHONPATH", ""),
+    )
+
+
+def _variables(found: Any) -> dict[str, str]:
+    pairs = (entry.partition("=") for entry in found.attrs["Config"].get("Env") or [])
+    return {name: value for name, _, value in pairs}

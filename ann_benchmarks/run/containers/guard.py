@@ -16,7 +16,7 @@ from .sandbox import OWNER_LABEL, PROJECT
 
 # Few imports: it is there all the time.
 _ENDING_SECONDS = 20  # for containers to end by themselves
-_LAST_SECONDS = 2  # in which a container may still appear that the engine was just asked for
+_LAST_SECONDS = 2  # in which a container may still appear that the engine is still making
 _ENGINE_SECONDS = 120  # for an engine to be there again that was restarted
 
 

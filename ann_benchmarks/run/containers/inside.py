@@ -1,12 +1,13 @@
-"""What runs in a container: it takes one request, carries it out in a worker process, and tells how it goes.
+"""What runs in a container: it takes one request, has a worker process carry it out, and reports on it.
 
-It ends when run.py asks it to, and when run.py is gone: then nothing is at the other end of its input.
+It ends when run.py says so, and when run.py is gone: then nothing is at the other end of its input.
 """
 
 import fcntl
 import multiprocessing.connection
 import os
 import pty
+import re
 import resource
 import signal
 import struct
@@ -26,15 +27,16 @@ from ann_benchmarks.jobs.events import Failure, Finished, PointDone, PointFailed
 
 from ..pool import POLL_SECONDS
 from ..worker import ProcessWorker
-from .memory import killed_processes
 from .wire import Checked, CheckRequest, RunRequest, read_request, write_message
 
 _SOME = 65536  # bytes at a time
+# Where a container sees how many of its processes the kernel has killed: version 2 of groups, then version 1.
+_COUNTS = (Path("/sys/fs/cgroup/memory.events"), Path("/sys/fs/cgroup/memory/memory.oom_control"))
 _FILES = 65536  # that a process may have open
 
 
-class Stopped(BaseException):
-    """run.py wants this to end, or has gone."""
+class RunEnded(BaseException):
+    """run.py has this end, or has gone."""
 
 
 class Messages:
@@ -45,14 +47,14 @@ class Messages:
         os.dup2(2, 1)
 
     def send(self, message: Any, attachment: bytes = b"") -> None:
-        """Tell run.py."""
+        """Report to run.py."""
         self._file.write(write_message(message, attachment))
         self._file.flush()
 
 
 def main() -> None:
     """Carry out the request that comes first."""
-    signal.signal(signal.SIGTERM, _raise_stopped)
+    signal.signal(signal.SIGTERM, _raise_run_ended)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _allow_files()
     messages = Messages()
@@ -63,7 +65,7 @@ def main() -> None:
             messages.send(_check(request))
         else:
             _run(request, messages)
-    except (Stopped, EOFError, BrokenPipeError):
+    except (RunEnded, EOFError, BrokenPipeError):
         sys.exit(128 + signal.SIGTERM)
 
 
@@ -111,6 +113,15 @@ def _run(request: RunRequest, messages: Messages) -> None:
     messages.send(answer)  # when all that it had started has ended
 
 
+def killed_processes() -> int:
+    """How many processes of this container were killed because it had reached its limit of memory."""
+    for file in _COUNTS:
+        with suppress(OSError):
+            match = re.search(r"^oom_kill (\d+)$", file.read_text(), re.MULTILINE)
+            return int(match[1]) if match else 0
+    return 0
+
+
 def _for_memory(failure: Any, memory: int) -> Any:
     """Say that it was for memory, which is seldom what a plug-in saw of it."""
     why = (
@@ -156,9 +167,9 @@ def _end_with_run() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _raise_stopped(number: int, frame: Any) -> NoReturn:
+def _raise_run_ended(number: int, frame: Any) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once: what is put away now is not interrupted
-    raise Stopped
+    raise RunEnded
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""How much of the machine containers get: bytes of memory, and CPUs."""
+"""How much of the machine containers get: bytes of memory, and CPUs; and the terms of a job's own."""
 
 import argparse
 import os
 import re
+import sys
 
 import psutil
 
@@ -39,14 +40,14 @@ def written(cpus: list[int]) -> str:
     return ",".join(map(str, cpus))
 
 
-def memory_of_each(asked: int | None, containers: int, engine_memory: int | None = None) -> int:
-    """Bytes for each of so many containers: as asked, else its share of what is free now.
+def memory_of_each(requested: int | None, containers: int, engine_memory: int | None = None) -> int:
+    """Return the bytes for each container: as requested, else its share of what is free now.
 
     `engine_memory` is what the engine has, which may run in a virtual machine.
     """
     machine = psutil.virtual_memory()
     total = min(machine.total, engine_memory or machine.total)
-    memory = asked or min(machine.available, total) // containers
+    memory = requested or min(machine.available, total) // containers
     if memory < LEAST_MEMORY:
         raise UserError(f"--memory {memory} is less than the {size_text(LEAST_MEMORY)} that Docker allows")
     if memory * containers > total:
@@ -57,18 +58,20 @@ def memory_of_each(asked: int | None, containers: int, engine_memory: int | None
     return memory
 
 
-def cpus_of_each(asked: list[int] | None, containers: int, engine_cpus: int | None = None) -> list[list[int]]:
-    """Share out the CPUs, those asked for or all, among so many containers.
+def cpus_of_each(
+    requested: list[int] | None, containers: int, engine_cpus: int | None = None
+) -> list[list[int]]:
+    """Share out the CPUs, those requested or all, among containers.
 
     `engine_cpus` is how many the engine has: elsewhere than on Linux, it runs in a virtual machine.
     """
     usable = [*range(engine_cpus or usable_cores())]
-    if hasattr(os, "sched_getaffinity"):
+    if sys.platform == "linux":
         usable = sorted(os.sched_getaffinity(0))
-    missing = [cpu for cpu in asked or [] if cpu not in usable]
+    missing = [cpu for cpu in requested or [] if cpu not in usable]
     if missing:
         raise UserError(f"--cpuset names CPU {missing[0]}; this machine has {written(usable)}")
-    cpus = asked or usable
+    cpus = requested or usable
     if len(cpus) < containers:
         raise UserError(
             f"--parallelism {containers} needs as many CPUs; there are {len(cpus)}: {written(cpus)}"

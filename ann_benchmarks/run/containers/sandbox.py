@@ -10,8 +10,7 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 
-from .engine import maps_users
-from .images import Image
+from .engine import Image, maps_users
 from .limits import written
 
 HOME = "/home/app"  # in the container, as in ann-benchmarks
@@ -24,7 +23,7 @@ PROJECT = Path(__file__).parents[3]
 
 
 @dataclass(frozen=True)
-class Account:
+class ContainerAccount:
     """As whom a container's processes run."""
 
     uid: int
@@ -32,7 +31,7 @@ class Account:
     is_mapped: bool = False  # for this machine, it is another one
 
     @classmethod
-    def for_image(cls, image: Image | None, client: Any) -> "Account":
+    def for_image(cls, image: Image | None, client: Any) -> "ContainerAccount":
         """Root where the image needs it; else whoever we are, so that what is kept is ours; never root."""
         if image is not None and image.needs_root:
             return cls(0, 0)
@@ -55,7 +54,7 @@ class Sandbox:
     """The arguments that a container is created with."""
 
     image: Image
-    account: Account
+    account: ContainerAccount
     owner: str  # whoever removes it
     memory: int  # bytes
     cpus: Sequence[int]
@@ -143,7 +142,7 @@ def project_files(definitions: Path, packages: Sequence[str] = ()) -> dict[Path,
 
 
 def argument_files(arguments: Any) -> list[Path]:
-    """Files that build arguments name, as centroids.npy, and what is said of them: centroids.npy.json."""
+    """Files that build arguments name, as centroids.npy, and what describes them: centroids.npy.json."""
     if isinstance(arguments, str):
         named = [Path(arguments), Path(f"{arguments}.json")] if arguments.endswith(".npy") else []
         return [file for file in named if file.is_file()]
@@ -151,7 +150,7 @@ def argument_files(arguments: Any) -> list[Path]:
     return [file for part in parts for file in argument_files(part)] if isinstance(parts, Iterable) else []
 
 
-def dataset_files(files: Sequence[Path], account: Account) -> dict[Path, str]:
+def dataset_files(files: Sequence[Path], account: ContainerAccount) -> dict[Path, str]:
     """The files of a dataset, to where a container finds them by the same names.
 
     Raises UserError where its processes could not read one.
@@ -167,7 +166,7 @@ def dataset_files(files: Sequence[Path], account: Account) -> dict[Path, str]:
     return mounted
 
 
-def storage_folder(root: Path, image: str, account: Account, number: int = 0) -> Path:
+def storage_folder(root: Path, image: str, account: ContainerAccount, number: int = 0) -> Path:
     """Make the folder in which the containers of an image keep what outlives them.
 
     `number` tells apart those that run at the same time.

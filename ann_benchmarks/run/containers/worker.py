@@ -1,33 +1,40 @@
-"""A container seen from run.py: given a job, listened to, stopped, removed."""
+"""A container seen from run.py: given a job, or a check of its image, listened to, stopped, removed."""
 
 import multiprocessing
 import signal
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.numbers import size_text
+from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Definition
 from ann_benchmarks.jobs.events import Failure, PointDone, WorkloadDone
 from ann_benchmarks.jobs.job import Job
 
 from ..process import GRACE_SECONDS, failure_of
-from .engine import reason
+from .engine import find_image, reason
+from .guard import remove_all
+from .limits import cpus_of_each, memory_of_each
 from .log import Log
-from .sandbox import Sandbox
-from .wire import MessageReader, write_request
+from .sandbox import ContainerAccount, Sandbox, project_files
+from .wire import Checked, CheckRequest, MessageReader, write_request
 
 _ENDING_SECONDS = 120  # for what a container ran to end by itself once it has said that it is finished
+_CHECK_SECONDS = 120
 _PIECE = 1 << 16
 _STDERR = 2
 _NO_PROGRAM = 127
 
 
 class ContainerWorker:
-    """One container, for one job; to Workers what a process is."""
+    """One container, for one job; to a pool what a process is."""
 
     is_reusable = False
     keeps_log = True
@@ -153,7 +160,7 @@ class ContainerWorker:
             self._theirs.close()
 
     def _exactly(self, length: int) -> bytes:
-        """Read so many bytes of what the engine sends: pieces of both streams, each after its header."""
+        """Read `length` bytes of what the engine sends: pieces of both streams, each after its header."""
         content = bytearray()
         while len(content) < length:
             try:
@@ -181,8 +188,8 @@ def keep_results(job: Job) -> Callable[[Any, bytes], Any]:
     return accept
 
 
-def ask(client: Any, sandbox: Sandbox, request: Any, seconds: float) -> Any:
-    """Have a container answer one request; its answer, or a Failure where it has none in so many seconds."""
+def answer_to(client: Any, sandbox: Sandbox, request: Any, seconds: float) -> Any:
+    """Have a container answer one request; return its answer, or a Failure where it gives none in time."""
     worker = ContainerWorker(client, sandbox, Log(None, False), lambda message, attachment: message)
     deadline = time.monotonic() + seconds
     answer: Any = None
@@ -196,6 +203,31 @@ def ask(client: Any, sandbox: Sandbox, request: Any, seconds: float) -> Any:
         return worker.death()
     finally:
         worker.stop()
+
+
+def check_image(
+    client: Any, image: str, definition: Definition, definitions: Path = DEFINITIONS_FOLDER
+) -> Checked:
+    """Import the plug-in in a container of an image, without network and GPUs; return its versions."""
+    found = find_image(client, image)
+    if found is None:
+        return Checked(problem=f"there is no image {image}")
+    owner = uuid.uuid4().hex
+    engine = client.info()
+    [cpus] = cpus_of_each(None, 1, engine.get("NCPU"))
+    sandbox = Sandbox(
+        replace(found, needs_gpus=False),  # which a machine that builds may not have
+        ContainerAccount.for_image(found, client),
+        owner,
+        memory_of_each(None, 1, engine.get("MemTotal")),
+        cpus,
+        project_files(definitions),
+    )
+    try:
+        answer = answer_to(client, sandbox, CheckRequest(definition), _CHECK_SECONDS)
+    finally:
+        remove_all(client, owner)
+    return Checked(problem=answer.text) if isinstance(answer, Failure) else answer
 
 
 def _advised(text: str) -> str:
