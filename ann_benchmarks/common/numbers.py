@@ -10,14 +10,14 @@ def figure_text(value: float | None) -> str:
     """Write a figure with four digits, or all that are before the point."""
     if value is None or not math.isfinite(value):
         return UNKNOWN
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:#.4g}".rstrip(".")
+    return f"{value:,.0f}" if abs(value) >= 999.95 else f"{value:#.4g}".rstrip(".")
 
 
 def three_digits(value: float) -> str:
     """Write a figure for a sentence: with three digits or, from 100 on, all that are before the point."""
     if not math.isfinite(value):
         return UNKNOWN
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:.3g}"
 
 
 def milliseconds(seconds: float | None) -> str:
