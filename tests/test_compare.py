@@ -262,7 +262,7 @@ def test_another_figure_can_decide(call, tmp_path):
     sides = ("--a", *a, "--b", *b)
     assert call(*sides, "--fail-if-slower", "4%")[0] == 0
     status, out, err = call(*sides, "--fail-if-slower", "4%", "--by", "blocks")
-    assert status == 1 and "geometric mean: 5.0%" in err and "blocks (per query): A" in out
+    assert status == 1 and "geometric mean: 5.0%" in err and "Blocks (per query): A" in out
     assert call(*sides, "--by", "cpu", "--fail-if-slower", "4%")[0] == 2
     measurement = read_side([a[0]], ResultFilter())[0]
     assert measurement.attrs["latency_p10"] == pytest.approx(measurement.number("latency_p50") * 10**0.2)

@@ -350,7 +350,7 @@ def test_what_fails_in_a_container_is_said_and_the_next_goes_on(docked):
     assert run.returncode == 1
     failed = failures(run)
     for name in ("a-eats", "b-child", "c-query"):
-        assert "memory ran out" in failed[name] and "--memory" in failed[name] and "300 MiB" in failed[name]
+        assert "memory ran out" in failed[name] and "--memory" in failed[name] and "300 MB" in failed[name]
     assert "SIGSEGV" in failed["d-crash"] and "(see logs/tiny/10/d-crash/" in failed["d-crash"]
     assert "in fit" in log("d-crash/no_arguments.log")
     assert "ValueError: no such luck (see logs/" in failed["f-raise"]
@@ -542,7 +542,7 @@ def test_options_of_containers_are_checked(docked):
         ("--algorithm", "quick:a b"): ("tag", "a b"),
         ("--docker-tag", "ann-benchmarks-none:other"): ("ann-benchmarks-none",),
         ("--memory", "1000000g"): ("more than this machine",),
-        ("--memory", "5m"): ("6 MiB",),
+        ("--memory", "5m"): ("6 MB",),
         ("--cpuset", "4000"): ("CPU 4000",),
         ("--cpuset", "0", "--parallelism", str(usable_cores())): ("--parallelism",)[: usable_cores() - 1],
         ("--memory", "lots"): (),

@@ -54,7 +54,7 @@ def test_image_run_and_plot(folder: Path):
     name = "random-xs-20-angular"
     out = command("run.py", "--algorithm", "pgvector_hnsw", "--dataset", name, "--runs", "1",
                   "--warmup", "100", "--max-n-algorithms", "1", "--memory", "2g")  # fmt: skip
-    assert "in containers of 2.0 GiB" in out
+    assert "in containers of 2 GB" in out
     found = points("pgvector_hnsw")
     assert len(found) == 9
     for attrs in found:

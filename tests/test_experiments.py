@@ -71,43 +71,27 @@ def test_what_comes_along_can_be_read(path, is_mini, options):
     assert is_mini or not [step for step in experiment.steps if step.skip]
 
 
-@pytest.mark.parametrize(
-    "old, new, message",
-    [
-        ("title: A small one", "titel: A", r":1: unknown key 'titel'.*did you mean 'title'"),
-        ("name: second", "name: first", r":7: the step 'first' stands here a second time"),
-        (
-            "clients: [1, 2]",
-            "cleints: [1, 2]",
-            r":9: unknown option 'cleints' of run.py; did you mean 'clients'",
-        ),
-        ("clients: [1, 2]", "clients: [1, 0]", r":9: argument --clients: .*'0' is not a whole number"),
-        ("runs: 2, duration: 0.3", "local: true", r":9: unknown option 'local'"),
-        (
-            "mini: {run: {runs: 2, count: 5}",
-            "mini: {run: {runs: {a: 1}}",
-            r":6: the option 'runs' cannot be {'a': 1}",
-        ),
-        ("mini: {skip: there is none}", "mini: {scip: x}", r":13: unknown key 'scip'.*did you mean 'skip'"),
-        ("{kind: points}", "{kind: pionts}", r":10: there is no kind 'pionts'; did you mean 'points'"),
-        (
-            "compare: value, metric: k-nn",
-            "compare: sum, metric: k-nn",
-            r":15: there is no comparison 'sum'; known are: ratio",
-        ),
-        ("of: {step: first}", "of: {step: forst}", r":15: there is no step 'forst'; did you mean 'first'"),
-        ("of: {step: first}", "of: {stepp: first}", r":15: unknown key 'stepp'"),
-        ("least: 0.999", "least: a lot", r":15: 'least' must be a number, not 'a lot'"),
-        (", least: 0.999", "", r":15: give the bound that the finding keeps"),
-        (
-            "  title: with clients",
-            "  title: with clients\n  title: b",
-            r":9: the key 'title' stands here a second",
-        ),
-        ("  title: with clients", "  groups: {a: {b: {arg: 1}}}", r":8: unknown key 'arg' in run group 'b'"),
-    ],
-)
-def test_a_mistake_is_told_by_its_line(tmp_path, options, old, new, message):
+MISTAKES = [
+    ("title: A small one", "titel: A", r":1: unknown key 'titel'.*did you mean 'title'"),
+    ("name: second", "name: first", r":7: the step 'first' stands here a second time"),
+    ("clients: [1, 2]", "cleints: [1]", r":9: unknown option 'cleints' of run.py; did you mean 'clients'"),
+    ("clients: [1, 2]", "clients: [1, 0]", r":9: argument --clients: .*'0' is not a whole number"),
+    ("runs: 2, duration: 0.3", "local: true", r":9: unknown option 'local'"),
+    ("run: {runs: 2, count: 5}", "run: {runs: {a: 1}}", r":6: the option 'runs' cannot be {'a': 1}"),
+    ("mini: {skip: there is none}", "mini: {scip: x}", r":13: unknown key 'scip'.*did you mean 'skip'"),
+    ("{kind: points}", "{kind: pionts}", r":10: there is no kind 'pionts'; did you mean 'points'"),
+    ("compare: value", "compare: sum", r":15: there is no comparison 'sum'; known are: ratio"),
+    ("of: {step: first}", "of: {step: forst}", r":15: there is no step 'forst'; did you mean 'first'"),
+    ("of: {step: first}", "of: {stepp: first}", r":15: unknown key 'stepp'"),
+    ("least: 0.999", "least: a lot", r":15: 'least' must be a number, not 'a lot'"),
+    (", least: 0.999", "", r":15: give the bound that the finding keeps"),
+    ("  title: with clients", "  title: a\n  title: b", r":9: the key 'title' stands here a second"),
+    ("  title: with clients", "  groups: {a: {b: {arg: 1}}}", r":8: unknown key 'arg' in run group 'b'"),
+]
+
+
+@pytest.mark.parametrize("old, new, message", MISTAKES)
+def test_a_mistake_is_named_with_its_line(tmp_path, options, old, new, message):
     assert old in SMALL
     path = written(tmp_path, SMALL.replace(old, new, 1))
     with pytest.raises(UserError, match=message) as error:

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import h5py
@@ -16,7 +15,6 @@ import pytest
 from ann_benchmarks.common import forks
 from ann_benchmarks.common.forks import each
 from ann_benchmarks.results import runs
-from ann_benchmarks.results.attributes import UNREADABLE, OtherLayoutError, RootAttributes, all_attributes
 from ann_benchmarks.results.file import iter_result_paths, read_result
 from ann_benchmarks.results.runs import fitting_processes, load_runs
 
@@ -208,47 +206,3 @@ def test_a_dataset_has_a_cache_of_its_own(results):
     assert sorted(Path("results").rglob(".metrics-cache.json")) == [
         Path("results", name, ".metrics-cache.json") for name in ("d", "e")
     ]
-
-
-def test_attributes_are_those_of_h5py(tmp_path):
-    with h5py.File(tmp_path / "a.hdf5", "w", libver=("earliest", "v108")) as file:
-        values = {
-            "float": 0.1, "nan": np.nan, "float32": np.float32(0.1), "big endian": np.array(0.5, ">f8"),
-            "int": -(2**62), "int32": np.int32(7), "unsigned": np.uint64(2**64 - 1), "true": True,
-            "false": np.bool_(False), "text": "größer", "empty text": "", "two\nlines": "a\nb" * 5000,
-            "bytes": np.bytes_(b"caf\xe9"), "one number": [1.5], "one int": np.array([3]),
-            "numbers": [1.5, 2], "texts": ["a", "b"], "one text": ["a"], "matrix": np.eye(3),
-            "bools": [True, False], "nothing": h5py.Empty("f8"), "complex": 1 + 2j, "größe": 1.0,
-        }  # fmt: skip
-        for name, value in values.items():
-            file.attrs[name] = value
-        file.attrs.create("undecodable", b"a\xff", dtype=h5py.string_dtype())
-        file.attrs.create("ascii", "a", dtype=h5py.string_dtype("ascii"))
-        colour = h5py.enum_dtype({"RED": 0, "GREEN": 1}, "i1")
-        file.attrs.create("enumeration", 1, dtype=colour)
-    with h5py.File(tmp_path / "a.hdf5") as file:
-        expected, found = dict(file.attrs), all_attributes(file)
-    assert list(found) == list(expected)
-    for name, value in expected.items():
-        assert type(found[name]) is type(value), name
-        assert repr(found[name]) == repr(value), name
-
-
-def test_attributes_in_a_newer_layout_or_a_damaged_file_are_left_to_h5py(tmp_path):
-    path = tmp_path / "new.hdf5"
-    with h5py.File(path, "w", libver="latest") as file:
-        file.attrs.update({f"number {i}": i for i in range(20)})
-    with h5py.File(path) as file:
-        assert all_attributes(file) == dict(file.attrs)
-        with pytest.raises(OtherLayoutError):
-            RootAttributes(file.id.get_vfd_handle()).read()
-    with h5py.File(path, "w") as file:
-        file.attrs.update({f"text {i}": "a" * i for i in range(20)})
-    rng = np.random.default_rng(1)
-    content = np.fromfile(path, np.uint8)
-    for place in rng.integers(0, len(content) - 8, 400):
-        damaged = content.copy()
-        damaged[place : place + 8] = rng.integers(0, 256, 8)
-        damaged.tofile(path)
-        with path.open("rb") as opened, suppress(*UNREADABLE):
-            RootAttributes(opened.fileno()).read()

@@ -1,6 +1,7 @@
 """plot.py --tiers: which results are on the picture and in the table, and published figures laid over."""
 
 import json
+import math
 import re
 import runpy
 import sys
@@ -11,7 +12,7 @@ import matplotlib.image
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import exact, figure_text, size_text
+from ann_benchmarks.common.numbers import KIB, figure_text, size_text, three_digits
 from ann_benchmarks.plotting.draw import draw_tiers
 from ann_benchmarks.plotting.points import Point
 from ann_benchmarks.plotting.published import read_tiers
@@ -311,14 +312,12 @@ def test_figures_and_sizes_are_written_for_people():
     assert [figure_text(x) for x in (0.34567, 1.54, 145.48, 1000.4, 12345.6)] == [
         "0.3457", "1.540", "145.5", "1,000", "12,346",
     ]  # fmt: skip
-    assert [exact(x * MB) for x in (544, 1056, 2048, 1024 * 1200)] == [
-        "544 MB",
-        "1,056 MB",
-        "2 GB",
-        "1,200 GB",
-    ]
     assert [size_text(x * MB) for x in (9, 544, 1056, 23 * 1024, 1200 * 1024)] == [
         "9 MB", "544 MB", "1.03 GB", "23 GB", "1,200 GB",
+    ]  # fmt: skip
+    assert (size_text(1536, KIB), size_text(0), size_text(None), figure_text(math.nan)) == ("1.5 MB", *"---")
+    assert [three_digits(x) for x in (0.12345, 1.006, 99.94, 123.4, 5432.1)] == [
+        "0.123", "1.01", "99.9", "123", "5,432",
     ]  # fmt: skip
 
 

@@ -19,121 +19,73 @@ def said(runs, about, target=0.95, has_writes=False):
     return " ".join(found)
 
 
-def test_the_fastest_is_named_with_a_factor_and_its_interval():
-    runs = [make_run("vchord", (200, 202, 198)), make_run("hnsw", (100, 101, 99))]
-    text = said(runs, "Speed, 1 client")
-    assert "vchord is the fastest: 200 queries/s" in text
-    assert "vchord is 2 times as fast as hnsw (95% interval 1.77 to 2.26): hnsw answers 100 queries/s" in text
-    assert "noise" not in text
+def steady(family, rate, **more):
+    """Return a result whose runs repeat to 1%."""
+    return make_run(family, (rate, rate * 1.01, rate * 0.99), **more)
 
 
-def test_what_noise_explains_is_no_difference():
-    runs = [make_run("vchord", (110, 130, 90)), make_run("hnsw", (100, 120, 80))]
-    text = said(runs, "Speed, 1 client")
-    assert "vchord and hnsw show no difference beyond noise" in text and "fastest" not in text
+BUILD = '["euclidean", {"M": %s, "form": "vector"}]'
+ODD = ({"loop": "open"}, {"caches_dropped": True}, {"tier_cpus": 1}, {"distinct_queries": 1},
+       {"query_order": "zipf:1.1"})  # fmt: skip
 
 
-def test_the_third_is_told_apart_though_the_first_two_are_not():
-    runs = [make_run("a", (110, 130, 90)), make_run("b", (100, 120, 80)), make_run("c", (10, 10.1, 9.9))]
-    text = said(runs, "Speed")
-    assert "a and b show no difference beyond noise" in text
-    assert "a is 11 times as fast as c" in text
+SAID = [
+    ([steady("vchord", 200), steady("hnsw", 100)], "Speed, 1 client",
+     "At a recall of at least 0.95, vchord is the fastest: 200 queries/s (recall 0.950, p99 3 ms). vchord "
+     "is 2 times as fast as hnsw (95% interval 1.77 to 2.26): hnsw answers 100 queries/s (recall 0.950, "
+     "p99 3 ms)."),
+    ([make_run("a", (110, 130, 90)), make_run("b", (100, 120, 80)), steady("c", 10)], "Speed",
+     "At a recall of at least 0.95, a answers 110 queries/s (recall 0.950, p99 3 ms). a and b show no "
+     "difference beyond noise (ratio 1.1, 95% interval 0.508 to 2.38): b answers 100 queries/s (recall "
+     "0.950, p99 3 ms). a is 11 times as fast as c (95% interval 5.08 to 23.8): c answers 10 queries/s "
+     "(recall 0.950, p99 3 ms)."),
+    ([make_run("vchord", (200,)), make_run("hnsw", (100,))], "Speed",
+     "2 times as fast as hnsw (from single runs: noise is not ruled out)"),
+    ([make_run("vchord", (200,))], "Not measured", "how sure the figures are"),
+    ([steady("vchord", 200, runs_disagree=True)], "Speed", "The runs of vchord differ by more than noise"),
+    ([make_run("a", recall=0.99), make_run("b")], "Speed", "recall 0.990, well above the target"),
+    ([steady("fast", 900, recall=0.9), make_run("good")], "Speed", "good answers 100 queries/s"),
+    ([make_run("fast", recall=0.9), make_run("good")], "Recall",
+     "0.95 was not reached by fast (highest: 0.9000)."),
+    ([make_run("fast", recall=0.9), make_run("good", recall=0.94)], "Recall",
+     "No result reaches a recall of 0.95. The highest is 0.9400, of good-c1."),
+    ([steady("a", 2, index_build_time=5.0), steady("b", 1, index_build_time=50.0)], "Building",
+     "a 5 s; b 50 s, 10 times as long."),
+    ([steady("a", 2, index_kib=1024.0), steady("b", 1, index_kib=2048.0)], "Size",
+     "a 1 MB; b 2 MB, 2 times as large."),
+    ([make_run("vchord"), *(steady("hnsw", m, build_arguments=BUILD % m) for m in (8, 16))], "Building",
+     "hnsw (M=16) 10 s"),
+    ([*(steady("hnsw", 900, **odd) for odd in ODD), make_run("hnsw")], "Speed", "hnsw answers 100 queries/s"),
+    ([make_run("hnsw", loop="open")], "Speed", "The throughput was given"),
+    ([make_run("hnsw", tier_disk="gp3", tier_cpus=4, query_order="zipf:1.1", ram=1)], "Speed",
+     ", with 4 CPUs, on the disk gp3, with 1 GB of available RAM and shared_buffers of 1 GB, queries in "
+     "the order zipf:1.1, hnsw answers"),
+    ([steady("a", 200, ram=1), steady("a", 300, ram="all"), steady("b", 100, ram="all")], "Speed",
+     "with all memory and shared_buffers of 1 GB, a is the fastest: 300 queries/s (recall 0.950, p99 3 ms)."
+     " a is 3 times as fast as b"),
+    ([make_run("vchord", clients=1), make_run("hnsw", clients=32)], "Not measured",
+     "all of hnsw and vchord with 1 client under the same conditions; all of hnsw and vchord with 32 "
+     "clients under the same conditions"),
+]  # fmt: skip
 
 
-def test_single_runs_have_a_factor_and_no_interval():
-    runs = [make_run("vchord", (200,)), make_run("hnsw", (100,))]
-    text = said(runs, "Speed")
-    assert "2 times as fast as hnsw (from single runs: noise is not ruled out)" in text
-    assert "how sure the figures are" in said(runs, "Not measured")
-
-
-def test_runs_that_disagree_are_told():
-    runs = [make_run("vchord", (200, 202, 198), runs_disagree=True), make_run("hnsw", (100, 101, 99))]
-    assert "The runs of vchord differ by more than noise" in said(runs, "Speed")
+@pytest.mark.parametrize(("runs", "about", "expected"), SAID)
+def test_what_is_said(runs, about, expected):
+    assert expected in said(runs, about)
 
 
 def test_one_client_and_the_most_of_them():
     runs = [
         make_run(name, (rate * c,) * 3, clients=c) for c in (1, 8, 32) for name, rate in (("a", 2), ("b", 1))
     ]
-    told = [one.about for one in statements(runs, True, 0.95)]
-    assert told[:3] == ["In short", "Speed, 1 client", "Speed, 32 clients"]
+    abouts = [one.about for one in statements(runs, True, 0.95)]
+    assert abouts[:3] == ["In short", "Speed, 1 client", "Speed, 32 clients"]
     assert "64 queries/s" in said(runs, "Speed, 32 clients")
-
-
-def test_below_the_recall_nothing_counts():
-    runs = [make_run("fast", (900, 901, 899), recall=0.9), make_run("good", (100, 101, 99), recall=0.96)]
-    assert "good answers 100 queries/s" in said(runs, "Speed")
-    assert said(runs, "Recall") == "0.95 was not reached by fast (highest: 0.9000)."
-    nothing = said(runs, "Recall", target=0.99)
-    assert nothing.startswith("No result reaches a recall of 0.99. The highest is 0.9600, of good-c1.")
-
-
-def test_a_recall_far_above_the_target_is_told():
-    runs = [make_run("a", recall=0.99), make_run("b", recall=0.951)]
-    assert "recall 0.990, well above the target" in said(runs, "Speed")
-
-
-def test_what_building_and_size_cost():
-    runs = [
-        make_run("vchord", (200, 202, 198), index_build_time=5.0, index_kib=1024.0),
-        make_run("hnsw", (100, 101, 99), index_build_time=50.0, index_kib=2048.0),
-    ]
-    assert "vchord 5 s; hnsw 50 s, 10 times as long." in said(runs, "Building")
-    assert said(runs, "Size") == "vchord 1 MB; hnsw 2 MB, 2 times as large."
-
-
-def test_of_several_indexes_the_fastest_is_named_by_what_sets_it_apart():
-    build = '["euclidean", {{"M": {}, "form": "vector"}}]'
-    runs = [
-        make_run("hnsw", (100, 101, 99), build_arguments=build.format(8), name="hnsw(M=8)"),
-        make_run("hnsw", (200, 201, 199), build_arguments=build.format(16), name="hnsw(M=16)"),
-        make_run("vchord", (300, 301, 299)),
-    ]
-    assert "hnsw (M=16) 10 s" in said(runs, "Building")
-
-
-def test_rates_cold_starts_and_small_machines_are_not_compared():
-    odd = [
-        make_run("hnsw", (900, 901, 899), loop="open"),
-        make_run("hnsw", (900, 901, 899), caches_dropped=True),
-        make_run("hnsw", (900, 901, 899), tier_cpus=1),
-        make_run("hnsw", (900, 901, 899), distinct_queries=1),
-        make_run("hnsw", (900, 901, 899), query_order="zipf:1.1"),
-    ]
-    assert "hnsw answers 100 queries/s" in said([*odd, make_run("hnsw")], "Speed")
-
-
-def test_where_everything_is_special_that_is_said():
-    runs = [make_run("hnsw", tier_disk="gp3", tier_cpus=4, query_order="zipf:1.1", ram=1)]
-    text = said(runs, "Speed")
-    for expected in ("with 4 CPUs", "on the disk gp3", "with 1 GB of available RAM", "in the order zipf:1.1"):
-        assert expected in text
-    assert said([make_run("hnsw", loop="open")], "Speed").startswith("The throughput was given")
-
-
-def test_different_tiers_are_not_compared():
-    runs = [
-        make_run("vchord", (200, 202, 198), ram=1),
-        make_run("vchord", (300, 302, 298), ram="all"),
-        make_run("hnsw", (100, 101, 99), ram="all"),
-    ]
-    text = said(runs, "Speed")
-    assert (
-        "with all memory and shared_buffers of 1 GB, vchord" in text and "vchord is 3 times as fast" in text
-    )
-
-
-def test_algorithms_that_never_met_are_said_not_to_have_been_compared():
-    runs = [make_run("vchord", clients=1), make_run("hnsw", clients=32)]
-    text = said(runs, "Not measured")
-    assert "all of hnsw and vchord with 1 client under the same conditions" in text
-    assert "with 32 clients" in text
 
 
 def memory_of(rates, name="hnsw", **attrs):
     """Return results on tiers of these amounts of RAM in GB."""
-    return [make_run(name, (rate, rate * 1.01, rate * 0.99), ram=ram, **attrs) for ram, rate in rates.items()]
+    return [steady(name, rate, ram=ram, **attrs) for ram, rate in rates.items()]
 
 
 def test_the_memory_from_which_on_most_of_the_throughput_is_there():
@@ -149,12 +101,10 @@ def test_the_memory_from_which_on_most_of_the_throughput_is_there():
 
 
 def test_the_answer_in_short():
-    slow, fast = (100, 101, 99), (200, 202, 198)
-    one = [make_run("hnsw", slow), make_run("vchord", fast), make_run("ivf", (199, 201, 200))]
-    text = said(one, "In short")
-    assert text == (
-        "With 1 client, vchord and ivf show no difference beyond noise,"
-        " and vchord is 2 times as fast as hnsw."
+    one = [steady("hnsw", 100), steady("vchord", 200), make_run("ivf", (199, 201, 200))]
+    assert said(one, "In short") == (
+        "With 1 client, vchord and ivf show no difference beyond noise, and vchord is 2 times as fast as"
+        " hnsw."
     )
     two = [*memory_of({1: 10, 2: 90, "all": 100}), *memory_of({1: 190, 2: 199, "all": 200}, "vchord")]
     assert said(two, "In short") == (
@@ -203,8 +153,8 @@ def test_all_memory_where_no_tier_suffices_and_the_most_where_none_has_all():
     assert "hnsw more than any reduced amount" in said(memory_of({1: 10, 2: 20, "all": 100}), "Memory")
     text = said(memory_of({1: 10, 2: 90, 4: 100}), "Memory")
     assert "2 GB" in text and "The most that was measured, 4 GB, stands for all memory." in text
-    beside = [*memory_of({1: 10, 2: 90, 4: 100}), make_run("hnsw", (400, 401, 399))]
-    assert "more than any reduced amount" in said(beside, "Memory")
+    with_machine = [*memory_of({1: 10, 2: 90, 4: 100}), steady("hnsw", 400)]
+    assert "more than any reduced amount" in said(with_machine, "Memory")
 
 
 def test_what_was_not_measured():
@@ -219,14 +169,11 @@ def test_each_dataset_has_its_own_answer():
     runs = [make_run("hnsw"), make_run("hnsw", dataset="other")]
     found = answers(runs, [make_writes()], 0.95)
     assert [(answer.dataset, answer.count) for answer in found] == [("mine", 10), ("other", 10)]
-    assert ["inserts" in said_last(answer, "Not measured") for answer in found] == [False, True]
+    open_questions = [s.text for answer in found for s in answer.statements if s.about == "Not measured"]
+    assert ["inserts" in text for text in open_questions] == [False, True]
 
 
-def said_last(answer, about):
-    return next(one.text for one in answer.statements if one.about == about)
-
-
-def test_what_writes_do_is_told():
+def test_what_writes_do():
     records = [make_inserts(1, 1000), make_inserts(2, 1900), make_inserts(4, 1800), make_writes()]
     (answer,) = answers([], records, 0.95)
     first, second = answer.statements
@@ -243,7 +190,7 @@ def test_what_writes_do_is_told():
     assert flat.text.endswith("from 1 writer and no more from up to 2.")
 
 
-def test_indexes_beside_the_same_writes_are_compared():
+def test_indexes_during_the_same_writes_are_compared():
     slow, fast = make_writes(), make_writes("vchord()", "vchord")
     before, writing, *after = fast.phases
     queries = replace(writing.queries, per_second=900.0, p99=0.002)

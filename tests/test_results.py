@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.results.attributes import ALL, plain_attributes
 from ann_benchmarks.results.file import (
     damage,
     is_complete,
@@ -98,6 +99,10 @@ def test_attributes_of_any_kind_are_stored(tmp_path, value, stored):
     attrs = read_result(path).attrs
     assert np.all(attrs["extra"] == stored)
     assert "none" not in attrs
+    with h5py.File(path, "r+") as file:  # as ann-benchmarks and earlier releases read it
+        assert plain_attributes(attrs) == plain_attributes({n: v for n, v in file.attrs.items() if n != ALL})
+        file.attrs[ALL] = "{"
+    assert np.all(read_result(path).attrs["extra"] == stored)
 
 
 def test_unfinished_and_damaged_files_are_no_results(tmp_path):

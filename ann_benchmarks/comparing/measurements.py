@@ -118,11 +118,11 @@ METRICS: dict[str, ComparedMetric] = {
     # Its runs do not show how well it repeats.
     "p99": ComparedMetric(all_metrics["p99"].title, _sum("latency_p99", scale=1e3)),
     "cpu": ComparedMetric(
-        "server CPU (ms/query)", _sum("server_cpu_seconds_per_query", scale=1e3), "more", "less"
+        "Server CPU (ms/query)", _sum("server_cpu_seconds_per_query", scale=1e3), "more", "less"
     ),
-    "blocks": ComparedMetric("blocks (per query)", _sum(*BLOCKS), "more", "fewer"),
+    "blocks": ComparedMetric("Blocks (per query)", _sum(*BLOCKS), "more", "fewer"),
     "build": ComparedMetric(all_metrics["build"].title, _sum("build_time"), of_index=True),
     "size": ComparedMetric(
-        "index (MiB)", _sum("index_size", scale=1 / 1024), "larger", "smaller", of_index=True
+        "Index (MiB)", _sum("index_size", scale=1 / 1024), "larger", "smaller", of_index=True
     ),
 }

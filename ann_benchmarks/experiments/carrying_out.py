@@ -3,7 +3,7 @@
 import argparse
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ann_benchmarks.common.errors import UserError
@@ -92,7 +92,8 @@ def arguments_of(step: Step, parser: argparse.ArgumentParser, given: Sequence[st
 def settings_of(step: Step) -> Iterator[None]:
     """Give the servers of a step its settings, which those of the user override."""
     before = os.environ.get(SETTINGS)
-    os.environ[SETTINGS] = " ".join([*written(step.settings), *([before] if before else [])])
+    words = [f"{name}={shlex.quote(value)}" for name, value in step.settings.items()]
+    os.environ[SETTINGS] = " ".join([*words, *([before] if before else [])])
     try:
         yield
     finally:
@@ -100,11 +101,6 @@ def settings_of(step: Step) -> Iterator[None]:
             del os.environ[SETTINGS]
         else:
             os.environ[SETTINGS] = before
-
-
-def written(settings: Mapping[str, str]) -> Iterator[str]:
-    """Write settings in the form of the environment variable."""
-    return (f"{name}={shlex.quote(value)}" for name, value in settings.items())
 
 
 def install_releases(step: Step) -> None:

@@ -120,15 +120,10 @@ def spread(claim: Claim, points: Sequence[StepPoint]) -> tuple[Value, str]:
     return Value(max(values) / min(values)), f"from {figure(min(values))} to {figure(max(values))}"
 
 
-def value(claim: Claim, points: Sequence[StepPoint]) -> tuple[Value, str]:
-    """Return the value of a selection."""
-    return best(claim, claim.of, points), ""
-
-
 COMPARED: Mapping[str, Callable[[Claim, Sequence[StepPoint]], tuple[Value, str]]] = {
     "ratio": ratio,
     "spread": spread,
-    "value": value,
+    "value": lambda claim, points: (best(claim, claim.of, points), ""),
 }
 
 

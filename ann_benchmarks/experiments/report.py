@@ -9,14 +9,14 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.reporting.chapters import FOLDER
+from ann_benchmarks.reporting.chapters import FOLDER, readable_records
 from ann_benchmarks.reporting.content import Chapter, Report
 from ann_benchmarks.reporting.report import write_report
 from ann_benchmarks.results.metrics import TARGET_RECALL
-from ann_benchmarks.results.records import Record, read_record
-from ann_benchmarks.results.runs import Run, load_runs_of, skipped
+from ann_benchmarks.results.records import Record
+from ann_benchmarks.results.runs import Run, load_runs_of
 
-from .carrying_out import arguments_of, report_arguments
+from .carrying_out import arguments_of, report_arguments, split_arguments
 from .findings import StepPoint, judged
 from .options import Options
 from .schema import Step, find_experiment, read_experiment
@@ -34,14 +34,13 @@ class StepResults:
 
 def report_experiment(words: Sequence[str], parser: argparse.ArgumentParser, jobs_of: JobsOf) -> Path:
     """Write the report that a command line requests, run.py's options included; return its folder."""
+    experiment, others = split_arguments(words)
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    own.add_argument("--experiment")
-    own.add_argument("--mini", action="store_true")
     own.add_argument("-o", "--output", type=Path)
     own.add_argument("--title")
-    args, given = own.parse_known_args(words)
+    args, given = own.parse_known_args(others)
     target = Options(parser).parse(given).target_recall or TARGET_RECALL
-    name, report = report_of(args.experiment, args.mini, parser, given, jobs_of)
+    name, report = report_of(experiment.experiment, experiment.mini, parser, given, jobs_of)
     folder = args.output or FOLDER / name
     write_report(replace(report, title=args.title or report.title), folder, target)
     return folder
@@ -90,15 +89,12 @@ def results_of(step: Step, args: argparse.Namespace, jobs_of: JobsOf) -> StepRes
     except UserError as error:
         return StepResults([], [str(error)])
     places = {path: (job, arguments) for job in jobs for path, arguments in job.paths()}
-    present = [path for path in places if path.exists()]
-    outcomes: dict[Path, Run | Record] = {}
-    outcomes |= load_runs_of(path for path in present if not places[path][0].procedure.workload)
-    for path in present:
-        if places[path][0].procedure.workload:
-            try:
-                outcomes[path] = read_record(path)
-            except UserError as error:
-                skipped(path, error)
+    written: dict[bool, list[Path]] = {False: [], True: []}
+    for path, (job, _) in places.items():
+        if path.exists():
+            written[job.procedure.workload is not None].append(path)
+    outcomes: dict[Path, Run | Record] = dict(load_runs_of(written[False]))
+    outcomes |= {record.path: record for record in readable_records(written[True])}
     points = [StepPoint(step.name, *places[path], outcome) for path, outcome in outcomes.items()]
     there = {named(*places[path]) for path in outcomes}
     missing = [named(*place) for place in places.values() if named(*place) not in there]

@@ -7,7 +7,7 @@ from typing import Any
 
 from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import exact, figure_text, size_text
+from ann_benchmarks.common.numbers import figure_text, size_text
 from ann_benchmarks.results.built import build_arguments, built_index
 from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.runs import interval
@@ -86,8 +86,8 @@ def index_part(
     columns = [*COLUMNS, *more]
     lines = [f"| {' | '.join(columns)} |", f"|{' ---: |' * len(COLUMNS)}{' --- |' * len(more)}"]
     for row in rows:
-        ram = exact(row.ram) if row.ram else f"all ({size_text(machine)})" if machine else "all"
-        buffers = exact(row.shared_buffers) if row.shared_buffers else "-"
+        ram = size_text(row.ram) if row.ram else f"all ({size_text(machine)})" if machine else "all"
+        buffers = size_text(row.shared_buffers)
         cells = [ram, buffers, str(row.clients), *cells_of(row, intervals)]
         lines.append(f"| {' | '.join([*cells, *(text(row) for text in more.values())])} |")
     spreads = []

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from ann_benchmarks.common.numbers import KIB, factor, size_text
+from ann_benchmarks.common.numbers import KIB, size_text, three_digits
 from ann_benchmarks.results.comparable import (
     Comparison,
     comparisons,
@@ -18,7 +18,7 @@ from ann_benchmarks.results.runs import Run, number
 
 from .builds import IndexNames
 from .memory import Need, memory_in_short, memory_statements, needs
-from .statements import Statement, listed, mean_rate, pace, ratio, three_digits
+from .statements import Statement, listed, mean_rate, pace, ratio
 from .workloads import workload_statements
 
 RATE_WAS_GIVEN = "The throughput was given and says nothing about the algorithms: compare their latencies."
@@ -100,7 +100,7 @@ def ranking(comparison: Comparison) -> str:
     alike = [other for other, found in ratios.items() if found.interval is None or found.is_noise]
     behind = listed(
         [
-            f"{factor(found.value)} times as fast as {other}"
+            f"{three_digits(found.value)} times as fast as {other}"
             for other, found in ratios.items()
             if other not in alike
         ]
@@ -132,10 +132,10 @@ def speed(comparison: Comparison, target: float) -> str:
     ]
     for other, run, found in compared:
         if found.is_noise:
-            times = f"ratio {factor(found.value)}, {found.certainty}"
+            times = f"ratio {three_digits(found.value)}, {found.certainty}"
             relation = f"{name} and {other} show no difference beyond noise ({times})"
         else:
-            relation = f"{name} is {factor(found.value)} times as fast as {other} ({found.certainty})"
+            relation = f"{name} is {three_digits(found.value)} times as fast as {other} ({found.certainty})"
         sentences.append(f"{relation}: {other} answers {pace(run)} queries/s ({details(run, target)}).")
     if torn := [name for name, run in ranked if run.attrs.get("runs_disagree")]:
         sentences.append(f"The runs of {listed(torn)} differ by more than noise: something disturbed them.")
@@ -179,7 +179,7 @@ def ranked_costs(costs: dict[str, float], write: Callable[[float], str], how: st
     """Write costs, the smallest first, the others as multiples of it."""
     (name, least), *others = sorted(costs.items(), key=lambda item: item[1])
     texts = [f"{name} {write(least)}"]
-    texts += [f"{other} {write(cost)}, {factor(cost / least)} times {how}" for other, cost in others]
+    texts += [f"{other} {write(cost)}, {three_digits(cost / least)} times {how}" for other, cost in others]
     return "; ".join(texts) + "."
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import UNKNOWN, plain, size
+from ann_benchmarks.common.numbers import KIB, UNKNOWN, figure_text, size_text
 from ann_benchmarks.results.built import build_arguments
 from ann_benchmarks.results.comparable import family
 from ann_benchmarks.results.runs import Run, number
@@ -38,7 +38,7 @@ class IndexNames:
 
 @dataclass(frozen=True)
 class BuildCosts:
-    """What one built index took; times in s, sizes in KiB, None where they are not known."""
+    """What one built index took."""
 
     run: Run  # of its results the one that states the most
     short_name: str  # with the arguments in which others of the algorithm differ
@@ -46,35 +46,17 @@ class BuildCosts:
     points: int
 
     @property
-    def name(self) -> str:
-        """The algorithm with its build arguments."""
-        return f"{family(self.run)} ({self.arguments})" if self.arguments else family(self.run)
-
-    @property
     def total(self) -> float:
-        """Loading and building."""
+        """Seconds of loading and building."""
         return self.run.metrics["build"]
 
-    @property
-    def load(self) -> float | None:
-        """Loading the table."""
-        return number(self.run, "load_time")
-
-    @property
-    def clustering(self) -> float | None:
-        """Clustering the vectors."""
-        return number(self.run, "clustering_time")
-
-    @property
-    def index(self) -> float | None:
-        """Building the index, without the clustering."""
-        seconds = number(self.run, "index_build_time")
-        return None if seconds is None else max(seconds - (self.clustering or 0), 0.0)
-
-    @property
-    def size(self) -> float | None:
-        """Size of the index."""
-        return self.run.metrics["indexsize"] or None
+    def seconds(self, part: str) -> float | None:
+        """Return the seconds of a part, None where unknown: load, clustering, or index without clustering."""
+        stored = {"load": "load_time", "clustering": "clustering_time", "index": "index_build_time"}
+        found = number(self.run, stored[part])
+        if part != "index" or found is None:
+            return found
+        return max(found - (self.seconds("clustering") or 0), 0.0)
 
 
 def builds_of(runs: Iterable[Run]) -> list[BuildCosts]:
@@ -99,16 +81,17 @@ def build_table(shown: Shown) -> list[Block]:
     rows = []
     for build in builds_of(shown.runs):
         run, overflow = build.run, number(build.run, "graph_overflow_rows")
+        index_size = run.metrics["indexsize"] or None
         rows.append({
-            "Index": build.name,
+            "Index": family(run) + (f" ({build.arguments})" if build.arguments else ""),
             "Dataset": run.dataset,
-            "Load (s)": plain(build.load),
-            "Clustering (s)": plain(build.clustering),
-            "Rest of the index (s)": plain(build.index),
-            "All (s)": plain(build.total),
-            "Size": size(build.size),
-            "Estimate": estimate_text(number(run, "estimated_index_size"), build.size),
-            "Table": size(number(run, "table_size")),
+            "Load (s)": figure_text(build.seconds("load")),
+            "Clustering (s)": figure_text(build.seconds("clustering")),
+            "Rest of the index (s)": figure_text(build.seconds("index")),
+            "All (s)": figure_text(build.total),
+            "Size": size_text(index_size, KIB),
+            "Estimate": estimate_text(number(run, "estimated_index_size"), index_size),
+            "Table": size_text(number(run, "table_size"), KIB),
             "maintenance_work_mem": str(run.attrs.get("maintenance_work_mem", UNKNOWN)),
             "Workers": str(run.attrs.get("max_parallel_maintenance_workers", UNKNOWN)),
             "Outgrew memory after": f"{overflow:,.0f} rows" if overflow else UNKNOWN,
@@ -124,4 +107,4 @@ def build_table(shown: Shown) -> list[Block]:
 
 def estimate_text(estimated: float | None, built: float | None) -> str:
     """Write the estimated size in KiB, and by how much it misses the size of the built index."""
-    return f"{size(estimated)} ({estimated / built - 1:+.1%})" if estimated and built else UNKNOWN
+    return f"{size_text(estimated, KIB)} ({estimated / built - 1:+.1%})" if estimated and built else UNKNOWN

@@ -1,7 +1,7 @@
 """What report.py does: choose results, put them into chapters, write the report."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError
@@ -61,7 +61,7 @@ def results_of(
     if paths:
         make_truth_file(dataset)
     runs = list(load_runs(paths, recompute))
-    records = list(readable_records(dataset, count))
+    records = list(readable_records(iter_record_paths(dataset, count)))
     if not runs and not records:
         if paths:
             raise UserError(f"nothing to report: no result of {dataset} can be read")
@@ -81,9 +81,9 @@ def results_of(
     )
 
 
-def readable_records(dataset: str, count: int | None) -> Iterator[Record]:
+def readable_records(paths: Iterable[Path]) -> Iterator[Record]:
     """Yield the records that can be read; say which cannot, and why."""
-    for path in iter_record_paths(dataset, count):
+    for path in paths:
         try:
             yield read_record(path)
         except UserError as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import UNKNOWN, plain
+from ann_benchmarks.common.numbers import UNKNOWN, figure_text
 from ann_benchmarks.plotting.styles import Style
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.records import Record
@@ -172,7 +172,7 @@ def known_table(columns: Mapping[str, Sequence[str]], caption: str, words: froze
 
 
 def between(
-    bounds: Interval | tuple[float | None, float | None] | None, write: Callable[[float], str] = plain
+    bounds: Interval | tuple[float | None, float | None] | None, write: Callable[[float], str] = figure_text
 ) -> str:
     """Write an interval in brackets with a space before, nothing where it is not known."""
     if bounds is None or any(end is None or not math.isfinite(end) for end in bounds):

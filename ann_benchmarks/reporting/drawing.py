@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import plain, plain_number
+from ann_benchmarks.common.numbers import figure_text, plain_number
 from ann_benchmarks.plotting.canvas import GREY, add_note, save
 from ann_benchmarks.plotting.styles import LIGHT_COLORS
 from ann_benchmarks.results.records import Record, over_time
@@ -50,7 +50,7 @@ def draw_latencies(runs: Sequence[Run], path: Path, title: str) -> None:
         for metric, color in PERCENTILES.items():
             if bounds := interval(run, metric):
                 axes.plot(bounds, (row, row), lw=1.2, color=color, alpha=0.6, zorder=1.5)
-        write_after(axes, plain(p99), max(p99, *(interval(run, "p99") or (0,))), row)
+        write_after(axes, figure_text(p99), max(p99, *(interval(run, "p99") or (0,))), row)
     for (metric, color), marker in zip(PERCENTILES.items(), "os", strict=True):
         values = [run.metrics[metric] for run in runs]
         axes.plot(values, range(len(runs)), marker, ms=7, color=color, mec="white", mew=0.6, label=metric)
@@ -72,14 +72,15 @@ def draw_builds(builds: Sequence[BuildCosts], names: Sequence[str], path: Path) 
     ends = [0.0] * len(builds)
     rows = range(len(builds))
     for part, (name, color) in PARTS.items():
-        seconds = [getattr(build, part) or 0.0 for build in builds]
-        if part == "index":  # where only the sum is known, it is that of building
-            seconds = [build.total if build.index is None else build.index for build in builds]
+        # Where only the sum is known, it is that of building.
+        otherwise = [build.total if part == "index" else 0.0 for build in builds]
+        known = [build.seconds(part) for build in builds]
+        seconds = [rest if took is None else took for took, rest in zip(known, otherwise, strict=True)]
         if any(seconds):
             axes.barh(rows, seconds, 0.62, ends, color=color, label=name)
         ends = [end + more for end, more in zip(ends, seconds, strict=True)]
     for row, end in zip(rows, ends, strict=True):
-        write_after(axes, f"{plain(end)} s", end, row)
+        write_after(axes, f"{figure_text(end)} s", end, row)
     axes.set_xlim(0, max(ends) * ROOM_FOR_TEXT or 1)
     finish_bars(figure, path, "What building took; shorter is better", "Seconds")
 

@@ -20,40 +20,23 @@ MOST_COMMANDS = 20
 # By chapter: attributes and their names. Versions and settings have names of their own.
 KNOWN = {
     "Machine": {
-        "cpu": "CPU",
-        "cores": "Usable cores",
-        "memory_bytes": "Memory",
-        "disk": "Disk",
-        "file_system": "File system",
-        "kernel": "Kernel",
-        "container_memory_bytes": "Memory of the container",
+        "cpu": "CPU", "cores": "Usable cores", "memory_bytes": "Memory", "disk": "Disk",
+        "file_system": "File system", "kernel": "Kernel", "container_memory_bytes": "Memory of the container",
     },
     "Software": {
-        "docker_image": "Docker image",
-        "docker_image_id": "Docker image ID",
-        "server": "Server",
-        "framework_version": "This benchmark",
-        "python": "Python",
+        "docker_image": "Docker image", "docker_image_id": "Docker image ID", "server": "Server",
+        "framework_version": "This benchmark", "python": "Python",
     },
     "How it was measured": {
-        "run_count": "Runs of a point",
-        "clients": "Clients",
-        "driver": "Driver",
-        "loop": "Loop",
-        "rate": "Requested queries/s",
-        "query_order": "Order of the queries",
-        "distinct_queries": "Distinct queries",
-        "warmup": "Warm-up",
-        "prewarmed_by": "Prewarmed by",
-        "target_recall": "Target recall of the search",
-        "tier": "Tiers (shared_buffers:available RAM)",
-        "tier_method": "Memory limited by",
-        "tier_disk": "Disk of the tier",
+        "run_count": "Runs of a point", "clients": "Clients", "driver": "Driver", "loop": "Loop",
+        "rate": "Requested queries/s", "query_order": "Order of the queries",
+        "distinct_queries": "Distinct queries", "warmup": "Warm-up", "prewarmed_by": "Prewarmed by",
+        "target_recall": "Target recall of the search", "tier": "Tiers (shared_buffers:available RAM)",
+        "tier_method": "Memory limited by", "tier_disk": "Disk of the tier",
         "tier_iops": "I/O operations/s of the tier's disk",
-        "tier_bandwidth": "Bandwidth of the tier's disk, per second",
-        "tier_cpus": "CPUs of the tier",
+        "tier_bandwidth": "Bandwidth of the tier's disk, per second", "tier_cpus": "CPUs of the tier",
     },
-}
+}  # fmt: skip
 SETTINGS = "Settings other than PostgreSQL's defaults"
 BUFFERS = "shared_buffers"
 IN_BYTES = {"memory_bytes", "container_memory_bytes", "tier_bandwidth", BUFFERS}

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, takewhile
 
-from ann_benchmarks.common.numbers import KIB, factor, size_text
+from ann_benchmarks.common.numbers import KIB, size_text, three_digits
 from ann_benchmarks.common.output import counted
 from ann_benchmarks.results.comparable import clients, comparable, family, is_on_tier
 from ann_benchmarks.results.metrics import qps_at_recall
@@ -152,7 +152,7 @@ def need_text(need: Need) -> str:
     """Write one need, in absolute numbers and relative to the index."""
     notes = []
     if need.ram is not None:
-        notes += [f"{factor(need.ram / need.index_size)} times its index"] if need.index_size else []
+        notes += [f"{three_digits(need.ram / need.index_size)} times its index"] if need.index_size else []
         notes += ["the least that was measured"] if need.ram == need.least else []
         notes.append(f"{need.share:.0%} kept")
     if need.perhaps is not None and need.perhaps != need.ram:

@@ -3,11 +3,9 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, variance
 
-import numpy as np
-
-from ann_benchmarks.common.numbers import UNKNOWN, factor, significant
+from ann_benchmarks.common.numbers import three_digits
 from ann_benchmarks.comparing.judging import Estimate, difference
 from ann_benchmarks.results.intervals import CONFIDENCE, Interval
 from ann_benchmarks.results.runs import Run
@@ -38,7 +36,7 @@ class Ratio:
         """How sure the ratio is, in words."""
         if self.interval is None:
             return "from single runs: noise is not ruled out"
-        low, high = map(factor, self.interval)
+        low, high = map(three_digits, self.interval)
         return f"95% interval {low} to {high}"
 
 
@@ -62,19 +60,11 @@ def pace(run: Run) -> str:
 
 def ratio(first: Run, second: Run) -> Ratio:
     """Compare the mean throughputs of two results, with the noise that compare.py assumes."""
-    found = difference([estimate(rates(second))], [estimate(rates(first))])
+    samples = [rates(run) for run in (second, first)]
+    spreads = [variance(map(math.log, sample)) if len(sample) > 1 else math.nan for sample in samples]
+    a, b = (Estimate(fmean(one), spread, len(one)) for one, spread in zip(samples, spreads, strict=True))
+    found = difference([a], [b])
     return Ratio(found.ratio, Interval(*found.interval(1 - CONFIDENCE)) if found.is_judged else None)
-
-
-def estimate(sample: Sequence[float]) -> Estimate:
-    """Return the mean of the runs, and how much they differ."""
-    spread = float(np.var(np.log(sample), ddof=1)) if len(sample) > 1 else math.nan
-    return Estimate(fmean(sample), spread, len(sample))
-
-
-def three_digits(value: float) -> str:
-    """Write a figure for a sentence."""
-    return significant(value) if math.isfinite(value) else UNKNOWN
 
 
 def listed(texts: Sequence[str]) -> str:

@@ -5,16 +5,7 @@ from itertools import groupby
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import (
-    GB,
-    KIB,
-    UNKNOWN,
-    exact,
-    factor,
-    plain_number,
-    share,
-    size_text,
-)
+from ann_benchmarks.common.numbers import GB, KIB, UNKNOWN, plain_number, share_text, size_text, three_digits
 from ann_benchmarks.plotting.tier_table import (
     COLUMNS,
     cells_of,
@@ -34,7 +25,7 @@ from ann_benchmarks.results.runs import Run, interval
 from ann_benchmarks.results.tiers import TierRun, as_tier_run, fastest, whole_machine
 
 from .builds import IndexNames, build_table
-from .content import Kind, Shown, between
+from .content import Kind, Shown, between, known_table
 from .document import Block, Paragraph, Table
 from .workloads import insert_table, write_tables
 
@@ -61,8 +52,7 @@ def point_table(shown: Shown) -> list[Block]:
             metric.write(run.metrics[name]) + between(interval(run, name), metric.write) for run in runs
         ]
     words = frozenset({"Curve", "Parameters", "Dataset"})
-    rows = list(zip(*columns.values(), strict=True))
-    return [Table(tuple(columns), rows, shown.title or f"All points ({len(runs)})", words)]
+    return [known_table(columns, shown.title or f"All points ({len(runs)})", words)]
 
 
 def tier_table(shown: Shown) -> list[Block]:
@@ -80,8 +70,8 @@ def tier_table(shown: Shown) -> list[Block]:
         return *index_of(row), *line_of(row), row.ram or machine or 0, row.shared_buffers or 0
 
     def cells(row: TierRun) -> list[str]:
-        ram = exact(row.ram) if row.ram else f"all ({size_text(machine)})" if machine else "all"
-        buffers = exact(row.shared_buffers) if row.shared_buffers else UNKNOWN
+        ram = size_text(row.ram) if row.ram else f"all ({size_text(machine)})" if machine else "all"
+        buffers = size_text(row.shared_buffers)
         extra = [text(row) for text in more.values()]
         return [ram, buffers, str(row.clients), *cells_of(row, intervals=True), *extra]
 
@@ -126,11 +116,13 @@ def speedup_table(runs: list[Run], caption: str, baseline: str) -> Table:
             return [UNKNOWN] * len(values)
         base = values[bases[0]] if bases else (min if more_is_better else max)(known)
         return [
-            factor(value / base if more_is_better else base / value) if value > 0 and base > 0 else UNKNOWN
+            three_digits(value / base if more_is_better else base / value)
+            if value > 0 and base > 0
+            else UNKNOWN
             for value in values
         ]
 
-    columns = {"Index": names, "Recall": [share(run.metrics["k-nn"]) for run in runs]}
+    columns = {"Index": names, "Recall": [share_text(run.metrics["k-nn"]) for run in runs]}
     for name in SPEEDUPS:
         metric = all_metrics[name]
         values = [run.metrics[name] for run in runs]
@@ -140,8 +132,7 @@ def speedup_table(runs: list[Run], caption: str, baseline: str) -> Table:
     columns["Size (GiB)"] = [f"{gib:.3g}" if gib > 0 else UNKNOWN for gib in gibs]
     columns["Size improvement"] = times(gibs, False)
     best = f"{names[bases[0]]} is 1" if bases else "the worst of each column is 1"
-    rows = list(zip(*columns.values(), strict=True))
-    return Table(tuple(columns), rows, f"{caption}; {best}", frozenset({"Index"}))
+    return known_table(columns, f"{caption}; {best}", frozenset({"Index"}))
 
 
 def published_table(shown: Shown, name: str = "", where: Mapping[str, Any] | None = None) -> list[Block]:

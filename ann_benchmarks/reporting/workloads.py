@@ -5,13 +5,21 @@ from dataclasses import replace
 from itertools import groupby
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import KIB, UNKNOWN, factor, milliseconds, plain, share, size, size_text
+from ann_benchmarks.common.numbers import (
+    KIB,
+    UNKNOWN,
+    figure_text,
+    milliseconds,
+    share_text,
+    size_text,
+    three_digits,
+)
 from ann_benchmarks.common.output import counted
 from ann_benchmarks.results.records import Phase, Rate, Record
 
 from .content import Shown, between, known_table
 from .document import Block, Table
-from .statements import Statement, listed, three_digits
+from .statements import Statement, listed
 
 INSERTING, BEFORE, WRITING = "inserting", "before", "writing"  # phases
 KEPT = 0.95  # of the requested rate, below which it was not kept
@@ -49,7 +57,8 @@ def insert_statements(records: Iterable[Record]) -> list[Statement]:
         (fewest, first), (writers, most) = found[0], max(found, key=lambda item: item[1])
         text = f"{name} takes {three_digits(first)} inserts/s from {counted(fewest, 'writer')}"
         if writers != fewest and first > 0:
-            text += f" and at most {three_digits(most)} from {writers}, {factor(most / first)} times as many"
+            times = three_digits(most / first)
+            text += f" and at most {three_digits(most)} from {writers}, {times} times as many"
         elif len(found) > 1:
             text += f" and no more from up to {found[-1][0]}"
         statements.append(Statement("Inserts", f"{text}."))
@@ -84,7 +93,7 @@ def ranked_during(records: Sequence[Record]) -> str:
         f"({', '.join(during(record, phase))})"
         for place, (rate, record, phase) in enumerate(ranked)
     ]
-    times = f", a factor of {factor(ranked[0][0] / ranked[-1][0])}" if ranked[-1][0] > 0 else ""
+    times = f", a factor of {three_digits(ranked[0][0] / ranked[-1][0])}" if ranked[-1][0] > 0 else ""
     return listed(texts) + times
 
 
@@ -128,7 +137,7 @@ def insert_table(shown: Shown) -> list[Block]:
     rows = [
         [
             *(place(record)[1], record.dataset, f"{record.writers:,}", rate_text(rate)),
-            factor(rate.per_second / first) if (first := fewest[place(record)]) > 0 else UNKNOWN,
+            three_digits(rate.per_second / first) if (first := fewest[place(record)]) > 0 else UNKNOWN,
             *map(milliseconds, (rate.p50, rate.p99, rate.p999)),
             *(f"{rate.count:,}", f"{rate.failed:,}"),
         ]
@@ -155,12 +164,12 @@ def write_table(record: Record) -> Table:
     queries = [phase.queries for phase in phases]
     columns = {
         "Phase": [phase.name for phase in phases],
-        "Lasted (s)": [plain(phase.seconds) for phase in phases],
-        "Took to reach (s)": [plain(phase.seconds_to_reach) for phase in phases],
+        "Lasted (s)": [figure_text(phase.seconds) for phase in phases],
+        "Took to reach (s)": [figure_text(phase.seconds_to_reach) for phase in phases],
         "Queries/s": [rate_text(rate) for rate in queries],
         "Query p50 (ms)": [milliseconds(rate.p50 if rate else None) for rate in queries],
         "Query p99 (ms)": [milliseconds(rate.p99 if rate else None) for rate in queries],
-        "Recall": [share(p.recall) + between((p.recall_low, p.recall_high), share) for p in phases],
+        "Recall": [share_text(p.recall) + between((p.recall_low, p.recall_high), share_text) for p in phases],
     }
     for kind in ("insert", "update", "delete"):
         rates = [phase.writes.get(kind) for phase in phases]
@@ -172,8 +181,8 @@ def write_table(record: Record) -> Table:
         "Late": [total(phase, "late") for phase in phases],  # due and not begun
         "Failed": [total(phase, "failed") for phase in phases],
         "Rows": [f"{phase.rows:,}" if phase.rows else UNKNOWN for phase in phases],
-        "Index": [size(phase.index_size) for phase in phases],
-        "Table": [size(phase.table_size) for phase in phases],
+        "Index": [size_text(phase.index_size, KIB) for phase in phases],
+        "Table": [size_text(phase.table_size, KIB) for phase in phases],
     }
     rate = "as fast as they go" if record.rate is None else f"{record.rate:g} writes/s requested"
     who = f"{counted(record.clients, 'client')} querying, {counted(record.writers, 'writer')}"
@@ -183,7 +192,7 @@ def write_table(record: Record) -> Table:
 
 def rate_text(rate: Rate | None) -> str:
     """Write operations a second with their interval."""
-    return plain(rate.per_second) + between((rate.low, rate.high)) if rate else UNKNOWN
+    return figure_text(rate.per_second) + between((rate.low, rate.high)) if rate else UNKNOWN
 
 
 def total(phase: Phase, name: str) -> str:

@@ -18,7 +18,7 @@ from h5py import h5d
 from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
 
-from .attributes import all_attributes
+from .attributes import read_attributes_of, write_attributes
 
 RESULTS_FOLDER = "results"
 LONGEST_NAME = 230  # file systems take 255 bytes; while it is written, a file has a longer name
@@ -79,9 +79,7 @@ def write_result(
     content = io.BytesIO()
     # Attributes over 64 KiB (all settings of a server) need the format of HDF5 1.8.
     with h5py.File(content, "w", libver=("earliest", "v108")) as file:
-        for name, value in attrs.items():
-            if value is not None:
-                file.attrs[name] = _attribute(value)
+        write_attributes(file, attrs)
         file["times"] = times.astype(np.float32)
         file["neighbors"] = neighbors.astype(id_type)
         file["distances"] = distances.astype(np.float32)
@@ -94,25 +92,6 @@ def write_result(
         temporary.write_bytes(content.getbuffer())
 
 
-def _attribute(value: Any) -> Any:
-    """Give a value as HDF5 can hold it: numbers and arrays of numbers as they are, all else as text."""
-    if isinstance(value, str):
-        return value.replace("\0", "")
-    if isinstance(value, bool | float | np.bool_ | np.number):
-        return value
-    if isinstance(value, int):
-        return value if -(2**63) <= value < 2**64 else str(value)
-    if isinstance(value, list | tuple | np.ndarray):
-        try:
-            array = np.asarray(value)
-        except ValueError:  # rows of different lengths
-            return json.dumps(value, default=str)
-        if array.dtype.kind in "biuf" and array.size:
-            return array
-        value = array.tolist() if isinstance(value, np.ndarray) else value
-    return json.dumps(value, default=str)
-
-
 def read_result(path: Path, with_neighbors: bool = True) -> Result:
     """Read one point; UserError when the file is damaged or not complete.
 
@@ -120,13 +99,13 @@ def read_result(path: Path, with_neighbors: bool = True) -> Result:
     """
     with _opened(path) as (file, (times, neighbors, distances)):
         rows = neighbors[()] if with_neighbors else np.empty((0, neighbors.shape[1]), neighbors.dtype)
-        return Result(path, all_attributes(file), times[()], rows, distances[()])
+        return Result(path, read_attributes_of(file), times[()], rows, distances[()])
 
 
 def read_attributes(path: Path) -> dict[str, Any]:
     """Read what is said of one point; UserError when the file is damaged or not complete."""
     with _opened(path) as (file, _):
-        return all_attributes(file)
+        return read_attributes_of(file)
 
 
 def truth_mark(distances: np.ndarray) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ann_benchmarks.common.numbers import plain, share, size
+from ann_benchmarks.common.numbers import KIB, figure_text, share_text, size_text
 
 ROUNDING = 1e-9  # by which the mean of shares may miss what it is
 RECALL_SLACK = 1e-3  # absolute: absorbs the rounding of an algorithm that computes distances its own way
@@ -115,7 +115,9 @@ class Metric:
 
     def write(self, value: float) -> str:
         """Write a value as tables have it."""
-        return {"share": share, "KiB": size}.get(self.unit, plain)(value)
+        if self.unit == "KiB":
+            return size_text(value, KIB)
+        return share_text(value) if self.is_share else figure_text(value)
 
 
 def recall(found: np.ndarray, threshold: np.ndarray, count: int) -> float:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ann_benchmarks.common.numbers import plain
+from ann_benchmarks.common.numbers import figure_text
 
 from .comparable import clients, family
 from .runs import Run
@@ -67,8 +67,8 @@ def slower_times(runs: Sequence[Run]) -> dict[int, float]:
 def of_slowness(times: float) -> str:
     """Say that the machine was slower when a result was measured."""
     return (
-        f"a query took {plain(times)} times the CPU time that it took with more clients: the machine was"
-        " slower, or others used it; measure again (--force) before comparing"
+        f"a query took {figure_text(times)} times the CPU time that it took with more clients: the machine"
+        " was slower, or others used it; measure again (--force) before comparing"
     )
 
 
@@ -96,7 +96,7 @@ def of_runs(attrs: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is to be known of the runs of a point."""
     seconds = attrs.get("run_seconds")
     if attrs.get("runs_disagree") and isinstance(seconds, list):
-        slowest, fastest = plain(1 / max(seconds)), plain(1 / min(seconds))
+        slowest, fastest = figure_text(1 / max(seconds)), figure_text(1 / min(seconds))
         yield f"the runs differ by more than noise: from {slowest} to {fastest} queries/s"
     if int(attrs.get("run_count", 3)) < 3:
         yield "fewer than three runs: there is no interval"

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from ann_benchmarks.common.disk import locked_file
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import in_words
+from ann_benchmarks.common.numbers import size_text
 from ann_benchmarks.common.output import warn
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Failure
@@ -87,7 +87,7 @@ class Containers:
 
     def __str__(self) -> str:
         cpus = [cpu for share in self._free_cpus.values() for cpu in share]
-        return f"in containers of {in_words(self._memory)} of memory, CPUs {written(sorted(cpus))}"
+        return f"in containers of {size_text(self._memory)} of memory, CPUs {written(sorted(cpus))}"
 
     def check(self, definition: Definition) -> Failure | None:
         """Whether there is an image: None if so."""

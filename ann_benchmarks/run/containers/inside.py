@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ann_benchmarks.common.errors import describe
-from ann_benchmarks.common.numbers import in_words
+from ann_benchmarks.common.numbers import size_text
 from ann_benchmarks.definitions.definition import plugin_class
 from ann_benchmarks.jobs.events import Failure, Finished, PointDone, PointFailed, WorkloadDone
 
@@ -125,8 +125,8 @@ def killed_processes() -> int:
 def _for_memory(failure: Any, memory: int) -> Any:
     """Say that it was for memory, which is seldom what a plug-in saw of it."""
     why = (
-        f"memory ran out: the kernel killed a process at the container's limit of {in_words(memory)}; give it"
-        " more with --memory, or the algorithm less to hold"
+        f"memory ran out: the kernel killed a process at the container's limit of {size_text(memory)}; give"
+        " it more with --memory, or the algorithm less to hold"
     )
     if isinstance(failure, Failure):
         return replace(failure, text=f"{why} ({failure.text})")

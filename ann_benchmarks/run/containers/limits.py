@@ -9,7 +9,7 @@ import psutil
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import usable_cores
-from ann_benchmarks.common.numbers import in_words
+from ann_benchmarks.common.numbers import size_text
 
 _MOST_CPUS = 1 << 16
 LEAST_MEMORY = 6 * 2**20  # that Docker allows
@@ -49,10 +49,10 @@ def memory_of_each(requested: int | None, containers: int, engine_memory: int | 
     total = min(machine.total, engine_memory or machine.total)
     memory = requested or min(machine.available, total) // containers
     if memory < LEAST_MEMORY:
-        raise UserError(f"--memory {memory} is less than the {in_words(LEAST_MEMORY)} that Docker allows")
+        raise UserError(f"--memory {memory} is less than the {size_text(LEAST_MEMORY)} that Docker allows")
     if memory * containers > total:
         raise UserError(
-            f"{containers} x {in_words(memory)} is more than this machine's {in_words(total)}:"
+            f"{containers} x {size_text(memory)} is more than this machine's {size_text(total)}:"
             " give less --memory"
         )
     return memory

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.atomic import atomic_path
-from ann_benchmarks.common.numbers import in_words
+from ann_benchmarks.common.numbers import size_text
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Definition
 from ann_benchmarks.jobs.events import Failure, PointDone, WorkloadDone
 from ann_benchmarks.jobs.job import Job
@@ -90,7 +90,7 @@ class ContainerWorker:
             return Failure(f"the container is lost: {reason(error)}")
         if state.get("OOMKilled"):
             return Failure(
-                f"memory ran out: the container was ended at its limit of {in_words(self._sandbox.memory)};"
+                f"memory ran out: the container was ended at its limit of {size_text(self._sandbox.memory)};"
                 " give it more with --memory, or the algorithm less to hold"
             )
         status = state.get("ExitCode")
