@@ -27,7 +27,7 @@ ROOT = Path(__file__).parent.parent
 SHIPPED = sorted(FOLDER.glob("*.yml"))
 SMALL = """\
 title: A small one
-text: how it is asked
+text: how it is measured
 steps:
 - name: first
   run: {algorithm: bruteforce-numpy, dataset: clustered-500-8-euclidean, runs: 1}
