@@ -142,5 +142,5 @@ def deviation(rows: Iterable[TierRun]) -> list[str]:
     if not off:
         return []
     return [
-        f"Available RAM is what was asked for; measured during the runs it was within {max(off):.1%} of it.\n"
+        f"Available RAM is as requested; measured during the runs it was within {max(off):.1%} of it.\n"
     ]

@@ -102,7 +102,7 @@ class Comparison:
         if series.query_order != SHUFFLED:
             told.append(f"queries in the order {series.query_order}")
         if series.distinct_queries:
-            told.append(f"asked {series.distinct_queries:,} different queries")
+            told.append(f"with {series.distinct_queries:,} different queries")
         if series.is_cold:
             told.append("with cold caches")
         return "".join(f", {text}" for text in told)
