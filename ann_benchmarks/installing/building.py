@@ -31,7 +31,7 @@ class BuildAborted(Exception):
 
 
 @dataclass(frozen=True)
-class BuildOptions:
+class ImageBuildOptions:
     """What all builds of one command have in common."""
 
     definitions: Path
@@ -43,7 +43,7 @@ class BuildOptions:
 class ImageBuild:
     """The build of one image."""
 
-    def __init__(self, client: Any, spec: ImageSpec, options: BuildOptions) -> None:
+    def __init__(self, client: Any, spec: ImageSpec, options: ImageBuildOptions) -> None:
         """Make it with a client of its own, which nobody else uses; nothing is begun yet."""
         self.client, self.spec, self.options = client, spec, options
         self._arguments = spec.arguments

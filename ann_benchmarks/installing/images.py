@@ -20,7 +20,7 @@ from ann_benchmarks.run.containers.worker import check_image
 
 from . import debian
 from .build_inputs import ca_bundle, read_build_arguments, read_certificates, read_secrets
-from .building import BuildFailed, BuildOptions, ImageBuild
+from .building import BuildFailed, ImageBuild, ImageBuildOptions
 from .catalog import SMALL_BASE, ImageCatalog, ImageSpec
 from .progress import BUILT, FAILED, UNCHANGED, ImageOutcome, Progress, image_id, log_path, sizes, table
 
@@ -53,7 +53,7 @@ def build_images(args: argparse.Namespace) -> int:
         with _once_interrupted(), Progress() as progress:
             if is_from_archive and any(spec.image == SMALL_BASE for spec in specs):
                 outcomes.append(_debian(client, args.mirror, bundle and bundle[0], args.no_cache, progress))
-            options = BuildOptions(args.definitions, certificates, args.no_cache, secrets)
+            options = ImageBuildOptions(args.definitions, certificates, args.no_cache, secrets)
             outcomes += ImageBuilder(client, options, progress).build(specs, args.proc or 1)
     except KeyboardInterrupt:
         print("interrupted; images that are finished are kept, the same command goes on", file=sys.stderr)
@@ -96,7 +96,7 @@ def _debian(
 class ImageBuilder:
     """Builds images, each when what it needs is there."""
 
-    def __init__(self, client: Any, options: BuildOptions, progress: Progress) -> None:
+    def __init__(self, client: Any, options: ImageBuildOptions, progress: Progress) -> None:
         """Take what all builds have in common."""
         self.client, self.options, self.progress = client, options, progress
         self._builds: dict[Future[ImageOutcome], ImageBuild] = {}
