@@ -238,5 +238,5 @@ def test_a_record_that_cannot_be_read_is_told(ledger):
 def test_a_folder_of_somebody_else_is_not_used(ledger, monkeypatch):
     ledger.folder.mkdir()
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    with pytest.raises(UserError, match="belongs to somebody else"), ledger.lock():
+    with pytest.raises(UserError, match="belongs to another user"), ledger.lock():
         pass

@@ -42,7 +42,7 @@ class ContainerSweep:
     builder = None  # the terms of a container that builds say what is special about it
 
     def __init__(self, tiers: str, server: TieredServer) -> None:
-        """Take what the command line says, and the server that is given the tiers."""
+        """Take the text of --tiers, and the server that is given the tiers."""
         self._text, self._server = tiers, server
         self._keepers: list[Keeper] = []
 
@@ -68,7 +68,7 @@ class ContainerSweep:
         return ContainerTerms(tier or Tier(), environment, self._keepers, is_build=tier is None)
 
     def observer(self, jobs: Sequence[Job]) -> SweepConsole:
-        """Return who says which tier is begun, and how long the rest may take."""
+        """Return what shows the tier that is begun, and an estimate of the time left."""
         return SweepConsole(jobs, lambda: next((k.error for k in self._keepers if k.error), None))
 
 

@@ -29,7 +29,7 @@ FROM_ARCHIVE = "debootstrap"  # as --base
 
 
 def build_images(args: argparse.Namespace) -> int:
-    """Build what the command line asks for; 1 when an image failed."""
+    """Build the images that the command line requests; return 1 when one failed."""
     given = read_build_arguments(args.build_arg or [])
     secrets = read_secrets(args.secret or [])
     bundle = ca_bundle(args.ca_bundle)
@@ -70,8 +70,8 @@ def apt_mirror(mirror: str | None, is_from_archive: bool) -> str | None:
         return None  # what debootstrap makes has the archive's address already
     if not archive.endswith("/debian"):
         raise UserError(
-            f"--mirror {mirror} does not end in /debian, and so does not tell where Debian's security fixes"
-            " are: give a mirror laid out as deb.debian.org is, or --base debootstrap"
+            f"--mirror {mirror} does not end in /debian, so that the place of Debian's security fixes is"
+            " unknown: give a mirror laid out as deb.debian.org is, or --base debootstrap"
         )
     return archive.removesuffix("/debian")
 
@@ -201,7 +201,7 @@ def _once_interrupted() -> Iterator[None]:
             signal.signal(each, lambda number, frame: None)
         raise KeyboardInterrupt
 
-    # A signal that whoever started us lets us ignore, as nohup does, stays ignored.
+    # A signal that was ignored when we were started, as by nohup, stays ignored.
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {each: signal.getsignal(each) for each in numbers if signal.getsignal(each) != signal.SIG_IGN}
     for each in before:
