@@ -1,7 +1,7 @@
 # make venv    the virtual environment: .venv
 # make demo    a recall/QPS frontier of pgvector HNSW, measured on this machine
 # make test    the tests, on two processes; those that measure run alone, in the end
-# make lint    ruff and mypy
+# make lint    ruff, mypy and import-linter (which floor imports which)
 # make lock    new versions of the dependencies into the lock files
 
 PYTHON ?= python3
@@ -24,6 +24,7 @@ lint: .venv/dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 format: .venv/dev
 	$(BIN)/ruff check --fix

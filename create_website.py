@@ -4,8 +4,8 @@ import argparse
 from pathlib import Path
 
 from ann_benchmarks.common.cli import run_command
-from ann_benchmarks.plotting.plot_variants import all_plot_variants
 from ann_benchmarks.website import create_website
+from ann_benchmarks.website.plots import all_plot_variants
 
 
 def main() -> None:

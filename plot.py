@@ -10,12 +10,12 @@ from pathlib import Path
 from ann_benchmarks.common.cli import positive_int, run_command
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.plotting.dashboard import draw_monitoring
-from ann_benchmarks.plotting.draw import draw_dataset
-from ann_benchmarks.plotting.ram_draw import draw_tiers
+from ann_benchmarks.plotting.draw import PlotRequest, draw_dataset, draw_tiers
+from ann_benchmarks.plotting.figure import View
 from ann_benchmarks.published import published_names
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, TARGET_RECALL, all_metrics
 
-OF_METRICS = ("x_axis", "y_axis", "x_scale", "y_scale", "raw")  # which --tiers leaves no choice of
+OF_METRICS = ("x_axis", "y_axis", "x_scale", "y_scale", "raw")  # that --tiers chooses itself
 
 
 def main() -> None:
@@ -58,7 +58,7 @@ def main() -> None:
         "--recompute", action="store_true", help="compute the metrics anew, whatever is cached"
     )
     parser.add_argument(
-        "--tiers", action="store_true", help="QPS and p99 by available RAM, and a table beside the picture"
+        "--tiers", action="store_true", help="QPS and p99 by available RAM, and a table next to the picture"
     )
     parser.add_argument(
         "--published",
@@ -79,38 +79,25 @@ def main() -> None:
     if args.monitoring:
         draw_monitoring(args.monitoring, args.output)
         return
-    if args.tiers:
-        given = [name for name in OF_METRICS if getattr(args, name) != parser.get_default(name)]
-        if given:
-            raise UserError(f"--tiers has axes of its own: leave out --{given[0].replace('_', '-')}")
-        draw_tiers(
-            args.dataset,
-            args.count,
-            args.output,
-            args.target_recall,
-            args.published,
-            args.batch,
-            args.recompute,
-            not args.no_intervals,
-            args.normalise,
-        )
-        return
-    draw_dataset(
+    view = View(args.x_axis, args.y_axis, args.x_scale, args.y_scale, args.raw, args.normalise)
+    request = PlotRequest(
         args.dataset,
         args.count,
         args.output,
-        args.x_axis,
-        args.y_axis,
-        args.x_scale,
-        args.y_scale,
-        raw=args.raw,
+        view,
         batch=args.batch,
         recompute=args.recompute,
         intervals=not args.no_intervals,
         target_recall=args.target_recall,
         published=args.published,
-        normalise=args.normalise,
     )
+    if not args.tiers:
+        draw_dataset(request)
+        return
+    given = [name for name in OF_METRICS if getattr(args, name) != parser.get_default(name)]
+    if given:
+        raise UserError(f"--tiers has axes of its own: leave out --{given[0].replace('_', '-')}")
+    draw_tiers(request)
 
 
 if __name__ == "__main__":

@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
-from ann_benchmarks.algorithms.pgvector_hnsw.size import graph_bytes
+from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW, graph_bytes
 from ann_benchmarks.algorithms.pgvector_ivfflat.module import PGVectorIVFFlat
 from ann_benchmarks.algorithms.postgres.environment import PREFIX
 from ann_benchmarks.algorithms.postgres.module import PostgresANN

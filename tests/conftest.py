@@ -9,16 +9,15 @@ from textwrap import dedent
 import h5py
 import numpy as np
 import pytest
-import yaml
 
 from .docker_engine import base_image, engine, plugins, tiny_image  # noqa: F401
-from .postgres_fixtures import plugin_server, server, server_folder  # noqa: F401
-from .side_by_side import (  # noqa: F401
+from .parallel import (  # noqa: F401
     pytest_collection_modifyitems,
-    pytest_configure,
     pytest_runtest_protocol,
     pytest_xdist_make_scheduler,
 )
+from .postgres_fixtures import plugin_server, server, server_folder  # noqa: F401
+from .programs import write_config
 
 ROOT = Path(__file__).parent.parent
 
@@ -65,7 +64,7 @@ class Workspace:
 
     path: Path
 
-    def add_plugin(self, name, body="pass", run_group=None, module=None, **keys):
+    def add_plugin(self, name, body="pass", run_group=None, **keys):
         """Write a plug-in whose class `Plugin` has the given methods; return its folder."""
         folder = self.path / "plugins" / name
         folder.mkdir(parents=True)
@@ -81,15 +80,7 @@ class Workspace:
         (folder / "module.py").write_text(
             dedent(head) + "".join(f"    {x}\n" for x in dedent(body).splitlines())
         )
-        definition = {
-            "name": name,
-            "module": module or f"plugins.{name}",
-            "constructor": "Plugin",
-            "docker_tag": f"ann-benchmarks-{name}",
-            "run_groups": {"all": run_group or {"args": []}},
-            **keys,
-        }
-        (folder / "config.yml").write_text(yaml.safe_dump({"float": {"any": [definition]}}))
+        write_config(folder, name, **{"run_groups": {"all": run_group or {"args": []}}, **keys})
         return folder
 
     def command(self, *arguments):

@@ -15,6 +15,8 @@ import pytest
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.run.containers.engine import connect
 
+from .programs import write_config
+
 ROOT = Path(__file__).parent.parent
 BASE = "ann-benchmarks-base"
 DEBIAN = "ann-benchmarks-debian:trixie"
@@ -115,10 +117,6 @@ class ScratchPlugins:
 def plugins(engine: Any, base_image: str, tmp_path: Path) -> Iterator[ScratchPlugins]:
     """A folder for plug-ins; their images are removed at the end."""
     scratch = ScratchPlugins(engine, tmp_path)
-    unbuilt = scratch.folder / "unbuilt"  # a folder of plug-ins has an algorithm
-    unbuilt.mkdir(parents=True)
-    (unbuilt / "config.yml").write_text(
-        "float: {any: [{name: unbuilt, module: x, constructor: X, docker_tag: x, run_groups: {}}]}\n"
-    )
+    write_config(scratch.folder / "unbuilt", "unbuilt")  # a folder of plug-ins has an algorithm
     yield scratch
     scratch.remove_images()

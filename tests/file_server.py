@@ -1,4 +1,4 @@
-"""A web server that understands ranges, with the faults that a test wants of it."""
+"""A web server that understands ranges, with the faults that a test requests."""
 
 import hashlib
 import threading
@@ -15,13 +15,13 @@ class Request(NamedTuple):
     headers: dict[str, str]
 
 
-class Server(ThreadingHTTPServer):
-    """Serves bodies by path, with the faults that a test asks for; keeps requests and counts bytes."""
+class FileServer(ThreadingHTTPServer):
+    """Serves bodies by path, with the faults that a test requests; keeps requests and counts bytes."""
 
     daemon_threads = True
 
     def __init__(self, **bodies: bytes) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(("127.0.0.1", 0), _Handler)
         self.bodies = bodies
         self.requests: list[Request] = []
         self.sent = 0  # bytes of bodies
@@ -50,8 +50,8 @@ class Server(ThreadingHTTPServer):
         """Connections that are cut are no news."""
 
 
-class Handler(BaseHTTPRequestHandler):
-    server: Server
+class _Handler(BaseHTTPRequestHandler):
+    server: FileServer
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:

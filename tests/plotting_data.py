@@ -6,6 +6,15 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from ann_benchmarks.plotting.draw import PlotRequest
+from ann_benchmarks.plotting.figure import View
+
+
+def request_of(dataset="d", output=None, **options):
+    """Return what is to be plotted, with the options of the view among the others."""
+    view = View(**{name: options.pop(name) for name in View.__dataclass_fields__ if name in options})
+    return PlotRequest(dataset, output=None if output is None else Path(output), view=view, **options)
+
 
 def make_truth(name, metric="euclidean", queries=100, neighbours=10, distances=None, folder=Path("data")):
     """Write a dataset whose true distances are 1, 2, 3... for every query; return them."""

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -15,6 +17,14 @@ def run_program(name: str, *arguments: object, **options: Any) -> "subprocess.Co
     """Run run.py, plot.py ... in the current folder or in `cwd`; options are those of subprocess.run."""
     command = [sys.executable, str(ROOT / name), *map(str, arguments)]
     return subprocess.run(command, **{"capture_output": True, "text": True, "timeout": 300, **options})
+
+
+def write_config(folder: Path, name: str, **keys: Any) -> None:
+    """Write the config.yml of one algorithm, in a plug-in's folder; `keys` are what is not as usual."""
+    entry = {"name": name, "module": f"plugins.{name}", "constructor": "Plugin"}
+    entry |= {"docker_tag": f"ann-benchmarks-{name}", "run_groups": {"all": {"args": []}}, **keys}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.yml").write_text(yaml.safe_dump({"float": {"any": [entry]}}))
 
 
 @contextmanager

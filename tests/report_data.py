@@ -66,19 +66,19 @@ def make_run(
     return Run(dataset, 10, "euclidean", series, name, metrics, attrs)
 
 
-def make_rate(per_second=100.0, p99=0.005, **more):
-    """Return a rate with an interval of 5% either way."""
-    bounds = (per_second * 0.95, per_second * 1.05)
+def make_rate(per_second=100.0, p99=0.005, spread=0.05, **more):
+    """Return a rate with an interval of 5%, or as much as is said, either way."""
+    bounds = (per_second * (1 - spread), per_second * (1 + spread))
     return Rate(round(per_second * 10), per_second, *bounds, 0.001, 0.003, p99, 0.01, **more)
 
 
 def make_inserts(writers, per_second, name="hnsw(M=16)"):
-    """Return the record of inserts by so many writers."""
+    """Return the record of inserts by a number of writers."""
     phase = Phase("inserting", 0.0, 10.0, writes={"insert": make_rate(per_second)}, rows=1000)
     return Record("inserts", "mine", 10, f"hnsw-inserts-w{writers}", name, [], [], 0, writers, None, [phase])
 
 
-def make_writes(name="hnsw(M=16)", algo="hnsw-writes-c32-w4-r150"):
+def make_writes(name="hnsw(M=16)", family="hnsw"):
     """Return the record of changes beside queries, with every phase."""
     phases = [
         Phase("before", 0.0, 10.0, make_rate(500), {}, 0.96, 0.95, 0.97, 1000, 2048.0, 4096.0),
@@ -103,4 +103,6 @@ def make_writes(name="hnsw(M=16)", algo="hnsw-writes-c32-w4-r150"):
         "index_size": [2048.0 + 10 * i for i in range(len(times))],
         "recall": [None, *[0.95] * (len(times) - 1)],
     }
-    return Record("writes", "mine", 10, algo, name, [], [], 32, 4, 150.0, phases, windows)
+    algo, shares = f"{family}-writes-c32-w4-r150-mix50-25-25", (0.5, 0.25, 0.25)
+    attrs = {f"{kind}_share": share for kind, share in zip(phases[1].writes, shares, strict=True)}
+    return Record("writes", "mine", 10, algo, name, [], [], 32, 4, 150.0, phases, windows, attrs)

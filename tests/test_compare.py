@@ -14,7 +14,9 @@ from ann_benchmarks.comparing.measurements import MeasuredPoint
 from ann_benchmarks.comparing.sides import ResultFilter, read_side
 from ann_benchmarks.results.file import write_result
 from ann_benchmarks.results.intervals import share_interval
-from ann_benchmarks.results.records import Phase, Rate, Record, write_record
+from ann_benchmarks.results.records import Phase, Record, write_record
+
+from .report_data import make_rate
 
 CALM = (1.0, 1.002, 0.998, 1.001, 0.999)
 PLAN = {
@@ -26,7 +28,7 @@ PLAN = {
 def measured(
     root, seconds=0.001, series="hnsw", arguments="M_16_20", dataset="tiny", recall=0.9, runs=CALM, **attrs
 ):
-    """Write a point, whose best run takes so many seconds a query, with all that run.py stores."""
+    """Write a point, whose best run takes `seconds` a query, with all that run.py stores."""
     hits = (np.arange(100) < 100 * recall).astype(float)
     low, high = share_interval(hits)
     path = Path(root, "results", dataset, "10", series, f"{arguments}.hdf5")
@@ -267,13 +269,10 @@ def test_another_figure_can_decide(call, tmp_path):
 
 
 def test_workloads_that_write_are_compared(call):
-    def rate(per_second, p99):
-        return Rate(1000, per_second, per_second * 0.9, per_second * 1.1, 0.001, 0.002, p99, 0.02)
-
     for folder, inserts in (("a", 500.0), ("b", 400.0)):
         path = Path(folder, "results", "tiny", "10", "hnsw-writes", "M_16.workload.json")
         path.parent.mkdir(parents=True)
-        phase = Phase("writing", 0.0, 10.0, rate(100.0, 0.01), {"insert": rate(inserts, 0.005)})
+        phase = Phase("writing", 0.0, 10.0, make_rate(100.0, 0.01), {"insert": make_rate(inserts)})
         write_record(
             Record("writes", "tiny", 10, "hnsw-writes", "HNSW()", [], [], 8, 4, None, [phase], path=path)
         )

@@ -8,12 +8,7 @@ from ann_benchmarks.definitions.configs import read_config
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Data, Definition, get_definitions
 
 EF_SEARCH = [[10], [20], [40], [80], [120], [200], [400], [800]]
-REPORT = {
-    "residual_quantization": True,
-    "kmeans_algorithm": "hierarchical",
-    "sampling_factor": 256,
-    "pin": 2,
-}
+REPORT = {"residual_quantization": True, "kmeans_algorithm": "hierarchical", "sampling_factor": 256, "pin": 2}
 
 
 def definitions(folder: str, algorithm: str, dataset: str, rows: int) -> list[Definition]:

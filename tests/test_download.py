@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.data.download import Wanted, fetch, fetching, has_record, partial, verify
+from ann_benchmarks.data.download import DownloadRequest, fetch, fetching, has_record, partial, verify
 from ann_benchmarks.data.download import server as asking
-from ann_benchmarks.data.download.segments import Journal
+from ann_benchmarks.data.download.journal import Journal
 
-from .file_server import Request, Server
+from .file_server import FileServer, Request
 
 ROOT = Path(__file__).parent.parent
 SEGMENT = 2**16
@@ -28,20 +28,20 @@ JOURNAL = Path("data/.file.partial.json")
 
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr(fetching, "FIRST_PAUSE", 0.001)
     monkeypatch.setattr(partial, "SEGMENT", SEGMENT)
     monkeypatch.setattr(asking, "CHUNK", SEGMENT // 16)
-    running = Server(file=BODY)
+    running = FileServer(file=BODY)
     yield running
     running.shutdown()
     running.server_close()
 
 
-def download(server: Server, body: bytes = BODY, **wanted) -> None:
-    fetch([Wanted(server.url(), TARGET, **wanted)])
+def download(server: FileServer, body: bytes = BODY, **options) -> None:
+    fetch([DownloadRequest(server.url(), TARGET, **options)])
     assert_whole(body)
 
 
@@ -55,9 +55,9 @@ def names() -> list[str]:
     return sorted(path.name for path in Path("data").iterdir())
 
 
-def failure(server: Server, **wanted) -> str:
+def failure(server: FileServer, **options) -> str:
     with pytest.raises(UserError) as raised:
-        fetch([Wanted(server.url(), TARGET, **wanted)], hint="name a mirror in VARIABLE")
+        fetch([DownloadRequest(server.url(), TARGET, **options)], hint="name a mirror in VARIABLE")
     message = str(raised.value)
     assert not TARGET.exists() and "\n" not in message and server.url() in message
     return message
@@ -71,7 +71,7 @@ def cuts(*sizes: int | None, then: int | None = None) -> Callable[[], int | None
 # Whole files
 
 
-def test_downloads_once(server: Server) -> None:
+def test_downloads_once(server: FileServer) -> None:
     download(server, size=SIZE, checksum=f"sha256:{hashlib.sha256(BODY).hexdigest()}")
     assert server.sent == SIZE + 1
     asked = len(server.requests)
@@ -81,38 +81,38 @@ def test_downloads_once(server: Server) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, SEGMENT - 1, SEGMENT, SEGMENT + 1, 3 * SEGMENT])
-def test_sizes_around_those_of_segments(server: Server, size: int) -> None:
+def test_sizes_around_those_of_segments(server: FileServer, size: int) -> None:
     server.bodies["file"] = BODY[:size]
     download(server, BODY[:size], size=size)
 
 
-def test_one_large_file_uses_all_connections(server: Server) -> None:
+def test_one_large_file_uses_all_connections(server: FileServer) -> None:
     gate = threading.Barrier(4, timeout=10)
     server.before = lambda request: gate.wait() and None
     download(server)  # the gate opens for four at a time only, and 16 segments are four times four
 
 
-def test_many_small_files_use_all_connections(server: Server) -> None:
+def test_many_small_files_use_all_connections(server: FileServer) -> None:
     bodies = {f"part{number:02}": BODY[number : 3000 + 2 * number] for number in range(40)}
     server.bodies = dict(bodies)
     gate = threading.Barrier(4, timeout=10)
     server.before = lambda request: gate.wait() and None
-    wanted = [Wanted(server.url(name), Path("data") / name) for name in bodies]
-    fetch(wanted)
+    requests = [DownloadRequest(server.url(name), Path("data") / name) for name in bodies]
+    fetch(requests)
     assert {name: (Path("data") / name).read_bytes() for name in bodies} == bodies
     assert [request.path for request in server.parts].index("part39") >= 36  # in order, give or take
 
 
-def test_only_missing_files_are_fetched(server: Server) -> None:
+def test_only_missing_files_are_fetched(server: FileServer) -> None:
     server.bodies |= {"other": b"other"}
     download(server)
     server.requests.clear()
-    fetch([Wanted(server.url(name), Path("data") / name) for name in ("file", "other", "other")])
+    fetch([DownloadRequest(server.url(name), Path("data") / name) for name in ("file", "other", "other")])
     assert {request.path for request in server.requests} == {"other"} and len(server.requests) == 2
 
 
-def test_a_redirect(server: Server) -> None:
-    fetch([Wanted(server.url("moved/file"), TARGET)])
+def test_a_redirect(server: FileServer) -> None:
+    fetch([DownloadRequest(server.url("moved/file"), TARGET)])
     assert_whole()
 
 
@@ -120,7 +120,7 @@ def test_a_redirect(server: Server) -> None:
 
 
 @pytest.mark.parametrize("ranges", [True, False])
-def test_connections_cut_at_random_bytes(server: Server, ranges: bool) -> None:
+def test_connections_cut_at_random_bytes(server: FileServer, ranges: bool) -> None:
     chance = random.Random(2)
     most = SEGMENT if ranges else SIZE
     server.ranges = ranges
@@ -130,7 +130,7 @@ def test_connections_cut_at_random_bytes(server: Server, ranges: bool) -> None:
         assert server.sent < 1.4 * SIZE  # a segment goes on where it was cut, but for what was on its way
 
 
-def test_goes_on_in_the_next_run(server: Server) -> None:
+def test_goes_on_in_the_next_run(server: FileServer) -> None:
     server.cut = cuts(*[None] * 7, 40_000, then=0)
     message = failure(server)
     assert "run again to go on from what has arrived, or name a mirror in VARIABLE" in message
@@ -140,7 +140,7 @@ def test_goes_on_in_the_next_run(server: Server) -> None:
     assert SIZE <= first + server.sent < SIZE + SEGMENT
 
 
-def test_what_had_arrived_is_checked(server: Server) -> None:
+def test_what_had_arrived_is_checked(server: FileServer) -> None:
     server.cut = cuts(30_000, then=0)
     failure(server)
     journal = Journal.load(JOURNAL)
@@ -151,50 +151,50 @@ def test_what_had_arrived_is_checked(server: Server) -> None:
     download(server)
 
 
-def test_a_server_that_stops_sending_parts_loses_nothing(server: Server) -> None:
+def test_a_server_that_stops_sending_parts_loses_nothing(server: FileServer) -> None:
     server.cut = cuts(*[None] * 7, then=0)
     failure(server)
     kept = JOURNAL.read_text()
     server.cut, server.bodies["file"], server.ranges = cuts(), b"<html>sign in</html>", False
-    assert "sends no parts of the file any more" in failure(server)
+    assert "no longer sends parts of the file" in failure(server)
     assert JOURNAL.read_text() == kept
     server.bodies["file"], server.ranges, server.sent = BODY, True, 0
     download(server)
     assert server.sent < SIZE / 2 + 2 * SEGMENT
 
 
-def test_a_server_that_knows_ranges_but_not_their_condition(server: Server) -> None:
+def test_a_server_that_knows_ranges_but_not_their_condition(server: FileServer) -> None:
     server.if_range = False
     download(server)
 
 
 @pytest.mark.parametrize("ends", ["chunked", "until_close"])
-def test_no_length(server: Server, ends: str) -> None:
+def test_no_length(server: FileServer, ends: str) -> None:
     server.ranges = False
     setattr(server, ends, True)
     download(server, size=SIZE)
 
 
-def test_without_a_name_of_the_version_the_file_comes_in_one_piece(server: Server) -> None:
+def test_without_a_name_of_the_version_the_file_comes_in_one_piece(server: FileServer) -> None:
     server.etags = False
     download(server)
     assert [request.range for request in server.parts] == [""]
 
 
-def test_a_date_names_a_version_too(server: Server) -> None:
+def test_a_date_names_a_version_too(server: FileServer) -> None:
     server.etags, server.dates = False, True
     download(server)
     assert len(server.parts) == 16 and all(part.headers["If-Range"].endswith("GMT") for part in server.parts)
 
 
-def test_a_server_that_asks_to_wait(server: Server) -> None:
+def test_a_server_that_asks_to_wait(server: FileServer) -> None:
     server.statuses = [(503, "1")]
     began = time.monotonic()
     download(server)
     assert 1 < time.monotonic() - began < 5
 
 
-def test_a_server_that_asks_to_wait_too_long(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_asks_to_wait_too_long(server: FileServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "LONGEST_PAUSE", 0.2)
     server.statuses = [(503, "3600"), (429, "Fri, 01 Jan 2100 00:00:00 GMT"), (503, "later")]
     began = time.monotonic()
@@ -202,14 +202,14 @@ def test_a_server_that_asks_to_wait_too_long(server: Server, monkeypatch: pytest
     assert 0.4 < time.monotonic() - began < 5
 
 
-def test_errors_that_stay(server: Server) -> None:
+def test_errors_that_stay(server: FileServer) -> None:
     server.statuses = [(503, "")] * 100
     assert "the server answers 503 Service Unavailable; run again" in failure(server)
     assert len(server.requests) == fetching.ATTEMPTS
     assert names() == []
 
 
-def test_a_missing_file_is_not_asked_for_again(server: Server) -> None:
+def test_a_missing_file_is_not_asked_for_again(server: FileServer) -> None:
     del server.bodies["file"]
     message = failure(server)
     assert "404 Not Found; save the file as data/file yourself, or name a mirror in VARIABLE" in message
@@ -217,30 +217,30 @@ def test_a_missing_file_is_not_asked_for_again(server: Server) -> None:
     assert names() == []
 
 
-def test_a_silent_server(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_server(server: FileServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "TIMEOUT", (1, 0.2))
     silences = [1.0, 1.0]
     server.before = lambda request: time.sleep(silences.pop() if silences else 0)
     download(server)
 
 
-def test_no_server(server: Server) -> None:
+def test_no_server(server: FileServer) -> None:
     with pytest.raises(
         UserError, match=r"cannot download http://127.0.0.1:1/x: .*refused.*; run again"
     ) as raised:
-        fetch([Wanted("http://127.0.0.1:1/x", TARGET)])
+        fetch([DownloadRequest("http://127.0.0.1:1/x", TARGET)])
     assert len(str(raised.value)) < 300
     with pytest.raises(
         UserError, match=r"cannot download not-a-url: .*; save the file as data/file yourself"
     ):
-        fetch([Wanted("not-a-url", TARGET)])
+        fetch([DownloadRequest("not-a-url", TARGET)])
     assert names() == []
 
 
 # Files that change, and servers that lie
 
 
-def test_a_file_that_changed_between_runs(server: Server) -> None:
+def test_a_file_that_changed_between_runs(server: FileServer) -> None:
     server.cut = cuts(*[None] * 7, then=0)
     failure(server)
     server.cut = cuts()
@@ -248,7 +248,7 @@ def test_a_file_that_changed_between_runs(server: Server) -> None:
     download(server, BODY[::-1])
 
 
-def test_a_file_that_changes_midway(server: Server) -> None:
+def test_a_file_that_changes_midway(server: FileServer) -> None:
     def change(request: Request) -> None:
         if len(server.parts) > 6:
             server.bodies["file"] = BODY[::-1]
@@ -263,25 +263,25 @@ def test_a_file_that_changes_midway(server: Server) -> None:
     [
         ("length", 1000, "early|broken"),
         ("length", -1000, "early|broken"),
-        ("start", 10, "another part than was asked for"),
+        ("start", 10, "another part than was requested"),
         ("total", 10, "another part|has changed|shorter|early"),
     ],
 )
-def test_parts_that_are_not_what_was_asked_for(server: Server, field: str, error: int, message: str) -> None:
+def test_parts_that_are_not_those_requested(server: FileServer, field: str, error: int, message: str) -> None:
     def lie(request: Request) -> None:
         server.wrong = {field: error}
 
     server.before = lie
     server.cut = cuts(then=5000) if field == "length" and error < 0 else cuts()
     with pytest.raises(UserError, match=message):
-        fetch([Wanted(server.url(), TARGET)])
+        fetch([DownloadRequest(server.url(), TARGET)])
     assert not TARGET.exists()
     server.before, server.wrong, server.cut = lambda request: None, {}, cuts()
     download(server)
 
 
 @pytest.mark.parametrize("error", [1000, -1000])
-def test_a_stream_of_wrong_length(server: Server, error: int) -> None:
+def test_a_stream_of_wrong_length(server: FileServer, error: int) -> None:
     server.ranges, server.wrong = False, {"length": error}
     assert f"has {SIZE + error:,} bytes instead of {SIZE:,}" in failure(server, size=SIZE)
     assert "damaged" in failure(server, checksum="md5:0") or error > 0
@@ -290,21 +290,21 @@ def test_a_stream_of_wrong_length(server: Server, error: int) -> None:
 
 
 @pytest.mark.parametrize("ranges", [True, False])
-def test_another_size_than_expected(server: Server, ranges: bool) -> None:
+def test_another_size_than_expected(server: FileServer, ranges: bool) -> None:
     server.ranges = ranges
     assert f"the server's file has {SIZE:,} bytes instead of 7" in failure(server, size=7)
     assert server.sent <= 2**20 + SIZE and names() == []
 
 
 @pytest.mark.parametrize("ends", ["chunked", "until_close"])
-def test_another_size_than_expected_that_shows_at_the_end(server: Server, ends: str) -> None:
+def test_another_size_than_expected_that_shows_at_the_end(server: FileServer, ends: str) -> None:
     server.ranges = False
     setattr(server, ends, True)
     assert f"the server's file has {SIZE:,} bytes instead of 7" in failure(server, size=7)
     assert names() == []
 
 
-def test_corrupt_bytes(server: Server) -> None:
+def test_corrupt_bytes(server: FileServer) -> None:
     checksum = f"sha256:{hashlib.sha256(BODY).hexdigest()}"
     server.bodies["file"] = BODY[:500] + b"x" + BODY[501:]
     assert "what arrived is damaged (its sha256 is " in failure(server, checksum=checksum)
@@ -313,7 +313,7 @@ def test_corrupt_bytes(server: Server) -> None:
     download(server, checksum=checksum)
 
 
-def test_a_page_instead_of_the_file(server: Server) -> None:
+def test_a_page_instead_of_the_file(server: FileServer) -> None:
     def finish(path: Path) -> None:
         if path.read_bytes().startswith(b"<html>"):
             raise UserError(f"{path} is no vector file")
@@ -330,7 +330,7 @@ def test_a_page_instead_of_the_file(server: Server) -> None:
 
 
 @pytest.mark.parametrize("ranges", [True, False])
-def test_only_the_first_bytes_travel(server: Server, ranges: bool) -> None:
+def test_only_the_first_bytes_travel(server: FileServer, ranges: bool) -> None:
     server.bodies["file"] = BODY * 60
     server.ranges = ranges
     download(server, BODY[:300_000], first_bytes=300_000, size=60 * SIZE, checksum="md5:of-the-whole")
@@ -338,13 +338,13 @@ def test_only_the_first_bytes_travel(server: Server, ranges: bool) -> None:
     assert server.sent <= (300_001 if ranges else 12e6)
 
 
-def test_first_bytes_of_a_file_that_has_fewer(server: Server) -> None:
-    assert "fewer than the 2,000,000 that are wanted" in failure(server, first_bytes=2_000_000)
+def test_first_bytes_of_a_file_that_has_fewer(server: FileServer) -> None:
+    assert "fewer than the 2,000,000 requested" in failure(server, first_bytes=2_000_000)
     server.ranges, server.chunked = False, True
-    assert "fewer than the 2,000,000 that are wanted" in failure(server, first_bytes=2_000_000)
+    assert "fewer than the 2,000,000 requested" in failure(server, first_bytes=2_000_000)
 
 
-def test_the_header_of_a_cropped_file_is_edited(server: Server) -> None:
+def test_the_header_of_a_cropped_file_is_edited(server: FileServer) -> None:
     download(server, b"four" + BODY[4:200_000], first_bytes=200_000, finish=edit)
 
 
@@ -358,19 +358,19 @@ def edit(path: Path) -> None:
 # Disks, other runs, and ends that nobody planned
 
 
-def test_a_full_disk_is_noticed_before_the_download(server: Server) -> None:
+def test_a_full_disk_is_noticed_before_the_download(server: FileServer) -> None:
     server.bodies["other"] = b"other"
     server.wrong = {"total": 10**18}
-    wanted = [Wanted(server.url(name), Path("data") / name) for name in ("other", "file")]
+    requests = [DownloadRequest(server.url(name), Path("data") / name) for name in ("other", "file")]
     with pytest.raises(UserError, match=r"MB are needed in .*/data"):
-        fetch(wanted)
+        fetch(requests)
     assert names() == [] and not server.parts
 
 
 CHILD = f"""
 import os, sys
 from pathlib import Path
-from ann_benchmarks.download import Wanted, fetch, fetching, partial, server
+from ann_benchmarks.download import DownloadRequest, fetch, fetching, partial, server
 from ann_benchmarks.errors import UserError
 partial.SEGMENT, server.CHUNK, fetching.FIRST_PAUSE = {SEGMENT}, {SEGMENT // 16}, 0.01
 def edit(path):
@@ -379,13 +379,13 @@ def edit(path):
         file.flush()
         os._exit(9)
 try:
-    fetch([Wanted(sys.argv[1], Path("data/file"), finish=edit if "edit" in sys.argv else None)])
+    fetch([DownloadRequest(sys.argv[1], Path("data/file"), finish=edit if "edit" in sys.argv else None)])
 except UserError as error:
     sys.exit(f"error: {{error}}")
 """
 
 
-def start(server: Server, *arguments: str, **options) -> subprocess.Popen[str]:
+def start(server: FileServer, *arguments: str, **options) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", CHILD, server.url(), *arguments],
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
@@ -396,7 +396,7 @@ def start(server: Server, *arguments: str, **options) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("ranges", [True, False])
-def test_a_disk_that_takes_no_more(server: Server, ranges: bool) -> None:
+def test_a_disk_that_takes_no_more(server: FileServer, ranges: bool) -> None:
     server.ranges = ranges
     limit = (300_000, 300_000)
     child = start(server, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
@@ -407,7 +407,7 @@ def test_a_disk_that_takes_no_more(server: Server, ranges: bool) -> None:
     download(server)
 
 
-def test_killed_while_it_edits_the_header(server: Server) -> None:
+def test_killed_while_it_edits_the_header(server: FileServer) -> None:
     child = start(server, "edit")
     child.communicate(timeout=20)
     assert child.returncode == 9 and not TARGET.exists()
@@ -416,7 +416,7 @@ def test_killed_while_it_edits_the_header(server: Server) -> None:
     assert server.sent == SEGMENT + 1
 
 
-def test_killed_at_random_moments(server: Server) -> None:
+def test_killed_at_random_moments(server: FileServer) -> None:
     server.pause = 0.01
     for arrived in (0.4, 0.8, 1.2):
         child = start(server)
@@ -431,7 +431,7 @@ def test_killed_at_random_moments(server: Server) -> None:
     assert server.sent == SIZE - journal.arrived + 1
 
 
-def test_interrupted(server: Server) -> None:
+def test_interrupted(server: FileServer) -> None:
     server.pause = 0.02
     child = start(server)
     wait_for(lambda: server.sent > SIZE / 2, child)
@@ -450,19 +450,19 @@ def wait_for(condition: Callable[[], bool], child: subprocess.Popen[str]) -> Non
         time.sleep(0.002)
 
 
-def test_two_runs_at_once(server: Server) -> None:
+def test_two_runs_at_once(server: FileServer) -> None:
     server.pause = 0.001
     server.bodies["other"] = BODY[::-1]
     failures: list[BaseException] = []
-    wanted = [Wanted(server.url(name), Path("data") / name) for name in ("file", "other")]
+    requests = [DownloadRequest(server.url(name), Path("data") / name) for name in ("file", "other")]
 
-    def run(files: list[Wanted]) -> None:
+    def run(files: list[DownloadRequest]) -> None:
         try:
             fetch(files)
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=run, args=(wanted[:: 1 if n % 2 else -1],)) for n in range(4)]
+    threads = [threading.Thread(target=run, args=(requests[:: 1 if n % 2 else -1],)) for n in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -473,14 +473,14 @@ def test_two_runs_at_once(server: Server) -> None:
     assert names() == [".file.segments.json", ".other.segments.json", "file", "other"]
 
 
-def test_a_part_of_unknown_origin_is_not_used(server: Server) -> None:
+def test_a_part_of_unknown_origin_is_not_used(server: FileServer) -> None:
     Path("data").mkdir()
     Path("data/.file.partial").write_bytes(b"x" * SIZE)
     JOURNAL.write_text('{"url": "http://example.org", "segments": [1]}')
     download(server)
 
 
-def test_a_journal_that_outlived_its_file_is_not_used(server: Server) -> None:
+def test_a_journal_that_outlived_its_file_is_not_used(server: FileServer) -> None:
     server.cut = cuts(*[None] * 7, then=0)
     failure(server)
     Path("data/.file.partial").unlink()
@@ -491,7 +491,7 @@ def test_a_journal_that_outlived_its_file_is_not_used(server: Server) -> None:
 # Reading files again
 
 
-def test_verify_names_what_has_changed(server: Server) -> None:
+def test_verify_names_what_has_changed(server: FileServer) -> None:
     download(server)
     with TARGET.open("rb+") as file:
         for offset in (SEGMENT + 5, 2 * SEGMENT + 5, SIZE - 1):
@@ -507,7 +507,7 @@ def test_verify_names_what_has_changed(server: Server) -> None:
     assert verify(TARGET) == ["cannot read data/file: No such file or directory"]
 
 
-def test_a_file_without_a_record(server: Server) -> None:
+def test_a_file_without_a_record(server: FileServer) -> None:
     TARGET.parent.mkdir()
     TARGET.write_bytes(BODY)
     assert not has_record(TARGET) and verify(TARGET) == []

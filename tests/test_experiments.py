@@ -9,19 +9,19 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import get_dataset
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.experiments.carrying_out import carry_out, report_arguments
-from ann_benchmarks.experiments.findings import judged, selected
+from ann_benchmarks.experiments.findings import StepPoint, judged, selected
 from ann_benchmarks.experiments.options import Options
 from ann_benchmarks.experiments.report import report_of
-from ann_benchmarks.experiments.results import Measured
 from ann_benchmarks.experiments.schema import FOLDER, Claim, find_experiment, read_experiment
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.reporting.content import Chapter
-from ann_benchmarks.results.records import Phase, Rate, Record
+from ann_benchmarks.results.records import Phase, Record
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.results.series import Series
 from run import every_job, make_parser
 
 from .programs import run_program
+from .report_data import make_rate
 
 ROOT = Path(__file__).parent.parent
 SHIPPED = sorted(FOLDER.glob("*.yml"))
@@ -89,23 +89,22 @@ def test_what_comes_along_can_be_read(path, is_mini, options):
             r":6: the option 'runs' cannot be {'a': 1}",
         ),
         ("mini: {skip: there is none}", "mini: {scip: x}", r":13: unknown key 'scip'.*did you mean 'skip'"),
-        ("{kind: points}", "{kind: pionts}", r":10: the kind has to be one of points, "),
+        ("{kind: points}", "{kind: pionts}", r":10: there is no kind 'pionts'; did you mean 'points'"),
         (
             "compare: value, metric: k-nn",
             "compare: sum, metric: k-nn",
-            r":15: 'compare' has to be one of ratio",
+            r":15: there is no comparison 'sum'; known are: ratio",
         ),
-        ("of: {step: first}", "of: {step: forst}", r":15: there is no step 'forst': there are first, second"),
+        ("of: {step: first}", "of: {step: forst}", r":15: there is no step 'forst'; did you mean 'first'"),
         ("of: {step: first}", "of: {stepp: first}", r":15: unknown key 'stepp'"),
-        ("least: 0.999", "least: a lot", r":15: 'least' has to be a number"),
-        (", least: 0.999", "", r":15: say what is found with 'least' or 'most'"),
+        ("least: 0.999", "least: a lot", r":15: 'least' must be a number, not 'a lot'"),
+        (", least: 0.999", "", r":15: give the bound that the finding keeps"),
         (
             "  title: with clients",
             "  title: with clients\n  title: b",
             r":9: the key 'title' stands here a second",
         ),
         ("  title: with clients", "  groups: {a: {b: {arg: 1}}}", r":8: unknown key 'arg' in run group 'b'"),
-        ("steps:", "steps: [", r"not valid YAML"),
     ],
 )
 def test_a_mistake_is_told_by_its_line(tmp_path, options, old, new, message):
@@ -222,7 +221,7 @@ def point(algorithm, qps, arguments=({"M": 16},), query=(40,), recall=0.96, **at
     metrics = {"k-nn": recall, "qps": qps, "p99": 1000 / qps}
     given = {"clients": 1, "qps_low": qps * 0.9, "qps_high": qps * 1.1, **attrs}
     outcome = Run("d", 10, "euclidean", Series(algorithm), "p", metrics, given)
-    return Measured("s", Job(definition, [], "d", 10), list(query), outcome)
+    return StepPoint("s", Job(definition, [], "d", 10), list(query), outcome)
 
 
 def claim(compare, **more):
@@ -272,22 +271,18 @@ def test_selections():
         assert selected(selection, points) == [points[i] for i in chosen]
 
 
-def rate(per_second, p99=0.01):
-    return Rate(10, per_second, per_second * 0.9, per_second * 1.1, 0.001, 0.005, p99, 0.02)
-
-
 def test_workloads_are_compared_by_phase():
     phases = [
-        Phase("before", 0, 1, rate(100.0, 0.01)),
-        Phase("writing", 1, 1, rate(50.0, 0.03), {"insert": rate(20.0)}, recall=0.9),
+        Phase("before", 0, 1, make_rate(100.0, 0.01)),
+        Phase("writing", 1, 1, make_rate(50.0, 0.03), {"insert": make_rate(20.0, spread=0.1)}, recall=0.9),
     ]
     record = Record("writes", "d", 10, "a-writes", "A", [{}], [40], 32, 2, 100.0, phases)
-    measured = [Measured("s", point("a", 1.0).job, [40], record)]
+    measured = [StepPoint("s", point("a", 1.0).job, [40], record)]
     slower = claim(
         "ratio", metric="writing.queries.p99", to_metric="before.queries.p99", of={"rate": 100}, least=2
     )
     assert judged(slower, measured).measured.startswith("3; 0.03 to 0.01")
-    slow = replace(record, phases=[phases[0], replace(phases[1], queries=rate(50.0, 0.09))])
+    slow = replace(record, phases=[phases[0], replace(phases[1], queries=make_rate(50.0, 0.09))])
     both = [*measured, replace(measured[0], outcome=slow)]
     best = claim("value", metric="writing.queries.p99", of={"rate": 100}, least=0)
     assert judged(best, both).measured == "0.03"

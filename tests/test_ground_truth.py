@@ -6,8 +6,8 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.ground_truth import exact_neighbors
-from ann_benchmarks.data.ground_truth.answers import Answers
-from ann_benchmarks.data.ground_truth.span import Question, search_span
+from ann_benchmarks.data.ground_truth.checkpoint import PartialTruth
+from ann_benchmarks.data.ground_truth.span import Problem, Product, search_span
 from ann_benchmarks.data.vectors.rows import Rows
 from ann_benchmarks.distance import METRICS, candidate_distances
 
@@ -25,14 +25,16 @@ def by_sorting_everything(metric: str, train, queries, k: int) -> tuple[np.ndarr
 
 def assert_exact(metric: str, train, queries, k: int, cuts=CUTS) -> None:
     ids, distances = by_sorting_everything(metric, train, queries, k)
-    question = Question(metric, queries, k)
+    problem = Problem(metric, queries, k)
     for block, group, threads, spans in cuts:
-        found = Answers(question, len(train), spans)
+        found = PartialTruth(problem, len(train), spans)
         edges = np.linspace(0, len(train), spans + 1).astype(int)
         for number in reversed(range(spans)):  # as from a cluster, in any order
             span = range(edges[number], edges[number + 1])
             limits = found.distances[:, -1]
-            found.merge(number, search_span(question, train, span, limits, threads, block=block, group=group))
+            found.merge(
+                number, search_span(problem, train, span, limits, threads, product=Product(block, group))
+            )
         np.testing.assert_array_equal(found.ids, ids)
         np.testing.assert_array_equal(found.distances, distances)
     assert found.ids.dtype == np.int64 and found.distances.dtype == np.float64
@@ -191,11 +193,11 @@ def test_a_row_without_distances_is_named(metric: str, value: float) -> None:
         exact_neighbors(metric, train, damaged, 5, progress=False)
 
 
-def test_what_cannot_be_asked() -> None:
+def test_what_cannot_be_searched() -> None:
     train = np.zeros((10, 2), np.float32)
-    with pytest.raises(UserError, match="11 neighbours asked for, but there are only 10"):
+    with pytest.raises(UserError, match="11 neighbours requested, but there are only 10"):
         exact_neighbors("euclidean", train, train[:1], 11)
-    with pytest.raises(UserError, match="ask for at least 1"):
+    with pytest.raises(UserError, match="request at least 1"):
         exact_neighbors("euclidean", train, train[:1], 0)
     with pytest.raises(UserError, match="the same number of dimensions"):
         exact_neighbors("euclidean", train, np.zeros((1, 3)), 1)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.data.ground_truth import answers, exact_neighbors, ground_truth, truth
+from ann_benchmarks.data.ground_truth import SearchOptions, checkpoint, exact_neighbors, ground_truth, truth
 from ann_benchmarks.data.vectors.rows import ArrayRows
 
 from .conftest import ROOT
@@ -19,12 +19,14 @@ PROGRAM = f"""
 import sys, time
 import numpy as np
 from pathlib import Path
-from ann_benchmarks.ground_truth import answers, ground_truth, truth
-truth.SPAN, answers.SHARE_OF_SAVING = {SPAN}, 1000
+from ann_benchmarks.ground_truth import SearchOptions, checkpoint, ground_truth, truth
+truth.SPAN, checkpoint.SHARE_OF_SAVING = {SPAN}, 1000
 folder = Path(sys.argv[1])
 train, queries = (np.load(folder / name, mmap_mode="r") for name in ("train.npy", "test.npy"))
 print("ready", flush=True)
-ids, distances = ground_truth("euclidean", train, queries, 20, state=folder / "state", mark="these rows")
+ids, distances = ground_truth(
+    "euclidean", train, queries, 20, SearchOptions(folder / "state", "these rows")
+)
 np.savez(folder / "result.npz", ids=ids, distances=distances)
 """
 
@@ -47,7 +49,7 @@ class CountedRows(ArrayRows):
 @pytest.fixture
 def vectors(monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     monkeypatch.setattr(truth, "SPAN", SPAN)
-    monkeypatch.setattr(answers, "SHARE_OF_SAVING", 1000)  # after each span, however short
+    monkeypatch.setattr(checkpoint, "SHARE_OF_SAVING", 1000)  # after each span, however short
     return np.random.default_rng(1).standard_normal((9_500, 12)).astype(np.float32)
 
 
@@ -55,21 +57,27 @@ def test_goes_on_where_it_was_interrupted(vectors: np.ndarray, tmp_path: Path) -
     state, queries = tmp_path / "state", vectors[:30]
     expected = exact_neighbors("ip", vectors, queries, 7)
     with pytest.raises(KeyboardInterrupt):
-        ground_truth("ip", CountedRows(vectors, interrupt_at=5000), queries, 7, state=state, progress=False)
+        ground_truth(
+            "ip",
+            CountedRows(vectors, interrupt_at=5000),
+            queries,
+            7,
+            SearchOptions(state=state, progress=False),
+        )
     rows = CountedRows(vectors)
-    found = ground_truth("ip", rows, queries, 7, state=state, progress=False)
+    found = ground_truth("ip", rows, queries, 7, SearchOptions(state=state, progress=False))
     assert rows.done == set(range(4000, 9500))
     for part, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(part, other)
     rows = CountedRows(vectors)
-    again = ground_truth("ip", rows, queries, 7, state=state, progress=False)
+    again = ground_truth("ip", rows, queries, 7, SearchOptions(state=state, progress=False))
     assert not rows.done  # until its caller deletes it, the state has the result
     np.testing.assert_array_equal(again[0], expected[0])
 
 
 def test_state_of_another_question_is_not_used(vectors: np.ndarray, tmp_path: Path) -> None:
     state = tmp_path / "state"
-    ground_truth("ip", vectors, vectors[:5], 7, state=state, mark="a", progress=False)
+    ground_truth("ip", vectors, vectors[:5], 7, SearchOptions(state=state, mark="a", progress=False))
     others = (
         ("euclidean", vectors, vectors[:5], 7, "a"),
         ("ip", vectors[1:], vectors[:5], 7, "a"),
@@ -80,7 +88,7 @@ def test_state_of_another_question_is_not_used(vectors: np.ndarray, tmp_path: Pa
     )
     for metric, train, queries, k, mark in others:
         rows = CountedRows(train)
-        found = ground_truth(metric, rows, queries, k, state=state, mark=mark, progress=False)
+        found = ground_truth(metric, rows, queries, k, SearchOptions(state=state, mark=mark, progress=False))
         assert len(rows.done) == len(train)
         np.testing.assert_array_equal(found[0], exact_neighbors(metric, train, queries, k)[0])
 
@@ -88,13 +96,13 @@ def test_state_of_another_question_is_not_used(vectors: np.ndarray, tmp_path: Pa
 @pytest.mark.parametrize("damage", ["shorter", "other bytes", "empty"])
 def test_damaged_state_is_not_used(vectors: np.ndarray, tmp_path: Path, damage: str) -> None:
     state = tmp_path / "state"
-    expected = ground_truth("ip", vectors, vectors[:5], 7, state=state, progress=False)
+    expected = ground_truth("ip", vectors, vectors[:5], 7, SearchOptions(state=state, progress=False))
     content = bytearray(state.read_bytes())
     if damage == "other bytes":
         for at in range(100, len(content) - 100, 20):
             content[at] ^= 255
     state.write_bytes(content[: {"shorter": len(content) // 2, "empty": 0}.get(damage)])
-    found = ground_truth("ip", vectors, vectors[:5], 7, state=state, progress=False)
+    found = ground_truth("ip", vectors, vectors[:5], 7, SearchOptions(state=state, progress=False))
     np.testing.assert_array_equal(found[0], expected[0])
 
 
@@ -133,4 +141,6 @@ def start_and_wait(folder: Path) -> float:
 
 def test_a_cluster_needs_a_way_to_open_the_dataset(vectors: np.ndarray) -> None:
     with pytest.raises(UserError, match="workers need a way to open the dataset"):
-        ground_truth("ip", vectors, vectors[:5], 7, scheduler="tcp://127.0.0.1:1", progress=False)
+        ground_truth(
+            "ip", vectors, vectors[:5], 7, SearchOptions(scheduler="tcp://127.0.0.1:1", progress=False)
+        )

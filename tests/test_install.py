@@ -29,7 +29,7 @@ from ann_benchmarks.data.download import fetching
 from ann_benchmarks.installing import local
 from ann_benchmarks.installing.main import main
 
-from .file_server import Server
+from .file_server import FileServer
 from .programs import run_program
 from .vchord_archives import archive, installation_with_vchord
 
@@ -374,7 +374,7 @@ def command(
             monkeypatch.delenv(name)
     monkeypatch.setattr(releases, "embedded_installation", lambda: installation.folder)
     monkeypatch.setattr(fetching, "FIRST_PAUSE", 0.001)
-    server = Server()
+    server = FileServer()
     monkeypatch.setattr(local, "API", server.url("")[:-1])
     target = Thing.local_target()
     yield types.SimpleNamespace(

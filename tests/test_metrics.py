@@ -4,12 +4,12 @@ import random
 import numpy as np
 import pytest
 
-from ann_benchmarks.results.frontier import pareto_frontier
 from ann_benchmarks.results.metrics import (
     Measurement,
     Truth,
     all_metrics,
     compute_all,
+    pareto_frontier,
     plot_label,
     qps_at_recall,
     standard_metrics,

@@ -17,11 +17,11 @@ from ann_benchmarks.data.datasets import aliases, get_dataset, present_names, re
 from ann_benchmarks.data.datasets.listing import dataset_table
 from ann_benchmarks.data.datasets.maintenance import find_truth
 from ann_benchmarks.data.datasets.own import OwnVectors, create_in_place
-from ann_benchmarks.data.ground_truth import answers, truth
+from ann_benchmarks.data.ground_truth import checkpoint, truth
 from ann_benchmarks.distance import pair_distances
 from ann_benchmarks.results.file import truth_mark
 
-from .file_server import Server
+from .file_server import FileServer
 from .programs import run_program
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -68,7 +68,7 @@ def write_shards(folder: Path, numbers: list[np.ndarray], metric: str = "angular
 
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
     """A server of small sets, and a registry that names them."""
     remote = tmp_path / "remote"
     write_bin(remote / "base.fbin", TRAIN)
@@ -80,7 +80,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     for i, part in enumerate((bits[:30], bits[30:30], bits[30:])):
         np.save(remote / f"part_{i}.npy", part)
     np.save(remote / "gt.npy", np.argsort(distances_of("ip", bits, bits[:5]), axis=1)[:, :15])
-    running = Server()
+    running = FileServer()
     files = (path for path in remote.rglob("*") if path.is_file())
     running.bodies = {str(path.relative_to(remote)): path.read_bytes() for path in files}
     content = {
@@ -132,7 +132,7 @@ def assert_exact(name: str, metric: str, train: np.ndarray, test: np.ndarray, k:
 # ---- got, opened
 
 
-def test_a_big_ann_set_is_got_and_read_by_range(server: Server) -> None:
+def test_a_big_ann_set_is_got_and_read_by_range(server: FileServer) -> None:
     dataset, dimension = get_dataset("whole-l2")
     with dataset:
         assert (dataset.name, dimension, dataset.rows) == ("whole", 6, 500)
@@ -147,7 +147,7 @@ def test_a_big_ann_set_is_got_and_read_by_range(server: Server) -> None:
     assert present_names() == ["first100", "whole"]  # of which the first is in the second
 
 
-def test_of_a_cropped_set_only_the_first_rows_travel(server: Server) -> None:
+def test_of_a_cropped_set_only_the_first_rows_travel(server: FileServer) -> None:
     assert_exact("first200", "euclidean", TRAIN[:200], TEST, 20)
     assert server.sent_of["base.fbin"] <= 200 * 24 + 8 + 2
     crop = Path("data/whole/base.fbin.crop_nb_200")
@@ -156,19 +156,19 @@ def test_of_a_cropped_set_only_the_first_rows_travel(server: Server) -> None:
     assert server.sent_of["base.fbin"] <= 200 * 24 + 8 + 2
 
 
-def test_a_cropped_set_uses_the_whole_file_if_it_is_there(server: Server) -> None:
+def test_a_cropped_set_uses_the_whole_file_if_it_is_there(server: FileServer) -> None:
     get_dataset("whole")[0].close()
     before = server.sent_of["base.fbin"]
     assert_exact("first200", "euclidean", TRAIN[:200], TEST, 20)
     assert server.sent_of["base.fbin"] == before and get_dataset("first200")[0].rows == 200
 
 
-def test_ids_of_shuffled_shards_become_row_numbers(server: Server) -> None:
+def test_ids_of_shuffled_shards_become_row_numbers(server: FileServer) -> None:
     assert_exact("shards", "angular", TRAIN, TEST, 20)
     np.testing.assert_array_equal(get_dataset("shards")[0].train_rows()[190:210], TRAIN[190:210])
 
 
-def test_queries_may_be_the_first_rows_and_parts_half_precision(server: Server) -> None:
+def test_queries_may_be_the_first_rows_and_parts_half_precision(server: FileServer) -> None:
     bits = np.sign(TRAIN[:100]).astype(np.float32)
     assert_exact("parts", "ip", bits, bits[:5], 15)
     train = get_dataset("parts")[0].train()
@@ -176,7 +176,7 @@ def test_queries_may_be_the_first_rows_and_parts_half_precision(server: Server) 
     np.testing.assert_array_equal(train, bits)
 
 
-def test_distances_of_published_neighbours_are_computed_once(server: Server) -> None:
+def test_distances_of_published_neighbours_are_computed_once(server: FileServer) -> None:
     before = get_dataset("whole")[0].true_distances(20)
     path = truth_file("whole")
     assert path == Path("data/whole.truth.h5")
@@ -185,7 +185,7 @@ def test_distances_of_published_neighbours_are_computed_once(server: Server) -> 
     assert path.stat().st_mtime_ns == stamp
 
 
-def test_the_list_says_what_is_there(server: Server) -> None:
+def test_the_list_says_what_is_there(server: FileServer) -> None:
     get_dataset("first200")[0].close()
     lines = {line.split()[0]: line.split()[1:] for line in dataset_table().splitlines() if line}
     assert lines["first200"][:5] == ["200", "6", "euclidean", "4.8", "kB"] and lines["first200"][-1] == "yes"
@@ -197,7 +197,7 @@ def test_the_list_says_what_is_there(server: Server) -> None:
 # ---- truth
 
 
-def test_the_truth_is_found_here(server: Server) -> None:
+def test_the_truth_is_found_here(server: FileServer) -> None:
     line = find_truth("first100", 50)
     assert line == "data/first100.truth.h5 has the 50 nearest rows of each query"
     assert_exact("first100", "euclidean", TRAIN[:100], TEST, 50)
@@ -208,12 +208,12 @@ def test_the_truth_is_found_here(server: Server) -> None:
     assert not list(Path("data").glob(".*"))
 
 
-def test_without_truth_the_error_says_how_to_find_it(server: Server) -> None:
+def test_without_truth_the_error_says_how_to_find_it(server: FileServer) -> None:
     with pytest.raises(UserError, match="--ground-truth first100"):
         get_dataset("first100")[0].true_distances(10)
 
 
-def test_the_truth_of_other_vectors_is_not_taken(server: Server) -> None:
+def test_the_truth_of_other_vectors_is_not_taken(server: FileServer) -> None:
     find_truth("first100", 10)
     write_bin(Path("data/whole/query.fbin"), TEST[::-1])
     with pytest.raises(UserError, match="holds the true neighbours of other vectors"):
@@ -233,7 +233,7 @@ def test_the_truth_of_other_vectors_is_not_taken(server: Server) -> None:
         (lambda f: write_bin(f, np.zeros((500, 7), np.float32)), "7 dimensions where 6 were expected"),
     ],
 )
-def test_a_damaged_file_is_named(server: Server, spoil: Callable[[Path], None], message: str) -> None:
+def test_a_damaged_file_is_named(server: FileServer, spoil: Callable[[Path], None], message: str) -> None:
     get_dataset("whole")[0].close()
     spoil(Path("data/whole/base.fbin"))
     with pytest.raises(UserError) as error:
@@ -241,7 +241,7 @@ def test_a_damaged_file_is_named(server: Server, spoil: Callable[[Path], None], 
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
-def test_a_truth_that_does_not_fit_is_named(server: Server) -> None:
+def test_a_truth_that_does_not_fit_is_named(server: FileServer) -> None:
     get_dataset("whole")[0].close()
     path = Path("data/whole/truth.bin")
     write_truth(path, "euclidean", TRAIN, TEST[:11])
@@ -255,7 +255,7 @@ def test_a_truth_that_does_not_fit_is_named(server: Server) -> None:
         get_dataset("whole")[0].truth()
 
 
-def test_an_ip_file_with_distances_of_another_kind_has_them_computed(server: Server) -> None:
+def test_an_ip_file_with_distances_of_another_kind_has_them_computed(server: FileServer) -> None:
     Path("data").mkdir()
     nearest = np.argsort(-(TEST @ TRAIN.T), axis=1)[:, :10]
     with h5py.File("data/laion-1m.hdf5", "w") as file:
@@ -321,7 +321,7 @@ def test_verify_sees_vectors_that_are_not_those_of_the_truth(own: None) -> None:
     assert done.returncode == 1 and "holds the true neighbours of other vectors" in done.stdout
 
 
-def test_verify_sees_a_byte_that_changed_since_the_download(server: Server) -> None:
+def test_verify_sees_a_byte_that_changed_since_the_download(server: FileServer) -> None:
     get_dataset("whole")[0].close()
     from ann_benchmarks.data.datasets.maintenance import verify_dataset
 
@@ -333,7 +333,7 @@ def test_verify_sees_a_byte_that_changed_since_the_download(server: Server) -> N
     assert any("base.fbin" in problem for problem in verify_dataset("whole"))
 
 
-def test_a_converted_copy_takes_the_place_of_the_original(server: Server) -> None:
+def test_a_converted_copy_takes_the_place_of_the_original(server: FileServer) -> None:
     from ann_benchmarks.data.datasets.maintenance import convert_source
 
     get_dataset("shards")[0].close()
@@ -420,7 +420,7 @@ def test_what_was_downloaded_is_not_replaced_by_force(own: None) -> None:
     assert done.returncode == 1 and "delete those that are to be downloaded again" in done.stderr
 
 
-def test_the_list_fetches_nothing(server: Server) -> None:
+def test_the_list_fetches_nothing(server: FileServer) -> None:
     Path("data").mkdir()
     addresses = f"train: {server.url('base.fbin')}\ntest: {server.url('query.fbin')}\n"
     Path("data/far.yml").write_text("distance: ip\n" + addresses)
@@ -433,7 +433,7 @@ def test_what_was_found_in_other_files_is_not_gone_on_with(
 ) -> None:
     create_in_place("mine", OwnVectors("part_*.npy", "euclidean", "q.fbin"))
     monkeypatch.setattr(truth, "SPAN", 100)
-    monkeypatch.setattr(answers, "SHARE_OF_SAVING", 1e9)
+    monkeypatch.setattr(checkpoint, "SHARE_OF_SAVING", 1e9)
     search, seen = truth.search_span, []
 
     def interrupted(*arguments, **options):

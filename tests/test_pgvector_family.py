@@ -12,8 +12,7 @@ import pytest
 
 from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
-from ann_benchmarks.algorithms.pgvector_ivfflat.module import PGVectorIVFFlat
-from ann_benchmarks.algorithms.pgvector_ivfflat.size import automatic_lists
+from ann_benchmarks.algorithms.pgvector_ivfflat.module import PGVectorIVFFlat, automatic_lists
 from ann_benchmarks.algorithms.postgres import catalog
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.extension import check_available

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
-from ann_benchmarks.algorithms.pgvector_hnsw.size import graph_bytes, index_bytes
+from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW, graph_bytes, index_bytes
 from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server

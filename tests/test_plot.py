@@ -9,14 +9,14 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.plotting.draw import draw_dataset
-from ann_benchmarks.plotting.figure import create_plot
+from ann_benchmarks.plotting.figure import View, create_plot
 from ann_benchmarks.plotting.points import Point
 from ann_benchmarks.plotting.styles import LIGHT_COLORS, assign_styles, told_apart
 from ann_benchmarks.results import cache, runs
 from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.runs import load_runs
 
-from .plotting_data import make_result, make_truth
+from .plotting_data import make_result, make_truth, request_of
 from .programs import run_program
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -55,11 +55,8 @@ def forbid_reading(monkeypatch):
     monkeypatch.setattr(runs, "read_result", fail)
 
 
-def draw(
-    dataset="d", count=10, output=None, x="k-nn", y="qps", x_scale="linear", y_scale="linear", **options
-):
-    options = {"raw": False, "batch": False, "recompute": False, **options}
-    draw_dataset(dataset, count, output, x, y, x_scale, y_scale, **options)
+def draw(dataset="d", **options):
+    draw_dataset(request_of(dataset, **options))
 
 
 # --- cache ---
@@ -226,7 +223,7 @@ SCALES = [(x, "log") for x in ("linear", "log", "symlog", "logit", "a2", "a3", "
 @pytest.mark.parametrize(("x_scale", "y_scale"), [*SCALES, ("linear", "linear"), ("linear", "symlog")])
 def test_every_scale_shows_every_series(x_scale, y_scale, tmp_path):
     output = tmp_path / "x.png"
-    assert create_plot(SERIES, "k-nn", "qps", output, x_scale, y_scale) == 5
+    assert create_plot(SERIES, View(x_scale=x_scale, y_scale=y_scale), output) == 5
     picture = matplotlib.image.imread(output)[..., :3]
     in_axes = picture[:, : int(picture.shape[1] * 0.88)]  # without the legend
     for style in assign_styles(SERIES).values():
@@ -238,7 +235,7 @@ def test_every_scale_shows_every_series(x_scale, y_scale, tmp_path):
 def test_names_are_drawn_as_they_are(tmp_path):
     names = ["$\\frac{1$", "_hidden", "a$b$c", "<b>&amp;", "%s {} \\n", "line\nbreak", "日本", "", "x" * 300]
     series = {name: [Point(0.9, i + 1.0), Point(0.8, i + 2.0)] for i, name in enumerate(names)}
-    create_plot(series, "k-nn", "qps", tmp_path / "x.svg", title="$\\frac{$ _")
+    create_plot(series, View(), tmp_path / "x.svg", title="$\\frac{$ _")
     labels = re.findall(r"<!-- (.*?) -->", (tmp_path / "x.svg").read_text(), re.DOTALL)
     assert {"$\\frac{1$", "_hidden", "a$b$c", "%s {} \\n"} <= set(labels)
 
@@ -246,7 +243,7 @@ def test_names_are_drawn_as_they_are(tmp_path):
 def test_many_series_and_every_format(tmp_path):
     series = {f"algorithm-{i}": [Point(0.5 + i / 100, i + 1.0)] for i in range(40)}
     for ending in ("png", "pdf", "svg"):
-        assert create_plot(series, "k-nn", "qps", tmp_path / f"x.{ending}") == 40
+        assert create_plot(series, View(), tmp_path / f"x.{ending}") == 40
         assert (tmp_path / f"x.{ending}").stat().st_size > 5000
 
 

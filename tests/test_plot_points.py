@@ -13,10 +13,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.plotting.bars import draw_bars
+from ann_benchmarks.plotting.canvas import add_labels, draw_bars
 from ann_benchmarks.plotting.draw import draw_dataset
-from ann_benchmarks.plotting.figure import create_plot, draw_series, fit_scales
-from ann_benchmarks.plotting.labels import add_labels
+from ann_benchmarks.plotting.figure import View, create_plot, draw_series, fit_scales
 from ann_benchmarks.plotting.points import Point, points_by_algorithm
 from ann_benchmarks.plotting.scales import parse_scale
 from ann_benchmarks.plotting.styles import assign_styles
@@ -26,7 +25,7 @@ from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.runs import Run, load_runs
 from ann_benchmarks.results.series import Series
 
-from .plotting_data import make_result, make_truth
+from .plotting_data import make_result, make_truth, request_of
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -82,8 +81,7 @@ def results(tmp_path, monkeypatch):
 
 
 def draw(x="k-nn", y="qps", output="picture.svg", **options):
-    options = {"x_scale": "linear", "y_scale": "log", "raw": False, "batch": False, **options}
-    draw_dataset("d", 10, Path(output), x, y, recompute=False, **options)
+    draw_dataset(request_of(output=output, x=x, y=y, **{"y_scale": "log", **options}))
     return Path(output)
 
 
@@ -129,7 +127,7 @@ def test_every_point_of_the_frontier_has_its_bars_and_the_note_says_what_they_ar
 
 def fitted_axes(points, x_scale, y_scale):
     axes = Figure().subplots()
-    drawn, _ = draw_series(axes, {"a": points}, "k-nn", "qps", False, assign_styles("a"))
+    drawn, _ = draw_series(axes, {"a": points}, View(), assign_styles("a"))
     fit_scales(axes, points, [], ("k-nn", "qps"), (parse_scale(x_scale, "x"), parse_scale(y_scale, "y")))
     draw_bars(axes, drawn)
     axes.autoscale_view()  # as drawing does
@@ -163,7 +161,7 @@ def test_a_bar_close_by_ends_within_the_picture(scale):
 @pytest.mark.parametrize(("x_scale", "y_scale"), ALL_SCALES)
 def test_a_single_point_with_bars_can_be_drawn_on_every_scale(x_scale, y_scale, tmp_path):
     alone = Point(0.9, 100.0, Interval(0.0, 1.0), Interval(0.0, 300.0), found_for=0.9)
-    assert create_plot({"a": [alone]}, "k-nn", "qps", tmp_path / "a.svg", x_scale, y_scale) == 1
+    assert create_plot({"a": [alone]}, View("k-nn", "qps", x_scale, y_scale), tmp_path / "a.svg") == 1
     assert bars(tmp_path / "a.svg") == 2
 
 
@@ -186,7 +184,7 @@ def test_a_found_point_is_marked_once_in_the_legend_and_drawn_behind_the_frontie
 
 def test_points_found_for_several_recalls_share_one_mark(tmp_path):
     points = [Point(0.99, 5.0, found_for=0.99), Point(0.9, 9.0, found_for=0.9), Point(0.8, 20.0)]
-    create_plot({"a": points}, "k-nn", "qps", tmp_path / "a.svg")
+    create_plot({"a": points}, View(), tmp_path / "a.svg")
     assert "found for recall 0.9, 0.99" in texts(tmp_path / "a.svg")
 
 
@@ -240,7 +238,7 @@ def test_indexes_of_ann_benchmarks_are_told_apart_by_what_their_building_took():
 def test_odd_build_arguments_are_no_error(arguments, tmp_path):
     runs = [run(0.96, 50.0, build_arguments=arguments), run(0.96, 60.0, build_arguments="[]", build=2.0)]
     series = points_by_algorithm(runs, "build", "qpsatrecall")
-    assert create_plot(series, "build", "qpsatrecall", tmp_path / "a.svg") == 2
+    assert create_plot(series, View("build", "qpsatrecall"), tmp_path / "a.svg") == 2
 
 
 def test_an_index_is_named_by_the_arguments_in_which_it_differs_only():

@@ -12,19 +12,19 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import exact, figure_text, size_text
+from ann_benchmarks.plotting.draw import draw_tiers
 from ann_benchmarks.plotting.points import Point
 from ann_benchmarks.plotting.published import read_tiers
-from ann_benchmarks.plotting.ram import Line, normalised, ram_lines
-from ann_benchmarks.plotting.ram_draw import draw_tiers
-from ann_benchmarks.plotting.ram_figure import create_ram_figure
-from ann_benchmarks.plotting.ram_table import table
+from ann_benchmarks.plotting.tier_figure import create_tier_figure
+from ann_benchmarks.plotting.tier_lines import TierLine, normalised, tier_lines
+from ann_benchmarks.plotting.tier_table import table
 from ann_benchmarks.results.file import iter_result_paths, read_result, write_result
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.runs import Run, load_runs
 from ann_benchmarks.results.series import Series
 from ann_benchmarks.results.tiers import as_tier_run, fastest, whole_machine
 
-from .plotting_data import make_result, make_truth
+from .plotting_data import make_result, make_truth, request_of
 from .programs import run_program
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -65,7 +65,7 @@ def run(name, qps, buffers=128 * MB, ram=GB, recall=0.96, clients=1, index_kib=1
 
 
 def lines_of(*runs, target=0.95, machine=23 * GB):
-    return {line.name: line for line in ram_lines([as_tier_run(r) for r in runs], target, machine)}
+    return {line.name: line for line in tier_lines([as_tier_run(r) for r in runs], target, machine)}
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def results(tmp_path, monkeypatch):
 
 
 def drawn(output="tiers.svg", **options):
-    draw_tiers("d", 10, Path(output), **options)
+    draw_tiers(request_of(output=output, **options))
     return re.findall(r"<!-- (.*?) -->", Path(output).read_text(), re.DOTALL)
 
 
@@ -229,7 +229,7 @@ def test_the_command_writes_picture_and_table_into_results(results):
 
 def line(name, values, clients=1, variant="", xs=None, size=GB):
     points = [Point(x, y) for x, y in zip(xs or [GB * 2**i for i in range(9)], values, strict=False)]
-    return Line(name, name, variant, clients, size, {"qps": points, "p99": points})
+    return TierLine(name, name, variant, clients, size, {"qps": points, "p99": points})
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,9 @@ def line(name, values, clients=1, variant="", xs=None, size=GB):
     ],
 )
 def test_few_and_many_lines_can_be_drawn(lines, tmp_path):
-    assert create_ram_figure(lines, tmp_path / "x.svg", "t", None) == sum(len(x.panels["qps"]) for x in lines)
+    assert create_tier_figure(lines, tmp_path / "x.svg", "t", None) == sum(
+        len(x.panels["qps"]) for x in lines
+    )
 
 
 # --- the table ---
@@ -337,7 +339,7 @@ def test_figures_and_sizes_are_written_for_people():
 )
 def test_mistakes_are_one_line(results, options, message):
     with pytest.raises(UserError, match=message) as error:
-        draw_tiers(**{"dataset": "d", "count": 10, "output": Path("x.png"), **options})
+        draw_tiers(request_of(**{"output": "x.png", **options}))
     assert "\n" not in str(error.value)
 
 
@@ -412,7 +414,7 @@ def test_ones_own_tiers_can_be_shares_too(results):
 
 def test_shares_are_of_the_index_and_of_the_value_at_the_most_ram():
     points = [Point(GB / 2, 20.0, y_interval=Interval(10.0, 30.0)), Point(4 * GB, 40.0)]
-    share = normalised(Line("a", "a", "", 1, 2.0 * GB, {"qps": points, "p99": points})).panels["qps"]
+    share = normalised(TierLine("a", "a", "", 1, 2.0 * GB, {"qps": points, "p99": points})).panels["qps"]
     assert share == [Point(0.25, 0.5, y_interval=Interval(0.25, 0.75)), Point(2.0, 1.0)]
 
 

@@ -5,7 +5,7 @@ from zlib import crc32
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.published import published, published_names, reading, select
+from ann_benchmarks.published import published, published_names, select
 from ann_benchmarks.published.selecting import rows_where
 
 REPORTS = ("5m", "100m", "1b")
@@ -157,16 +157,16 @@ tables:
         ("[b, 2]", "[b, true]", 12, "the column 'qps' holds numbers"),
         ("[b, 2]", "[0.8, 2]", 12, "the column 'disk' holds text, not 0.8: put it in quotes"),
         ("[b, 2]", "[b]", 12, "the row has 1 cells for 2 columns: disk, qps"),
-        ("[b, 2]", "b", 12, "expected a list here, found 'b'"),
+        ("[b, 2]", "b", 12, "entry 2 must be a list, not 'b'"),
         ("    rows:", "    row:", 10, "unknown key 'row' in the table 't'; did you mean 'rows'"),
         ("source: me\n", "", 1, "the file has no 'source'"),
-        ("source: me", "source: 3", 2, "expected a text here, found 3"),
+        ("source: me", "source: 3", 2, "'source' must be a text, not 3"),
         ("source: me", "source: me\nsource: you", 3, "the key 'source' stands here a second time"),
         ("{cpu: x}", "x", 3, "expected names with values here, found 'x'"),
-        ("1/s}", "1}", 9, "expected a text here, found 1"),
+        ("1/s}", "1}", 9, "'qps' must be a text, not 1"),
         ("    rows:", "    curves: dsk\n    rows:", 10, "there is no column 'dsk'; did you mean 'disk'"),
         ("    rows:", "    parts: [{dsk: a, rows: [[1]]}]\n    rows:", 8, "needs either rows or parts"),
-        ("      - [a, 1]\n      - [b, 2]\n", "      []\n", 10, r"expected a list here, found \[\]"),
+        ("      - [a, 1]\n      - [b, 2]\n", "      []\n", 10, r"'rows' must not be empty"),
         ("[b, 2]", "[b, 2", 13, "not valid YAML"),
     ],
 )
@@ -185,7 +185,7 @@ def test_a_mistake_in_a_file_is_told_with_its_line(old, new, line, message, tmp_
     ("part", "message"),
     [
         ("{dsk: a, rows: [[1]]}", "there is no column 'dsk'; did you mean 'disk'"),
-        ("{disk: a}", "the part has no rows"),
+        ("{disk: a}", "the part has no 'rows'"),
         ("{disk: a, rows: [[1, 2]]}", "the row has 2 cells for 1 columns: qps"),
     ],
 )
@@ -204,12 +204,3 @@ def test_a_part_gives_its_columns_to_all_its_rows(tmp_path):
     path.write_text(f"{start}    parts:\n      - {{disk: a, rows: [[1], [null]]}}\n")
     rows = published(str(path)).table("t").rows
     assert rows == [{"disk": "a", "qps": 1}, {"disk": "a", "qps": None}]
-
-
-@pytest.mark.parametrize("content", ["", "x", "- x", "\t", "label: \x00", "{"])
-def test_what_is_no_file_of_figures_is_one_line(content, tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "FOLDER", tmp_path)
-    (tmp_path / "x.yml").write_text(content)
-    with pytest.raises(UserError, match=r"x\.yml") as error:
-        published("x")
-    assert "\n" not in str(error.value)

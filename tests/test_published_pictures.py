@@ -6,15 +6,14 @@ from pathlib import Path
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.plotting.beside import table_beside
 from ann_benchmarks.plotting.draw import draw_dataset
-from ann_benchmarks.plotting.lines import draw_lines
-from ann_benchmarks.plotting.points import Point
+from ann_benchmarks.plotting.lines import LinePlot, draw_lines
+from ann_benchmarks.plotting.overlay import table_beside
+from ann_benchmarks.plotting.points import Point, over_first
 from ann_benchmarks.plotting.published import PublishedPoints, read_points, read_series
-from ann_benchmarks.plotting.shares import over_first
 from ann_benchmarks.results.intervals import Interval
 
-from .plotting_data import make_result, make_truth
+from .plotting_data import make_result, make_truth, request_of
 from .programs import run_program
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -47,7 +46,7 @@ def results(tmp_path, monkeypatch):
 
 
 def drawn(x="k-nn", y="qps", **options):
-    draw_dataset("d", 10, Path("x.svg"), x, y, "linear", "log", False, False, False, **options)
+    draw_dataset(request_of(output="x.svg", x=x, y=y, y_scale="log", **options))
     return texts_of("x.svg")
 
 
@@ -138,9 +137,9 @@ SCALING = {
 }
 
 
-def lines(tmp_path, series, **options):
+def lines(tmp_path, series, published=(), **options):
     path = tmp_path / "l.svg"
-    shown = draw_lines(series, path, "Clients", "QPS", **options)
+    shown = draw_lines(series, path, LinePlot("Clients", "QPS", **options), published)
     return shown, texts_of(path)
 
 

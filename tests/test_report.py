@@ -344,12 +344,7 @@ def test_facts_of_old_results_and_damaged_settings():
 
 def test_workloads_that_write(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    records = [
-        make_inserts(1, 1000),
-        make_inserts(2, 1900),
-        make_writes(),
-        make_writes("vchord()", "vchord-writes-c32-w4"),
-    ]
+    records = [make_inserts(1, 1000), make_inserts(2, 1900), make_writes(), make_writes("vchord()", "vchord")]
     kinds = [{"kind": "inserts"}, {"kind": "writes"}]
     chapter = Chapter("Writes", records=records, pictures=kinds, tables=kinds)
     write_report(Report("Writes", "", "", [chapter]), tmp_path / "out")

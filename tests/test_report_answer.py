@@ -34,11 +34,7 @@ def test_what_noise_explains_is_no_difference():
 
 
 def test_the_third_is_told_apart_though_the_first_two_are_not():
-    runs = [
-        make_run("a", (110, 130, 90)),
-        make_run("b", (100, 120, 80)),
-        make_run("c", (10, 10.1, 9.9)),
-    ]
+    runs = [make_run("a", (110, 130, 90)), make_run("b", (100, 120, 80)), make_run("c", (10, 10.1, 9.9))]
     text = said(runs, "Speed")
     assert "a and b show no difference beyond noise" in text
     assert "a is 11 times as fast as c" in text
@@ -136,7 +132,7 @@ def test_algorithms_that_never_met_are_said_not_to_have_been_compared():
 
 
 def memory_of(rates, name="hnsw", **attrs):
-    """Return results on tiers of so many GB each."""
+    """Return results on tiers of these amounts of RAM in GB."""
     return [make_run(name, (rate, rate * 1.01, rate * 0.99), ram=ram, **attrs) for ram, rate in rates.items()]
 
 
@@ -248,7 +244,7 @@ def test_what_writes_do_is_told():
 
 
 def test_indexes_beside_the_same_writes_are_compared():
-    slow, fast = make_writes(), make_writes("vchord()", "vchord-writes-c32-w4-r150")
+    slow, fast = make_writes(), make_writes("vchord()", "vchord")
     before, writing, *after = fast.phases
     queries = replace(writing.queries, per_second=900.0, p99=0.002)
     writes = {"insert": replace(writing.writes["insert"], p50=0.0004, per_second=40.0)}

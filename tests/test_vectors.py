@@ -142,7 +142,7 @@ def test_the_first_rows(given: tuple[Rows, np.ndarray], tmp_path: Path) -> None:
     first = open_rows(path, count=310)
     equal(np.concatenate([block for _, block in first.blocks(100)]), vectors[:310])
     assert open_rows(path, count=1000).shape == (1000, 12)
-    with pytest.raises(UserError, match=r"has 1,000 rows, fewer than the 1,001 asked for"):
+    with pytest.raises(UserError, match=r"has 1,000 rows, fewer than the 1,001 requested"):
         open_rows(path, count=1001)
 
 

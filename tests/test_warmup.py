@@ -135,15 +135,6 @@ def test_a_piece_of_one_slow_query_is_enough_to_go_by(warmed: Callable):
     assert facts["warmup_queries"] < 12
 
 
-def test_it_goes_on_while_the_throughput_rises(warmed: Callable):
-    """As with an index that comes into memory: a tenth of the speed first, all of it after 20 s."""
-    server = Server(lambda at: FULL * min(1.0, 0.1 + 0.9 * at / 20))
-    facts = warmed(Warmup(), server)
-    assert 20 < facts["warmup_seconds"] < 70
-    assert facts["warmup_settled"] is True
-    assert facts["warmup_queries"] == server.asked
-
-
 def test_one_that_rises_forever_ends_at_the_cap(warmed: Callable):
     server = Server(lambda at: 1000 * 1.1**at)
     facts = warmed(Warmup(), server)

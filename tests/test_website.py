@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.plotting.plot_variants import all_plot_variants
 from ann_benchmarks.website import create_website
+from ann_benchmarks.website.build import PageNames
 from ann_benchmarks.website.data import natural
-from ann_benchmarks.website.latex import escape
-from ann_benchmarks.website.names import PageNames
+from ann_benchmarks.website.plots import all_plot_variants, escape
 from ann_benchmarks.website.writing import load_records, windows_data
 
 from .page import Page

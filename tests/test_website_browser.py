@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from ann_benchmarks.plotting.plot_variants import all_plot_variants
 from ann_benchmarks.results.metrics import standard_metrics
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.results.series import Series
 from ann_benchmarks.website import build, create_website
+from ann_benchmarks.website.plots import all_plot_variants
 
 from .browser import CHROMIUM, Browser
 from .plotting_data import make_result, make_truth

@@ -1,9 +1,12 @@
 """Results on tiers, with clients and versions, and records of workloads that write, for tests of pages."""
 
+from dataclasses import replace
 from pathlib import Path
 
-from ann_benchmarks.results.records import Phase, Rate, Record, write_record
+from ann_benchmarks.results.records import Phase, Record, write_record
 from ann_benchmarks.results.series import ATTRIBUTE, Series
+
+from .report_data import make_rate
 
 SIZES = {"256MB": 1 << 28, "1GB": 1 << 30, "4GB": 4 << 30}
 
@@ -31,10 +34,6 @@ def tier_attrs(clients, ram, version="0.8.1", **more):
     }
 
 
-def rate(per_second, p99=0.005):
-    return Rate(100, per_second, 0.9 * per_second, 1.1 * per_second, p99 / 4, p99 / 2, p99, p99 * 2)
-
-
 def inserting(algorithm, writers):
     """Return the series of inserts by this many writers."""
     return Series(algorithm, workload="inserts", writers=writers)
@@ -49,15 +48,16 @@ def changing(algorithm, **more):
 def make_record(dataset, series, queries=500.0):
     """Write a record, as a workload that writes leaves it."""
     if series.workload == "inserts":
-        writes = {"insert": rate(1000.0 * series.writers)}
+        writes = {"insert": make_rate(1000.0 * series.writers)}
         phases = [Phase("inserting", 0, 10, None, writes, 0.95, 0.94, 0.96, 10000, 900.0)]
     else:
         names = ("before", "writing", "after", "vacuumed", "reindexed")
-        writes = {kind: rate(50.0) for kind in ("insert", "update", "delete")}
+        changes = {kind: make_rate(50.0) for kind in ("insert", "update", "delete")}
         phases = [
-            Phase(name, 10.0 * i, 10, rate(queries, 0.01 * (i + 1)), writes if i == 1 else {}, 0.95 - i / 100)
+            Phase(name, 10.0 * i, 10, make_rate(queries, 0.01 * (i + 1)), recall=0.95 - i / 100)
             for i, name in enumerate(names)
         ]
+        phases[1] = replace(phases[1], writes=changes)
     path = Path("results", dataset, "10", series.folder, "x.workload.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     attrs = {"vector_version": "0.8.1", "postgres_version": "18.1", "distance": "euclidean"}

@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -81,7 +82,7 @@ def drop_caches(folder: Path | None = None, everything: bool = True) -> None:
 
 
 def _forget(folder: Path) -> None:
-    if not hasattr(os, "posix_fadvise"):
+    if sys.platform != "linux":
         return
     for path in folder.rglob("*"):
         if path.is_symlink() or not path.is_file():

@@ -12,7 +12,7 @@ import numpy as np
 from ..base.module import BaseANN
 from .chunks import LoadOptions
 from .clients import ClientPool
-from .indexed import BuildOptions, IndexedTable
+from .fitting import BuildOptions, IndexedTable
 from .querying import Querying
 from .session import QuerySession
 from .watching import PostgresStatistics, ServerWatch

@@ -12,9 +12,9 @@ import psycopg
 from .building import IndexHooks
 from .errors import PostgresError
 from .extension import RequiredExtension
+from .fitting import IndexedTable
 from .forms import DISTANCE_OPERATORS
 from .index import Index, SearchRange
-from .indexed import IndexedTable
 from .interface import PostgresInterface
 from .prewarming import warm_index
 from .releases import InstallableExtension
@@ -93,6 +93,11 @@ class PostgresANN(InstallableExtension, PostgresInterface):
         With `rerank`, the index finds this number of candidates, which are sorted by their exact distances.
         """
         self._querying.use(settings, rerank)
+
+    @property
+    def query_settings(self) -> Mapping[str, str]:
+        """The settings of all queries now, written as PostgreSQL reads them."""
+        return self._querying.settings
 
     @property
     def server(self) -> Server:

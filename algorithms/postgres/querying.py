@@ -10,7 +10,7 @@ import numpy as np
 from . import machine
 from .clients import ClientPool, ClientRun, RestingClients, open_clients
 from .errors import PostgresError
-from .indexed import IndexedTable
+from .fitting import IndexedTable
 from .session import QuerySession, SessionFacts
 from .statement import QueryStatement
 
@@ -21,7 +21,7 @@ class Querying:
     def __init__(self, indexed: IndexedTable) -> None:
         """Take the table with its index; nothing is connected yet."""
         self._indexed = indexed
-        self._settings: Mapping[str, str] = {}
+        self.settings: Mapping[str, str] = {}
         self._rerank: int | None = None
         self._session: QuerySession | None = None
         self._count = 0  # neighbours that the session's statement returns
@@ -32,7 +32,7 @@ class Querying:
 
     def use(self, settings: Mapping[str, Any], rerank: int | None) -> None:
         """Apply settings to all queries from now on; with `rerank`, sort this number of candidates again."""
-        self._settings = {name: str(value) for name, value in settings.items()}
+        self.settings = {name: str(value) for name, value in settings.items()}
         self._rerank = rerank
         self.close()
 
@@ -42,7 +42,7 @@ class Querying:
             raise PostgresError(
                 f"re-ranking {self._rerank} candidates cannot give {n} neighbours: re-rank {n} or more"
             )
-        return self._indexed.statement(dimension, int(n), self._settings, self._rerank)
+        return self._indexed.statement(dimension, int(n), self.settings, self._rerank)
 
     def session_for(self, q: np.ndarray[Any, Any], n: int) -> QuerySession:
         """Return the session for the n nearest rows; `q` is a vector to check the plan with."""

@@ -30,8 +30,8 @@ def fingerprint(train: Any) -> str:
     `train` has a shape, a dtype, and rows by range, and may be larger than memory. A method
     `fingerprint` of its own takes precedence.
     """
-    if callable(own := getattr(train, "fingerprint", None)):
-        return str(own())
+    if callable(own := getattr(train, "fingerprint", None)) and (mark := own()):
+        return str(mark)
     rows, dimension = train.shape
     digest = hashlib.blake2b(f"{rows} {dimension} {np.dtype(train.dtype).str}".encode(), digest_size=16)
     starts, size = range(0, rows, _BLOCK_ROWS), _BLOCK_ROWS

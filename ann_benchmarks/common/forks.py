@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
@@ -24,7 +25,7 @@ def each(
     pipes: list[Connection | None] = []
     forks: list[int] = []
     try:
-        if processes > 1 and hasattr(os, "fork"):
+        if processes > 1 and sys.platform != "win32":
             for number in range(processes):
                 _fork(function, items[number::processes], pipes, forks)
         for number, item in enumerate(items):

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import sys
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -58,7 +59,7 @@ def _line(path: Path) -> str:
 
 def usable_cores() -> int:
     """Cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
+    if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 

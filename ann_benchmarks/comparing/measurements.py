@@ -9,6 +9,7 @@ from statistics import variance
 from typing import Any
 
 from ann_benchmarks.results.intervals import Interval, mean_interval
+from ann_benchmarks.results.metrics import all_metrics
 
 from .judging import Estimate
 
@@ -111,15 +112,16 @@ def _sum(*names: str, scale: float = 1.0) -> Callable[[MeasuredPoint], Estimate]
 
 BLOCKS = [f"{of}_blocks_{how}_per_query" for of in ("index", "table") for how in ("hit", "read")]
 METRICS: dict[str, ComparedMetric] = {
-    "qps": ComparedMetric("QPS", _throughput, "faster", "slower"),
+    "qps": ComparedMetric(all_metrics["qps"].title, _throughput, "faster", "slower"),
     "p10": ComparedMetric("p10 (ms)", _sum(QUICK, scale=1e3)),
-    "p50": ComparedMetric("p50 (ms)", _median),
-    "p99": ComparedMetric("p99 (ms)", _sum("latency_p99", scale=1e3)),  # its runs do not show how it repeats
+    "p50": ComparedMetric(all_metrics["p50"].title, _median),
+    # Its runs do not show how well it repeats.
+    "p99": ComparedMetric(all_metrics["p99"].title, _sum("latency_p99", scale=1e3)),
     "cpu": ComparedMetric(
         "server CPU (ms/query)", _sum("server_cpu_seconds_per_query", scale=1e3), "more", "less"
     ),
     "blocks": ComparedMetric("blocks (per query)", _sum(*BLOCKS), "more", "fewer"),
-    "build": ComparedMetric("build (s)", _sum("build_time"), of_index=True),
+    "build": ComparedMetric(all_metrics["build"].title, _sum("build_time"), of_index=True),
     "size": ComparedMetric(
         "index (MiB)", _sum("index_size", scale=1 / 1024), "larger", "smaller", of_index=True
     ),

@@ -14,15 +14,7 @@ from .changes import changes
 from .judging import Difference
 from .matching import SideBySide
 from .measurements import METRICS, MeasuredPoint
-from .verdicts import (
-    ALL_POINTS,
-    Criteria,
-    failures,
-    percent,
-    recall_differs,
-    share_text,
-    warnings,
-)
+from .verdicts import ALL_POINTS, Criteria, failures, percent, recall_differs, share_text, warnings
 
 FORMATS = ("table", "markdown", "csv", "json")
 LEFTOVERS = 5  # that are named

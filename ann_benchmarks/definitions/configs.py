@@ -96,25 +96,22 @@ def with_run_groups(
 
 def read_config(path: Path) -> Config:
     """Read and check one file; UserError names the file, the line and the key of a mistake."""
-    checker = _Checker(path)
-    checker.check(checker.content)
-    return Config(path, checker.content)
+    file = ConfigFile(path, "point type, metric and definitions")
+    file.check()
+    return Config(path, file.content)
 
 
-class _Checker(YamlFile):
+class ConfigFile(YamlFile):
     """Compares what a file holds with what it may hold."""
 
-    def check(self, entries: Any) -> None:
-        if entries is None:
-            raise UserError(f"{self.path}: is empty; expected point type, metric and definitions")
-        self.mapping((), entries, "point types", POINT_TYPES)
-        for point_type, metrics in entries.items():
+    def check(self) -> None:
+        """Refuse the first mistake."""
+        self.mapping((), self.content, "point types", POINT_TYPES)
+        for point_type, metrics in self.content.items():
             self.mapping((point_type,), metrics, "metrics", (*METRICS, ANY_METRIC))
             for metric, definitions in metrics.items():
-                if not isinstance(definitions, list):
-                    self.fail((point_type, metric), f"'{metric}' must be a list of definitions (- name: ...)")
                 names = []
-                for index, definition in enumerate(definitions):
+                for index, definition in enumerate(self.checked((point_type, metric), definitions, list)):
                     where = (point_type, metric, index)
                     self.definition(where, definition)
                     if definition["name"] in names:
@@ -122,18 +119,14 @@ class _Checker(YamlFile):
                     names.append(definition["name"])
 
     def definition(self, where: Where, definition: Any) -> None:
-        self.mapping(where, definition, "a definition's keys", DEFINITION_KEYS)
-        for key in (*TEXT_KEYS, "run_groups"):
-            if key not in definition:
-                self.fail(where, f"the definition has no '{key}'")
+        """Refuse a definition that is not as it should be."""
+        self.mapping(where, definition, "the definition", DEFINITION_KEYS, (*TEXT_KEYS, "run_groups"))
         for key in TEXT_KEYS:
-            if not isinstance(definition[key], str) or not definition[key]:
-                self.fail((*where, key), f"'{key}' must be a text")
-        if not isinstance(definition.get("disabled", False), bool):
-            self.fail((*where, "disabled"), "'disabled' must be true or false")
-        # ann-benchmarks has files with an empty mapping here.
-        if not isinstance(definition.get("base_args", []), list) and definition["base_args"] != {}:
-            self.fail((*where, "base_args"), "'base_args' must be a list")
+            if not self.checked((*where, key), definition[key], str):
+                self.fail((*where, key), f"'{key}' must not be empty")
+        self.checked((*where, "disabled"), definition.get("disabled", False), bool)
+        if definition.get("base_args") != {}:  # which files of ann-benchmarks have
+            self.checked((*where, "base_args"), definition.get("base_args", []), list)
         for key in ("run_groups", "more_run_groups"):
             groups = definition.get(key, {})
             self.mapping((*where, key), groups, "run groups")
@@ -148,14 +141,11 @@ def check_run_group(file: YamlFile, where: Where, name: str, group: Any) -> None
     file.mapping(where, group, f"run group '{name}'", RUN_GROUP_KEYS)
     if "args" not in group and "arg_groups" not in group:
         file.fail(where, f"run group '{name}' has neither 'args' nor 'arg_groups'; write 'args: []' for none")
-    for key in ("args", "query_args"):
-        if not isinstance(group.get(key, []), list | dict):
-            file.fail((*where, key), f"'{key}' must be a list or a mapping")
-    for key in ("arg_groups", "query_arg_groups"):
-        if not isinstance(group.get(key, []), list):
-            file.fail((*where, key), f"'{key}' must be a list")
     for key in ("args", "query_args", "arg_groups", "query_arg_groups"):
-        _check_choices(file, (*where, key), group.get(key, []))
+        value = group.get(key, [])
+        if not isinstance(value, dict) or key.endswith("groups"):  # arguments by name
+            file.checked((*where, key), value, list)
+        _check_choices(file, (*where, key), value)
     if "datasets" in group:
         _check_dataset_names(file, (*where, "datasets"), group["datasets"])
     if "rows" in group:

@@ -19,7 +19,7 @@ SETTINGS = "ANN_BENCHMARKS_PG_SETTINGS"
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Split a command line into what says which experiment, and what goes on to its steps."""
+    """Split a command line into the choice of an experiment, and the options for its steps."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--experiment", metavar="FILE")
     parser.add_argument("--mini", action="store_true")
@@ -32,7 +32,7 @@ def add_experiment_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--experiment",
         metavar="FILE",
-        help="carry out experiments/FILE.yml, or a file of your own; other options go before those in it",
+        help="carry out experiments/FILE.yml, or a file of your own; other options override those in it",
     )
     add("--mini", action="store_true", help="with --experiment: its miniature, for a laptop")
 
@@ -44,9 +44,10 @@ def carry_out(
     given: Sequence[str],
     run: Callable[[argparse.Namespace], int],
 ) -> int:
-    """Run the steps of an experiment, with `given` options of run.py before its own; return the exit status.
+    """Run the steps of an experiment, whose options those of the user (`given`) override.
 
-    A step that fails is told, and the next one is begun: the same command goes on with what is missing.
+    Return the exit status. A failed step is reported, and the next one begins: the same command continues
+    with what is missing.
     """
     experiment = read_experiment(find_experiment(name), is_mini, Options(parser))
     steps = [(step, arguments_of(step, parser, given)) for step in experiment.steps if not step.skip]
@@ -73,14 +74,14 @@ def carry_out(
 
 
 def report_arguments(experiment: Experiment, given: Sequence[str]) -> list[str]:
-    """Return the words that have report.py show what the same words had run.py measure."""
+    """Return the words for report.py that show what the same words had run.py measure."""
     path = experiment.path
     name = path.stem if path.parent == FOLDER else str(path)
     return ["--experiment", name, *(["--mini"] if experiment.is_mini else []), *given]
 
 
 def arguments_of(step: Step, parser: argparse.ArgumentParser, given: Sequence[str]) -> argparse.Namespace:
-    """Return a step's options, as the command line parser would."""
+    """Return the options of a step, as run.py's parser does."""
     args = Options(parser).parse([*step.arguments, *given])
     args.run_groups = step.groups
     args.skips_unavailable = True
@@ -89,7 +90,7 @@ def arguments_of(step: Step, parser: argparse.ArgumentParser, given: Sequence[st
 
 @contextmanager
 def settings_of(step: Step) -> Iterator[None]:
-    """Have the servers of a step take its settings; those that the user gives win."""
+    """Give the servers of a step its settings, which those of the user override."""
     before = os.environ.get(SETTINGS)
     os.environ[SETTINGS] = " ".join([*written(step.settings), *([before] if before else [])])
     try:
@@ -102,12 +103,12 @@ def settings_of(step: Step) -> Iterator[None]:
 
 
 def written(settings: Mapping[str, str]) -> Iterator[str]:
-    """Write settings as the variable of the environment has them."""
+    """Write settings in the form of the environment variable."""
     return (f"{name}={shlex.quote(value)}" for name, value in settings.items())
 
 
 def install_releases(step: Step) -> None:
-    """Install those that tags name and that can be had here; without one, its algorithm is left out."""
+    """Install the releases that tags name; an algorithm whose release cannot be installed is left out."""
     for options in step.install:
         if ":" in options["algorithm"]:
             try:
@@ -117,7 +118,7 @@ def install_releases(step: Step) -> None:
 
 
 def build_images(step: Step) -> None:
-    """Build those images of a step that the engine does not have."""
+    """Build the images of a step that the engine does not have."""
     client = connect(OTHER_WAY) if step.install else None
     for options in step.install:
         if find_image(client, f"ann-benchmarks-{options['algorithm']}") is None:

@@ -5,17 +5,60 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.reporting.content import Finding
 from ann_benchmarks.results.metrics import ROUNDING, all_metrics
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run
 
-from .results import Measured
 from .schema import Claim
 
-# Of what is no metric of plot.py, the ends of names whose smaller values are the better ones.
+# Ends of the names whose smaller values are better; for the metrics of plot.py their registry says it.
 COSTS = ("p50", "p95", "p99", "p999", "seconds_to_reach", "index_size", "table_size", "index_build_time",
          "load_time", "clustering_time")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StepPoint:
+    """One point or workload of a step, which a selection may mean."""
+
+    step: str
+    job: Job
+    query_arguments: Sequence[Any]
+    outcome: Run | Record
+
+    @property
+    def attrs(self) -> Mapping[str, Any]:
+        """Attributes of the result."""
+        return self.outcome.attrs
+
+    @property
+    def recall(self) -> float:
+        """Its recall; for a workload, that of its last phase with one."""
+        if isinstance(self.outcome, Run):
+            return self.outcome.metrics["k-nn"]
+        return next((p.recall for p in reversed(self.outcome.phases) if p.recall is not None), math.nan)
+
+    def matches(self, key: str, value: Any) -> bool:
+        """Whether it has a value that a selection names, or one of several."""
+        arguments = {"build": self.job.definition.arguments, "query": self.query_arguments}
+        if key in arguments:
+            return is_part(value, arguments[key])
+        known: dict[str, Any] = {
+            "step": self.step,
+            "algorithm": self.job.definition.algorithm,
+            "dataset": self.job.dataset,
+            "clients": self.attrs.get("clients", 1),
+            "disk": self.attrs.get("tier_disk", ""),
+            "cpus": self.attrs.get("tier_cpus", ""),
+            "order": self.attrs.get("query_order", ""),
+        }
+        if isinstance(self.outcome, Record):
+            known |= {
+                name: getattr(self.outcome, name) for name in ("clients", "writers", "workload", "rate")
+            }
+        has = known.get(key, self.attrs.get(key, ""))
+        return has in value if isinstance(value, list) else has == value or str(has) == str(value)
 
 
 @dataclass(frozen=True)
@@ -26,38 +69,12 @@ class Value:
     low: float = math.nan
     high: float = math.nan
 
-
-def judged(claim: Claim, measured: Sequence[Measured]) -> Finding:
-    """Look for a finding in what was measured."""
-    about = {"says": claim.says, "published": claim.published}
-    if claim.not_testable:
-        return Finding(**about, measured="", verdict="not testable here", why=claim.not_testable)
-    try:
-        found, details = COMPARED[claim.compare](claim, measured)
-    except LookupError as error:
-        return Finding(**about, measured="", verdict="not measured", why=str(error.args[0]))
-    is_there = (claim.least is None or found.value >= claim.least) and (
-        claim.most is None or found.value <= claim.most
-    )
-    bounds = [bound for bound in (claim.least, claim.most) if bound is not None]
-    wanted = " and ".join(
-        f"at {name} {bound:g}" for name in ("least", "most") if (bound := getattr(claim, name)) is not None
-    )
-    unsure = any(found.low < bound < found.high for bound in bounds)
-    return Finding(
-        **about,
-        measured=f"{written(found, claim.unit)}; {details}".removesuffix("; "),
-        verdict="reproduced" if is_there else "not reproduced",
-        why=f"{wanted} was looked for" + (", which lies within the interval: not sure" if unsure else ""),
-    )
-
-
-def written(found: Value, unit: str) -> str:
-    """Write a value with its interval."""
-    text = figure(found.value)
-    if math.isfinite(found.low):
-        text += f" (95%: {figure(found.low)} to {figure(found.high)})"
-    return f"{text} {unit}".rstrip()
+    def text(self, unit: str) -> str:
+        """Write it with its interval and unit."""
+        text = figure(self.value)
+        if math.isfinite(self.low):
+            text += f" (95%: {figure(self.low)} to {figure(self.high)})"
+        return f"{text} {unit}".rstrip()
 
 
 def figure(value: float) -> str:
@@ -65,61 +82,72 @@ def figure(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def ratio(claim: Claim, measured: Sequence[Measured]) -> tuple[Value, str]:
-    """Return the value of one selection over that of another; intervals as of logarithms of normal values."""
-    above = best(claim, claim.of, measured)
-    below = best(replace(claim, metric=claim.to_metric or claim.metric), claim.to or claim.of, measured)
+def judged(claim: Claim, points: Sequence[StepPoint]) -> Finding:
+    """Look for a finding among the points that were measured."""
+    if claim.not_testable:
+        return Finding(claim.says, claim.published, "", "not testable here", claim.not_testable)
+    try:
+        found, details = COMPARED[claim.compare](claim, points)
+    except LookupError as error:
+        return Finding(claim.says, claim.published, "", "not measured", str(error.args[0]))
+    bounds = {"least": claim.least, "most": claim.most}
+    given = {name: bound for name, bound in bounds.items() if bound is not None}
+    missed = found.value < given.get("least", -math.inf) or found.value > given.get("most", math.inf)
+    why = f"expected {' and '.join(f'at {name} {bound:g}' for name, bound in given.items())}"
+    if any(found.low < bound < found.high for bound in given.values()):
+        why += ", which lies within the interval: not sure"
+    measured = f"{found.text(claim.unit)}; {details}".removesuffix("; ")
+    verdict = "not reproduced" if missed or math.isnan(found.value) else "reproduced"
+    return Finding(claim.says, claim.published, measured, verdict, why)
+
+
+def ratio(claim: Claim, points: Sequence[StepPoint]) -> tuple[Value, str]:
+    """Return the value of one selection over that of another, as if their logarithms were normal."""
+    above = best(claim, claim.of, points)
+    below = best(replace(claim, metric=claim.to_metric or claim.metric), claim.to or claim.of, points)
     quotient = above.value / below.value
     half = math.hypot(*(math.log(v.high / v.low) / 2 if v.low > 0 else math.nan for v in (above, below)))
     low, high = (quotient * math.exp(sign * half) for sign in (-1, 1))
     return Value(quotient, low, high), f"{figure(above.value)} to {figure(below.value)}"
 
 
-def spread(claim: Claim, measured: Sequence[Measured]) -> tuple[Value, str]:
-    """Return the largest over the smallest value, of the best in each group."""
-    groups = {str(m.attrs.get(claim.over)) for m in selected(claim.of, measured)}
-    values = [best(claim, {**claim.of, claim.over: group}, measured).value for group in sorted(groups)]
+def spread(claim: Claim, points: Sequence[StepPoint]) -> tuple[Value, str]:
+    """Return the largest over the smallest of the best values of each group."""
+    groups = {str(point.attrs.get(claim.over)) for point in selected(claim.of, points)}
+    values = [best(claim, {**claim.of, claim.over: group}, points).value for group in sorted(groups)]
     if len(values) < 2:
-        raise LookupError(f"{len(values)} of {claim.over} measured, of which a spread needs two")
+        raise LookupError(f"{len(values)} values of {claim.over} measured: a spread needs two")
     return Value(max(values) / min(values)), f"from {figure(min(values))} to {figure(max(values))}"
 
 
-def value(claim: Claim, measured: Sequence[Measured]) -> tuple[Value, str]:
+def value(claim: Claim, points: Sequence[StepPoint]) -> tuple[Value, str]:
     """Return the value of a selection."""
-    found = best(claim, claim.of, measured)
-    return found, ""
+    return best(claim, claim.of, points), ""
 
 
-COMPARED: Mapping[str, Callable[[Claim, Sequence[Measured]], tuple[Value, str]]] = {
+COMPARED: Mapping[str, Callable[[Claim, Sequence[StepPoint]], tuple[Value, str]]] = {
     "ratio": ratio,
     "spread": spread,
     "value": value,
 }
 
 
-def best(claim: Claim, selection: Mapping[str, Any], measured: Sequence[Measured]) -> Value:
-    """Return the best value of a selection, of those with the recall that is named; LookupError if none."""
-    chosen = selected(selection, measured)
+def best(claim: Claim, selection: Mapping[str, Any], points: Sequence[StepPoint]) -> Value:
+    """Return the best value of the selected points with the recall of the claim; LookupError if none."""
+    chosen = selected(selection, points)
     if not chosen:
         raise LookupError(f"nothing measured of {dict(selection)}")
     if claim.at_recall is not None:
-        chosen = [m for m in chosen if recall_of(m) >= claim.at_recall - ROUNDING]
+        chosen = [point for point in chosen if point.recall >= claim.at_recall - ROUNDING]
         if not chosen:
             raise LookupError(f"no recall of {claim.at_recall:g} reached by {dict(selection)}")
-    values = [v for m in chosen if math.isfinite((v := value_of(m.outcome, claim.metric)).value)]
+    found = [value_of(point.outcome, claim.metric) for point in chosen]
+    values = [one for one in found if math.isfinite(one.value)]
     if not values:
         raise LookupError(f"no {claim.metric} known of {dict(selection)}")
     known = all_metrics.get(claim.metric)
     lower = claim.metric.rpartition(".")[2] in COSTS if known is None else not known.higher_is_better
-    return (min if lower else max)(values, key=lambda v: v.value)
-
-
-def recall_of(measured: Measured) -> float:
-    """Return a point's recall; of a workload that of its last phase."""
-    outcome = measured.outcome
-    if isinstance(outcome, Run):
-        return outcome.metrics["k-nn"]
-    return next((p.recall for p in reversed(outcome.phases) if p.recall is not None), math.nan)
+    return (min if lower else max)(values, key=lambda one: one.value)
 
 
 def value_of(outcome: Run | Record, metric: str) -> Value:
@@ -147,41 +175,14 @@ def value_of_record(record: Record, path: str) -> Value:
     return Value(float(at), *bounds)
 
 
-def selected(selection: Mapping[str, Any], measured: Iterable[Measured]) -> list[Measured]:
-    """Return those that a selection means."""
-    return [m for m in measured if all(matches(m, key, wanted) for key, wanted in selection.items())]
+def selected(selection: Mapping[str, Any], points: Iterable[StepPoint]) -> list[StepPoint]:
+    """Return the points that a selection means."""
+    return [point for point in points if all(point.matches(*each) for each in selection.items())]
 
 
-def matches(measured: Measured, key: str, wanted: Any) -> bool:
-    """Whether a point has the wanted value, or one of several."""
-    if key in ("build", "query"):
-        return is_part(
-            wanted, measured.job.definition.arguments if key == "build" else measured.query_arguments
-        )
-    known: dict[str, Any] = {
-        "step": measured.step,
-        "algorithm": measured.job.definition.algorithm,
-        "dataset": measured.job.dataset,
-        "clients": measured.attrs.get("clients", 1),
-        "disk": measured.attrs.get("tier_disk", ""),
-        "cpus": measured.attrs.get("tier_cpus", ""),
-        "order": measured.attrs.get("query_order", ""),
-    }
-    if isinstance(measured.outcome, Record):
-        record = measured.outcome
-        known |= {
-            "clients": record.clients,
-            "writers": record.writers,
-            "workload": record.workload,
-            "rate": record.rate,
-        }
-    has = known.get(key, measured.attrs.get(key, ""))
-    return has in wanted if isinstance(wanted, list) else has == wanted or str(has) == str(wanted)
-
-
-def is_part(wanted: Any, arguments: Sequence[Any]) -> bool:
-    """Whether build or query arguments hold what is wanted: some of a mapping's values, or a whole list."""
-    if isinstance(wanted, dict):
+def is_part(value: Any, arguments: Sequence[Any]) -> bool:
+    """Whether build or query arguments hold some values of a mapping, or are a whole list."""
+    if isinstance(value, dict):
         given = [argument for argument in arguments if isinstance(argument, dict)]
-        return any(all(each.get(k) == v for k, v in wanted.items()) for each in given)
-    return list(arguments) == (wanted if isinstance(wanted, list) else [wanted])
+        return any(all(each.get(k) == v for k, v in value.items()) for each in given)
+    return list(arguments) == (value if isinstance(value, list) else [value])

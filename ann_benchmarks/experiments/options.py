@@ -1,4 +1,4 @@
-"""Options of run.py as an experiment's file writes them: names and values instead of a command line."""
+"""Options of run.py as an experiment's file states them: names and values instead of a command line."""
 
 import argparse
 import contextlib
@@ -8,18 +8,9 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError, closest
 
-# What is not a part of an experiment but of whoever runs it.
-OF_THE_COMMAND_LINE = (
-    "definitions",
-    "list-algorithms",
-    "local",
-    "force",
-    "rebuild",
-    "storage",
-    "parallelism",
-    "experiment",
-    "mini",
-)
+# Options of whoever runs an experiment, which are no part of it.
+OF_THE_USER = ("definitions", "list-algorithms", "local", "force", "rebuild", "storage", "parallelism",
+               "experiment", "mini")  # fmt: skip
 
 
 class Options:
@@ -39,7 +30,7 @@ class Options:
 
         A list is given as run.py takes several values; true stands for an option without one.
         """
-        known = [option for option in self._defaults if option not in OF_THE_COMMAND_LINE]
+        known = [option for option in self._defaults if option not in OF_THE_USER]
         if name not in known:
             raise UserError(f"unknown option '{name}' of run.py; {closest(name, known)}")
         if value is None or value is False:
@@ -59,9 +50,9 @@ class Options:
 
     def parse(self, words: Sequence[str]) -> argparse.Namespace:
         """Read a command line; UserError instead of an exit."""
-        said = io.StringIO()
+        messages = io.StringIO()
         try:
-            with contextlib.redirect_stderr(said):
+            with contextlib.redirect_stderr(messages):
                 return self._parser.parse_args(words)
         except SystemExit:
-            raise UserError(" ".join(said.getvalue().rpartition("error: ")[2].split())) from None
+            raise UserError(" ".join(messages.getvalue().rpartition("error: ")[2].split())) from None

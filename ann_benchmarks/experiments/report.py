@@ -1,30 +1,39 @@
-"""An experiment's report: a chapter for each step, and what was found beside what was published."""
+"""An experiment's report: a chapter for each step, and what was found next to what was published."""
 
 import argparse
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.reporting.chapters import FOLDER
 from ann_benchmarks.reporting.content import Chapter, Report
 from ann_benchmarks.reporting.report import write_report
 from ann_benchmarks.results.metrics import TARGET_RECALL
+from ann_benchmarks.results.records import Record, read_record
+from ann_benchmarks.results.runs import Run, load_runs_of, skipped
 
 from .carrying_out import arguments_of, report_arguments
-from .findings import judged
+from .findings import StepPoint, judged
 from .options import Options
-from .results import Results, results_of
-from .schema import find_experiment, read_experiment
+from .schema import Step, find_experiment, read_experiment
+
+JobsOf = Callable[[argparse.Namespace], Iterable[Job]]  # of options of run.py
 
 
-def report_experiment(
-    words: Sequence[str],
-    parser: argparse.ArgumentParser,
-    jobs_of: Callable[[argparse.Namespace], Iterable[Job]],
-) -> Path:
-    """Write the report that a command line asks for, with run.py's options among them; return its folder."""
+@dataclass(frozen=True)
+class StepResults:
+    """All results of a step; `missing` has a line for each point that is not there."""
+
+    points: Sequence[StepPoint]
+    missing: Sequence[str]
+
+
+def report_experiment(words: Sequence[str], parser: argparse.ArgumentParser, jobs_of: JobsOf) -> Path:
+    """Write the report that a command line requests, run.py's options included; return its folder."""
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     own.add_argument("--experiment")
     own.add_argument("--mini", action="store_true")
@@ -39,44 +48,64 @@ def report_experiment(
 
 
 def report_of(
-    name: str,
-    is_mini: bool,
-    parser: argparse.ArgumentParser,
-    given: Sequence[str],
-    jobs_of: Callable[[argparse.Namespace], Iterable[Job]],
+    name: str, is_mini: bool, parser: argparse.ArgumentParser, given: Sequence[str], jobs_of: JobsOf
 ) -> tuple[str, Report]:
-    """Return the name and the report of an experiment as it was run with `given` options before its own."""
+    """Return the name and the report of an experiment that ran with `given` options besides its own."""
     experiment = read_experiment(find_experiment(name), is_mini, Options(parser))
-    every = [
-        None if step.skip else results_of(step, arguments_of(step, parser, given), jobs_of)
-        for step in experiment.steps
-    ]
-    measured = [m for results in every if results is not None for m in results.measured]
-    chapters = [
-        Chapter(step.title, f"Left out: {step.skip}.") if results is None else chapter_of(results, given)
-        for step, results in zip(experiment.steps, every, strict=True)
-    ]
+    chapters: list[Chapter] = []
+    points: list[StepPoint] = []
+    for step in experiment.steps:
+        if step.skip:
+            chapters.append(Chapter(step.title, f"Left out: {step.skip}."))
+            continue
+        results = results_of(step, arguments_of(step, parser, given), jobs_of)
+        points += results.points
+        outcomes = [point.outcome for point in results.points]
+        chapter = Chapter(
+            title=step.title,
+            text=step.text,
+            command=f"python run.py {shlex.join([*step.arguments, *given])}",
+            runs=[outcome for outcome in outcomes if isinstance(outcome, Run)],
+            records=[outcome for outcome in outcomes if isinstance(outcome, Record)],
+            missing=results.missing,
+            pictures=step.pictures,
+            tables=step.tables,
+        )
+        chapters.append(chapter)
     report = Report(
         title=experiment.title + (" (miniature)" if is_mini else ""),
         text=experiment.text,
         command=f"python run.py {shlex.join(report_arguments(experiment, given))}",
         chapters=chapters,
-        findings=[judged(claim, measured) for claim in experiment.claims],
+        findings=[judged(claim, points) for claim in experiment.claims],
         source=experiment.source,
     )
     return experiment.name, report
 
 
-def chapter_of(results: Results, given: Sequence[str]) -> Chapter:
-    """Return the chapter of a step that was run with `given` options before its own."""
-    step = results.step
-    return Chapter(
-        title=step.title,
-        text=step.text,
-        command=f"python run.py {shlex.join([*step.arguments, *given])}",
-        runs=results.runs,
-        records=results.records,
-        missing=results.missing,
-        pictures=step.pictures,
-        tables=step.tables,
-    )
+def results_of(step: Step, args: argparse.Namespace, jobs_of: JobsOf) -> StepResults:
+    """Find the results of a step; if several jobs may have made a point, those with results count."""
+    try:
+        jobs = list(jobs_of(args))
+    except UserError as error:
+        return StepResults([], [str(error)])
+    places = {path: (job, arguments) for job in jobs for path, arguments in job.paths()}
+    present = [path for path in places if path.exists()]
+    outcomes: dict[Path, Run | Record] = {}
+    outcomes |= load_runs_of(path for path in present if not places[path][0].procedure.workload)
+    for path in present:
+        if places[path][0].procedure.workload:
+            try:
+                outcomes[path] = read_record(path)
+            except UserError as error:
+                skipped(path, error)
+    points = [StepPoint(step.name, *places[path], outcome) for path, outcome in outcomes.items()]
+    there = {named(*places[path]) for path in outcomes}
+    missing = [named(*place) for place in places.values() if named(*place) not in there]
+    return StepResults(points, list(dict.fromkeys(missing)))
+
+
+def named(job: Job, query_arguments: Sequence[Any]) -> str:
+    """Name a point for the reader, without the method that limited its memory."""
+    name = job.label(query_arguments)
+    return name.rpartition(" by ")[0] if job.procedure.conditions else name

@@ -45,8 +45,8 @@ class Claim:
     """What somebody has found, and how to look for it here.
 
     `compare` is ratio (of `of` to `to`, or of its `metric` to its `to_metric`), spread (largest over smallest
-    of `of`, over the values of `over`) or value; the finding is there where the result is `least` or more and
-    `most` or less.
+    of `of`, over the values of `over`) or value; the finding is reproduced where the result is at least
+    `least` and at most `most`.
     """
 
     says: str
@@ -95,133 +95,123 @@ def find_experiment(name: str) -> Path:
 
 def read_experiment(path: Path, is_mini: bool, options: Options) -> Experiment:
     """Read a file, or the miniature that it describes; UserError names the line of a mistake."""
-    return _Reader(path, is_mini, options).experiment()
+    return ExperimentFile(path, is_mini, options).experiment()
 
 
-class _Reader(YamlFile):
+class ExperimentFile(YamlFile):
+    """Turns what one file holds into steps and claims, or into those of its miniature."""
+
     def __init__(self, path: Path, is_mini: bool, options: Options) -> None:
-        super().__init__(path)
+        """Read it; `options` are those that a step may give to run.py."""
+        super().__init__(path, ", ".join(KEYS))
         self._is_mini, self._options = is_mini, options
 
     def experiment(self) -> Experiment:
+        """Return the whole file."""
         content = self.content
-        if content is None:
-            raise UserError(f"{self.path}: is empty; expected {', '.join(KEYS)}")
-        self.mapping((), content, "an experiment's keys", KEYS)
-        for key in ("title", "steps"):
-            if not content.get(key):
-                self.fail((), f"the experiment has no '{key}'")
-        steps = [
-            self.step(("steps", place), step) for place, step in enumerate(self.items((), content, "steps"))
-        ]
+        self.mapping((), content, "the experiment", KEYS, ("title", "steps"))
+        parts = {key: self.checked((key,), content.get(key, []), list) for key in ("steps", "findings")}
+        steps = [self.step(("steps", place), step) for place, step in enumerate(parts["steps"])]
+        if not steps:
+            self.fail(("steps",), "the experiment has no steps")
         names = [step.name for step in steps]
         for place, name in enumerate(names):
             if name in names[:place]:
                 self.fail(("steps", place, "name"), f"the step '{name}' stands here a second time")
         claims = [
-            self.claim(("findings", place), claim, names)
-            for place, claim in enumerate(self.items((), content, "findings"))
+            self.claim(("findings", place), claim, names) for place, claim in enumerate(parts["findings"])
         ]
-        title, source, text = (self.text((), content, key) for key in ("title", "source", "text"))
+        title, source, text = (self.text((key,), content.get(key, "")) for key in ("title", "source", "text"))
         return Experiment(self.path, self._is_mini, title, source, text, steps, claims)
 
     def step(self, where: Where, content: Any) -> Step:
-        self.mapping(where, content, "a step's keys", (*STEP_KEYS, "mini"))
-        for key in ("name", "run"):
-            if not content.get(key):
-                self.fail(where, f"the step has no '{key}'")
-        full = self.part(where, content)
+        """Return a step or its miniature, after checking both."""
+        self.mapping(where, content, "the step", (*STEP_KEYS, "mini"), ("name", "run"))
+        full = self.part(where, content, {})
         if "mini" not in content:
             return full
-        mini = content["mini"]
-        self.mapping((*where, "mini"), mini, "keys of a miniature", STEP_KEYS)
+        self.mapping((*where, "mini"), content["mini"], "the miniature", STEP_KEYS)
+        small = self.part(where, content, content["mini"])
+        return small if self._is_mini else full
+
+    def part(self, where: Where, content: dict[str, Any], mini: dict[str, Any]) -> Step:
+        """Read a step whose keys a miniature replaces; mappings of both are merged."""
         merged = {key: value for key, value in content.items() if key != "mini"}
         for key, value in mini.items():
             both = isinstance(value, dict) and isinstance(merged.get(key), dict)
             merged[key] = {**merged[key], **value} if both else value
-        small = self.part((*where, "mini"), mini, merged, where)
-        return small if self._is_mini else full
 
-    def part(self, where: Where, given: Any, content: Any = None, above: Where | None = None) -> Step:
-        """Read a step, of which `given` stands at `where`, and the rest above it."""
-        content = given if content is None else content
-        at = {key: where if key in given or above is None else above for key in STEP_KEYS}
-        run, groups = content.get("run", {}), content.get("groups", {})
-        self.mapping((*at["run"], "run"), run, "options of run.py")
+        def place(key: str, *inside: str | int) -> Where:
+            """Return where a key stands, or something inside its value: in the miniature or above it."""
+            own = mini.get(key, {})
+            is_own = key in mini and (not isinstance(own, dict) or not inside or inside[0] in own)
+            return (*where, *(("mini",) if is_own else ()), key, *inside)
+
+        def text(key: str) -> str:
+            return self.text(place(key), merged.get(key, ""))
+
+        run, groups, settings = (merged.get(key, {}) for key in ("run", "groups", "settings"))
+        self.mapping(place("run"), run, "options of run.py")
         arguments = []
         for name, value in run.items():
-            place = where if above is None or name in given.get("run", {}) else above
             try:
                 arguments += self._options.arguments(name, value)
             except UserError as error:
-                self.fail((*place, "run", name), str(error))
-        self.mapping((*at["groups"], "groups"), groups, "run groups by algorithm")
+                self.fail(place("run", name), str(error))
+        self.mapping(place("groups"), groups, "run groups by algorithm")
         for algorithm, named in groups.items():
-            self.mapping((*at["groups"], "groups", algorithm), named, "run groups")
+            self.mapping(place("groups", algorithm), named, "run groups")
             for name, group in named.items():
-                check_run_group(self, (*at["groups"], "groups", algorithm, name), name, group)
-        settings = content.get("settings", {})
-        self.mapping((*at["settings"], "settings"), settings, "settings of the server")
-        install = self.items(at["install"], content, "install")
-        for place_, item in enumerate(install):
-            self.mapping((*at["install"], "install", place_), item, "options of install.py", INSTALL_KEYS)
-        shown = []
+                check_run_group(self, place("groups", algorithm, name), name, group)
+        self.mapping(place("settings"), settings, "settings of the server")
+        lists = {
+            key: self.checked(place(key), merged.get(key, []), list)
+            for key in ("install", "pictures", "tables")
+        }
+        for i, item in enumerate(lists["install"]):
+            self.mapping(place("install", i), item, "options of install.py", INSTALL_KEYS)
         for key, kinds in (("pictures", PICTURES), ("tables", TABLES)):
-            shown.append(self.items(at[key], content, key))
-            for place_, item in enumerate(shown[-1]):
-                self.mapping((*at[key], key, place_), item, f"{key} such as kind: {kinds[0]}")
-                if item.get("kind") not in kinds:
-                    self.fail((*at[key], key, place_), f"the kind has to be one of {', '.join(kinds)}")
-        name = self.text(at["name"], content, "name")
+            for i, item in enumerate(lists[key]):
+                self.mapping(place(key, i), item, f"{key} such as kind: {kinds[0]}")
+                self.member(place(key, i), item.get("kind"), "kind", kinds)
         return Step(
-            name=name,
-            title=self.text(at["title"], content, "title") or name,
-            text=self.text(at["text"], content, "text"),
+            name=text("name"),
+            title=text("title") or text("name"),
+            text=text("text"),
             arguments=arguments,
             groups=groups,
             settings={key: str(value) for key, value in settings.items()},
-            install=install,
-            skip=self.text(at["skip"], content, "skip"),
-            pictures=shown[0],
-            tables=shown[1],
+            skip=text("skip"),
+            **lists,
         )
 
     def claim(self, where: Where, content: Any, steps: Sequence[str]) -> Claim:
-        self.mapping(where, content, "a finding's keys", (*FINDING_KEYS, "mini"))
+        """Return a claim or its miniature."""
+        self.mapping(where, content, "the finding", (*FINDING_KEYS, "mini"), ("says",))
         mini = content.get("mini", {})
-        self.mapping((*where, "mini"), mini, "keys of a miniature", FINDING_KEYS)
+        self.mapping((*where, "mini"), mini, "the miniature", FINDING_KEYS)
         merged = {key: value for key, value in content.items() if key != "mini"}
         if self._is_mini:
             merged |= mini
-        if not merged.get("says"):
-            self.fail(where, "the finding does not say what it 'says'")
         compare = merged.get("compare", "")
-        if compare not in COMPARISONS and not merged.get("not-testable"):
-            self.fail((*where, "compare"), f"'compare' has to be one of {', '.join(COMPARISONS)}")
+        if not merged.get("not-testable"):
+            self.member((*where, "compare"), compare, "comparison", COMPARISONS)
         if compare and "of" not in merged:
             self.fail(where, f"a {compare} needs 'of'")
         if compare == "ratio" and not {"to", "to-metric"} & {*merged}:
             self.fail(where, "a ratio needs 'to' or 'to-metric'")
         for key in ("of", "to"):
-            self.mapping((*where, key), merged.get(key, {}), "what is selected", SELECTION_KEYS)
-            step = merged.get(key, {}).get("step")
-            if step is not None and step not in steps:
-                self.fail((*where, key, "step"), f"there is no step '{step}': there are {', '.join(steps)}")
+            selection = merged.get(key, {})
+            self.mapping((*where, key), selection, "the selection", SELECTION_KEYS)
+            if "step" in selection:
+                self.member((*where, key, "step"), selection["step"], "step", steps)
         for key in ("least", "most", "at-recall"):
-            if not isinstance(merged.get(key, 0), (int, float)):
-                self.fail((*where, key), f"'{key}' has to be a number")
+            self.checked((*where, key), merged.get(key, 0.0), float)
         if compare and merged.get("least") is None and merged.get("most") is None:
-            self.fail(where, "say what is found with 'least' or 'most', or both")
+            self.fail(where, "give the bound that the finding keeps: 'least' or 'most', or both")
         return Claim(**{key.replace("-", "_"): value for key, value in merged.items()})
 
-    def items(self, where: Where, content: Mapping[str, Any], key: str) -> list[Any]:
-        value = content.get(key, [])
-        if not isinstance(value, list):
-            self.fail((*where, key), f"'{key}' has to be a list")
-        return value
-
-    def text(self, where: Where, content: Mapping[str, Any], key: str) -> str:
-        value = content.get(key, "")
-        if not isinstance(value, str):
-            self.fail((*where, key), f"'{key}' has to be a text")
-        return " ".join(value.split()) if key != "text" else value.strip()
+    def text(self, where: Where, value: Any) -> str:
+        """Return a text, on one line unless it is a description."""
+        text = self.checked(where, value, str)
+        return text.strip() if where[-1] == "text" else " ".join(text.split())

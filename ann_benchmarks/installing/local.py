@@ -17,7 +17,7 @@ import requests
 import yaml
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.data.download import Wanted, fetch
+from ann_benchmarks.data.download import DownloadRequest, fetch
 from ann_benchmarks.data.download.server import Refused, Temporary, read_all
 from ann_benchmarks.definitions.configs import Config, read_configs
 from ann_benchmarks.definitions.definition import Definition, plugin_class
@@ -169,7 +169,7 @@ def get_release(release: PublishedRelease, target: Mapping[str, str], folder: Pa
         path.unlink()
     if not asset.checksum:
         print(f"note: GitHub has no checksum of {asset.name}; its size alone is checked", file=sys.stderr)
-    fetch([Wanted(asset.url, path, size=asset.size, checksum=asset.checksum)], hint=hint)
+    fetch([DownloadRequest(asset.url, path, size=asset.size, checksum=asset.checksum)], hint=hint)
     return path
 
 

@@ -1,6 +1,7 @@
 """No fork in the middle of a sample: it would inherit the locks of libraries as they are at that moment."""
 
 import os
+import sys
 import threading
 
 _PATIENCE_SECONDS = 1.0  # with a server that does not answer
@@ -21,5 +22,5 @@ def _after() -> None:
         no_fork.release()
 
 
-if hasattr(os, "register_at_fork"):
+if sys.platform != "win32":
     os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after)

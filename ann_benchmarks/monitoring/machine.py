@@ -35,10 +35,11 @@ def levels() -> dict[str, float]:
     if memory := _had(psutil.virtual_memory):
         found["machine.memory_used_bytes"] = memory.used
         found["machine.memory_available_bytes"] = memory.available
-        if hasattr(memory, "cached"):
-            found["machine.page_cache_bytes"] = memory.cached + getattr(memory, "buffers", 0)
-        if hasattr(memory, "shared"):
-            found["machine.memory_shared_bytes"] = memory.shared
+        more = memory._asdict()  # which depend on the operating system
+        if "cached" in more:
+            found["machine.page_cache_bytes"] = more["cached"] + more.get("buffers", 0)
+        if "shared" in more:
+            found["machine.memory_shared_bytes"] = more["shared"]
     return found
 
 

@@ -20,7 +20,7 @@ from ann_benchmarks.monitoring.stored import from_json
 from ann_benchmarks.results.file import read_attributes
 from ann_benchmarks.results.records import SUFFIX, Record, read_record
 
-from .figure import GREY, save
+from .canvas import GREY, save
 from .styles import LIGHT_COLORS
 
 OTHER = "other"  # what has no name of its own is left white
@@ -37,7 +37,7 @@ WAITS = ("cpu", "io", "lwlock", "lock", "client", "other")
 
 
 @dataclass(frozen=True)
-class Line:
+class Trace:
     """One curve of a panel: the counter, and its name in the legend."""
 
     column: str
@@ -49,7 +49,7 @@ class Panel:
     """One of the small pictures, all with the same time axis."""
 
     title: str
-    lines: Sequence[Line]
+    lines: Sequence[Trace]
     unit: str  # "bytes", "bytes/s", "%" or that of what is counted
     top: float | None = None
     is_logarithmic: bool = False
@@ -121,8 +121,8 @@ def panels_of(monitored: Monitored) -> list[Panel]:
     """Choose what to show of what there is."""
     columns = monitored.columns
 
-    def lines(*wanted: tuple[str, str]) -> list[Line]:
-        return [Line(column, label) for column, label in wanted if column in columns]
+    def lines(*wanted: tuple[str, str]) -> list[Trace]:
+        return [Trace(column, label) for column, label in wanted if column in columns]
 
     where = " (of the whole host)" if monitored.attrs.get("in_container") else ""
     disks = {name.split(".")[1] for name in columns if name.startswith("disk.")}

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError
@@ -9,64 +10,100 @@ from ann_benchmarks.data.datasets import canonical_name, dataset_names, make_tru
 from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, ROUNDING, TARGET_RECALL
 from ann_benchmarks.results.runs import Run, load_runs
+from ann_benchmarks.results.tiers import as_tier_run, fastest, whole_machine
 
-from .figure import create_plot
-from .points import points_by_algorithm
-from .published import read_points
+from .figure import View, create_plot
+from .points import over_first, points_by_algorithm
+from .published import read_points, read_tiers
 from .scales import parse_scale
-from .shares import over_first
 from .styles import result_styles
+from .tier_figure import create_tier_figure
+from .tier_lines import TierLine, normalised, tier_lines
+from .tier_table import write_table
 
 
-def draw_dataset(
-    dataset: str,
-    count: int,
-    output: Path | None,
-    x: str,
-    y: str,
-    x_scale: str,
-    y_scale: str,
-    raw: bool,
-    batch: bool,
-    recompute: bool,
-    intervals: bool = True,
-    target_recall: float | None = None,
-    published: str | None = None,
-    normalise: bool = False,
-) -> None:
-    """Draw the results of one dataset and count; without `output`, into results/ or, read-only, here.
+@dataclass(frozen=True)
+class PlotRequest:
+    """Which results to draw, how, and where the picture goes; without `output`, results/ or, read-only, here.
 
-    `target_recall` is what a result must reach for the metric qpsatrecall. `published` names figures of
-    reference/ to lay over (NAME or NAME:TABLE); `normalise` divides every curve by its first point.
+    `target_recall` is what a result must reach for the metric qpsatrecall and for tiers. `published` names
+    figures of reference/ to lay over (NAME or NAME:TABLE).
     """
-    at_target = QPS_AT_RECALL in (x, y)
-    if target_recall is not None and not at_target:
+
+    dataset: str
+    count: int = 10
+    output: Path | None = None
+    view: View = field(default_factory=View)
+    batch: bool = False
+    recompute: bool = False
+    intervals: bool = True
+    target_recall: float | None = None
+    published: str | None = None
+
+    def title(self, dataset: str, target: float | None) -> str:
+        """Name the picture of a dataset, by its canonical name, and of a recall where it depends on that."""
+        about = [f"k = {self.count}", *(["batch"] if self.batch else [])]
+        return f"{dataset} ({', '.join(about + ([f'target recall {target:g}'] if target else []))})"
+
+
+def draw_dataset(request: PlotRequest) -> None:
+    """Draw the results of one dataset and count."""
+    view, at_target = request.view, QPS_AT_RECALL in (request.view.x, request.view.y)
+    if request.target_recall is not None and not at_target:
         raise UserError(f"--target-recall is for the metric {QPS_AT_RECALL}: choose it with -x or -y")
-    target = checked_target(target_recall)
-    for axis, scale in (("x", x_scale), ("y", y_scale)):
+    target = checked_target(request.target_recall)
+    for axis, scale in (("x", view.x_scale), ("y", view.y_scale)):
         parse_scale(scale, axis)  # before any work is done
-    dataset = canonical_name(dataset)
-    others = read_points(published, dataset, x, y, normalise) if published else None
-    runs = runs_of(dataset, count, batch, recompute)
-    name = f"{dataset}-batch.png" if batch else f"{dataset}.png"
-    about = [
-        f"k = {count}",
-        *(["batch"] if batch else []),
-        *([f"target recall {target:g}"] if at_target else []),
-    ]
-    title = f"{dataset} ({', '.join(about)})"
+    dataset = canonical_name(request.dataset)
+    others = None
+    if request.published:
+        others = read_points(request.published, dataset, view.x, view.y, view.normalise)
+    runs = runs_of(dataset, request)
+    title = request.title(dataset, target if at_target else None)
     if at_target:
         check_reached(runs, target)
-    series = points_by_algorithm(runs, x, y, target, intervals)
-    if normalise:
-        series = {name: over_first(points, (x, y)) for name, points in series.items()}
+    series = points_by_algorithm(runs, view.x, view.y, target, request.intervals)
+    if view.normalise:
+        series = {name: over_first(points, (view.x, view.y)) for name, points in series.items()}
     styles = result_styles(runs)
 
     def draw(picture: Path) -> None:
-        points = create_plot(series, x, y, picture, x_scale, y_scale, raw, title, styles, others, normalise)
+        points = create_plot(series, view, picture, title, styles, others)
         print(f"wrote {picture} (points: {points}, algorithms: {len(series)})")
 
-    to_folder(output, name, draw)
+    to_folder(request.output, f"{dataset}{'-batch' if request.batch else ''}.png", draw)
+
+
+def draw_tiers(request: PlotRequest) -> None:
+    """Draw throughput and p99 by available RAM, and write them as a table next to the picture.
+
+    Published figures make all of them shares of the index's size and of the value at the most RAM, as
+    normalising does.
+    """
+    target = checked_target(request.target_recall)
+    others = read_tiers(request.published) if request.published else None
+    dataset = canonical_name(request.dataset)
+    runs = runs_of(dataset, request)
+    on_tiers = [found for run in runs if (found := as_tier_run(run))]
+    if not on_tiers:
+        raise UserError(without_tiers(dataset, request.count, runs))
+    check_reached([found.run for found in on_tiers], target)
+    machine = whole_machine(on_tiers)
+    lines = tier_lines(on_tiers, target, machine, request.intervals)
+    if not lines:
+        raise UserError("nothing to plot: the results on tiers have neither QPS nor latency")
+    shares = request.view.normalise or bool(others)
+    if shares:
+        lines = shares_of(lines)
+    title = request.title(dataset, target)
+
+    def draw(picture: Path) -> None:
+        points = create_tier_figure(lines, picture, title, machine, others, shares)
+        table = picture.with_suffix(".md")
+        write_table(table, title, fastest(on_tiers, target), machine, request.intervals)
+        print(f"wrote {picture} and {table} (points: {points}, lines: {len(lines)})")
+
+    to_folder(request.output, f"{dataset}-tiers{'-batch' if request.batch else ''}.png", draw)
 
 
 def checked_target(recall: float | None) -> float:
@@ -77,13 +114,14 @@ def checked_target(recall: float | None) -> float:
     return target
 
 
-def runs_of(dataset: str, count: int, batch: bool, recompute: bool) -> list[Run]:
+def runs_of(dataset: str, request: PlotRequest) -> list[Run]:
     """Read the results of a dataset, by its canonical name; UserError if there are none."""
+    count, batch = request.count, request.batch
     paths = list(iter_result_paths(dataset, count))
     if not paths:
         raise UserError(without_results(dataset, count))
     make_truth_file(dataset)
-    runs = [run for run in load_runs(paths, recompute) if run.batch == batch]
+    runs = [run for run in load_runs(paths, request.recompute) if run.batch == batch]
     if not runs:
         mode, flag = ("batch", "without") if batch else ("single-query", "with")
         raise UserError(
@@ -129,3 +167,27 @@ def without_results(dataset: str, count: int) -> str:
     if dataset in available or dataset in dataset_names():
         return f"nothing to plot for {dataset} with count {count}: {hint}"
     return f"unknown dataset '{dataset}': {hint}"
+
+
+def shares_of(lines: Sequence[TierLine]) -> list[TierLine]:
+    """Return the lines that can be compared with published ones; UserError if there are none."""
+    shares = [normalised(line) for line in lines if line.index_size]
+    if not shares:
+        raise UserError(
+            "no result tells the size of its index, by which --published and --normalise compare:"
+            " leave them out"
+        )
+    return shares
+
+
+def without_tiers(dataset: str, count: int, runs: Sequence[Run]) -> str:
+    """Say why there is no picture of tiers, and what to do."""
+    if any(run.attrs.get("tier") for run in runs):
+        return (
+            f"nothing to plot: the tiers of {dataset} with count {count} limit no memory;"
+            f" leave out --tiers to draw them as curves"
+        )
+    return (
+        f"nothing to plot: no result of {dataset} with count {count} was measured on a tier;"
+        f" run run.py --tiers, such as --tiers mini"
+    )

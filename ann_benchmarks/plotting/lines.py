@@ -1,7 +1,7 @@
 """A picture of lines for reports: what changes with clients, sizes or time, with 95% intervals."""
 
-import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,12 @@ from matplotlib.ticker import NullLocator
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import plain_number
 
-from .bars import draw_bars
-from .figure import GREY, add_legend, add_note, coordinates, frame, save
+from .canvas import EDGED, GREY, add_legend, add_note, coordinates, draw_bars, frame, line_style, save
 from .overlay import draw_published
-from .points import Point
+from .points import Point, ordered
 from .published import PublishedPoints
 from .scales import apply_scale, parse_scale, spaced, with_room
-from .shares import over_first
-from .styles import DASHES, LIGHT_COLORS, MARKERS
+from .styles import LIGHT_COLORS, MARKERS
 
 CLOSE = 2.0  # the largest value over the smallest, below which a linear axis from 0 tells more
 FAR = 4.0  # the same of x, from which on a logarithmic axis does
@@ -28,35 +26,41 @@ MOST_TICKS = 12  # values of x that are written below the axis; of more, round o
 BARS = "bars: 95% intervals"
 
 
+@dataclass(frozen=True)
+class LinePlot:
+    """What is written around lines, and the scales: those of plot.py.
+
+    A scale "" is logarithmic where values lie far apart. With `normalise` every line is divided by its first
+    point, those of another machine too. `direction` says below the title which way is better.
+    """
+
+    x_label: str
+    y_label: str
+    x_scale: str = ""
+    y_scale: str = ""
+    title: str = ""
+    direction: str = ""
+    normalise: bool = False
+
+
 def draw_lines(
     series: Mapping[str, Sequence[Point]],
     path: Path,
-    x_label: str,
-    y_label: str,
-    x_scale: str = "",
-    y_scale: str = "",
-    title: str = "",
+    plot: LinePlot,
     published: Sequence[PublishedPoints] = (),
-    normalise: bool = False,
-    direction: str = "",
 ) -> int:
     """Draw a line through the points of each series, by x; return the number of points of one's own.
 
-    Scales are those of plot.py; "" chooses logarithmic ones where values lie far apart. With `normalise`
-    every line is divided by its first point, those of another machine too. `direction` says below the title
-    which way is better. UserError if there are no points or the file cannot be written.
+    UserError if there are no points or the file cannot be written.
     """
+    normalise = plot.normalise
     lines = {name: ordered(points, normalise) for name, points in series.items()}
     lines = {name: points for name, points in lines.items() if points}
     if not lines:
-        raise UserError(f"nothing to plot: no result has both {x_label} and {y_label}")
+        raise UserError(f"nothing to plot: no result has both {plot.x_label} and {plot.y_label}")
     theirs = [
-        PublishedPoints(
-            others.label,
-            {name: ordered(points, normalise) for name, points in others.series.items()},
-            others.joined,
-        )
-        for others in published
+        replace(o, series={name: ordered(points, normalise) for name, points in o.series.items()})
+        for o in published
     ]
     figure = Figure(figsize=(10, 6))
     axes = figure.subplots()
@@ -73,49 +77,38 @@ def draw_lines(
         names += their_names
     own = [point for point, _ in drawn]
     other_points = [p for others in theirs for points in others.series.values() for p in points]
-    fit(axes, own, other_points, x_scale, y_scale)
+    fit(axes, own, other_points, plot)
     draw_bars(axes, drawn)
     if any(point.y_interval for point in own):
         add_note(axes, BARS)
-    frame(axes, title)
-    axes.set_title(direction, loc="left", fontsize=10, color=GREY, pad=8)
-    axes.set_xlabel(x_label, parse_math=False)
-    axes.set_ylabel(f"{y_label} / that of the line's first point" if normalise else y_label, parse_math=False)
+    frame(axes, plot.title)
+    axes.set_title(plot.direction, loc="left", fontsize=10, color=GREY, pad=8)
+    of_first = " / that of the line's first point" if normalise else ""
+    axes.set_xlabel(plot.x_label, parse_math=False)
+    axes.set_ylabel(plot.y_label + of_first, parse_math=False)
     add_legend(axes, handles, names)
     save(figure, path)
     return len(own)
 
 
-def ordered(points: Sequence[Point], normalise: bool) -> list[Point]:
-    """Return the points with finite values by x, as shares of the first if asked for."""
-    known = sorted(
-        (p for p in points if math.isfinite(p.x) and math.isfinite(p.y)), key=lambda point: point.x
-    )
-    return over_first(known) if normalise else known
-
-
 def look(i: int) -> dict[str, Any]:
     """Return the i-th line's colour, marker and dash: by its place, as the order of ef_search says more."""
-    dash = DASHES[i // len(LIGHT_COLORS) % len(DASHES)].split()
     return {
         "color": LIGHT_COLORS[i % len(LIGHT_COLORS)],
         "marker": MARKERS[i % len(MARKERS)],
-        "ls": (0, tuple(map(float, dash))) if dash else "-",
+        "ls": line_style(i // len(LIGHT_COLORS)),
         "lw": 2,
-        "ms": 7,
-        "mec": "white",
-        "mew": 0.6,
-        "clip_on": False,
         "zorder": 3,
+        **EDGED,
     }
 
 
-def fit(axes: Axes, own: Sequence[Point], theirs: Sequence[Point], x_scale: str, y_scale: str) -> None:
+def fit(axes: Axes, own: Sequence[Point], theirs: Sequence[Point], plot: LinePlot) -> None:
     """Give both axes their scales; write the values of x below the axis where they are few."""
     xs, ys = coordinates([*own, *theirs])
     scales = (
-        parse_scale(x_scale or ("log" if min(xs) > 0 and max(xs) >= FAR * min(xs) else "linear"), "x"),
-        parse_scale(y_scale or ("log" if min(ys) > 0 and max(ys) >= CLOSE * min(ys) else "linear"), "y"),
+        parse_scale(plot.x_scale or ("log" if min(xs) > 0 and max(xs) >= FAR * min(xs) else "linear"), "x"),
+        parse_scale(plot.y_scale or ("log" if min(ys) > 0 and max(ys) >= CLOSE * min(ys) else "linear"), "y"),
     )
     ends = [end for point in own for end in point.y_interval or ()]
     shown = with_room(ys, ends, scales[1])

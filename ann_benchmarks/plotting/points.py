@@ -1,12 +1,18 @@
-"""The points of a plot: two metrics of each result, how sure they are, and what is special about it."""
+"""The points of a plot: two metrics of each result with their intervals, absolute or over the first one."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from ann_benchmarks.results.built import fastest_of_each_index
-from ann_benchmarks.results.frontier import drawable
 from ann_benchmarks.results.intervals import Interval
-from ann_benchmarks.results.metrics import QPS_AT_RECALL, TARGET_RECALL, qps_at_recall
+from ann_benchmarks.results.metrics import (
+    QPS_AT_RECALL,
+    TARGET_RECALL,
+    drawable,
+    pareto_frontier,
+    qps_at_recall,
+)
 from ann_benchmarks.results.runs import Run, interval, number
 
 
@@ -55,3 +61,32 @@ def points_by_algorithm(
             )
             series.setdefault(run.algorithm, []).append(point)
     return series
+
+
+def over_first(points: Sequence[Point], metrics: tuple[str, str] | None = None) -> list[Point]:
+    """Return points with their y and its interval divided by the y of the first of them.
+
+    With two metrics the first is the one with the smallest x on their Pareto frontier, the curve as drawn.
+    """
+    first = points[0] if points else None
+    if metrics:
+        frontier, _ = pareto_frontier([(point.x, point.y) for point in points], *metrics)
+        first = min((points[i] for i in frontier), key=lambda point: point.x, default=None)
+    if first is None or not first.y:
+        return []
+    return [divided(point, first.y) for point in points]
+
+
+def divided(point: Point, whole: float) -> Point:
+    """Return a point whose y is a share of `whole`."""
+    bounds = point.y_interval
+    shares = Interval(*(end / whole for end in bounds)) if bounds else None
+    return replace(point, y=point.y / whole, y_interval=shares)
+
+
+def ordered(points: Sequence[Point], normalise: bool) -> list[Point]:
+    """Return the points with finite values by x, as shares of the first with `normalise`."""
+    known = sorted(
+        (p for p in points if math.isfinite(p.x) and math.isfinite(p.y)), key=lambda point: point.x
+    )
+    return over_first(known) if normalise else known

@@ -9,19 +9,18 @@ from ann_benchmarks.published import Published, Row, Selection, Table, published
 from ann_benchmarks.published.selecting import curve_name, rows_where
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics
 
-from .points import Point
-from .ram import Line, normalised
-from .shares import over_first
+from .points import Point, over_first
+from .tier_lines import TierLine, normalised
 
 IN_TIERS = ("ram", "index_size", "clients", "qps", "p99")
 
 
 @dataclass(frozen=True)
 class PublishedLines:
-    """Lines of another machine, as shares (ram.normalised), and how they are marked."""
+    """Lines of another machine, as shares (tier_lines.normalised), and how they are marked."""
 
     label: str
-    lines: Sequence[Line]
+    lines: Sequence[TierLine]
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def read_tiers(asked: str) -> PublishedLines:
             for panel, unit in (("qps", "1/s"), ("p99", "ms"))
         }
         size = rows[0]["index_size"] * table.in_unit("index_size", "KiB") * 1024
-        lines.append(normalised(Line(f"{name}, {variant}", name, variant, clients, size, panels)))
+        lines.append(normalised(TierLine(f"{name}, {variant}", name, variant, clients, size, panels)))
     return PublishedLines(source.label, lines)
 
 

@@ -37,8 +37,8 @@ class IndexNames:
 
 
 @dataclass(frozen=True)
-class BuiltIndex:
-    """One built index; times in s, sizes in KiB, None where they are not known."""
+class BuildCosts:
+    """What one built index took; times in s, sizes in KiB, None where they are not known."""
 
     run: Run  # of its results the one that states the most
     short_name: str  # with the arguments in which others of the algorithm differ
@@ -77,7 +77,7 @@ class BuiltIndex:
         return self.run.metrics["indexsize"] or None
 
 
-def builds_of(runs: Iterable[Run]) -> list[BuiltIndex]:
+def builds_of(runs: Iterable[Run]) -> list[BuildCosts]:
     """Return the builds that results describe, each once, the fastest first."""
     runs = list(runs)
     groups: dict[tuple[Any, ...], list[Run]] = {}
@@ -90,7 +90,7 @@ def builds_of(runs: Iterable[Run]) -> list[BuiltIndex]:
     builds = []
     for (_, _, arguments, _), group in groups.items():
         run = max(group, key=lambda run: len(run.attrs))
-        builds.append(BuiltIndex(run, names.of(run), arguments, len(group)))
+        builds.append(BuildCosts(run, names.of(run), arguments, len(group)))
     return sorted(builds, key=lambda build: (build.run.dataset, build.total))
 
 

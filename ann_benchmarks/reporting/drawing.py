@@ -11,13 +11,12 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import plain, plain_number
-from ann_benchmarks.plotting.figure import GREY, add_note, save
+from ann_benchmarks.plotting.canvas import GREY, add_note, save
 from ann_benchmarks.plotting.styles import LIGHT_COLORS
-from ann_benchmarks.results.records import Record
+from ann_benchmarks.results.records import Record, over_time
 from ann_benchmarks.results.runs import Run, interval
-from ann_benchmarks.results.windows import over_time
 
-from .builds import BuiltIndex
+from .builds import BuildCosts
 
 WIDTH = 9.0  # inches, of a picture of bars
 ROW, MARGIN = 0.3, 1.3  # inches, of a bar and around all of them
@@ -67,7 +66,7 @@ def draw_latencies(runs: Sequence[Run], path: Path, title: str) -> None:
     finish_bars(figure, path, title, "Latency (ms), logarithmic; to the left is better")
 
 
-def draw_builds(builds: Sequence[BuiltIndex], names: Sequence[str], path: Path) -> None:
+def draw_builds(builds: Sequence[BuildCosts], names: Sequence[str], path: Path) -> None:
     """Draw for each index the seconds of loading, clustering and building, one after the other."""
     figure, axes = bars(names)
     ends = [0.0] * len(builds)

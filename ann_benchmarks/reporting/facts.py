@@ -8,14 +8,12 @@ from typing import Any
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import UNKNOWN, size_text
 from ann_benchmarks.data.datasets import get_dataset, is_present
-from ann_benchmarks.results.comparable import family
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run
 
 from .content import Report
 from .document import Block, Heading, Listing, Paragraph, Table
-from .workloads import family_of
 
 MOST_VALUES = 6  # of a fact, that are written out
 MOST_COMMANDS = 20
@@ -73,9 +71,9 @@ def run_blocks(report: Report) -> list[Block]:
     """Return what was run: data, machine, software, settings, command lines."""
     of_algorithm: dict[str, list[Attributes]] = {}
     of_dataset: dict[tuple[str, int], list[Attributes]] = {}
-    named: list[tuple[str, Run | Record]] = [(family(run), run) for run in report.runs]
-    for name, outcome in [*named, *((family_of(record), record) for record in report.records)]:
-        of_algorithm.setdefault(name, []).append(outcome.attrs)
+    outcomes: list[Run | Record] = [*report.runs, *report.records]
+    for outcome in outcomes:
+        of_algorithm.setdefault(outcome.series.family, []).append(outcome.attrs)
         of_dataset.setdefault((outcome.dataset, outcome.count), []).append(outcome.attrs)
     every = [attrs for of_name in of_algorithm.values() for attrs in of_name]
     return [

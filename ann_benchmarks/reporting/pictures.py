@@ -1,17 +1,18 @@
 """The pictures of a report: one function a kind, in the dict below."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.monitoring.stored import read_monitoring
 from ann_benchmarks.plotting.dashboard import draw_dashboard, sampled_with
-from ann_benchmarks.plotting.figure import create_plot
+from ann_benchmarks.plotting.figure import View, create_plot
 from ann_benchmarks.plotting.points import points_by_algorithm
 from ann_benchmarks.plotting.published import read_points, read_tiers
-from ann_benchmarks.plotting.ram import normalised, ram_lines
-from ann_benchmarks.plotting.ram_figure import create_ram_figure
+from ann_benchmarks.plotting.tier_figure import create_tier_figure
+from ann_benchmarks.plotting.tier_lines import normalised, tier_lines
 from ann_benchmarks.published import published as published_file
 from ann_benchmarks.results.attributes import clean_text
 from ann_benchmarks.results.comparable import (
@@ -57,13 +58,14 @@ def frontier(
         dataset = shown.runs[0].dataset
         others = read_points(overlay.published, dataset, x, y, overlay.normalise, overlay.where)
     path = shown.file("frontier" if (x, y) == ("k-nn", "qps") else f"{y}-over-{x}")
-    rest = (raw, shown.title, shown.styles, others, overlay.normalise)
+    view = View(x, y, x_scale, y_scale, raw, overlay.normalise)
+    rest = (path, shown.title, shown.styles, others)
     try:
-        create_plot(series, x, y, path, x_scale, y_scale, *rest)
+        create_plot(series, view, *rest)
     except UserError:  # the scale spreads values near 1, and these are all 1 or no shares
         if not x_scale.startswith("a"):
             raise
-        create_plot(series, x, y, path, "linear", y_scale, *rest)
+        create_plot(series, replace(view, x_scale="linear"), *rest)
     return [Picture(path.name, f"{plot_label(x, y)}."), *origin_note(others.origin if others else "")]
 
 
@@ -107,7 +109,7 @@ def tiers(shown: Shown, published: str = "", normalise: bool = False) -> list[Bl
     """Draw throughput and p99 by available RAM."""
     on_tiers = [found for run in shown.runs if (found := as_tier_run(run))]
     machine = whole_machine(on_tiers)
-    lines = ram_lines(on_tiers, shown.target, machine)
+    lines = tier_lines(on_tiers, shown.target, machine)
     others = read_tiers(published) if published else None
     shares = normalise or bool(others)
     if shares:
@@ -115,7 +117,7 @@ def tiers(shown: Shown, published: str = "", normalise: bool = False) -> list[Bl
     if not lines:
         raise UserError(f"no result on a tier reaches a recall of {shown.target:g}")
     path = shown.file("tiers")
-    create_ram_figure(lines, path, shown.title, machine, others, shares)
+    create_tier_figure(lines, path, shown.title, machine, others, shares)
     caption = f"Throughput and p99 by available RAM, at a recall of {shown.target:g}."
     origin = published_file(published.partition(":")[0]).origin if published else ""
     return [Picture(path.name, caption), *origin_note(origin)]
@@ -182,7 +184,7 @@ def worth_a_dashboard(runs: Iterable[Run], target: float) -> list[Run]:
 def path_of(run: Run) -> Path:
     """Return the file that a result was read from; UserError if it is no longer there."""
     for path in iter_result_paths(run.dataset, run.count):
-        is_curve = path.parent.name == run.algorithm + "-batch" * run.batch
+        is_curve = path.parent.name == run.series.folder
         if is_curve and clean_text(read_attributes(path)["name"]) == run.parameters:
             return path
     raise UserError(f"the result file of {run.algorithm}, {run.parameters}, is no longer there")

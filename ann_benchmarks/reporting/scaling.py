@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.plotting.lines import draw_lines
+from ann_benchmarks.plotting.lines import LinePlot, draw_lines
 from ann_benchmarks.plotting.points import Point
 from ann_benchmarks.plotting.published import PublishedPoints, read_series
 from ann_benchmarks.published import Selection
@@ -85,7 +85,8 @@ def line_picture(
     """Draw lines, with published ones over the same axis."""
     others = [published_lines(overlay.published, overlay.where or {})] if overlay.published else []
     path = shown.file(kind)
-    draw_lines(series, path, *axes, "log", "", shown.title, others, overlay.normalise, "up is better")
+    plot = LinePlot(*axes, "log", "", shown.title, "up is better", overlay.normalise)
+    draw_lines(series, path, plot, others)
     picture = Picture(path.name, f"{axes[1]} over {axes[0].lower()}.")
     return [picture, *(note for other in others for note in origin_note(other.origin))]
 

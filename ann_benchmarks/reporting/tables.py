@@ -11,12 +11,11 @@ from ann_benchmarks.common.numbers import (
     UNKNOWN,
     exact,
     factor,
-    plain,
     plain_number,
     share,
     size_text,
 )
-from ann_benchmarks.plotting.ram_table import (
+from ann_benchmarks.plotting.tier_table import (
     COLUMNS,
     cells_of,
     deviation,
@@ -30,6 +29,7 @@ from ann_benchmarks.published.selecting import rows_where
 from ann_benchmarks.published.tables import TEXT
 from ann_benchmarks.results.built import fastest_of_each_index
 from ann_benchmarks.results.comparable import comparisons, family
+from ann_benchmarks.results.metrics import PERCENTILES, all_metrics
 from ann_benchmarks.results.runs import Run, interval
 from ann_benchmarks.results.tiers import TierRun, as_tier_run, fastest, whole_machine
 
@@ -38,7 +38,7 @@ from .content import Kind, Shown, between
 from .document import Block, Paragraph, Table
 from .workloads import insert_table, write_tables
 
-SPEEDUPS = (("QPS", "qps", True), ("p99 (ms)", "p99", False), ("Build (s)", "build", False))
+SPEEDUPS = ("qps", "p99", "build")
 
 
 def point_table(shown: Shown) -> list[Block]:
@@ -55,17 +55,14 @@ def point_table(shown: Shown) -> list[Block]:
     for name in ("Dataset", "k"):
         if len(set(columns[name])) == 1:
             del columns[name]
-    figures = {"Recall": "k-nn", "QPS": "qps", **{f"{p} (ms)": p for p in ("p50", "p95", "p99", "p999")}}
-    columns |= {title: [with_interval(run, metric) for run in runs] for title, metric in figures.items()}
+    for name in ("k-nn", "qps", *PERCENTILES):
+        metric = all_metrics[name]
+        columns[metric.title] = [
+            metric.write(run.metrics[name]) + between(interval(run, name), metric.write) for run in runs
+        ]
     words = frozenset({"Curve", "Parameters", "Dataset"})
     rows = list(zip(*columns.values(), strict=True))
     return [Table(tuple(columns), rows, shown.title or f"All points ({len(runs)})", words)]
-
-
-def with_interval(run: Run, metric: str) -> str:
-    """Write a metric of a result with its 95% interval, where that is known."""
-    write = share if metric == "k-nn" else plain
-    return write(run.metrics[metric]) + between(interval(run, metric), write)
 
 
 def tier_table(shown: Shown) -> list[Block]:
@@ -134,10 +131,11 @@ def speedup_table(runs: list[Run], caption: str, baseline: str) -> Table:
         ]
 
     columns = {"Index": names, "Recall": [share(run.metrics["k-nn"]) for run in runs]}
-    for title, metric, is_more in SPEEDUPS:
-        values = [run.metrics[metric] for run in runs]
-        columns[title] = [plain(value) for value in values]
-        columns[f"{title.partition(' (')[0]} speedup"] = times(values, is_more)
+    for name in SPEEDUPS:
+        metric = all_metrics[name]
+        values = [run.metrics[name] for run in runs]
+        columns[metric.title] = [metric.write(value) for value in values]
+        columns[f"{metric.title.partition(' (')[0]} speedup"] = times(values, metric.higher_is_better)
     gibs = [run.metrics["indexsize"] * KIB / GB for run in runs]
     columns["Size (GiB)"] = [f"{gib:.3g}" if gib > 0 else UNKNOWN for gib in gibs]
     columns["Size improvement"] = times(gibs, False)

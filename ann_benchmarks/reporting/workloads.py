@@ -1,6 +1,7 @@
 """The workloads that write, in sentences and tables: inserts by many clients, and writes during queries."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from ann_benchmarks.common.errors import UserError
@@ -36,15 +37,8 @@ def inserts_of(records: Iterable[Record]) -> list[tuple[Record, Rate]]:
 
 def place(record: Record) -> tuple[str, str]:
     """Return what records of one line have in common: dataset, and index with anything else special."""
-    usual = f"{family_of(record)}-{record.workload}-w{record.writers}"
-    special = "" if record.algo == usual else record.algo.removeprefix(family_of(record))
-    special = special.replace(f"-{record.workload}", "", 1).replace(f"-w{record.writers}", "", 1)
+    special = replace(record.series, workload="", writers=None).conditions
     return record.dataset, f"{record.name} {special.strip('-')}".strip()
-
-
-def family_of(record: Record) -> str:
-    """Return the algorithm of a record: the name of its curve before the workload."""
-    return record.algo.partition(f"-{record.workload}-")[0]
 
 
 def insert_statements(records: Iterable[Record]) -> list[Statement]:

@@ -1,5 +1,7 @@
 """Groups the results into pages and writes them."""
 
+import hashlib
+import re
 from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
@@ -14,11 +16,11 @@ from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run, load_runs
 
-from .names import PageNames
 from .pages import FOLDER, Page, Styles, detail_page, environment, index_page
 from .writing import as_run, load_records
 
 Place = tuple[bool, str, str, int]  # batch mode, distance, dataset, k
+LONGEST_NAME = 120  # characters of a file, far below what file systems take
 SCRIPTS = (
     *("dom", "marks", "scales", "points", "curves", "state", "details", "chart", "pointing"),
     *("frontiers", "compare", "others", "bars", "writing", "filters", "table", "preview", "page"),
@@ -62,6 +64,22 @@ def write(path: Path, text: str) -> None:
 def script() -> str:
     """Return the scripts of all pages as one."""
     return "\n".join((FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
+
+
+class PageNames:
+    """Gives every page a file name of its own, also where case does not tell files apart."""
+
+    def __init__(self) -> None:
+        self._taken = {"index"}
+
+    def take(self, title: str) -> str:
+        """Return a file name: `title` itself where it is safe, else with a hash that keeps it apart."""
+        safe = re.sub(r"[^A-Za-z0-9._-]+", "_", title)[:LONGEST_NAME].strip("._-")
+        if not safe or safe != title or safe.lower() in self._taken:
+            digest = hashlib.sha256(title.encode()).hexdigest()
+            safe = f"{safe or 'page'}-{digest[:8]}"
+        self._taken.add(safe.lower())
+        return f"{safe}.html"
 
 
 def group_results(runs: Sequence[Run], records: Sequence[Record]) -> tuple[list[Page], list[Page]]:

@@ -4,9 +4,13 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from functools import cache
 from typing import Any
 
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.plotting.published import read_tiers
 from ann_benchmarks.plotting.styles import Style
+from ann_benchmarks.published import published_names
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.results.tiers import as_tier_run, whole_machine
 
@@ -89,3 +93,26 @@ def ram_column(runs: Sequence[Run]) -> Column:
 def styles_data(styles: dict[str, Style]) -> dict[str, list[int]]:
     """Return each name's colour, marker and dash."""
     return {name: list(asdict(style).values()) for name, style in styles.items()}
+
+
+@cache
+def others_data() -> list[dict[str, Any]]:
+    """Return each publication with such figures: its lines, RAM over size of the index, as shares."""
+    found = []
+    for name in published_names():
+        try:
+            published = read_tiers(name)
+        except UserError:  # its tables are about something else
+            continue
+        lines = [
+            {
+                "name": line.name,
+                **{
+                    panel: [[json_number(point.x), json_number(point.y)] for point in points]
+                    for panel, points in line.panels.items()
+                },
+            }
+            for line in published.lines
+        ]
+        found.append({"id": name, "label": published.label, "lines": lines})
+    return found

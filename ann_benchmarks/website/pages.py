@@ -10,18 +10,15 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader
 
 from ann_benchmarks.common.output import counted
-from ann_benchmarks.plotting.plot_variants import all_plot_variants
 from ann_benchmarks.plotting.styles import DARK_COLORS, DASHES, LIGHT_COLORS, Style, told_apart
 from ann_benchmarks.results.comparable import family
-from ann_benchmarks.results.frontier import drawable, pareto_frontier
-from ann_benchmarks.results.metrics import TARGET_RECALL, all_metrics, plot_label
+from ann_benchmarks.results.metrics import TARGET_RECALL, drawable, pareto_frontier
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run
 
 from .columns import Column
-from .data import points_data, styles_data
-from .latex import pgfplots
-from .others import others_data
+from .data import others_data, points_data, styles_data
+from .plots import all_plot_variants, chart_data, pairs, pgfplots, plot_title
 from .writing import writing_data
 
 FOLDER = Path(__file__).parent
@@ -123,31 +120,6 @@ def detail_page(
     }
     template = templates.get_template("detail.html")
     return template.render(main=MAIN, page=page, charts=charts, empty=empty, scatter=scatter, data=data)
-
-
-def pairs(runs: Sequence[Run], variant: str) -> list[tuple[float, float]]:
-    """Return the (x, y) of each result in one kind of plot."""
-    x, y = all_plot_variants[variant]
-    return [(run.metrics[x], run.metrics[y]) for run in runs]
-
-
-def plot_title(variant: str) -> str:
-    """Return the heading of a kind of plot."""
-    return " / ".join(all_metrics[name].description for name in all_plot_variants[variant])
-
-
-def chart_data(variant: str) -> dict[str, Any]:
-    """Return what a kind of plot shows; `better` is 1 for an axis on which more is better, else -1."""
-    axes = all_plot_variants[variant]
-    return {
-        "id": variant.replace("/", "-"),
-        "variant": variant,
-        "x": axes[0],
-        "y": axes[1],
-        "better": [1 if all_metrics[name].higher_is_better else -1 for name in axes],
-        "title": plot_title(variant),
-        "label": plot_label(*axes),
-    }
 
 
 def latex_code(page: Page, variant: str, scatter: bool) -> str:

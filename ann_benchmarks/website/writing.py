@@ -8,9 +8,8 @@ from typing import Any
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.results.attributes import clean_text, plain_attributes
 from ann_benchmarks.results.metrics import standard_metrics
-from ann_benchmarks.results.records import Phase, Rate, Record, iter_record_paths, read_record
+from ann_benchmarks.results.records import Phase, Rate, Record, iter_record_paths, over_time, read_record
 from ann_benchmarks.results.runs import Run, skipped
-from ann_benchmarks.results.windows import over_time
 
 from .columns import Column
 from .data import json_number, points_data

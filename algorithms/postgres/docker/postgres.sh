@@ -3,7 +3,7 @@
 #
 #   POSTGRES   major version
 #   PGVECTOR   empty: the package of this image's distribution, a suite of it such as sid, a version such as 0.7.4,
-#              or a .deb beside this script
+#              or a .deb next to this script
 #   PGDG       the PostgreSQL project's package archive, for what the distribution does not have; a suite of it
 #              may follow its address
 . "$(dirname "$0")/packages.sh"
@@ -56,7 +56,7 @@ echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.d/ann-b
 leave_out
 update || fail "the package lists of $PRETTY_NAME cannot be had"
 
-# The distribution's server, where it has one, also beside another pgvector: that alone is to differ.
+# The distribution's server, where it has one, also with another pgvector: that alone is to differ.
 has_server=$(versions "$server" | head -n 1)
 if [ -n "$has_server" ]; then
     install "$server"

@@ -11,7 +11,6 @@ from .catalog import is_downloaded as is_downloaded
 from .catalog import is_present as is_present
 from .catalog import make_dataset as make_dataset
 from .catalog import make_truth_file as make_truth_file
-from .catalog import open_file as open_file
 from .catalog import present_names as present_names
 from .catalog import stored_distances as stored_distances
 from .catalog import truth_file as truth_file

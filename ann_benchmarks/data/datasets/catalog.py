@@ -1,6 +1,7 @@
 """Datasets by name: files under data/, made or downloaded on first use."""
 
 import difflib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,6 @@ from ann_benchmarks.common.errors import UserError
 
 from .dataset import DATA_FOLDER, Dataset
 from .downloads import get_parts
-from .file import HDF5Dataset
 from .parts import Parts
 from .registry import Entry, SingleFile, aliases, find_entry, read_description, registered
 from .truth import read_truth, truth_path
@@ -30,33 +30,23 @@ def present_names() -> list[str]:
     found = {path.stem for path in DATA_FOLDER.glob("*.hdf5")} | {
         path.stem for path in DATA_FOLDER.glob("*.yml")
     }
-    found |= {
-        name
-        for name, entry in registered().items()
-        if isinstance(entry, Parts) and all(path.exists() for path in entry.files())
-    }
+    found |= {name for name, entry in registered().items() if all(path.exists() for path in entry.files())}
     return sorted(name for name in found if not name.startswith("."))
 
 
 def is_present(name: str) -> bool:
     """Whether all files of a dataset are there."""
-    if dataset_path(name).exists():
-        return True
-    entry = described(name)
-    return isinstance(entry, Parts) and all(path.exists() for path in entry.files())
+    entry = entry_of(name)
+    return entry is not None and all(path.exists() for path in entry.files())
 
 
 def files_of(name: str) -> list[Path]:
     """All files that an open dataset of this name is read from, those of its true neighbours included."""
     name = canonical_name(name)
-    if dataset_path(name).exists():
-        return [dataset_path(name)]
-    entry = described(name)
-    files = (
-        [*entry.files(), description_path(name), truth_path(name, DATA_FOLDER)]
-        if isinstance(entry, Parts)
-        else []
-    )
+    entry = entry_of(name)
+    files = entry.files() if entry is not None else []
+    described_by = [description_path(name)] if isinstance(entry, Parts) else []
+    files = [*files, *described_by, truth_path(name, DATA_FOLDER)]
     return [path for path in dict.fromkeys(files) if path.exists()]
 
 
@@ -85,6 +75,14 @@ def described(name: str) -> Entry | None:
     return find_entry(name)
 
 
+def entry_of(name: str) -> Entry | None:
+    """What a name stands for: a file of that name in data/, else what describes it; None if nothing does."""
+    if name != Path(name).name or not dataset_path(name).exists():
+        return described(name)
+    entry = find_entry(name)
+    return replace(entry, name=name) if isinstance(entry, SingleFile) else SingleFile(name, distance="")
+
+
 def make_dataset(name: str, connections: int = 4) -> None:
     """Get what is missing of a dataset, or make its one file anew. UserError if the name is unknown."""
     entry = described(name)
@@ -93,7 +91,7 @@ def make_dataset(name: str, connections: int = 4) -> None:
     if isinstance(entry, Parts):
         get_parts(entry, DATA_FOLDER, connections)
     else:
-        entry.make(dataset_path(entry.name), connections)
+        entry.make(connections)
 
 
 def get_dataset(name: str) -> tuple[Dataset, int]:
@@ -102,22 +100,12 @@ def get_dataset(name: str) -> tuple[Dataset, int]:
     Raises UserError when the name is unknown, the dataset cannot be had or one of its files is damaged.
     """
     name = canonical_name(name)
-    path = dataset_path(name)
-    entry = None
-    if name != Path(name).name or not path.exists():
-        entry = described(name)
-        if entry is None or not is_present(name):
-            make_dataset(name)
-    dataset: Dataset = entry.open() if isinstance(entry, Parts) else open_file(name)
+    if not is_present(name):
+        make_dataset(name)
+    entry = entry_of(name)
+    assert entry is not None
+    dataset = entry.open()
     return dataset, dataset.attrs["dimension"]
-
-
-def open_file(name: str) -> HDF5Dataset:
-    """Open a dataset of one file, which must be there."""
-    entry = find_entry(name)
-    if not isinstance(entry, SingleFile):
-        return HDF5Dataset(dataset_path(name))
-    return HDF5Dataset(dataset_path(name), entry.distance, entry.recompute_distances)
 
 
 def truth_file(name: str) -> Path:
@@ -131,7 +119,9 @@ def stored_distances(name: str) -> np.ndarray:
     path = truth_file(name)
     if path != dataset_path(name):
         return read_truth(path).known_distances
-    with open_file(name) as dataset:
+    entry = entry_of(name)
+    assert entry is not None
+    with entry.open() as dataset:
         return dataset.truth().known_distances
 
 

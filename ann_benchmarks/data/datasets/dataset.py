@@ -2,6 +2,7 @@
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,15 @@ class Dataset(ABC):
     def published_truth(self) -> TrueNeighbors | None:
         """The true neighbours that came with the data, perhaps without distances; None if none came."""
 
+    @property
+    @abstractmethod
+    def has_published_truth(self) -> bool:
+        """Whether true neighbours came with the data."""
+
+    @abstractmethod
+    def rows_opener(self) -> Callable[[], Rows]:
+        """Return what opens the training vectors on another machine that sees the same files; it pickles."""
+
     @abstractmethod
     def close(self) -> None:
         """Close the files; arrays already taken from them stay valid."""
@@ -102,6 +112,10 @@ class Dataset(ABC):
             self.keep_truth(published)
         return published
 
+    def has_truth(self) -> bool:
+        """Whether `truth` has something to give."""
+        return truth_path(self.name, self.data).exists() or self.has_published_truth
+
     def keep_truth(self, truth: TrueNeighbors) -> None:
         """Store true neighbours next to the data, with the mark of these vectors."""
         attributes = {"distance": self.attrs["distance"], "rows": self.rows, "mark": self.mark()}
@@ -123,8 +137,8 @@ class Dataset(ABC):
         if isinstance(train, list):
             sample: Any = np.concatenate(train[:_FIRST_ROWS])
             queries = np.concatenate(queries)
-        elif callable(fingerprint := getattr(train, "fingerprint", None)):
-            digest.update(fingerprint().encode())
+        elif isinstance(train, Rows) and (fingerprint := train.fingerprint()):
+            digest.update(fingerprint.encode())
             sample = train[:_FIRST_ROWS]  # single rows cannot be read quickly
         else:
             sample = train[np.linspace(0, len(train) - 1, min(_SAMPLED_ROWS, len(train)), dtype=np.int64)]

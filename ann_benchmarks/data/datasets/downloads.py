@@ -10,7 +10,7 @@ import numpy as np
 
 from ann_benchmarks.common.errors import UserError
 
-from ..download import Wanted, fetch
+from ..download import DownloadRequest, fetch
 from ..vectors import open_rows, read_neighbors
 from .file import HDF5Dataset
 from .parts import BINARY, Parts, is_url
@@ -26,7 +26,7 @@ def get_hdf5(url: str, path: Path, distance: str, connections: int) -> None:
     def check(arrived: Path) -> None:
         HDF5Dataset(arrived, distance).close()
 
-    fetch([Wanted(_mirrored(url, path.name), path, finish=_nameless(check))], connections, HINT)
+    fetch([DownloadRequest(_mirrored(url, path.name), path, finish=_nameless(check))], connections, HINT)
 
 
 def get_parts(parts: Parts, data: Path, connections: int) -> None:
@@ -43,16 +43,18 @@ def get_parts(parts: Parts, data: Path, connections: int) -> None:
     fetch(missing, connections, HINT)
 
 
-def _train_file(parts: Parts, address: str, path: Path) -> Wanted:
+def _train_file(parts: Parts, address: str, path: Path) -> DownloadRequest:
     if parts.whole_rows is None or not path.name.endswith(f".crop_nb_{parts.rows}"):
         return _file(parts, address, path, partial(_check_vectors, parts))
     assert parts.rows is not None and parts.dimension is not None
     size = 8 + parts.rows * parts.dimension * BINARY[Path(address).suffix]
-    return Wanted(_mirror_of(parts, address), path, first_bytes=size, finish=_nameless(partial(_crop, parts)))
+    return DownloadRequest(
+        _mirror_of(parts, address), path, first_bytes=size, finish=_nameless(partial(_crop, parts))
+    )
 
 
-def _file(parts: Parts, address: str, path: Path, check: Check) -> Wanted:
-    return Wanted(
+def _file(parts: Parts, address: str, path: Path, check: Check) -> DownloadRequest:
+    return DownloadRequest(
         _mirror_of(parts, address),
         path,
         parts.size_of(address),

@@ -1,5 +1,7 @@
 """Datasets in one HDF5 file: opened, checked, and read without copying where it can be."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,11 +84,20 @@ class HDF5Dataset(Dataset):
 
     def published_truth(self) -> TrueNeighbors | None:
         """The neighbours and distances in the file."""
-        if "neighbors" not in self:
+        if not self.has_published_truth:
             return None
         has_distances = self._has_distances and "distances" in self
         distances = self._read("distances") if has_distances else None
         return TrueNeighbors(self._read("neighbors"), distances, self.name)
+
+    @property
+    def has_published_truth(self) -> bool:
+        """Whether the file has neighbours."""
+        return "neighbors" in self
+
+    def rows_opener(self) -> Callable[[], Rows]:
+        """See Dataset."""
+        return partial(_open_rows, self.path.absolute())
 
     def _sets(self, key: str) -> list[np.ndarray]:
         return np.split(self._read(key), np.cumsum(self._read(f"size_{key}"))[:-1])
@@ -97,6 +108,10 @@ class HDF5Dataset(Dataset):
         except _HDF5_ERRORS as error:
             raise _damaged(self.path, f"'{key}' cannot be read: {_first_line(error)}") from None
         return rows
+
+
+def _open_rows(path: Path) -> Rows:
+    return HDF5Dataset(path, "angular").train_rows()  # the metric, which an old file lacks, changes no row
 
 
 def _damaged(path: Path, reason: str) -> UserError:

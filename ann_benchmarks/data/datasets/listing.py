@@ -5,11 +5,9 @@ from pathlib import Path
 from ann_benchmarks.common.errors import UserError
 
 from . import generated
-from .catalog import dataset_names, dataset_path, described, get_dataset, is_present
-from .dataset import DATA_FOLDER
+from .catalog import dataset_names, dataset_path, described, entry_of, get_dataset, is_present
 from .parts import Parts
 from .registry import Entry, aliases
-from .truth import truth_path
 
 _HEAD = ("name", "rows", "dimensions", "metric", "size", "on disk", "present")
 
@@ -30,13 +28,13 @@ def _line(name: str) -> tuple[str, ...]:
     entry, is_there = None, False
     try:
         entry = described(name)
-        if isinstance(entry, Parts):
-            paths = entry.files()
+        if (found := entry_of(name)) is not None:
+            paths = found.files()
         is_there = is_present(name)
         if is_there:
             with get_dataset(name)[0] as dataset:
                 shape = f"{dataset.rows:,}", f"{dataset.attrs['dimension']:,}", dataset.attrs["distance"]
-                complete = "yes" if _has_truth(name, dataset) else "yes, without true neighbours"
+                complete = "yes" if dataset.has_truth() else "yes, without true neighbours"
         else:
             shape, complete = _expected(entry), ""
     except UserError:
@@ -45,13 +43,6 @@ def _line(name: str) -> tuple[str, ...]:
     if here and not is_there:
         complete = "partly"
     return name, *shape, _size(entry), _in_units(here) if here else "", complete
-
-
-def _has_truth(name: str, dataset: object) -> bool:
-    if truth_path(name, DATA_FOLDER).exists():
-        return True
-    parts = getattr(dataset, "parts", None)
-    return bool(parts.neighbors) if parts is not None else "neighbors" in dataset  # type: ignore[operator]
 
 
 def _expected(entry: Entry | None) -> tuple[str, str, str]:

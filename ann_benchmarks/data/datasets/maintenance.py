@@ -1,7 +1,6 @@
 """Work on datasets that are there: find their true neighbours, convert their vectors, verify their files."""
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,9 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.distance import candidate_distances
 
 from ..download import has_record, verify
-from ..ground_truth import ground_truth
+from ..ground_truth import SearchOptions, ground_truth
 from ..vectors import Rows, convert, open_source
-from .catalog import canonical_name, dataset_path, described, get_dataset, is_present, make_dataset, open_file
+from .catalog import canonical_name, dataset_path, described, entry_of, get_dataset, is_present, make_dataset
 from .dataset import DATA_FOLDER, Dataset
 from .parts import Parts, PartsDataset
 from .truth import TrueNeighbors, agreement, read_truth, truth_path
@@ -38,12 +37,10 @@ def find_truth(name: str, count: int, scheduler: str | None = None, force: bool 
         metric = str(dataset.attrs["distance"])
         rows: Any = dataset.train() if dataset.attrs["type"] == "sparse" else dataset.train_rows()
         state = DATA_FOLDER / f".{name}.truth.partial"
-        opener = partial(_train_of, type(dataset), _absolute(dataset)) if scheduler else None
         files = [(path.stat().st_size, path.stat().st_mtime_ns) for path in dataset.train_files]
         mark = f"{dataset.mark()} {files}"  # what was found in files that have changed since is not used
-        found = TrueNeighbors(
-            *ground_truth(metric, rows, dataset.test(), count, state, mark, scheduler, opener)
-        )
+        options = SearchOptions(state, mark, scheduler, dataset.rows_opener())
+        found = TrueNeighbors(*ground_truth(metric, rows, dataset.test(), count, options), name)
         dataset.keep_truth(found)
         state.unlink(missing_ok=True)
         return f"{path} has the {count} nearest rows of each query{_compared(found, dataset)}"
@@ -60,21 +57,6 @@ def _compared(found: TrueNeighbors, dataset: Dataset) -> str:
         published = dataset.with_distances(published.neighbors)
     share = agreement(found, published)
     return f"; {share:.4%} of those that came with the data are among them or as near"
-
-
-def _absolute(dataset: Dataset) -> tuple[Any, ...]:
-    """What opens the dataset on another machine, where the current folder is another."""
-    parts = getattr(dataset, "parts", None)
-    if parts is not None:
-        return parts, dataset.data.absolute()
-    return (Path(dataset.train_files[0]).absolute(),)
-
-
-def _train_of(kind: Any, arguments: tuple[Any, ...]) -> Rows:
-    if len(arguments) == 1:
-        arguments = (*arguments, "angular")  # of an old file that does not say; only the rows are used
-    rows: Rows = kind(*arguments).train_rows()
-    return rows
 
 
 def convert_source(source: str, output: Path | None, dtype: str | None, force: bool) -> Path:
@@ -126,8 +108,8 @@ def _original_rows(name: str, entry: Parts) -> Rows:
 def verify_dataset(name: str) -> Iterator[str]:
     """Give one line for each thing that is wrong with the files of a dataset; nothing if all is well."""
     name = canonical_name(name)
-    entry = described(name) if not dataset_path(name).exists() else None
-    files = entry.files() if isinstance(entry, Parts) else [dataset_path(name)]
+    entry = entry_of(name)
+    files = entry.files() if entry is not None else [dataset_path(name)]
     missing = [path for path in files if not path.exists()]
     if missing:
         raise UserError(
@@ -139,7 +121,8 @@ def verify_dataset(name: str) -> Iterator[str]:
         if has_record(path):
             yield from verify(path)
     try:
-        with entry.open() if isinstance(entry, Parts) else open_file(name) as dataset:
+        assert entry is not None
+        with entry.open() as dataset:
             yield from _verify_content(dataset)
     except UserError as error:
         yield str(error)

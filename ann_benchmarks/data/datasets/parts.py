@@ -1,8 +1,9 @@
 """Datasets in files of their own for vectors, queries and neighbours: where they lie, and what they hold."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +22,8 @@ class Parts:
     """Addresses of the files, and what is known of them beforehand.
 
     An address is a URL, whose file lies in data/FOLDER/, or a path, relative to data/. `test` may be
-    train[:N], the first N rows. Where `whole_rows` is given, the file has so many, and the first `rows` are
-    meant.
+    train[:N], the first N rows. Where `whole_rows` is given, the file has that many; only the first `rows` of
+    them belong to the dataset.
     """
 
     name: str
@@ -163,7 +164,7 @@ class PartsDataset(Dataset):
 
     def published_truth(self) -> TrueNeighbors | None:
         """The neighbours that came with the data, not their distances: every publisher has its own."""
-        if not self.parts.neighbors:
+        if not self.has_published_truth:
             return None
         path = self.parts.place(self.parts.neighbors, self.data)
         ids, _ = read_neighbors(path)
@@ -178,10 +179,23 @@ class PartsDataset(Dataset):
         numbered = shard_ids(originals) if all(part.suffix == ".parquet" for part in originals) else None
         return TrueNeighbors(rows_of_ids(ids, numbered, self.rows, path), None, self.name)
 
+    @property
+    def has_published_truth(self) -> bool:
+        """Whether there is a file of neighbours."""
+        return bool(self.parts.neighbors)
+
+    def rows_opener(self) -> Callable[[], Rows]:
+        """See Dataset."""
+        return partial(_open_rows, self.parts, self.data.absolute())
+
     def close(self) -> None:
         """Close the files."""
         self._train.close()
         self._test.close()
+
+
+def _open_rows(parts: Parts, data: Path) -> Rows:
+    return parts.open(data).train_rows()
 
 
 def is_url(address: str) -> bool:

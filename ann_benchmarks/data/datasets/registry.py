@@ -1,4 +1,4 @@
-"""The datasets that have a name, as registry.yml lists them, and those described beside the data."""
+"""The datasets that have a name, as registry.yml lists them, and those described next to the data."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,9 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.distance import METRICS
 
 from . import generated
+from .dataset import DATA_FOLDER
 from .downloads import get_hdf5
+from .file import HDF5Dataset
 from .parts import Parts
 
 
@@ -31,8 +33,17 @@ class SingleFile:
     recompute_distances: bool = False
     generate: Mapping[str, Any] | None = None
 
-    def make(self, path: Path, connections: int = 4) -> None:
+    def files(self, data: Path = DATA_FOLDER) -> list[Path]:
+        """The one file, there or not."""
+        return [data / f"{self.name}.hdf5"]
+
+    def open(self, data: Path = DATA_FOLDER) -> HDF5Dataset:
+        """Open the file, which must be there."""
+        return HDF5Dataset(self.files(data)[0], self.distance, self.recompute_distances)
+
+    def make(self, connections: int = 4) -> None:
         """Download or generate the file."""
+        (path,) = self.files()
         if self.generate is not None:
             self._generate(path, **self.generate)
         elif self.url:

@@ -1,6 +1,7 @@
 """Write dataset files: rows in contiguous storage, so that they memory-map, then their exact neighbours."""
 
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -90,7 +91,7 @@ def _describe(file: h5py.File, kind: str, metric: str, dimension: int, point_typ
 
 def _reserve(path: Path, size: int) -> None:
     """Claim disk space: a full disk is an error here, not inside HDF5, which may crash at exit after one."""
-    if hasattr(os, "posix_fallocate"):
+    if sys.platform == "linux":
         with path.open("ab") as file:
             os.posix_fallocate(file.fileno(), 0, size)
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from .segments import has_record as has_record
-from .segments import verify as verify
-from .wanted import Wanted as Wanted
+from .journal import DownloadRequest as DownloadRequest
+from .journal import has_record as has_record
+from .journal import verify as verify
 
 
-def fetch(files: Sequence[Wanted], connections: int = 4, hint: str = "") -> None:
+def fetch(files: Sequence[DownloadRequest], connections: int = 4, hint: str = "") -> None:
     """Download every file that is not there yet; each has its name when it is whole, or not at all.
 
-    What has arrived stays beside it, for the next call to go on from. Raises UserError when a server has no
+    What has arrived stays next to it, for the next call to go on from. Raises UserError when a server has no
     such file, keeps failing or sends something else, or when the disk is too small; `hint` says what may help
     besides running again, such as "name a mirror in VARIABLE".
     """

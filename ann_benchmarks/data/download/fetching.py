@@ -4,7 +4,7 @@ import queue
 import sys
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,9 +15,9 @@ from tqdm import tqdm
 from ann_benchmarks.common.disk import require_space
 from ann_benchmarks.common.errors import UserError
 
+from .journal import DownloadRequest, byte_bar
 from .partial import Closed, Partial
-from .server import IgnoresRanges, Refused, Remote, Temporary, ask, read_all, read_part
-from .wanted import Wanted
+from .server import IgnoresRanges, Refused, Remote, Temporary, inquire, read_all, read_part
 
 ATTEMPTS = 5  # in a row that bring nothing new
 FIRST_PAUSE = 1.0  # seconds before the second attempt; doubled for each one after
@@ -26,12 +26,12 @@ WORTH_A_LINE = 4.0  # seconds of a pause that the user should know about
 Job = Callable[[requests.Session], None]
 
 
-def fetch_files(files: Sequence[Wanted], connections: int, hint: str) -> None:
+def fetch_files(files: Sequence[DownloadRequest], connections: int, hint: str) -> None:
     """Do what `fetch` says."""
-    missing = [wanted for wanted in {file.path: file for file in files}.values() if not wanted.path.exists()]
+    missing = [file for file in {file.path: file for file in files}.values() if not file.path.exists()]
     if not missing:
         return
-    for folder in {wanted.path.parent for wanted in missing}:
+    for folder in {file.path.parent for file in missing}:
         require_space(folder, 0)
     others = f" and {len(missing) - 1:,} other files" if len(missing) > 1 else ""
     print(f"downloading {missing[0].url}{others}", file=sys.stderr)
@@ -41,9 +41,9 @@ def fetch_files(files: Sequence[Wanted], connections: int, hint: str) -> None:
 class _Task:
     """One file: what the server has, what is on disk, and the segments that nobody has begun."""
 
-    def __init__(self, wanted: Wanted) -> None:
-        self.wanted = wanted
-        self.partial = Partial(wanted)
+    def __init__(self, request: DownloadRequest) -> None:
+        self.request = request
+        self.partial = Partial(request)
         self.remote = Remote(None, "")
         # None in it: a job without a segment, for what comes after the last one.
         self.todo: deque[int | None] | None = None
@@ -53,12 +53,12 @@ class _Task:
     @property
     def length(self) -> int | None:
         """Bytes that will be on disk, if known."""
-        return self.remote.total if self.wanted.first_bytes is None else self.wanted.first_bytes
+        return self.remote.total if self.request.first_bytes is None else self.request.first_bytes
 
 
 class _Fetch:
-    def __init__(self, files: list[Wanted], connections: int, hint: str) -> None:
-        self._tasks = [_Task(wanted) for wanted in files]
+    def __init__(self, files: list[DownloadRequest], connections: int, hint: str) -> None:
+        self._tasks = [_Task(request) for request in files]
         self._connections, self._hint = connections, hint
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -67,20 +67,13 @@ class _Fetch:
 
     def run(self) -> None:
         try:
-            to_ask = deque(partial(self._ask, task) for task in self._tasks)
-            self._work_off(lambda: to_ask.popleft() if to_ask else None)
+            inquiries = deque(partial(self._inquire, task) for task in self._tasks)
+            self._work_off(lambda: inquiries.popleft() if inquiries else None)
             self._require_space()
             lengths = [task.length for task in self._tasks]
-            name = self._tasks[0].wanted.path.name if len(lengths) == 1 else f"{len(lengths):,} files"
-            self._bar = tqdm(
-                total=None if None in lengths else sum(length or 0 for length in lengths),
-                initial=sum(task.counted for task in self._tasks),
-                desc=name,
-                unit="B",
-                unit_scale=True,
-                delay=1,
-                disable=None,
-            )
+            name = self._tasks[0].request.path.name if len(lengths) == 1 else f"{len(lengths):,} files"
+            total = None if None in lengths else sum(length or 0 for length in lengths)
+            self._bar = byte_bar(total, name, initial=sum(task.counted for task in self._tasks))
             with self._bar:
                 self._transfer()
         finally:
@@ -123,16 +116,16 @@ class _Fetch:
             if error is not None:
                 raise error
 
-    def _ask(self, task: _Task, session: requests.Session) -> None:
-        wanted = task.wanted
+    def _inquire(self, task: _Task, session: requests.Session) -> None:
+        request = task.request
 
         def attempt() -> None:
-            task.remote = ask(session, wanted.url)
+            task.remote = inquire(session, request.url)
             arrived = task.partial.arrived_before(task.remote)
             if arrived and not task.remote.validator:
                 # A page of some proxy, more likely than not: no reason to lose what has arrived.
                 raise Temporary(
-                    f"the server sends no parts of the file any more (delete {wanted.journal} to start again)"
+                    f"the server no longer sends parts of the file (delete {request.journal} to start again)"
                 )
             task.counted = max(arrived, 0)
 
@@ -140,25 +133,24 @@ class _Fetch:
         self._check_size(task, task.remote.total)
 
     def _check_size(self, task: _Task, total: int | None) -> None:
-        size, first = task.wanted.size, task.wanted.first_bytes
+        size, first = task.request.size, task.request.first_bytes
         if total is None or (size is None and first is None):
             return
         if size is not None and total != size:
             reason = f"the server's file has {total:,} bytes instead of {size:,}"
         elif first is not None and total < first:
-            reason = f"the server's file has {total:,} bytes, fewer than the {first:,} that are wanted"
+            reason = f"the server's file has {total:,} bytes, fewer than the {first:,} requested"
         else:
             return
         raise self._failure(task, reason, "try again")
 
     def _require_space(self) -> None:
-        needs: dict[int, int] = {}  # by the disk
+        needs: Counter[int] = Counter()  # by the disk
         folders: dict[int, Path] = {}
         for task in self._tasks:
-            folder = task.wanted.path.parent
-            device = folder.stat().st_dev
-            folders[device] = folder
-            needs[device] = needs.get(device, 0) + max((task.length or 0) - task.counted, 0)
+            device = task.request.path.parent.stat().st_dev
+            folders[device] = task.request.path.parent
+            needs[device] += max((task.length or 0) - task.counted, 0)
         for device, size in needs.items():
             require_space(folders[device], size)
 
@@ -173,7 +165,7 @@ class _Fetch:
                 task.running += 1
                 return partial(self._work_on, task, task.todo.popleft())
             self._queue.popleft()
-            if task.todo is None and not task.wanted.path.exists():
+            if task.todo is None and not task.request.path.exists():
                 self._busy.append(task)
             elif task.todo is None:
                 self._count(task, (task.length or 0) - task.counted)
@@ -199,7 +191,7 @@ class _Fetch:
         def attempt() -> None:
             nonlocal position
             while position < span.stop:
-                for chunk in read_part(session, task.wanted.url, remote, position, span.stop):
+                for chunk in read_part(session, task.request.url, remote, position, span.stop):
                     task.partial.write(chunk, position, number)
                     digest.update(chunk)
                     position += len(chunk)
@@ -223,21 +215,21 @@ class _Fetch:
             position = 0
             task.partial.restart()
             self._add(task, -task.counted)
-            for chunk in read_all(session, task.wanted.url, task.wanted.first_bytes):
+            for chunk in read_all(session, task.request.url, task.request.first_bytes):
                 task.partial.write(chunk, position)
                 position += len(chunk)
                 self._add(task, len(chunk))
 
         self._persist(task, attempt, lambda: position)
-        if task.wanted.first_bytes is None or position < task.wanted.first_bytes:
+        if task.request.first_bytes is None or position < task.request.first_bytes:
             self._check_size(task, position)
 
     def _check_sum(self, task: _Task) -> None:
-        wanted = task.wanted
-        whole = wanted.first_bytes is None or wanted.first_bytes == task.remote.total
-        if not wanted.checksum or not whole:
+        request = task.request
+        whole = request.first_bytes is None or request.first_bytes == task.remote.total
+        if not request.checksum or not whole:
             return
-        kind, _, expected = wanted.checksum.partition(":")
+        kind, _, expected = request.checksum.partition(":")
         found = task.partial.digest(kind)
         if found != expected.lower():
             task.partial.discard()
@@ -245,13 +237,13 @@ class _Fetch:
             raise self._failure(task, reason, "try again")
 
     def _name(self, task: _Task) -> None:
-        wanted = task.wanted
+        request = task.request
         try:
             task.partial.name()
         except UserError as error:
-            if wanted.partial.exists():
+            if request.partial.exists():
                 raise
-            reason = str(error).replace(str(wanted.partial), str(wanted.path))
+            reason = str(error).replace(str(request.partial), str(request.path))
             raise self._failure(task, f"what arrived cannot be used: {reason}", "try again") from None
 
     def _persist(self, task: _Task, attempt: Callable[[], None], progress: Callable[[], int]) -> None:
@@ -261,12 +253,12 @@ class _Fetch:
             try:
                 return attempt()
             except Refused as refused:
-                save = f"save the file as {task.wanted.path} yourself"
+                save = f"save the file as {task.request.path} yourself"
                 raise self._failure(task, str(refused), save) from None
             except IgnoresRanges:
                 if not task.partial.arrived:
                     raise
-                reason, pause = "the server sends the whole file where a part was asked for", 0.0
+                reason, pause = "the server sends the whole file where a part was requested", 0.0
             except Temporary as error:
                 reason, pause = str(error), error.pause
             failures = 1 if progress() > best else failures + 1
@@ -275,7 +267,7 @@ class _Fetch:
                 again = "run again to go on from what has arrived"
                 raise self._failure(task, reason, again)
             pause = max(FIRST_PAUSE * 2 ** (failures - 1), pause)
-            self._explain(f"{task.wanted.path.name}: {reason}; trying again in {pause:.0f} s", pause)
+            self._explain(f"{task.request.path.name}: {reason}; trying again in {pause:.0f} s", pause)
             if self._stop.wait(pause):
                 raise Closed
 
@@ -289,7 +281,7 @@ class _Fetch:
 
     def _failure(self, task: _Task, reason: str, advice: str) -> UserError:
         advice += f", or {self._hint}" if self._hint else ""
-        return UserError(f"cannot download {task.wanted.url}: {reason}; {advice}")
+        return UserError(f"cannot download {task.request.url}: {reason}; {advice}")
 
     def _add(self, task: _Task, size: int) -> None:
         with self._lock:

@@ -10,16 +10,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from ann_benchmarks.common.disk import disk_errors, sync_folder
 from ann_benchmarks.common.errors import UserError
 
-from .segments import BLOCK, Journal, digest_range, new_digest, save_record
+from .journal import BLOCK, DownloadRequest, Journal, byte_bar, digest_range, new_digest, save_record
 from .server import Remote
-from .wanted import Wanted
 
-SEGMENT = 64 * 2**20  # bytes that one request asks for and one digest covers
+SEGMENT = 64 * 2**20  # bytes of one part and one digest
 
 _sync = getattr(os, "fdatasync", os.fsync)
 
@@ -34,8 +31,8 @@ class Partial:
     The journal never lists what is not on disk: a segment is synced, then listed.
     """
 
-    def __init__(self, wanted: Wanted) -> None:
-        self.wanted = wanted
+    def __init__(self, request: DownloadRequest) -> None:
+        self.request = request
         self._lock = threading.RLock()
         self._file = -1
         self._journal: Journal | None = None  # None where the file comes in one piece
@@ -43,7 +40,7 @@ class Partial:
 
     def acquire(self, wait: bool = False) -> bool:
         """Lock it against other runs; False if another run has it, or the file has its name already."""
-        path, name = self.wanted.path, self.wanted.partial
+        path, name = self.request.path, self.request.partial
         with disk_errors(name):
             while self._file < 0 and not path.exists():
                 file = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
@@ -62,8 +59,8 @@ class Partial:
         return self._file >= 0
 
     def arrived_before(self, remote: Remote) -> int:
-        """How many bytes of this version earlier runs have left; -1 where they are of another version."""
-        kept = Journal.load(self.wanted.journal)
+        """The number of bytes that earlier runs have left of this version; -1 where they are of another."""
+        kept = Journal.load(self.request.journal)
         if kept is None or not kept.arrived:
             return 0
         return kept.arrived if kept.same_file(self._empty_journal(remote)) else -1
@@ -73,17 +70,17 @@ class Partial:
         if not remote.validator:
             self.restart()
             return []
-        kept, journal = Journal.load(self.wanted.journal), self._empty_journal(remote)
-        # A journal that outlived its partial file is told by the size of the new one.
+        kept, journal = Journal.load(self.request.journal), self._empty_journal(remote)
+        # A journal that outlived its partial file is recognised by the size of the new one.
         there = kept is not None and os.fstat(self._file).st_size == kept.length
         if kept is not None and there and kept.same_file(journal):
             journal = kept
         else:
             if kept is not None and there and kept.arrived:
-                name = self.wanted.path.name
+                name = self.request.path.name
                 print(f"the server has another version of {name} now; starting again", file=sys.stderr)
             self.restart()
-            with disk_errors(self.wanted.partial):
+            with disk_errors(self.request.partial):
                 os.ftruncate(self._file, journal.length)
         self._journal = journal
         numbers = range(-(-journal.length // SEGMENT))
@@ -91,8 +88,7 @@ class Partial:
 
     def restart(self) -> None:
         """Throw away what has arrived; from here on it comes in one piece."""
-        with self._lock, disk_errors(self.wanted.partial):
-            self._check_open()
+        with self._opened():
             self._journal = None
             self._growing = {}
             self._forget()
@@ -104,9 +100,8 @@ class Partial:
         return range(number * SEGMENT, min((number + 1) * SEGMENT, self._journal.length))
 
     def resume(self, number: int) -> tuple[int, Any]:
-        """Start on a segment: how many bytes of it are there, and the digest object that has seen them."""
-        with self._lock:
-            self._check_open()
+        """Start on a segment: return the number of bytes that are there, and their digest so far."""
+        with self._opened():
             assert self._journal is not None
             have, expected = self._journal.segments.pop(number, (0, ""))
         start = self.span(number).start
@@ -120,8 +115,7 @@ class Partial:
 
     def write(self, data: bytes, offset: int, number: int | None = None) -> None:
         """Put bytes, of this segment if the file has segments, where they belong."""
-        with self._lock, disk_errors(self.wanted.partial):
-            self._check_open()
+        with self._opened():
             end = offset + len(data)
             view = memoryview(data)
             while view:
@@ -131,19 +125,17 @@ class Partial:
 
     def finished(self, number: int, digest: str) -> None:
         """List a segment that is complete in the journal."""
-        with disk_errors(self.wanted.partial):
-            with self._duplicate() as file:
-                _sync(file)  # not under the lock: the other segments go on
-            with self._lock:
-                self._check_open()
-                assert self._journal is not None
-                del self._growing[number]
-                self._journal.segments[number] = (len(self.span(number)), digest)
-                self._journal.save(self.wanted.journal)
+        with self._duplicate() as file, disk_errors(self.request.partial):
+            _sync(file)  # not under the lock: the other segments go on
+        with self._opened():
+            assert self._journal is not None
+            del self._growing[number]
+            self._journal.segments[number] = (len(self.span(number)), digest)
+            self._journal.save(self.request.journal)
 
     @property
     def arrived(self) -> int:
-        """How many bytes the journal lists."""
+        """The number of bytes that the journal lists."""
         with self._lock:
             return self._journal.arrived if self._journal is not None else 0
 
@@ -152,12 +144,11 @@ class Partial:
         digest = hashlib.new(kind)
         with self._duplicate() as file:
             size, offset = os.fstat(file).st_size, 0
-            name = f"checking {self.wanted.path.name}"
-            with tqdm(
-                total=size, desc=name, unit="B", unit_scale=True, delay=1, disable=None, leave=False
-            ) as bar:
+            name = f"checking {self.request.path.name}"
+            with byte_bar(size, name, leave=False) as bar:
                 while data := os.pread(file, BLOCK, offset):
-                    self._check_open()
+                    if self._file < 0:
+                        raise Closed
                     digest.update(data)
                     offset += len(data)
                     bar.update(len(data))
@@ -165,18 +156,17 @@ class Partial:
 
     def name(self) -> None:
         """Give the complete file its name; throw it away, and raise UserError, if `finish` is not content."""
-        with disk_errors(self.wanted.partial):
+        with disk_errors(self.request.partial):
             segments = dict(self._journal.segments) if self._journal is not None else {}
             segments.pop(0, None)  # `finish` may edit it
             if self._journal is not None:
                 # If it is killed doing so, the segment is fetched again.
-                with self._lock:
-                    self._check_open()
+                with self._opened():
                     self._journal.segments.pop(0, None)
-                    self._journal.save(self.wanted.journal)
-            if self.wanted.finish is not None:
+                    self._journal.save(self.request.journal)
+            if self.request.finish is not None:
                 try:
-                    self.wanted.finish(self.wanted.partial)
+                    self.request.finish(self.request.partial)
                 except UserError:
                     self.discard()
                     raise
@@ -189,12 +179,11 @@ class Partial:
                     else digest_range(file, number * SEGMENT, (number + 1) * SEGMENT).hexdigest()
                     for number in range(-(-size // SEGMENT))
                 ]
-            with self._lock:
-                self._check_open()
-                save_record(self.wanted.path, self.wanted.url, size, SEGMENT, digests)
-                self.wanted.partial.replace(self.wanted.path)
+            with self._opened():
+                save_record(self.request.path, self.request.url, size, SEGMENT, digests)
+                self.request.partial.replace(self.request.path)
                 self._forget()
-                sync_folder(self.wanted.path.parent)
+                sync_folder(self.request.path.parent)
                 self._release()
 
     def discard(self) -> None:
@@ -202,7 +191,7 @@ class Partial:
         with self._lock:
             if self._file >= 0:
                 self._forget()
-                self.wanted.partial.unlink(missing_ok=True)
+                self.request.partial.unlink(missing_ok=True)
                 self._release()
 
     def close(self) -> None:
@@ -218,35 +207,38 @@ class Partial:
                     start = self.span(number).start
                     digest = digest_range(self._file, start, start + have)
                     self._journal.segments[number] = (have, digest.hexdigest())
-                self._journal.save(self.wanted.journal)
-            if self.arrived or Journal.load(self.wanted.journal) is not None:
+                self._journal.save(self.request.journal)
+            if self.arrived or Journal.load(self.request.journal) is not None:
                 self._release()
             else:
                 self.discard()
 
     def _empty_journal(self, remote: Remote) -> Journal:
         total = remote.total or 0
-        length = total if self.wanted.first_bytes is None else self.wanted.first_bytes
-        return Journal(self.wanted.url, remote.validator, total, length, SEGMENT)
+        length = total if self.request.first_bytes is None else self.request.first_bytes
+        return Journal(self.request.url, remote.validator, total, length, SEGMENT)
 
     def _has(self, number: int) -> int:
         assert self._journal is not None
         return self._journal.segments.get(number, (0, ""))[0]
 
     def _forget(self) -> None:
-        if self.wanted.journal.exists():
-            self.wanted.journal.unlink()
-            sync_folder(self.wanted.journal.parent)  # before anything that it does not describe
+        if self.request.journal.exists():
+            self.request.journal.unlink()
+            sync_folder(self.request.journal.parent)  # before anything that it does not describe
 
-    def _check_open(self) -> None:
-        if self._file < 0:
-            raise Closed
+    @contextmanager
+    def _opened(self) -> Iterator[None]:
+        """Hold the lock while the file is open; Closed where it no longer is."""
+        with self._lock, disk_errors(self.request.partial):
+            if self._file < 0:
+                raise Closed
+            yield
 
     @contextmanager
     def _duplicate(self) -> Iterator[int]:
         """Give a handle that stays valid when another thread closes the file."""
-        with self._lock:
-            self._check_open()
+        with self._opened():
             file = os.dup(self._file)
         try:
             yield file

@@ -1,4 +1,4 @@
-"""Ask a server for a file and for parts of it; tell failures that may pass from those that stay."""
+"""Request a file and parts of it from a server; separate failures that may pass from those that stay."""
 
 import re
 import time
@@ -11,7 +11,7 @@ import requests
 from requests.exceptions import ChunkedEncodingError
 
 TIMEOUT = (10, 60)  # seconds to connect, and without a byte
-LONGEST_PAUSE = 60.0  # seconds that a server may ask us to wait
+LONGEST_PAUSE = 60.0  # seconds that a server may make us wait
 CHUNK = 2**18  # smaller ones cost more processor than the digests do
 # Some firewalls turn away what does not look like a browser; a compressed answer has no ranges.
 HEADERS = {"User-Agent": "Mozilla/5.0 (compatible; ann-benchmarks)", "Accept-Encoding": "identity"}
@@ -30,7 +30,7 @@ class Refused(Exception):
 
 
 class IgnoresRanges(Exception):
-    """The server sends the whole file where a part of it was asked for."""
+    """The server sends the whole file where a part of it was requested."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class Remote:
     validator: str
 
 
-def ask(session: requests.Session, url: str) -> Remote:
-    """Ask for the first byte only, to learn how long the file is and whether parts of it can be had."""
+def inquire(session: requests.Session, url: str) -> Remote:
+    """Request the first byte only, to learn how long the file is and whether parts of it can be had."""
     with _answer(session, url, {"Range": "bytes=0-0"}) as response:
         if response.status_code == 416 or _encoded(response):
             return Remote(None, "")
@@ -69,14 +69,14 @@ def read_part(session: requests.Session, url: str, remote: Remote, start: int, s
             raise IgnoresRanges if sent == remote.validator else changed
         found = _content_range(response)
         if found is None or _encoded(response) or found[0] != start or not start <= found[1] < stop:
-            raise Temporary("the server sent another part than was asked for")
+            raise Temporary("the server sent another part than was requested")
         if found[2] != remote.total:
             raise changed
         expected = found[1] + 1 - start
         for chunk in response.iter_content(CHUNK):
             expected -= len(chunk)
             if expected < 0:
-                raise Temporary("the server sent more than was asked for")
+                raise Temporary("the server sent more than was requested")
             yield chunk
         if expected:
             raise Temporary(f"the connection ended {expected:,} bytes early")

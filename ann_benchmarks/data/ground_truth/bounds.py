@@ -59,11 +59,7 @@ class Bounds:
 
 
 class BadRow(Exception):
-    """A vector that has no distances: its number in the block."""
-
-    def __init__(self, row: int) -> None:
-        super().__init__(row)
-        self.row = row
+    """A vector that has no distances; args[0] is its number in the block."""
 
 
 class _Moved(Bounds):
@@ -150,7 +146,6 @@ class _Euclidean(_Moved):
         return np.float32(0)
 
     def rows(self, block: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """See Bounds."""
         out = out[: len(block)]
         squares = self.move(block, out)
         squares += self.extra(block)
@@ -159,8 +154,7 @@ class _Euclidean(_Moved):
         return self.finish(block, out, squares, error), 2 * error
 
     def limits(self, distances: np.ndarray, of: Any = ...) -> np.ndarray:
-        """See Bounds."""
-        return _up((distances * self.scale) ** 2 + _beside(distances, (self.error - self.squares)[of]))
+        return _up((distances * self.scale) ** 2 + _per_query(distances, (self.error - self.squares)[of]))
 
 
 class _Angular(_Euclidean):
@@ -193,7 +187,7 @@ class _Angular(_Euclidean):
         return directed
 
     def limits(self, distances: np.ndarray, of: Any = ...) -> np.ndarray:
-        return _up(2 * distances * self.scale**2 + _beside(distances, (self.error - self.squares)[of]))
+        return _up(2 * distances * self.scale**2 + _per_query(distances, (self.error - self.squares)[of]))
 
 
 class _InnerProduct(_Moved):
@@ -219,7 +213,7 @@ class _InnerProduct(_Moved):
         return self.finish(block, out, squares, error), 2 * error
 
     def limits(self, distances: np.ndarray, of: Any = ...) -> np.ndarray:
-        unit = distances / _beside(distances, self.lengths[of]) + _beside(distances, self.shift[of])
+        unit = distances / _per_query(distances, self.lengths[of]) + _per_query(distances, self.shift[of])
         return _up(self.scale * unit + self.error)
 
 
@@ -239,7 +233,7 @@ class _Hamming(Bounds):
         return out, np.zeros(len(block), np.float32)
 
     def limits(self, distances: np.ndarray, of: Any = ...) -> np.ndarray:
-        return _up(distances * self.dimension - _beside(distances, self.ones[of]) + 0.25)
+        return _up(distances * self.dimension - _per_query(distances, self.ones[of]) + 0.25)
 
 
 class _Jaccard(_Hamming):
@@ -295,7 +289,7 @@ def _with_column(vectors: np.ndarray, last: float) -> np.ndarray:
     return table
 
 
-def _beside(numbers: np.ndarray, of_queries: np.ndarray) -> np.ndarray:
+def _per_query(numbers: np.ndarray, of_queries: np.ndarray) -> np.ndarray:
     """Shape one number a query so that it broadcasts against `numbers`."""
     return of_queries.reshape((-1,) + (1,) * (numbers.ndim - 1))
 

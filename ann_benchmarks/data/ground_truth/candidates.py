@@ -1,4 +1,4 @@
-"""Rows that may be among the nearest of a group of queries, by bounds of their distances."""
+"""Rows that may be among the nearest of a group of queries, and vectors whose further copies cannot be."""
 
 import threading
 from collections.abc import Callable
@@ -8,14 +8,16 @@ import numpy as np
 from .exact import nearest
 
 DECIDED_AT_ONCE = 64  # queries; bounds the memory of a decision
+MOST_REMEMBERED = 32  # vectors
+MANY_COPIES = 8  # copies among rows looked at together that make a vector worth remembering
 
 
 class Candidates:
-    """Up to 2 k + `room` rows a query, and `limits` (queries,): above its limit no score is wanted.
+    """Up to 2 k + `room` rows a query, and `limits` (queries,): no score above its limit matters.
 
-    A query's limit is the k-th smallest upper bound that it has seen. Where so many rows lie so near one
-    another that bounds cannot tell them apart, float64 decides on the spot, and the room suffices again.
-    Change it with `lock` held; `limits` may be read without.
+    A query's limit is the k-th smallest upper bound that it has seen. Where more rows than fit are so close
+    that bounds cannot order them, float64 decides on the spot, and the room suffices again. Change it with
+    `lock` held; `limits` may be read without.
     """
 
     def __init__(
@@ -109,3 +111,36 @@ class Candidates:
             self._upper[some] = np.inf
             self._count[some] = 0
             self._put(queries[order], rows[order], lower.reshape(-1), upper.reshape(-1))
+
+
+class Repeats:
+    """Vectors that occur so often that more of them cannot change any answer.
+
+    Of equal vectors the k with the smallest row numbers are nearer, to any query, than the others.
+    """
+
+    def __init__(self, k: int) -> None:
+        self._k = k
+        self._known: dict[bytes, tuple[np.ndarray, np.ndarray]] = {}  # vector, its first k rows of those seen
+
+    def learn(self, rows: np.ndarray, vectors: np.ndarray) -> None:
+        """Look for vectors that many of these rows have."""
+        copies: dict[bytes, list[int]] = {}
+        for number, vector in enumerate(vectors):
+            copies.setdefault(vector.tobytes(), []).append(number)
+        for key, numbers in copies.items():
+            vector, seen = self._known.get(key, (vectors[numbers[0]].copy(), np.empty(0, np.int64)))
+            if key in self._known or (
+                len(numbers) >= min(MANY_COPIES, self._k) and len(self._known) < MOST_REMEMBERED
+            ):
+                self._known[key] = vector, np.union1d(seen, rows[numbers])[: self._k]
+
+    def superfluous(self, block: np.ndarray, start: int) -> np.ndarray:
+        """Numbers in the block, which begins at row `start`, of rows that nobody needs."""
+        found = [np.empty(0, np.int64)]
+        for vector, seen in list(self._known.values()):
+            if len(seen) == self._k:
+                maybe = np.flatnonzero(block[:, 0] == vector[0])
+                maybe = maybe[start + maybe > seen[-1]]
+                found.append(maybe[(block[maybe] == vector).all(axis=1)])
+        return np.concatenate(found)

@@ -15,7 +15,7 @@ from ann_benchmarks.common.dask_cluster import connected, task_error
 from ann_benchmarks.common.errors import UserError
 
 from ..vectors.rows import Rows
-from .span import Found, Question, search_span
+from .span import Problem, SpanNeighbors, search_span
 
 SPANS_PER_WORKER = 2  # one searched, one on its way
 RUN_AGAIN = "what is done is kept: run the same command again"
@@ -29,12 +29,13 @@ class Cluster:
 
     def search(
         self,
-        question: Question,
+        problem: Problem,
         train: Any,
         spans: dict[int, range],
         farthest: Callable[[], np.ndarray],
-    ) -> Iterator[tuple[int, Found]]:
-        """Give each span's result as it comes. `farthest` is asked for the limits when a span is sent.
+        advance: Callable[[int], object],
+    ) -> Iterator[tuple[int, SpanNeighbors]]:
+        """Give each span's result as it comes. `farthest` gives the limits when a span is sent.
 
         A worker that dies costs the spans that it had, which others then do. Raises UserError when the
         cluster cannot be used.
@@ -48,7 +49,7 @@ class Cluster:
                 workers = len(client.nthreads()) or 1
                 while waiting and len(running) < SPANS_PER_WORKER * workers:
                     number, span = waiting.pop()
-                    task = _SpanTask(question, self._opener, span, farthest(), _Look.at(train, span))
+                    task = _SpanTask(problem, self._opener, span, farthest(), _Look.at(train, span))
                     future = client.submit(task, pure=False)
                     running[future] = number
                     future.add_done_callback(completed.put)
@@ -60,11 +61,12 @@ class Cluster:
                 found = self._result(future, spans[number])
                 future.release()
                 yield number, found
+                advance(len(spans[number]))
                 send()
 
-    def _result(self, future: Any, span: range) -> Found:
+    def _result(self, future: Any, span: range) -> SpanNeighbors:
         try:
-            result: Found = future.result()
+            result: SpanNeighbors = future.result()
         except UserError:
             raise
         except Exception as error:  # whatever happened there: here it is one line
@@ -106,13 +108,13 @@ class _Look:
 class _SpanTask:
     """A span's search, as it travels to a worker; carries all it needs, so that any worker can do it."""
 
-    question: Question
+    problem: Problem
     opener: Callable[[], Rows]
     span: range
     farthest: np.ndarray
     look: _Look
 
-    def __call__(self) -> Found:
+    def __call__(self) -> SpanNeighbors:
         from distributed import get_worker
 
         worker = get_worker()
@@ -127,7 +129,7 @@ class _SpanTask:
                     f"on the worker {worker.address}, {rows.label} {difference}; "
                     "all machines need the same files"
                 )
-            return search_span(self.question, rows, self.span, self.farthest, worker.state.nthreads)
+            return search_span(self.problem, rows, self.span, self.farthest, worker.state.nthreads)
 
 
 _ONE_AT_A_TIME = threading.Lock()

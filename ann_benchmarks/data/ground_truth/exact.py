@@ -1,11 +1,11 @@
-"""Distances in float64, of pairs of a query and a training row."""
+"""Exact distances in float64: of pairs of a query and a training row, and of sets."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ann_benchmarks.distance import pair_distances
+from ann_benchmarks.distance import pair_distances, set_distances
 
 from ..vectors.rows import ArrayRows, Rows
 
@@ -25,18 +25,18 @@ def exact_distances(
 ) -> np.ndarray:
     """Distances of the pairs (query[i], row[i]), float64 as pair_distances gives them.
 
-    `fetch` returns rows by ascending numbers; each is asked for once, a few MiB at a time.
+    `fetch` returns rows by ascending numbers; each is fetched once, a few MiB at a time.
     """
     order = np.argsort(row, kind="stable")
-    wanted, first = np.unique(row[order], return_index=True)
+    numbers, first = np.unique(row[order], return_index=True)
     first = np.append(first, len(row))
     distances = np.empty(len(row))
     width = 8 * queries.shape[1]
     step = max(1, COMPUTED_AT_ONCE // width)
 
     def compute(part: slice) -> None:
-        vectors = fetch(wanted[part])
-        begin, end = first[part.start], first[min(part.stop, len(wanted))]
+        vectors = fetch(numbers[part])
+        begin, end = first[part.start], first[min(part.stop, len(numbers))]
         vector_of = np.repeat(np.arange(len(vectors)), np.diff(first[part.start : part.stop + 1]))
         for at in range(0, end - begin, step):
             pairs = order[begin + at : min(begin + at + step, end)]
@@ -44,7 +44,7 @@ def exact_distances(
             distances[pairs] = pair_distances(metric, queries[query[pairs]], found)
 
     size = max(1, FETCHED_AT_ONCE // width)
-    for _ in run(compute, [slice(at, at + size) for at in range(0, len(wanted), size)]):
+    for _ in run(compute, [slice(at, at + size) for at in range(0, len(numbers), size)]):
         pass
     return distances
 
@@ -74,3 +74,22 @@ def fetch_rows(train: Any, numbers: np.ndarray) -> np.ndarray:
         found[at:end] = train[start : int(numbers[end - 1]) + 1][numbers[at:end] - start]
         at = end
     return found
+
+
+def nearest_sets(
+    train: Sequence[np.ndarray],
+    queries: Sequence[np.ndarray],
+    k: int,
+    advance: Callable[[int], object],
+) -> tuple[np.ndarray, np.ndarray]:
+    """The k nearest sets of every query by Jaccard distance; `advance` is called with the queries done."""
+    items = np.concatenate([np.asarray(row) for row in train])
+    ends = np.cumsum([len(row) for row in train])
+    ids = np.empty((len(queries), k), dtype=np.int64)
+    distances = np.empty((len(queries), k))
+    for number, query in enumerate(queries):
+        found = set_distances(np.asarray(query), items, ends)
+        ids[number] = np.argsort(found, kind="stable")[:k]
+        distances[number] = found[ids[number]]
+        advance(1)
+    return ids, distances

@@ -12,25 +12,29 @@ from ann_benchmarks.common.errors import UserError
 
 from ..vectors.rows import Rows
 from .bounds import BadRow, Bounds, bounds_for
-from .candidates import Candidates
+from .candidates import Candidates, Repeats
 from .exact import exact_distances, fetch_rows, nearest
-from .repeats import Repeats
 
-BLOCK = 1024  # rows of one matrix product
-GROUP = 512  # queries of one matrix product
 BLOCK_BYTES = 8 * 2**20  # bound on a block in float64
-SETTLED_AT_ONCE = 2**20  # pairs; bounds the memory of the last step
+FINAL_AT_ONCE = 2**20  # pairs; bounds the memory of the last step
 
 
-class Question(NamedTuple):
-    """What is asked of the training rows."""
+class Problem(NamedTuple):
+    """The search of the k nearest training rows of each query, (n, dimension)."""
 
     metric: str
     queries: np.ndarray
     k: int
 
 
-class Found(NamedTuple):
+class Product(NamedTuple):
+    """Rows and queries of one matrix product, at most."""
+
+    rows: int = 1024
+    queries: int = 512
+
+
+class SpanNeighbors(NamedTuple):
     """Up to k rows a query: `counts` (queries,), and ids and distances, sorted by query, distance and id."""
 
     counts: np.ndarray
@@ -39,22 +43,22 @@ class Found(NamedTuple):
 
 
 def search_span(
-    question: Question,
+    problem: Problem,
     train: Any,
     span: range,
     farthest: np.ndarray,
     threads: int,
     advance: Callable[[int], object] = lambda rows: None,
-    block: int = BLOCK,
-    group: int = GROUP,
-) -> Found:
+    product: Product = Product(),  # noqa: B008
+) -> SpanNeighbors:
     """Find the k nearest rows of a span, of those no farther than `farthest`, (queries,), from their query.
 
-    `advance` is told of rows done. Memory: 12 bytes for each query and 2 k + `block` candidates, 16 for each
-    pair found, and a few MiB a thread. Raises UserError for a vector without distances.
+    `advance` is called with the rows done. Memory: 12 bytes for each query and 2 k + `product.rows`
+    candidates, 16 for each pair found, and a few MiB a thread. Raises UserError for a vector without
+    distances.
     """
     with threadpool_limits(1, user_api="blas"):
-        return _Search(question, train, span, farthest, advance, block, group).run(threads)
+        return _Search(problem, train, span, farthest, advance, product).run(threads)
 
 
 class _Memory:
@@ -74,46 +78,45 @@ class _Memory:
 class _Search:
     def __init__(
         self,
-        question: Question,
+        problem: Problem,
         train: Any,
         span: range,
         farthest: np.ndarray,
         advance: Callable[[int], object],
-        block: int,
-        group: int,
+        product: Product,
     ) -> None:
-        self.question, self.train, self.span, self.advance = question, train, span, advance
-        self.block = max(16, min(block, BLOCK_BYTES // (8 * question.queries.shape[1])))
-        self.repeats = Repeats(question.k)
+        self.problem, self.train, self.span, self.advance = problem, train, span, advance
+        self.block = max(16, min(product.rows, BLOCK_BYTES // (8 * problem.queries.shape[1])))
+        self.repeats = Repeats(problem.k)
         self.reading = threading.Lock()
         self.next = span.start
         # Few rows first, so that there are limits before most of the work.
-        first = self.read(max(256, 2 * question.k))
+        first = self.read(max(256, 2 * problem.k))
         assert first is not None
         self.first = first
         with np.errstate(all="ignore"):
-            self.bounds: Bounds = bounds_for(question.metric, question.queries, first[1])
+            self.bounds: Bounds = bounds_for(problem.metric, problem.queries, first[1])
             limits = self.bounds.limits(farthest)
-        starts = range(0, len(question.queries), group)
-        self.groups = [self.candidates(at, limits[at : at + group]) for at in starts]
-        self.slices = [slice(at, min(at + group, len(limits))) for at in starts]
+        starts = range(0, len(problem.queries), product.queries)
+        self.slices = [slice(at, min(at + product.queries, len(limits))) for at in starts]
+        self.groups = [self.candidates(of.start, limits[of]) for of in self.slices]
 
     def candidates(self, at: int, limits: np.ndarray) -> Candidates:
         return Candidates(
             limits,
-            self.question.k,
+            self.problem.k,
             self.block,
             lambda query, row: self.distances(at + query, row, self.fetch_and_learn),
             lambda distances, queries: self.bounds.limits(distances, at + queries),
         )
 
-    def run(self, threads: int) -> Found:
+    def run(self, threads: int) -> SpanNeighbors:
         with ThreadPoolExecutor(threads) as pool:
             try:
                 self.score(0, *self.first, _Memory(self.block, self.slices[0].stop, self.bounds))
                 for worker in [pool.submit(self.work, number) for number in range(threads)]:
                     worker.result()
-                return self.settle(pool)
+                return self.final(pool)
             except BaseException:
                 with self.reading:
                     self.next = self.span.stop
@@ -148,7 +151,7 @@ class _Search:
             try:
                 factor, row_error = self.bounds.rows(rows, memory.table)
             except BadRow as bad:
-                raise self.bad_row(int(numbers[bad.row])) from None
+                raise self.bad_row(int(numbers[bad.args[0]])) from None
             for turn in range(len(self.groups)):  # threads begin apart, to not wait for one another
                 self.compare((number + turn) % len(self.groups), factor, row_error, numbers, memory)
         self.advance(count)
@@ -179,9 +182,9 @@ class _Search:
             with candidates.lock:
                 candidates.add(query, numbers[row], lower, upper)
 
-    def settle(self, pool: ThreadPoolExecutor) -> Found:
+    def final(self, pool: ThreadPoolExecutor) -> SpanNeighbors:
         """Compute the distances of what is left in float64."""
-        counts = np.zeros(len(self.question.queries), np.int64)
+        counts = np.zeros(len(self.problem.queries), np.int64)
         ids: list[np.ndarray] = []
         distances: list[np.ndarray] = []
         waiting: list[tuple[np.ndarray, np.ndarray]] = []
@@ -191,19 +194,19 @@ class _Search:
             query, row = self.groups.pop().rest()  # their memory is needed no more
             waiting.append((of.start + query, row))
             pairs += len(query)
-            if pairs < SETTLED_AT_ONCE and of is not self.slices[-1]:
+            if pairs < FINAL_AT_ONCE and of is not self.slices[-1]:
                 continue
             query, row = (np.concatenate(parts) for parts in zip(*waiting, strict=True))
             found = self.distances(query, row, self.fetch, pool.map)
-            order = nearest(query, found, row, self.question.k)
+            order = nearest(query, found, row, self.problem.k)
             counts += np.bincount(query[order], minlength=len(counts))
             ids.append(self.span.start + row[order].astype(np.int64))
             distances.append(found[order])
             waiting, pairs = [], 0
-        return Found(counts, np.concatenate(ids), np.concatenate(distances))
+        return SpanNeighbors(counts, np.concatenate(ids), np.concatenate(distances))
 
     def distances(self, query: np.ndarray, row: np.ndarray, fetch: Any, run: Any = map) -> np.ndarray:
-        return exact_distances(self.question.metric, self.question.queries, fetch, query, row, run)
+        return exact_distances(self.problem.metric, self.problem.queries, fetch, query, row, run)
 
     def fetch(self, rows: np.ndarray) -> np.ndarray:
         return fetch_rows(self.train, self.span.start + rows.astype(np.int64))

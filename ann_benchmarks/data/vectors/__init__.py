@@ -4,6 +4,7 @@ from .checking import checked as checked
 from .conversion import convert as convert
 from .joined import JoinedRows as JoinedRows
 from .neighbors import read_neighbors as read_neighbors
+from .neighbors import shard_ids as shard_ids
 from .opening import open_parts as open_parts
 from .opening import open_rows as open_rows
 from .opening import open_source as open_source
@@ -11,4 +12,3 @@ from .opening import source_files as source_files
 from .rows import ArrayRows as ArrayRows
 from .rows import FirstRows as FirstRows
 from .rows import Rows as Rows
-from .shards import shard_ids as shard_ids

@@ -6,27 +6,24 @@ import numpy as np
 
 from ann_benchmarks.common.errors import UserError
 
-from .rows import Rows
+from .rows import Rows, RowsOfOthers
 
 PIECE_BYTES = 2**20  # checked at once: it stays in the processor's cache
 
 
 def checked(rows: Rows, metric: str = "") -> Rows:
-    """Return the same rows, of which every read raises UserError for NaN, infinity or, if angular, zeros."""
+    """Return the same rows; every read of them raises UserError for NaN, infinity or, if angular, zeros."""
     if isinstance(rows, CheckedRows) and rows.metric == metric:
         return rows
     return CheckedRows(rows, metric)
 
 
-class CheckedRows(Rows):
-    """Rows of which every read is checked; the map is not."""
+class CheckedRows(RowsOfOthers):
+    """Rows that are checked when they are read; the map is not."""
 
     def __init__(self, rows: Rows, metric: str) -> None:
+        super().__init__(rows)
         self.metric = metric
-        self._rows = rows
-        self.label, self.shape, self.dtype = rows.label, rows.shape, rows.dtype
-        if fingerprint := getattr(rows, "fingerprint", None):
-            self.fingerprint = fingerprint
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Return rows that are good."""
@@ -53,18 +50,6 @@ class CheckedRows(Rows):
             raise UserError(
                 f"{self.where(number(start + row))} {found} {expected}; correct or remove the row"
             )
-
-    def mapped(self) -> np.ndarray | None:
-        """Return the others' map, unchecked."""
-        return self._rows.mapped()
-
-    def where(self, row: int) -> str:
-        """Say which row this is, as the others do."""
-        return self._rows.where(row)
-
-    def close(self) -> None:
-        """Close the others' files."""
-        self._rows.close()
 
 
 def _bad_rows(block: np.ndarray, angular: bool) -> Iterator[tuple[int, np.ndarray]]:

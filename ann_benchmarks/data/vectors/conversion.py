@@ -25,7 +25,7 @@ CHECKPOINT_BYTES = 2**28  # written between two notes of how many rows are on th
 def convert(rows: Rows, path: Path, dtype: Any = None) -> None:
     """Write `path`, an NPY file of version 1.0 in C order: there when it is whole, or not at all.
 
-    What has been written stays beside it, and the next call goes on from there if the source's files are the
+    What has been written stays next to it, and the next call goes on from there if the source's files are the
     same. Raises UserError for a full disk, a damaged source, and numbers that `dtype` cannot hold.
     """
     stored = np.dtype(dtype or rows.dtype)
@@ -77,7 +77,7 @@ def _cast(rows: Rows, start: int, stop: int, stored: np.dtype) -> np.ndarray:
     block = rows.read(start, stop)
     if block.dtype == stored:
         return block
-    with np.errstate(all="ignore"):  # told below, with the row
+    with np.errstate(all="ignore"):  # reported below, with the row
         converted = block.astype(stored)
         lost = np.isinf(converted) & np.isfinite(block) if stored.kind == "f" else converted != block
     if lost.any():
@@ -114,7 +114,7 @@ def _locked(partial: Path) -> Iterator[BinaryIO | None]:
 
 
 def _identity(rows: Rows, stored: np.dtype) -> Any:
-    """What must not have changed between two runs; None where that cannot be told."""
+    """What must not have changed between two runs; None where that is unknown."""
     paths = _paths(rows)
     if not paths:
         return None

@@ -89,7 +89,7 @@ def read_npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 def require_row_order(label: str, shape: tuple[int, ...], by_column: bool) -> None:
-    """Raise UserError for an array of which a row is not in one piece."""
+    """Raise UserError for an array whose rows are not in one piece each."""
     if by_column and len(shape) == 2 and 1 not in shape:
         raise UserError(
             f"{label} is stored column by column; save numpy.ascontiguousarray(...) of it instead"

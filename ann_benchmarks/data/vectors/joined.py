@@ -1,7 +1,6 @@
 """Vectors in many files, end to end."""
 
 import hashlib
-import threading
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
@@ -11,15 +10,18 @@ import numpy as np
 
 from ann_benchmarks.common.errors import UserError
 
-from .rows import Rows
+from .rows import LockedRows, Rows
 
 OPEN_PARTS = 64  # fewer than the files that a process may have open
 
 
-class JoinedRows(Rows):
+class JoinedRows(LockedRows):
     """Rows of several parts, of one dimension and element type; empty parts may be anything."""
 
+    _recent: dict[int, None]  # parts that are open, the longest ago first
+
     def __init__(self, parts: Sequence[Rows]) -> None:
+        super().__init__()
         filled = [part for part in parts if len(part)] or parts[:1]
         if not filled:
             raise UserError("vectors in parts need at least one part")
@@ -36,8 +38,6 @@ class JoinedRows(Rows):
         others = len(filled) - 1
         self.label = f"{first.label} and {others} more" if others else first.label
         self.paths = tuple(path for part in filled for path in getattr(part, "paths", ()))
-        self._recent: dict[int, None] = {}
-        self._lock = threading.Lock()
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Return rows, in an array of their own."""
@@ -57,7 +57,7 @@ class JoinedRows(Rows):
         return self._opened(number).read(start - first, stop - first)
 
     def take(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the rows of these numbers, each part asked once."""
+        """Return the rows of these numbers, each part read once."""
         numbers = np.asarray(numbers)
         found = np.empty((len(numbers), self.shape[1]), self.dtype)
         part_of = np.searchsorted(self._starts, numbers, side="right") - 1
@@ -70,6 +70,15 @@ class JoinedRows(Rows):
         """Return the map of a single part."""
         return self._parts[0].mapped() if len(self._parts) == 1 else None
 
+    def fingerprint(self) -> str:
+        """Return a digest of those of the parts, if each has one, as Parquet files do."""
+        parts = ""
+        for part in self._parts:
+            if not (own := part.fingerprint()):
+                return ""
+            parts += own
+        return hashlib.blake2b(parts.encode(), digest_size=16).hexdigest()
+
     def where(self, row: int) -> str:
         """Say which row of which part this is."""
         number = self._number(row)
@@ -79,6 +88,9 @@ class JoinedRows(Rows):
         """Close the files of all parts."""
         for part in self._parts:
             part.close()
+
+    def _closed(self) -> dict[str, Any]:
+        return {"_recent": {}}
 
     def _number(self, row: int) -> int:
         return min(bisect_right(self._starts, row), len(self._parts)) - 1
@@ -93,19 +105,3 @@ class JoinedRows(Rows):
                 del self._recent[oldest]
                 self._parts[oldest].close()
         return self._parts[number]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_recent": {}, "_lock": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._lock = threading.Lock()
-
-
-class FingerprintedParts(JoinedRows):
-    """Rows of several parts that each have a fingerprint, as Parquet files do."""
-
-    def fingerprint(self) -> str:
-        """Return a digest of those of the parts."""
-        parts = "".join(part.fingerprint() for part in self._parts)  # type: ignore[attr-defined]
-        return hashlib.blake2b(parts.encode(), digest_size=16).hexdigest()

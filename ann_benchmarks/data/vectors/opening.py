@@ -8,9 +8,8 @@ from pathlib import Path
 from ann_benchmarks.common.errors import UserError
 
 from .flat import BIG_ANN_TYPES, open_big_ann, open_npy
-from .hdf5 import open_hdf5
-from .joined import FingerprintedParts, JoinedRows
-from .npz import NpzRows
+from .joined import JoinedRows
+from .keyed import NpzRows, open_hdf5
 from .reading import format_suffix
 from .rows import FirstRows, Rows
 from .texmex import TEXMEX_TYPES, TexmexRows
@@ -21,7 +20,8 @@ FORMATS = ".npy, .npz, .hdf5, .h5, .parquet, .fbin, .u8bin, .i8bin, .fvecs, .bve
 def open_rows(path: Path | str, key: str = "", count: int | None = None) -> Rows:
     """Open the vectors of a file, by its suffix; `key` names an array, HDF5 dataset or column.
 
-    `count`: only so many rows from the first. Raises UserError when there are fewer, or the file is damaged.
+    `count`: the first rows alone, this number of them. Raises UserError when there are fewer, or the file is
+    damaged.
     """
     path = Path(path)
     if not path.is_file():
@@ -30,7 +30,7 @@ def open_rows(path: Path | str, key: str = "", count: int | None = None) -> Rows
     if count is None or count == len(rows):
         return rows
     if count > len(rows):
-        raise UserError(f"{rows.label} has {len(rows):,} rows, fewer than the {count:,} asked for")
+        raise UserError(f"{rows.label} has {len(rows):,} rows, fewer than the {count:,} requested")
     return FirstRows(rows, count)
 
 
@@ -58,8 +58,6 @@ def _open(path: Path, key: str) -> Rows:
 def open_parts(paths: Sequence[Path], key: str = "") -> Rows:
     """Open the vectors of several files, end to end."""
     parts = [open_rows(path, key) for path in paths]
-    if all(hasattr(part, "fingerprint") for part in parts):
-        return FingerprintedParts(parts)
     return JoinedRows(parts)
 
 

@@ -1,7 +1,6 @@
 """Vectors in Parquet files: a column of lists, decoded as a stream."""
 
 import hashlib
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pyarrow.parquet as pq
 from ann_benchmarks.common.errors import UserError
 
 from .reading import OffsetFile, choose, reading, require_vectors, row_range
-from .rows import BLOCK_BYTES, Rows
+from .rows import BLOCK_BYTES, LockedRows
 
 USUAL_COLUMN = "emb"  # of the OpenAI and Cohere sets
 READ_BUFFER = 2**18  # bytes; with one, pages are read as they are needed and not a whole row group
@@ -41,14 +40,17 @@ def open_file(path: Path) -> pq.ParquetFile:
     return pq.ParquetFile(path, buffer_size=READ_BUFFER, pre_buffer=False)
 
 
-class ParquetRows(Rows):
+class ParquetRows(LockedRows):
     """A column of lists of numbers, all of the length of the first.
 
     Ranges that follow one another, or skip ahead, are one pass of decoding; others begin at their row group.
     In memory is one batch of rows for each of a few places that are read from, however large the row groups.
     """
 
+    _decoders: "list[_Decoder]"  # that nobody uses just now
+
     def __init__(self, path: Path, column: str, file: pq.ParquetFile) -> None:
+        super().__init__()
         self.label, self.paths = f"{path}:{column}", (path.absolute(),)
         self._column = column
         groups = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
@@ -61,8 +63,6 @@ class ParquetRows(Rows):
             raise UserError(f"cannot read {path}: its row groups do not add up to its rows; fetch it again")
         self.shape = (sum(groups), self._dimension(file, kind))
         require_vectors(self.label, self.shape, self.dtype)
-        self._decoders: list[_Decoder] = []  # that nobody uses just now
-        self._lock = threading.Lock()
 
     def _dimension(self, file: pq.ParquetFile, kind: Any) -> int:
         if pa.types.is_fixed_size_list(kind):
@@ -122,17 +122,8 @@ class ParquetRows(Rows):
                 digest.update(sample.data[: file.read_into(sample, int(offset))])
         return digest.hexdigest()
 
-    def close(self) -> None:
-        """Close the file."""
-        with self._lock:
-            self._decoders = []
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_decoders": [], "_lock": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._lock = threading.Lock()
+    def _closed(self) -> dict[str, Any]:
+        return {"_decoders": []}
 
 
 class _Decoder:

@@ -1,8 +1,8 @@
 """The interface to vectors that may be larger than memory: rows by range."""
 
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +13,7 @@ GAP_BYTES = 2**15  # between rows, that are read along with them: about as fast 
 
 
 class Rows(ABC):
-    """Vectors on disk, (rows, dimension); in memory is only what was asked for last.
+    """Vectors on disk, (rows, dimension); in memory is only what was read last.
 
     Indexed as an array is by a row number, a slice or an array of row numbers; what comes back is an array of
     its own. Raises UserError, with the file and the row, when a file turns out to be damaged. Objects can be
@@ -30,15 +30,15 @@ class Rows(ABC):
 
     def take(self, numbers: np.ndarray) -> np.ndarray:
         """Return the rows of these numbers, in any order, repeated or not: (len(numbers), dimension)."""
-        wanted, position = np.unique(numbers, return_inverse=True)
-        found = np.empty((len(wanted), self.shape[1]), self.dtype)
+        distinct, position = np.unique(numbers, return_inverse=True)
+        found = np.empty((len(distinct), self.shape[1]), self.dtype)
         row_bytes = max(1, self.shape[1] * self.dtype.itemsize)
-        is_far = np.diff(wanted) > max(1, GAP_BYTES // row_bytes)
-        is_next_block = np.diff(wanted // max(1, BLOCK_BYTES // row_bytes)) > 0
-        starts = [0, *(np.flatnonzero(is_far | is_next_block) + 1), len(wanted)]
-        for start, stop in pairwise(starts) if len(wanted) else ():
-            first, last = int(wanted[start]), int(wanted[stop - 1])
-            found[start:stop] = self.read(first, last + 1)[wanted[start:stop] - first]
+        is_far = np.diff(distinct) > max(1, GAP_BYTES // row_bytes)
+        is_next_block = np.diff(distinct // max(1, BLOCK_BYTES // row_bytes)) > 0
+        starts = [0, *(np.flatnonzero(is_far | is_next_block) + 1), len(distinct)]
+        for start, stop in pairwise(starts) if len(distinct) else ():
+            first, last = int(distinct[start]), int(distinct[stop - 1])
+            found[start:stop] = self.read(first, last + 1)[distinct[start:stop] - first]
         return found[position]
 
     def mapped(self) -> np.ndarray | None:
@@ -48,6 +48,10 @@ class Rows(ABC):
     def where(self, row: int) -> str:
         """Say which row this is in which file, for an error."""
         return f"{self.label} row {row} (from 0)"
+
+    def fingerprint(self) -> str:
+        """Return what tells these rows from others without reading them; "" where only the rows can."""
+        return ""
 
     def blocks(self, size: int | None = None) -> Iterator[tuple[int, np.ndarray]]:
         """Give (number of the first row, rows) for all rows, `size` of them or about 4 MiB at a time."""
@@ -113,15 +117,36 @@ class ArrayRows(Rows):
         return self._array
 
 
-class FirstRows(Rows):
-    """The first rows of others."""
+class LockedRows(Rows):
+    """Rows whose files are read under a lock, and opened anew by a pickled copy."""
 
-    def __init__(self, rows: Rows, count: int) -> None:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.__dict__.update(self._closed())
+
+    def _closed(self) -> dict[str, Any]:
+        """Return the attributes that hold open files, as they are when none is open."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close the files when whoever is reading them has finished."""
+        with self._lock:
+            self.__dict__.update(self._closed())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, **self._closed(), "_lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.Lock()
+
+
+class RowsOfOthers(Rows):
+    """Rows that are read from others: all of them, unless a subclass says otherwise."""
+
+    def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        self.label, self.dtype = rows.label, rows.dtype
-        self.shape = (count, rows.shape[1])
-        if whole := getattr(rows, "fingerprint", None):
-            self.fingerprint = partial(_of_the_first, count, whole)
+        self.label, self.shape, self.dtype = rows.label, rows.shape, rows.dtype
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Return rows as the others do."""
@@ -132,9 +157,12 @@ class FirstRows(Rows):
         return self._rows.take(numbers)
 
     def mapped(self) -> np.ndarray | None:
-        """Return the beginning of the others' map."""
-        rows = self._rows.mapped()
-        return None if rows is None else rows[: len(self)]
+        """Return the others' map."""
+        return self._rows.mapped()
+
+    def fingerprint(self) -> str:
+        """Return that of the others."""
+        return self._rows.fingerprint()
 
     def where(self, row: int) -> str:
         """Say which row this is, as the others do."""
@@ -145,5 +173,19 @@ class FirstRows(Rows):
         self._rows.close()
 
 
-def _of_the_first(count: int, fingerprint: Callable[[], str]) -> str:
-    return f"first {count} of {fingerprint()}"
+class FirstRows(RowsOfOthers):
+    """The first rows of others."""
+
+    def __init__(self, rows: Rows, count: int) -> None:
+        super().__init__(rows)
+        self.shape = (count, rows.shape[1])
+
+    def mapped(self) -> np.ndarray | None:
+        """Return the beginning of the others' map."""
+        rows = self._rows.mapped()
+        return None if rows is None else rows[: len(self)]
+
+    def fingerprint(self) -> str:
+        """Return that of the others, with the number of rows."""
+        whole = self._rows.fingerprint()
+        return f"first {len(self)} of {whole}" if whole else ""

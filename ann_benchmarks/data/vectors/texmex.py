@@ -15,7 +15,7 @@ PREFIX = 4  # bytes of the dimension, an int32
 
 
 class TexmexRows(Rows):
-    """Rows of which each has its dimension before it, the same in all."""
+    """Rows that each have their dimension before them, the same in all."""
 
     def __init__(self, path: Path, dtype: str) -> None:
         self._stored = np.dtype(dtype)

@@ -13,7 +13,7 @@ from ann_benchmarks.plugin import Changes, WritableTable
 from ann_benchmarks.results.warnings import remarks
 
 from ..loaded_point import LoadedPoint
-from .over_time import Span, Times, rate_of, run_together, times_of
+from .over_time import Span, Times, rate_of, run_together, writes_of
 from .work import Work
 
 BLOCK_BYTES = 1 << 20
@@ -46,7 +46,7 @@ def inserting(work: Work, table: WritableTable) -> None:
     if end <= begin:
         raise UserError("the first writer was done before the last had begun: use a larger dataset")
     measured = closed_loop(written, facts)
-    times = times_of(written, start)
+    times = writes_of(written, start)
     state.insert(work.loaded + np.concatenate([given.numbers for given in written]))
     seconds = float(times.ends.max())
     sizes.append((seconds, table.sizes()["index_size"]))

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from ann_benchmarks.load.one_client import common_start
 from ann_benchmarks.load.request import PERCENTILES
+from ann_benchmarks.plugin import Answers, Writes
 from ann_benchmarks.results.intervals import mean_interval
 from ann_benchmarks.results.records import Rate
 
@@ -49,13 +50,17 @@ def run_together(members: Sequence[Any], tick: Callable[[float], object]) -> flo
     return start
 
 
-def times_of(answers: Sequence[Any], start: float) -> Times:
+def times_of(answers: Sequence[Answers], start: float) -> Times:
     """Put together what clients or writers have measured; latency counts from when something was due."""
     ends = np.concatenate([given.answered for given in answers]) - start
     begun = [given.sent if given.due is None else given.due for given in answers]
     seconds = np.concatenate([given.answered for given in answers]) - np.concatenate(begun)
-    failed = sum(int(np.count_nonzero(~given.done)) for given in answers if hasattr(given, "done"))
-    return Times(ends, seconds, failed)
+    return Times(ends, seconds)
+
+
+def writes_of(written: Sequence[Writes], start: float) -> Times:
+    """Put together what writers have done: a change that did not find its row has failed."""
+    return replace(times_of(written, start), failed=sum(int(np.count_nonzero(~w.done)) for w in written))
 
 
 PIECES = 20  # of a phase, about: the spread of their rates makes the interval

@@ -14,7 +14,7 @@ from ann_benchmarks.load.spans import closed_loop
 from ann_benchmarks.load.workload import KINDS
 from ann_benchmarks.plugin import Changes, WritableTable, Writers, Writes
 
-from .over_time import Span, Times, rate_of, run_together, times_of
+from .over_time import Span, Times, rate_of, run_together, times_of, writes_of
 from .queries import QueryClients, joined
 from .table_state import DELETE, Planned
 from .work import Work
@@ -126,7 +126,7 @@ def _write(
         facts = watch.facts(sum(len(given.numbers) for given in [*answers, *written]))
     sizes.append((seconds, table.sizes()["index_size"]))
     measured = closed_loop(answers, facts)
-    asked, wrote = times_of(answers, start), times_of(written, start)
+    asked, wrote = times_of(answers, start), writes_of(written, start)
     numbers = np.concatenate([given.numbers for given in written])
     done = np.concatenate([given.done for given in written])
     waiting = np.setdiff1d(np.arange(len(seen.due)), numbers)

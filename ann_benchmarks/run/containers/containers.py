@@ -19,11 +19,11 @@ from ann_benchmarks.jobs.events import Failure
 from ann_benchmarks.jobs.job import Job, JobRequest
 
 from ..pool import log_path
-from ..simulation import Simulation
+from ..simulation import Simulation, Terms
 from ..worker import NoWorker
 from .engine import Image, find_image
 from .guard import remove_all, start_guard
-from .limits import Terms, cpus_of_each, memory_of_each, written
+from .limits import cpus_of_each, memory_of_each, written
 from .log import Log, terminal_size
 from .sandbox import ContainerAccount, Sandbox, argument_files, dataset_files, project_files, storage_folder
 from .wire import RunRequest

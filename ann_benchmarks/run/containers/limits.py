@@ -3,9 +3,7 @@
 import argparse
 import os
 import re
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any, Protocol
+import sys
 
 import psutil
 
@@ -68,7 +66,7 @@ def cpus_of_each(
     `engine_cpus` is how many the engine has: elsewhere than on Linux, it runs in a virtual machine.
     """
     usable = [*range(engine_cpus or usable_cores())]
-    if hasattr(os, "sched_getaffinity"):
+    if sys.platform == "linux":
         usable = sorted(os.sched_getaffinity(0))
     missing = [cpu for cpu in requested or [] if cpu not in usable]
     if missing:
@@ -79,28 +77,3 @@ def cpus_of_each(
             f"--parallelism {containers} needs as many CPUs; there are {len(cpus)}: {written(cpus)}"
         )
     return [cpus[number::containers] for number in range(containers)]
-
-
-class Terms(Protocol):
-    """What a job's container gets instead of what all others get, where its conditions say so."""
-
-    @property
-    def memory(self) -> int | None:
-        """Bytes; None: as all others."""
-
-    @property
-    def cpus(self) -> int | None:
-        """How many of those that it would have; None: all."""
-
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """Further variables of its processes."""
-
-    def options(self, storage: Path) -> dict[str, Any]:
-        """Make ready, just before it is created, and return further options of Docker's.
-
-        `storage` is the folder of this machine in which it keeps what outlives it.
-        """
-
-    def keep(self, container: Any) -> Callable[[], None]:
-        """Keep the terms while it runs; return what ends that."""

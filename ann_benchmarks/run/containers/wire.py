@@ -17,6 +17,8 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, BinaryIO, get_args, get_origin
 
+import numpy as np
+
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import (
     Built,
@@ -132,7 +134,7 @@ def _is_of(value: Any, kind: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else str(value)
+    return value.item() if isinstance(value, np.generic) else str(value)
 
 
 def _exactly(stream: BinaryIO, length: int) -> bytes:

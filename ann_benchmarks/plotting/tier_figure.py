@@ -14,14 +14,14 @@ from matplotlib.ticker import NullLocator
 from ann_benchmarks.common.numbers import plain_number, size_text
 from ann_benchmarks.results.metrics import all_metrics
 
-from .bars import draw_bars
-from .figure import GREY, add_legend, add_note, coordinates, decorate, fit_scales, save
+from .canvas import EDGED, GREY, add_legend, add_note, coordinates, draw_bars, line_style, save
+from .figure import decorate, fit_scales
 from .overlay import HOLLOW, greys, heading
 from .points import Point
 from .published import PublishedLines
-from .ram import PANELS, Line, index_sizes
 from .scales import Scale, spaced
-from .styles import DASHES, LIGHT_COLORS, MARKERS, assign_styles
+from .styles import LIGHT_COLORS, MARKERS, assign_styles
+from .tier_lines import PANELS, TierLine, index_sizes
 
 CLOSE = 2.0  # the largest value over the smallest, below which a linear axis from 0 tells more
 BEYOND = 2.0  # how far outside of the tiers, as a factor, an index is still marked
@@ -33,8 +33,8 @@ BARS = "bars: 95% intervals of the mean of runs (a point is one run)"
 RAM_SHARE = "Available RAM / size of the index"
 
 
-def create_ram_figure(
-    lines: Sequence[Line],
+def create_tier_figure(
+    lines: Sequence[TierLine],
     output: Path,
     title: str,
     machine: float | None,
@@ -59,9 +59,7 @@ def create_ram_figure(
         if published:
             head, label = heading(published.label)
             handles, names = [head, *handles], [label, *names]
-        own, own_names = draw_lines(
-            axes, panel, lines, colors, looks, {"lw": 2, "ms": 7, "mec": "white", "mew": 0.6, "zorder": 3}
-        )
+        own, own_names = draw_lines(axes, panel, lines, colors, looks, {"lw": 2, "zorder": 3, **EDGED})
         drawn = [(point, colors[line.algorithm]) for line in lines for point in line.panels[panel]]
         fit_panel(axes, [point for point, _ in drawn], [p for line in others for p in line.panels[panel]])
         draw_bars(axes, drawn)
@@ -91,7 +89,7 @@ def create_ram_figure(
     return len(points)
 
 
-def variant_looks(lines: Sequence[Line], others: Sequence[Line]) -> dict[str, dict[str, Any]]:
+def variant_looks(lines: Sequence[TierLine], others: Sequence[TierLine]) -> dict[str, dict[str, Any]]:
     """Give each variant its marker and dash: those of its number of clients, for one variant of each.
 
     Further variants with as many clients, on another disk for one, get others.
@@ -110,18 +108,13 @@ def variant_looks(lines: Sequence[Line], others: Sequence[Line]) -> dict[str, di
 
 def look(number: int) -> dict[str, Any]:
     """Return a marker and a dash."""
-    dash = DASHES[number % len(DASHES)].split()
-    return {
-        "marker": MARKERS[number % len(MARKERS)],
-        "ls": (0, tuple(map(float, dash))) if dash else "-",
-        "clip_on": False,
-    }
+    return {"marker": MARKERS[number % len(MARKERS)], "ls": line_style(number), "clip_on": False}
 
 
 def draw_lines(
     axes: Axes,
     panel: str,
-    lines: Sequence[Line],
+    lines: Sequence[TierLine],
     colors: Mapping[str, str],
     looks: Mapping[str, dict[str, Any]],
     how: Mapping[str, Any],
@@ -135,7 +128,7 @@ def draw_lines(
     return handles, [line.name for line in lines]
 
 
-def mean_height(line: Line) -> float:
+def mean_height(line: TierLine) -> float:
     """Return the mean of the logarithms of a line's throughput."""
     points = line.panels["qps"]
     return sum(math.log(point.y) for point in points) / len(points)

@@ -1,9 +1,9 @@
-"""Digests of a file's segments: what has arrived of a partial file, and what a whole one was."""
+"""What is to be downloaded, what of it has arrived, and what a whole file was, by digests of its segments."""
 
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,42 @@ from tqdm import tqdm
 from ann_benchmarks.common.atomic import atomic_path
 
 BLOCK = 2**20  # bytes read at once
+
+
+@dataclass(frozen=True)
+class DownloadRequest:
+    """A file to be downloaded from a URL.
+
+    url         where it is
+    path        the name it gets when it is whole
+    size        bytes that the server's file must have, where that is known beforehand
+    first_bytes the number of bytes from the start that suffice; None: all
+    checksum    "sha256:HEX" or "md5:HEX" of the whole file; unused where the first bytes suffice
+    finish      called with the path of the complete file before it gets its name: raises UserError, which
+                need not name the file, if it is not what it should be; may edit its first 64 MiB, in place
+    """
+
+    url: str
+    path: Path
+    size: int | None = None
+    first_bytes: int | None = None
+    checksum: str = ""
+    finish: Callable[[Path], None] | None = None
+
+    @property
+    def partial(self) -> Path:
+        """Where it grows until it is whole."""
+        return self.path.with_name(f".{self.path.name}.partial")
+
+    @property
+    def journal(self) -> Path:
+        """Which segments of the partial file are good."""
+        return self.path.with_name(f".{self.path.name}.partial.json")
+
+
+def byte_bar(total: int | None, title: str, **options: Any) -> "tqdm[Any]":
+    """Return a progress bar of bytes, on a terminal alone and after a second."""
+    return tqdm(None, title, total, unit="B", unit_scale=True, delay=1, disable=None, **options)
 
 
 def new_digest() -> Any:
@@ -31,12 +67,12 @@ def digest_range(file: int, start: int, stop: int) -> Any:
 
 @dataclass
 class Journal:
-    """What has arrived of a file, of which version of it."""
+    """What has arrived of one version of a file."""
 
     url: str
     validator: str  # the server's name for the version: ETag or date
     total: int  # bytes of the server's file
-    length: int  # bytes of it that are wanted
+    length: int  # bytes of it that are downloaded
     segment: int = 0
     segments: dict[int, tuple[int, str]] = field(default_factory=dict)  # number: bytes from its start, digest
 
@@ -47,7 +83,7 @@ class Journal:
 
     @property
     def arrived(self) -> int:
-        """How many bytes are there."""
+        """The number of bytes that are there."""
         return sum(size for size, _ in self.segments.values())
 
     def save(self, path: Path) -> None:
@@ -66,7 +102,7 @@ class Journal:
 
 
 def save_record(path: Path, url: str, size: int, segment: int, digests: list[str]) -> None:
-    """Keep the digests of a whole file beside it, for `verify`."""
+    """Keep the digests of a whole file next to it, for `verify`."""
     _save(_record_path(path), {"url": url, "size": size, "segment": segment, "digests": digests})
 
 
@@ -100,9 +136,7 @@ def _changed(file: int, name: str, record: dict[str, Any]) -> Iterator[tuple[int
     """Find the ranges that have changed; neighbouring segments are one."""
     size, segment = record["size"], record["segment"]
     begin = None
-    with tqdm(
-        total=size, desc=f"verifying {name}", unit="B", unit_scale=True, delay=1, disable=None
-    ) as progress:
+    with byte_bar(size, f"verifying {name}") as bar:
         for number, expected in enumerate(record["digests"]):
             start, stop = number * segment, min((number + 1) * segment, size)
             good = digest_range(file, start, stop).hexdigest() == expected
@@ -111,7 +145,7 @@ def _changed(file: int, name: str, record: dict[str, Any]) -> Iterator[tuple[int
                 begin = None
             elif not good and begin is None:
                 begin = start
-            progress.update(stop - start)
+            bar.update(stop - start)
     if begin is not None:
         yield begin, size
 

@@ -22,10 +22,6 @@ ENGINE_FILES = (
 NEXT, RUNNING = (os.open(path, os.O_RDONLY) for path in (Path(__file__).parent, __file__))
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "alone: runs while no other test does")
-
-
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files of the Docker engine take longest and come first, files whose tests are all alone come last."""

@@ -5,18 +5,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from ann_benchmarks.results.frontier import drawable
-from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.results.metrics import drawable
 from ann_benchmarks.results.runs import interval
 from ann_benchmarks.results.tiers import TierRun, fastest
 
-from .points import Point
+from .points import Point, divided
 
 PANELS = ("qps", "p99")
 
 
 @dataclass(frozen=True)
-class Line:
+class TierLine:
     """One line of each panel: points at ascending RAM, or RAM / size of the index; sizes in bytes.
 
     `variant` is what sets it apart from other lines of its algorithm.
@@ -30,9 +29,9 @@ class Line:
     panels: dict[str, list[Point]]
 
 
-def ram_lines(
+def tier_lines(
     runs: Sequence[TierRun], target: float, machine: float | None, intervals: bool = True
-) -> list[Line]:
+) -> list[TierLine]:
     """Return the lines of all results that reach a recall; of several at the same RAM the fastest counts.
 
     `machine` is the RAM at which tiers are drawn that have all of it.
@@ -53,30 +52,22 @@ def ram_lines(
             for panel in PANELS
         }
         variant = label.removeprefix(last.algorithm)
-        lines.append(Line(label, last.algorithm, variant, last.clients, last.index_size, panels))
+        lines.append(TierLine(label, last.algorithm, variant, last.clients, last.index_size, panels))
     return lines
 
 
-def normalised(line: Line) -> Line:
+def normalised(line: TierLine) -> TierLine:
     """Return a line, whose index has a known size, as shares of it and of its values at the most RAM."""
     size = line.index_size or math.nan
 
     def shares(points: Sequence[Point]) -> list[Point]:
         whole = points[-1].y
-        return [
-            replace(
-                point,
-                x=point.x / size,
-                y=point.y / whole,
-                y_interval=Interval(*(end / whole for end in point.y_interval)) if point.y_interval else None,
-            )
-            for point in points
-        ]
+        return [replace(divided(point, whole), x=point.x / size) for point in points]
 
     return replace(line, panels={panel: shares(points) for panel, points in line.panels.items()})
 
 
-def index_sizes(lines: Iterable[Line]) -> dict[str, float]:
+def index_sizes(lines: Iterable[TierLine]) -> dict[str, float]:
     """Return the size of each algorithm's largest index, in bytes, the smallest first."""
     sizes: dict[str, float] = {}
     for algorithm, group in groupby(

@@ -1,23 +1,70 @@
-"""Vectors in NPZ archives, compressed or not."""
+"""Vectors under a key of a file: HDF5 datasets, and arrays of NPZ archives."""
 
-import threading
 import zipfile
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError
 
-from .flat import read_npy_header, require_row_order
+from .flat import FlatRows, read_npy_header, require_row_order
 from .reading import choose, reading, require_vectors, row_range
-from .rows import Rows
+from .rows import LockedRows, Rows
 
 
-class NpzRows(Rows):
+def open_hdf5(path: Path, key: str) -> Rows:
+    """Open a dataset: `key`, else `train`, else the only one of two dimensions."""
+    with reading(path), open_hdf5_file(path) as file:
+        names: list[str] = []
+        file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+        if not key:
+            names = ["train"] if "train" in names else [name for name in names if file[name].ndim == 2]
+        key = choose(path, "two-dimensional dataset", names, key)
+        stored, label = file[key], f"{path}:{key}"
+        require_vectors(label, stored.shape, stored.dtype)
+        offset = stored.id.get_offset()  # None: chunked, compressed or never written
+        if offset is None:
+            return ChunkedRows(path, label, key, stored)
+        return FlatRows(path, label, offset, stored.shape, stored.dtype)
+
+
+def open_hdf5_file(path: Path) -> h5py.File:
+    """Open for reading, without a lock: others may read too."""
+    return h5py.File(path, "r", locking=False)
+
+
+class ChunkedRows(LockedRows):
+    """Rows that only HDF5 itself can find: in chunks, compressed or not."""
+
+    _file: h5py.File | None
+
+    def __init__(self, path: Path, label: str, key: str, stored: h5py.Dataset) -> None:
+        super().__init__()
+        self.label, self.shape, self.dtype = label, stored.shape, stored.dtype.newbyteorder("=")
+        self.paths = (path.absolute(),)
+        self._key = key
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Return rows, in an array of their own."""
+        with self._lock, reading(row_range(self.label, start, stop)):
+            if self._file is None:
+                self._file = open_hdf5_file(self.paths[0])
+            rows: np.ndarray = self._file[self._key][start:stop]
+        return rows.astype(self.dtype, copy=False)
+
+    def _closed(self) -> dict[str, Any]:
+        return {"_file": None}
+
+
+class NpzRows(LockedRows):
     """An array of an archive, read as a stream: going back begins anew, going on costs nothing."""
 
+    _member: Any
+
     def __init__(self, path: Path, key: str) -> None:
+        super().__init__()
         self.paths = (path.absolute(),)
         with reading(path), zipfile.ZipFile(path) as archive:
             names = [name[:-4] for name in archive.namelist() if name.endswith(".npy")]
@@ -36,8 +83,6 @@ class NpzRows(Rows):
                 f"{self.dtype}, {self._offset + self.nbytes:,} bytes, but the archive has {size:,} of it; "
                 "write it again"
             )
-        self._member: Any = None
-        self._lock = threading.Lock()
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Return rows, in an array of their own."""
@@ -67,14 +112,5 @@ class NpzRows(Rows):
         with zipfile.ZipFile(self.paths[0]) as archive:
             return archive.open(f"{self._key}.npy")  # keeps the file open
 
-    def close(self) -> None:
-        """Close the file."""
-        with self._lock:
-            self._member = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_member": None, "_lock": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._lock = threading.Lock()
+    def _closed(self) -> dict[str, Any]:
+        return {"_member": None}

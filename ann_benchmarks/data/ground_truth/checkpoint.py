@@ -1,4 +1,4 @@
-"""The nearest rows known so far, and the file that keeps them."""
+"""The nearest rows known so far, and the file from which an interrupted search goes on."""
 
 import hashlib
 import json
@@ -13,22 +13,22 @@ from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.disk import disk_errors
 
 from .exact import nearest
-from .span import Found, Question
+from .span import Problem, SpanNeighbors
 
 MERGED_AT_ONCE = 512  # queries; bounds the memory of a merge
 SHARE_OF_SAVING = 0.1  # of the time, at most
 
 
-class Answers:
+class PartialTruth:
     """The k nearest of every query in the spans that are done: ids (queries, k) and distances."""
 
-    def __init__(self, question: Question, rows: int, spans: int) -> None:
-        shape = (len(question.queries), question.k)
+    def __init__(self, problem: Problem, rows: int, spans: int) -> None:
+        shape = (len(problem.queries), problem.k)
         self.ids = np.full(shape, rows, np.int64)  # no row's number: behind every row
         self.distances = np.full(shape, np.inf)
         self.done = np.zeros(spans, bool)
 
-    def merge(self, span: int, found: Found) -> None:
+    def merge(self, span: int, found: SpanNeighbors) -> None:
         """Take in what a span has."""
         ends = np.concatenate(([0], np.cumsum(found.counts)))
         for start in range(0, len(self.ids), MERGED_AT_ONCE):
@@ -47,15 +47,15 @@ class Answers:
         self.done[span] = True
 
 
-class StateFile:
-    """A file of answers; whole or not there. What was computed for anything else is not used."""
+class Checkpoint:
+    """A file of partial truth; whole or not there. What was computed for anything else is not used."""
 
     def __init__(self, path: Path, identity: str) -> None:
         self._path, self._identity = path, identity
         self._saved_at, self._took = -np.inf, 0.0
 
-    def load_into(self, answers: Answers) -> None:
-        """Continue with what the file has, if it is of the same question and rows."""
+    def load_into(self, truth: PartialTruth) -> None:
+        """Continue with what the file has, if it is of the same problem and rows."""
         try:
             with np.load(self._path, allow_pickle=False) as file:
                 if str(file["identity"]) != self._identity:
@@ -63,34 +63,34 @@ class StateFile:
                 found = [file[name] for name in ("ids", "distances", "done")]
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
             return  # none, or not ours: computed anew, and replaced
-        if [part.shape for part in found] == [answers.ids.shape, answers.distances.shape, answers.done.shape]:
-            answers.ids, answers.distances, answers.done = found
+        if [part.shape for part in found] == [truth.ids.shape, truth.distances.shape, truth.done.shape]:
+            truth.ids, truth.distances, truth.done = found
 
-    def save(self, answers: Answers) -> None:
+    def save(self, truth: PartialTruth) -> None:
         """Write, unless the last time was so recent that writing would take more than its share."""
         started = time.monotonic()
-        if not answers.done.all() and started - self._saved_at < self._took / SHARE_OF_SAVING:
+        if not truth.done.all() and started - self._saved_at < self._took / SHARE_OF_SAVING:
             return
         with disk_errors(self._path), atomic_path(self._path) as temporary, temporary.open("wb") as file:
             np.savez(
                 file,
                 identity=np.array(self._identity),
-                ids=answers.ids,
-                distances=answers.distances,
-                done=answers.done,
+                ids=truth.ids,
+                distances=truth.distances,
+                done=truth.done,
             )
         self._saved_at = time.monotonic()
         self._took = self._saved_at - started
 
 
-def identity_of(question: Question, train: Any, mark: str, span_rows: int) -> str:
-    """Say what answers are answers to; equal text, equal answers."""
-    queries = np.ascontiguousarray(question.queries)
+def identity_of(problem: Problem, train: Any, mark: str, span_rows: int) -> str:
+    """Describe what is searched; equal text, equal neighbours."""
+    queries = np.ascontiguousarray(problem.queries)
     return json.dumps(
         {
             "version": 1,
-            "metric": question.metric,
-            "k": question.k,
+            "metric": problem.metric,
+            "k": problem.k,
             "queries": [queries.shape, queries.dtype.str, hashlib.blake2b(queries.data).hexdigest()],
             "train": [list(train.shape), np.dtype(train.dtype).str, mark],
             "span": span_rows,

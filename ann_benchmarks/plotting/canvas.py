@@ -1,0 +1,177 @@
+"""What all pictures share: labels, legends, notes, interval bars, the frame, and the file."""
+
+import math
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+
+from ann_benchmarks.common.atomic import atomic_path
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.results.metrics import all_metrics
+
+from .points import Point
+from .styles import DASHES
+
+GREY = "0.35"
+LONGEST_LEGEND = 30  # entries in one column
+SIZE = 7.5  # of the letters of a label, in points, as all lengths here
+WIDTH = 0.56  # of a letter, in sizes
+AWAY = 7.0  # from the middle of a point to its label
+RADIUS = 4.0  # of a point
+SIDES = ((1, -1), (1, 1), (-1, 1), (-1, -1))  # below on the right first: a curve of ever larger indexes rises
+
+Box = tuple[float, float, float, float]  # left, bottom, right, top
+EDGED: dict[str, Any] = {"ms": 7, "mec": "white", "mew": 0.6, "clip_on": False}
+
+
+def line_style(number: int) -> Any:
+    """Return matplotlib's style of a line with one of the dashes."""
+    dash = DASHES[number % len(DASHES)].split()
+    return (0, tuple(map(float, dash))) if dash else "-"
+
+
+def coordinates(points: Sequence[Point]) -> tuple[list[float], list[float]]:
+    """Return the x and the y of points."""
+    return [point.x for point in points], [point.y for point in points]
+
+
+def add_legend(axes: Axes, handles: list, names: list[str]) -> None:
+    """Add a legend to the right of the axes, where it covers no data, with the names as they are."""
+    legend = axes.legend(
+        handles,
+        ["name"] * len(names),  # set below: here a leading "_" would hide an entry and "$" begin a formula
+        loc="center left",
+        bbox_to_anchor=(1.01, 0.5),
+        ncols=math.ceil(len(names) / LONGEST_LEGEND),
+        frameon=False,
+        fontsize=9,
+        handlelength=3.2,
+    )
+    for text, name in zip(legend.get_texts(), names, strict=True):
+        text.set_parse_math(False)
+        text.set_text(name)
+
+
+def add_note(axes: Axes, text: str) -> None:
+    """Write below the axes how the picture is to be read."""
+    axes.annotate(
+        text,
+        (1, 0),
+        xytext=(0, -46),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        ha="right",
+        fontsize=8,
+        color="0.5",
+    )
+
+
+def frame(axes: Axes, title: str) -> None:
+    """Add the title above all else and the grid; take away what says nothing."""
+    axes.annotate(
+        title,
+        (0, 1),
+        xytext=(0, 26),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        fontsize=13,
+        fontweight="bold",
+        parse_math=False,
+    )
+    axes.grid(which="major", color="0.88", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(which="both", color="0.7", labelcolor=GREY)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color("0.7")
+
+
+def save(figure: Figure, output: Path) -> None:
+    """Write the figure to a file that is whole or not there."""
+    extension = output.suffix.removeprefix(".").lower()
+    known = figure.canvas.get_supported_filetypes()
+    if extension not in known:
+        raise UserError(f"cannot draw '{output}': its name must end in one of .{', .'.join(sorted(known))}")
+    try:
+        with warnings.catch_warnings(), atomic_path(output) as temporary:
+            warnings.filterwarnings("ignore", "Glyph .* missing")
+            figure.savefig(temporary, format=extension, bbox_inches="tight", dpi=144)
+    except OSError as error:
+        raise UserError(f"cannot write {output}: {error.strerror or error}") from error
+
+
+def draw_bars(axes: Axes, points: Iterable[tuple[Point, str]]) -> None:
+    """Draw the intervals of points, each in its colour, below the points; the axes keep their limits."""
+    segments, colors = [], []
+    for point, color in points:
+        if point.x_interval:
+            segments.append([(end, point.y) for end in point.x_interval])
+            colors.append(color)
+        if point.y_interval:
+            segments.append([(point.x, end) for end in point.y_interval])
+            colors.append(color)
+    bars = LineCollection(segments, colors=colors, linewidths=1.0, alpha=0.5, zorder=1.5)
+    axes.add_collection(bars, autolim=False)
+
+
+def bars_note(points: Iterable[Point], x: str, y: str) -> str:
+    """Say of which metrics there are bars and what they are; nothing where there are none."""
+    points = list(points)
+    shown = [
+        *([all_metrics[x]] if any(point.x_interval for point in points) else []),
+        *([all_metrics[y]] if any(point.y_interval for point in points) else []),
+    ]
+    bounded = dict.fromkeys(metric.bounds.of for metric in shown if metric.bounds)
+    one_run = "" if all(metric.is_share for metric in shown) else " (a point is one run)"
+    return f"bars: 95% intervals of {' and of '.join(bounded)}{one_run}" if shown else ""
+
+
+def add_labels(axes: Axes, points: Sequence[Point], color: str) -> None:
+    """Write each point's label on the first side where there is room; where there is none, leave it out."""
+    if not any(point.label for point in points):
+        return
+    axes.autoscale_view()  # as drawing does later: the limits must be what they will be
+    pixels = axes.transData.transform([(point.x, point.y) for point in points])
+    scale = 72 / axes.figure.dpi
+    places = (pixels * scale).tolist()
+    inside: Box = tuple(np.array(axes.bbox.extents) * scale)
+    taken = [(x - RADIUS, y - RADIUS, x + RADIUS, y + RADIUS) for x, y in places]
+    for point, (x, y) in zip(points, places, strict=True):
+        for right, up in SIDES if point.label else ():
+            box = label_box(x, y, right, up, len(point.label))
+            if within(box, inside) and not any(overlap(box, other) for other in taken):
+                taken.append(box)
+                axes.annotate(
+                    point.label,
+                    (point.x, point.y),
+                    xytext=(right * AWAY, up * AWAY),
+                    textcoords="offset points",
+                    ha="left" if right > 0 else "right",
+                    va="bottom" if up > 0 else "top",
+                    fontsize=SIZE,
+                    color=color,
+                    parse_math=False,
+                )
+                break
+
+
+def label_box(x: float, y: float, right: int, up: int, letters: int) -> Box:
+    """Return about what a label on one side of a point covers."""
+    near, far = x + right * AWAY, x + right * (AWAY + letters * WIDTH * SIZE)
+    low, high = y + up * AWAY, y + up * (AWAY + SIZE)
+    return min(near, far), min(low, high), max(near, far), max(low, high)
+
+
+def within(box: Box, other: Box) -> bool:
+    """Whether a box lies wholly in another."""
+    return box[0] >= other[0] and box[1] >= other[1] and box[2] <= other[2] and box[3] <= other[3]
+
+
+def overlap(box: Box, other: Box) -> bool:
+    """Whether two boxes have a common area."""
+    return box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]

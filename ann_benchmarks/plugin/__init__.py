@@ -1,0 +1,19 @@
+"""All that the framework asks of a plug-in, typed, with what happens where a plug-in lacks it."""
+
+from .adapter import ATTRIBUTES as ATTRIBUTES
+from .adapter import METHODS as METHODS
+from .adapter import Plugin as Plugin
+from .adapter import PluginClass as PluginClass
+from .adapter import client_facts as client_facts
+from .adapter import stated_throughput as stated_throughput
+from .protocols import Answers as Answers
+from .protocols import Changes as Changes
+from .protocols import Clients as Clients
+from .protocols import NoWatch as NoWatch
+from .protocols import PreparedQueries as PreparedQueries
+from .protocols import SearchRange as SearchRange
+from .protocols import ServerMonitor as ServerMonitor
+from .protocols import Watch as Watch
+from .protocols import WritableTable as WritableTable
+from .protocols import Writers as Writers
+from .protocols import Writes as Writes

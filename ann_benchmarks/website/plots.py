@@ -1,0 +1,91 @@
+"""The kinds of plot on the website, by ann-benchmarks' names: as data for scripts, and as pgfplots code."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ann_benchmarks.results.metrics import all_metrics, plot_label
+from ann_benchmarks.results.runs import Run
+
+_AGAINST_RECALL = {
+    "time": "qps",
+    "p50": "p50",
+    "p95": "p95",
+    "p99": "p99",
+    "p999": "p999",
+    "buildtime": "build",
+    "indexsize": "indexsize",
+    "qpssize": "queriessize",
+    "candidates": "candidates",
+    "distcomps": "distcomps",
+}
+_QPS_AGAINST = {"eps": "epsilon", "largeeps": "largeepsilon", "rel": "rel"}
+
+# Name to (x metric, y metric).
+all_plot_variants = {f"recall/{name}": ("k-nn", metric) for name, metric in _AGAINST_RECALL.items()} | {
+    f"{name}/time": (metric, "qps") for name, metric in _QPS_AGAINST.items()
+}
+SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+}
+
+
+def pairs(runs: Sequence[Run], variant: str) -> list[tuple[float, float]]:
+    """Return the (x, y) of each result in one kind of plot."""
+    x, y = all_plot_variants[variant]
+    return [(run.metrics[x], run.metrics[y]) for run in runs]
+
+
+def plot_title(variant: str) -> str:
+    """Return the heading of a kind of plot."""
+    return " / ".join(all_metrics[name].description for name in all_plot_variants[variant])
+
+
+def chart_data(variant: str) -> dict[str, Any]:
+    """Return what a kind of plot shows; `better` is 1 for an axis on which more is better, else -1."""
+    axes = all_plot_variants[variant]
+    return {
+        "id": variant.replace("/", "-"),
+        "variant": variant,
+        "x": axes[0],
+        "y": axes[1],
+        "better": [1 if all_metrics[name].higher_is_better else -1 for name in axes],
+        "title": plot_title(variant),
+        "label": plot_label(*axes),
+    }
+
+
+def escape(text: str) -> str:
+    """Return text that LaTeX prints as it is."""
+    return "".join(SPECIAL.get(character, character) for character in text)
+
+
+def pgfplots(
+    x: str, y: str, series: Iterable[tuple[str, Iterable[tuple[float, float]]]], scatter: bool
+) -> str:
+    """Return a figure of the series' points; it needs pgfplots, compat=1.16 or newer, in the preamble."""
+    lines = [
+        r"\begin{figure}",
+        r"  \centering",
+        r"  \begin{tikzpicture}",
+        r"    \begin{axis}[",
+        f"      xlabel={{{escape(all_metrics[x].description)}}},",
+        f"      ylabel={{{escape(all_metrics[y].description)}}},",
+        r"      ymode=log, grid=major, legend pos=outer north east, legend cell align=left,",
+        r"    ]",
+    ]
+    for name, points in series:
+        lines.append(rf"      \addplot+[{'only marks' if scatter else 'mark=*'}] coordinates {{")
+        lines += [f"        ({x_value:.9g}, {y_value:.9g})" for x_value, y_value in points]
+        lines += ["      };", rf"      \addlegendentry{{{escape(name)}}}"]
+    lines += [
+        r"    \end{axis}",
+        r"  \end{tikzpicture}",
+        rf"  \caption{{{escape(plot_label(x, y))}}}",
+        r"\end{figure}",
+    ]
+    return "\n".join(lines)
