@@ -77,10 +77,9 @@ class Sweep:
         except UserError as error:
             return NoWorker(str(error))
         server = replace(conditions, memory=holding.memory, held=holding.facts)
-        is_ours = self._server.is_ours
-        return TierWorker(
-            server, self._server.environment(conditions.tier, holding.groups) if is_ours else {}
-        )
+        if not self._server.is_ours:
+            return TierWorker(server, {})
+        return TierWorker(server, self._server.environment(conditions.tier, holding.groups))
 
     def _bring_about(self, tier: Tier, holding: Holding) -> None:
         if self._server.is_ours:
