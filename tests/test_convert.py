@@ -137,7 +137,7 @@ def test_a_part_that_cannot_be_trusted_is_written_again(
 SLOW = """
 import sys, time
 from pathlib import Path
-from ann_benchmarks.vectors import conversion, convert, open_rows, FirstRows
+from ann_benchmarks.data.vectors import conversion, convert, open_rows, FirstRows
 conversion.BLOCK_BYTES = conversion.CHECKPOINT_BYTES = 20 * 48
 class Slow(FirstRows):
     def read(self, start, stop):
@@ -186,7 +186,7 @@ def test_two_at_once_make_one_file(tmp_path: Path) -> None:
 # ---- the disk
 
 
-def test_a_disk_that_is_too_small_is_told_first(tmp_path: Path) -> None:
+def test_a_disk_that_is_too_small_is_reported_first(tmp_path: Path) -> None:
     path = tmp_path / "v.fbin"
     with path.open("wb") as file:
         file.write(np.array([4_000_000_000, 1000], "<u4").tobytes())

@@ -18,6 +18,7 @@ from ann_benchmarks.data.datasets import (
     HDF5Dataset,
     dataset_names,
     dataset_path,
+    files_of,
     generated,
     get_dataset,
 )
@@ -160,6 +161,15 @@ def test_each_query_keeps_its_filter() -> None:
     assert len(queries.first(2)) == 2 and len(queries.first(9)) == 3
     with pytest.raises(ValueError, match="different lengths"):
         Queries(np.eye(3), truth, ["color = 1"])
+
+
+def test_the_files_of_a_dataset_are_those_that_it_is_read_from() -> None:
+    write_small(distances=None)
+    assert files_of("small") == [dataset_path("small")]
+    with get_dataset("small")[0] as dataset:
+        dataset.truth()  # its distances are computed, and kept
+    assert files_of("small") == [dataset_path("small"), Path("data/small.truth.h5")]
+    assert files_of("nothing-of-this-name") == []
 
 
 def test_what_a_plug_in_changes_is_a_copy() -> None:

@@ -74,9 +74,9 @@ def cuts(*sizes: int | None, then: int | None = None) -> Callable[[], int | None
 def test_downloads_once(server: FileServer) -> None:
     download(server, size=SIZE, checksum=f"sha256:{hashlib.sha256(BODY).hexdigest()}")
     assert server.sent == SIZE + 1
-    asked = len(server.requests)
+    sent = len(server.requests)
     download(server)
-    assert len(server.requests) == asked
+    assert len(server.requests) == sent
     assert all("Mozilla" in request.headers["User-Agent"] for request in server.requests)
 
 
@@ -209,7 +209,7 @@ def test_errors_that_stay(server: FileServer) -> None:
     assert names() == []
 
 
-def test_a_missing_file_is_not_asked_for_again(server: FileServer) -> None:
+def test_a_missing_file_is_not_requested_again(server: FileServer) -> None:
     del server.bodies["file"]
     message = failure(server)
     assert "404 Not Found; save the file as data/file yourself, or name a mirror in VARIABLE" in message
@@ -370,8 +370,8 @@ def test_a_full_disk_is_noticed_before_the_download(server: FileServer) -> None:
 CHILD = f"""
 import os, sys
 from pathlib import Path
-from ann_benchmarks.download import DownloadRequest, fetch, fetching, partial, server
-from ann_benchmarks.errors import UserError
+from ann_benchmarks.data.download import DownloadRequest, fetch, fetching, partial, server
+from ann_benchmarks.common.errors import UserError
 partial.SEGMENT, server.CHUNK, fetching.FIRST_PAUSE = {SEGMENT}, {SEGMENT // 16}, 0.01
 def edit(path):
     with path.open("rb+") as file:

@@ -19,7 +19,7 @@ PROGRAM = f"""
 import sys, time
 import numpy as np
 from pathlib import Path
-from ann_benchmarks.ground_truth import SearchOptions, checkpoint, ground_truth, truth
+from ann_benchmarks.data.ground_truth import SearchOptions, checkpoint, ground_truth, truth
 truth.SPAN, checkpoint.SHARE_OF_SAVING = {SPAN}, 1000
 folder = Path(sys.argv[1])
 train, queries = (np.load(folder / name, mmap_mode="r") for name in ("train.npy", "test.npy"))

@@ -1,7 +1,7 @@
 """What is measured of plug-ins of known behaviour is what arithmetic says of them.
 
 A machine with other things to do lets sleepers wake up late, now and then by a lot. What only a quiet one
-must keep is asserted, and measured up to three times; what none can break is told by `surely`, and is final.
+must keep is asserted, and measured up to three times; what none can break is checked by `surely`, once.
 """
 
 import math
@@ -85,7 +85,7 @@ def test_clients_that_do_not_disturb_each_other(clients: int, kind: str):
     assert percentile(run, 99) < SLEEP + 5 * LATE
     surely(qps <= clients * (1 / SLEEP + 1 / span), "a client has more than one query at a time")
     assert qps == pytest.approx(clients / SLEEP, rel=0.2)
-    # Little's law: so many are under way as there are clients, less what they take for themselves.
+    # Little's law: as many are under way as there are clients, less what they take for themselves.
     under_way = qps * run.times.mean()
     assert under_way == pytest.approx(clients * run.facts["clients_waiting_share"], rel=2 / (span / SLEEP))
     assert not run.facts["clients_were_limit"]
@@ -94,7 +94,7 @@ def test_clients_that_do_not_disturb_each_other(clients: int, kind: str):
 
 @unless_disturbed
 def test_clients_that_wait_for_one_slot():
-    """All together get 1 / s queries a second, each of which takes N s."""
+    """All together get 1 / s queries a second; each takes N s."""
     clients = 8
     (run,) = measured(OneSlot(SLEEP, "processes"), Load(clients, seconds=2))
     qps = 1 / run.seconds_per_query
@@ -156,7 +156,7 @@ def test_a_closed_loop_omits_a_stall():
     assert len(run.times) == pytest.approx(clients * each, rel=0.15)
     assert seen / len(run.times) < 0.01
     assert percentile(run, 99) < SLEEP + 5 * LATE
-    edges, counts = histogram([run.times])  # where nothing is omitted of what was asked
+    edges, counts = histogram([run.times])  # where nothing is omitted of what was sent
     assert counts[edges[:-1] > stall / 2].sum() == clients
     assert 1 / run.seconds_per_query == pytest.approx(len(run.times) / seconds, rel=0.02)
 
@@ -211,8 +211,8 @@ def test_the_rate_found_is_the_one_that_arithmetic_gives(objective: str):
     It ends when what it has kept and what has failed are within 5%, and may end one step lower when a further
     run at that rate fails.
     """
-    asked = Objective.parse(objective)
-    limit = one_slot_rate(PERCENTILES[asked.percentile], asked.seconds, 0.01)
+    parsed = Objective.parse(objective)
+    limit = one_slot_rate(PERCENTILES[parsed.percentile], parsed.seconds, 0.01)
     found = rate_found(Computed(0.01), objective, Load(1, seconds=2000))
     noise = 1.03
     assert limit / 1.05**2 / noise < found < limit * noise
@@ -244,7 +244,7 @@ def test_the_rate_found_is_what_so_many_slots_can_serve():
 
 
 class KnownRecall(BaseANN):
-    """Answers with true neighbours, the rows 0 to 9, where it is told to, and with others, 10 to 19."""
+    """Answers with true neighbours, the rows 0 to 9, where it is configured to, and with others, 10 to 19."""
 
     def __init__(self, hits: np.ndarray) -> None:
         self.answers = np.arange(10) + np.where(hits, 0, 10)  # (queries, 10)
@@ -254,7 +254,7 @@ class KnownRecall(BaseANN):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_recall_told_is_that_of_the_answers(kind: str):
+def test_the_recall_reported_is_that_of_the_answers(kind: str):
     queries = np.arange(500, dtype=np.float32)[:, np.newaxis]
     train = np.concatenate([np.arange(10), np.full(10, 10_000)]).astype(np.float32)[:, np.newaxis]
     (hits,) = drawn_hits(np.random.default_rng(1), 0.95, "uneven", 1, 500, 10)
@@ -291,9 +291,9 @@ def test_the_intervals_over_runs_cover_throughput_and_percentiles():
     for _ in range(200):
         runs = measured(algo, Load(4, seconds=3), runs=5)
         qps.append(mean_interval([1 / run.seconds_per_query for run in runs]))
-        told = percentiles([run.times for run in runs])
-        p50.append((told["latency_p50_low"], told["latency_p50_high"]))
-        p99.append((told["latency_p99_low"], told["latency_p99_high"]))
+        found = percentiles([run.times for run in runs])
+        p50.append((found["latency_p50_low"], found["latency_p50_high"]))
+        p99.append((found["latency_p99_low"], found["latency_p99_high"]))
     assert 0.91 < coverage(qps, 400) < 0.99
     assert 0.91 < coverage(p50, 0.01 * math.log(2)) < 0.99
     assert 0.91 < coverage(p99, 0.01 * math.log(100)) < 0.99

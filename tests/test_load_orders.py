@@ -40,12 +40,12 @@ def test_single_is_the_first_query_again_and_again():
 
 @pytest.mark.parametrize("order", [QueryOrder(), QueryOrder("same"), ZIPF])
 @pytest.mark.parametrize("seconds", [None, 3.0])
-def test_only_the_first_queries_are_asked_where_that_is_wanted(order: QueryOrder, seconds: float | None):
+def test_only_the_first_queries_are_sent_with_distinct_queries(order: QueryOrder, seconds: float | None):
     load = Load(4, seconds=seconds, order=order, distinct=16, max_queries=None if seconds else 400)
     assert set(np.concatenate(load.orders(100, 0)).tolist()) == set(range(16))
     _, arriving = load.arrivals(100, 1000, 0)
     assert set(arriving.tolist()) == set(range(16))
-    assert Load(1, distinct=200).asked(100) == 100
+    assert Load(1, distinct=200).sent(100) == 100
 
 
 def test_further_than_through_all_of_them_a_client_goes_on_in_its_order():

@@ -371,7 +371,7 @@ FAILING = """
     def query(self, q, n):
         if self.effort == 2: return 1 / 0
         if self.effort == 3:
-            from ann_benchmarks.errors import UserError
+            from ann_benchmarks.common.errors import UserError
             raise UserError("three is too much")
         return list(range(n))
     def recover(self): pass

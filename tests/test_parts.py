@@ -144,7 +144,7 @@ def test_a_big_ann_set_is_got_and_read_by_range(server: FileServer) -> None:
         assert_exact("whole", "euclidean", TRAIN, TEST, 20)
         with pytest.raises(UserError, match="--ground-truth whole --neighbors 21"):
             dataset.true_distances(21)
-    assert present_names() == ["first100", "whole"]  # of which the first is in the second
+    assert present_names() == ["first100", "whole"]  # the first is part of the second
 
 
 def test_of_a_cropped_set_only_the_first_rows_travel(server: FileServer) -> None:

@@ -45,7 +45,7 @@ def test_no_name_is_given_twice() -> None:
     assert not [name for name in [*registered(), *given] if generated.parse(name)]
 
 
-def test_first_rows_lie_beside_the_whole_and_have_their_own_neighbours() -> None:
+def test_first_rows_lie_next_to_the_whole_and_have_their_own_neighbours() -> None:
     whole, first = find_entry("deep1b"), find_entry("deep10m")
     assert isinstance(whole, Parts) and isinstance(first, Parts)
     assert (first.rows, first.whole_rows, first.dimension) == (10_000_000, 1_000_000_000, 96)

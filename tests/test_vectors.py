@@ -67,8 +67,8 @@ def test_rows_near_each_other_are_read_at_once_and_no_others(monkeypatch: pytest
 
     vectors = np.arange(1000 * 12, dtype=np.float32).reshape(1000, 12)
     monkeypatch.setattr("ann_benchmarks.data.vectors.rows.GAP_BYTES", 5 * 12 * 4)
-    wanted = np.array([900, 0, 5, 12, 3, 900, 20, 25, 29])
-    equal(Seen(vectors)[wanted], vectors[wanted])
+    numbers = np.array([900, 0, 5, 12, 3, 900, 20, 25, 29])
+    equal(Seen(vectors)[numbers], vectors[numbers])
     assert read == [(0, 6), (12, 13), (20, 26), (29, 30), (900, 901)]  # a block has 28 rows
     assert Seen(vectors)[np.array([], int)].shape == (0, 12)
 
@@ -277,7 +277,7 @@ BOUNDED = """
 import sys, time
 from pathlib import Path
 import numpy as np
-from ann_benchmarks.vectors import checked, open_rows
+from ann_benchmarks.data.vectors import checked, open_rows
 start = time.perf_counter()
 rows = open_rows(sys.argv[1])
 if sys.argv[1].endswith(".npy"):

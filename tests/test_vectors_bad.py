@@ -42,7 +42,7 @@ def added(path: Path, data: bytes) -> Path:
 
 
 def texmex_changing(row: int, dimension: int) -> Path:
-    """Write fvecs of which one row, and those after it, have another dimension."""
+    """Write fvecs; one row, and those after it, have another dimension."""
     first = write_texmex(Path("a.fvecs"), VECTORS[:row]).read_bytes()
     other = write_texmex(Path("b.fvecs"), np.ones((1000 - row, dimension), np.float32)).read_bytes()
     Path("v.fvecs").write_bytes(first + other)

@@ -120,7 +120,8 @@ def stored_distances(name: str) -> np.ndarray:
     if path != dataset_path(name):
         return read_truth(path).known_distances
     entry = entry_of(name)
-    assert entry is not None
+    if entry is None:
+        raise _unknown(name)
     with entry.open() as dataset:
         return dataset.truth().known_distances
 

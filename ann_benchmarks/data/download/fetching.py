@@ -60,7 +60,7 @@ class _Fetch:
     def __init__(self, files: list[DownloadRequest], connections: int, hint: str) -> None:
         self._tasks = [_Task(request) for request in files]
         self._connections, self._hint = connections, hint
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._stop = threading.Event()
         self._explained_until = 0.0
         self._busy: list[_Task] = []  # files that other runs are downloading
@@ -134,15 +134,12 @@ class _Fetch:
 
     def _check_size(self, task: _Task, total: int | None) -> None:
         size, first = task.request.size, task.request.first_bytes
-        if total is None or (size is None and first is None):
-            return
-        if size is not None and total != size:
+        if total is not None and size not in (None, total):
             reason = f"the server's file has {total:,} bytes instead of {size:,}"
-        elif first is not None and total < first:
+            raise self._failure(task, reason, "try again")
+        if total is not None and first is not None and total < first:
             reason = f"the server's file has {total:,} bytes, fewer than the {first:,} requested"
-        else:
-            return
-        raise self._failure(task, reason, "try again")
+            raise self._failure(task, reason, "try again")
 
     def _require_space(self) -> None:
         needs: Counter[int] = Counter()  # by the disk
@@ -195,7 +192,7 @@ class _Fetch:
                     task.partial.write(chunk, position, number)
                     digest.update(chunk)
                     position += len(chunk)
-                    self._add(task, len(chunk))
+                    self._count(task, len(chunk))
 
         try:
             self._persist(task, attempt, lambda: position)
@@ -214,11 +211,11 @@ class _Fetch:
             nonlocal position
             position = 0
             task.partial.restart()
-            self._add(task, -task.counted)
+            self._count(task, -task.counted)
             for chunk in read_all(session, task.request.url, task.request.first_bytes):
                 task.partial.write(chunk, position)
                 position += len(chunk)
-                self._add(task, len(chunk))
+                self._count(task, len(chunk))
 
         self._persist(task, attempt, lambda: position)
         if task.request.first_bytes is None or position < task.request.first_bytes:
@@ -283,10 +280,7 @@ class _Fetch:
         advice += f", or {self._hint}" if self._hint else ""
         return UserError(f"cannot download {task.request.url}: {reason}; {advice}")
 
-    def _add(self, task: _Task, size: int) -> None:
-        with self._lock:
-            self._count(task, size)
-
     def _count(self, task: _Task, size: int) -> None:
-        task.counted += size
-        self._bar.update(size)
+        with self._lock:
+            task.counted += size
+            self._bar.update(size)
