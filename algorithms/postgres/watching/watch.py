@@ -56,7 +56,7 @@ class ServerWatch:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Watch what happens inside. The clients' sessions should have flushed their statistics before."""
+        """Watch what happens within. The clients' sessions should have flushed their statistics before."""
         self._run = run = _Run()
         connection = self._connected()
         _if_available(self._flush)  # of earlier queries, such as those to warm up
