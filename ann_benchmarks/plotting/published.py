@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.published import Published, Row, Selection, Table, published, select
+from ann_benchmarks.published import Published, PublishedTable, Row, Selection, published, select
 from ann_benchmarks.published.selecting import curve_name, rows_where
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics
 
@@ -108,7 +108,7 @@ def read_series(asked: Mapping[str, Any] | Selection) -> PublishedPoints:
     return PublishedPoints(source.label, series, True, source.origin)
 
 
-def table_of(asked: str, columns: Sequence[str]) -> tuple[Published, Table]:
+def table_of(asked: str, columns: Sequence[str]) -> tuple[Published, PublishedTable]:
     """Return the file and table of NAME:TABLE or, of NAME, the first table with these columns."""
     name, _, table_name = asked.partition(":")
     source = published(name)
@@ -117,7 +117,7 @@ def table_of(asked: str, columns: Sequence[str]) -> tuple[Published, Table]:
     return source, table
 
 
-def curves(table: Table, rows: Iterable[Row], *more: str) -> list[tuple[dict[str, Any], list[Row]]]:
+def curves(table: PublishedTable, rows: Iterable[Row], *more: str) -> list[tuple[dict[str, Any], list[Row]]]:
     """Return the rows of each curve, and what sets it apart: the table's columns for it, and some more."""
     columns = list(dict.fromkeys([*table.curves, *more]))
     groups: dict[tuple[Any, ...], list[Row]] = {}

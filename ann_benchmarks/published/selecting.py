@@ -8,7 +8,7 @@ from typing import Any
 from ann_benchmarks.common.errors import UserError
 
 from .reading import published
-from .tables import TEXT, Published, Row, Table
+from .tables import TEXT, Published, PublishedTable, Row
 
 FIRST = "first"
 
@@ -85,7 +85,7 @@ def select(asked: Mapping[str, Any] | Selection) -> tuple[Published, list[Curve]
     return source, curves
 
 
-def rows_where(table: Table, where: Mapping[str, Any]) -> list[Row]:
+def rows_where(table: PublishedTable, where: Mapping[str, Any]) -> list[Row]:
     """Return the rows whose columns have these values; UserError if there is none."""
     table.check(*where)
     rows = list(table.rows)
@@ -108,7 +108,7 @@ def same(cell: Any, wanted: Any) -> bool:
     return cell == wanted or str(cell) == str(wanted)
 
 
-def pairs(table: Table, rows: Sequence[Row], x: str, y: str) -> list[tuple[float, float]]:
+def pairs(table: PublishedTable, rows: Sequence[Row], x: str, y: str) -> list[tuple[float, float]]:
     """Return x and y of rows that tell both, by x; UserError if two rows have the same x."""
     known = sorted((row for row in rows if row[x] is not None and row[y] is not None), key=lambda row: row[x])
     for row, other in pairwise(known):
@@ -128,12 +128,12 @@ def over_first(points: Sequence[tuple[float, float]]) -> list[tuple[float, float
     return [(x, y / points[0][1]) for x, y in points]
 
 
-def curve_name(table: Table, values: Mapping[str, Any]) -> str:
+def curve_name(table: PublishedTable, values: Mapping[str, Any]) -> str:
     """Name a curve by values of its columns: words as they are, numbers with their column."""
     return ", ".join(named(table, column, value) for column, value in values.items())
 
 
-def named(table: Table, column: str, value: Any) -> str:
+def named(table: PublishedTable, column: str, value: Any) -> str:
     """Write one value so that one knows what it is."""
     if column == "clients" and not isinstance(value, (list, tuple)):
         return f"{value} client{'s' * (value != 1)}"

@@ -29,7 +29,7 @@ UNITS = {
 
 
 @dataclass(frozen=True)
-class Table:
+class PublishedTable:
     """Rows with the same columns, each of which has a unit.
 
     Rows that agree in `curves` make one curve; `labels` is the column that is written beside its points,
@@ -79,11 +79,11 @@ class Published:
     hardware: Mapping[str, Any]
     versions: Mapping[str, Any]
     datasets: Sequence[Mapping[str, Any]]
-    tables: Sequence[Table]
+    tables: Sequence[PublishedTable]
     settings: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str) -> PublishedTable:
         """Return a table by its name; UserError if there is none."""
         for table in self.tables:
             if table.name == name:
@@ -91,7 +91,7 @@ class Published:
         known = ", ".join(table.name for table in self.tables)
         raise UserError(f"{self.path} has no table '{name}': it has {known}")
 
-    def table_with(self, *columns: str) -> Table:
+    def table_with(self, *columns: str) -> PublishedTable:
         """Return the first table that has these columns; UserError if there is none."""
         for table in self.tables:
             if table.has(*columns):
