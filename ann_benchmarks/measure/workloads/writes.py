@@ -76,7 +76,7 @@ def writing(work: Work, clients: QueryClients, table: Writable) -> None:
     }
     if len(seen.due):
         work.note(
-            f"the rate was not kept: {len(seen.due):,} of {seen.came:,} writes were still waiting in the end:"
+            f"the rate was not kept: {len(seen.due):,} of {seen.came:,} writes were still waiting at the end:"
             " give more --writers, or a lower --write-rate"
         )
     work.add_phase(
