@@ -26,7 +26,7 @@ HEAVY = "docker psycopg pyarrow requests sklearn distributed pandas"
 
 @pytest.fixture
 def results(tmp_path, monkeypatch):
-    """Twenty results of two datasets, of which one is damaged."""
+    """Twenty results of two datasets; one of them is damaged."""
     monkeypatch.chdir(tmp_path)
     paths = []
     for name in ("d", "e"):

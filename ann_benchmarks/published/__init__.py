@@ -2,6 +2,15 @@
 
 from ann_benchmarks.published.reading import published, published_names
 from ann_benchmarks.published.selecting import Curve, Selection, select
-from ann_benchmarks.published.tables import Published, Row, Table
+from ann_benchmarks.published.tables import Published, PublishedTable, Row
 
-__all__ = ["Curve", "Published", "Row", "Selection", "Table", "published", "published_names", "select"]
+__all__ = [
+    "Curve",
+    "Published",
+    "PublishedTable",
+    "Row",
+    "Selection",
+    "published",
+    "published_names",
+    "select",
+]

@@ -8,7 +8,7 @@ from typing import Any
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.yaml_file import Where, YamlFile
 
-from .tables import MARK, TEXT, Published, Row, Table
+from .tables import MARK, TEXT, Published, PublishedTable, Row
 
 FOLDER = Path(__file__).parents[2] / "reference"
 KEYS = ("label", "source", "hardware", "versions", "settings", "datasets", "notes", "tables")
@@ -57,7 +57,7 @@ class PublishedFile(YamlFile):
             notes=[self.text(("notes", place), note) for place, note in enumerate(notes)],
         )
 
-    def table(self, name: str, table: Any) -> Table:
+    def table(self, name: str, table: Any) -> PublishedTable:
         """Read a table."""
         where: Where = ("tables", name)
         self.mapping(where, table, f"the table '{name}'", TABLE_KEYS, TABLE_KEYS[:1])
@@ -81,7 +81,7 @@ class PublishedFile(YamlFile):
         for key, named in (("curves", curves), ("labels", [labels] if labels else [])):
             for column in named:
                 self.member((*where, key), column, "column", columns)
-        return Table(name, columns, rows, curves, labels, str(self.path))
+        return PublishedTable(name, columns, rows, curves, labels, str(self.path))
 
     def same(self, where: Where, part: Any, columns: Mapping[str, str]) -> dict[str, Any]:
         """Return the cells that all rows of a part have."""
