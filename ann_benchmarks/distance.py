@@ -13,7 +13,7 @@ METRICS: tuple[str, ...] = ("euclidean", "angular", "ip", "hamming", "jaccard")
 BLOCK_BYTES = 32 * 2**20  # bound on the rows gathered at once
 
 
-class Metric(NamedTuple):
+class Distance(NamedTuple):
     """A distance between two points, and whether a value of it counts as an answer."""
 
     distance: Callable[[Any, Any], float]
@@ -121,8 +121,8 @@ def _gather(data: Any, rows: np.ndarray) -> np.ndarray:
 
 
 # Sets that share nothing are no answer to each other; every other distance is one.
-metrics: dict[str, Metric] = {
-    name: Metric(
+metrics: dict[str, Distance] = {
+    name: Distance(
         partial(compute_distance, name),
         (lambda distance: distance < 1 - 1e-5) if name == "jaccard" else (lambda distance: True),
     )

@@ -79,7 +79,7 @@ def make_inserts(writers, per_second, name="hnsw(M=16)"):
 
 
 def make_writes(name="hnsw(M=16)", family="hnsw"):
-    """Return the record of changes beside queries, with every phase."""
+    """Return the record of writes during queries, with every phase."""
     phases = [
         Phase("before", 0.0, 10.0, make_rate(500), {}, 0.96, 0.95, 0.97, 1000, 2048.0, 4096.0),
         Phase(

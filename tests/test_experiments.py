@@ -1,4 +1,4 @@
-"""Experiments: files whose mistakes are told by line, carried out, and looked at for findings."""
+"""Experiments: files whose mistakes are named with their line, carried out, and judged."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parent.parent
 SHIPPED = sorted(FOLDER.glob("*.yml"))
 SMALL = """\
 title: A small one
-text: how it is asked
+text: how it is measured
 steps:
 - name: first
   run: {algorithm: bruteforce-numpy, dataset: clustered-500-8-euclidean, runs: 1}
@@ -136,14 +136,11 @@ def test_an_experiment_is_carried_out_and_goes_on(tmp_path, monkeypatch):
     name, report = report_of(str(path), False, make_parser(), ["--local"], every_job)
     assert name == "small" and [len(chapter.runs) for chapter in report.chapters] == [1, 2, 0]
     assert report.chapters[2].missing and not report.chapters[1].missing
-    assert [finding.verdict for finding in report.findings] == [
-        "reproduced",
-        "not reproduced",
-        "not measured",
-    ]
-    done = run(tmp_path, "--experiment", path, "-o", "told", program="report.py")
-    assert done.returncode == 0 and "wrote told/report.html" in done.stdout, done.stderr
-    assert "not reproduced" in (tmp_path / "told" / "report.md").read_text()
+    verdicts = [finding.verdict for finding in report.findings]
+    assert verdicts == ["reproduced", "not reproduced", "not measured"]
+    done = run(tmp_path, "--experiment", path, "-o", "made", program="report.py")
+    assert done.returncode == 0 and "wrote made/report.html" in done.stdout, done.stderr
+    assert "not reproduced" in (tmp_path / "made" / "report.md").read_text()
     _, report = report_of(str(path), True, make_parser(), ["--local"], every_job)
     assert [finding.verdict for finding in report.findings][1:] == ["not testable here", "not measured"]
     assert report.chapters[2] == Chapter(report.chapters[2].title, "Left out: there is none.")
@@ -169,13 +166,12 @@ def test_a_damaged_record_is_left_out(tmp_path, monkeypatch, capsys):
         places.extend(place for job in jobs for place, _ in job.paths())
         return jobs
 
-    told = [report_of(str(path), False, make_parser(), ["--local"], jobs_of)[1]]
+    (before,) = report_of(str(path), False, make_parser(), ["--local"], jobs_of)[1].chapters
     for place in places:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text("{")
-    told.append(report_of(str(path), False, make_parser(), ["--local"], jobs_of)[1])
-    assert told[0].chapters[0].missing == told[1].chapters[0].missing != []
-    assert not told[1].chapters[0].records
+    (after,) = report_of(str(path), False, make_parser(), ["--local"], jobs_of)[1].chapters
+    assert before.missing == after.missing != [] and not after.records
     assert f"skipped {places[0]}: cannot be read" in capsys.readouterr().err
 
 
@@ -189,9 +185,8 @@ def test_what_the_command_line_says_wins(tmp_path):
     path = written(tmp_path, SMALL[: SMALL.index("- name: second")])
     done = run(tmp_path, "--experiment", path, "--dataset", "clustered-300-4-euclidean")
     assert done.returncode == 0, done.stderr
-    assert {found.parts[-4] for found in tmp_path.glob("results/*/10/*/*.hdf5")} == {
-        "clustered-300-4-euclidean"
-    }
+    datasets = {found.parts[-4] for found in tmp_path.glob("results/*/10/*/*.hdf5")}
+    assert datasets == {"clustered-300-4-euclidean"}
     for words, said in (
         (["--experiment", path, "--cleints", "3"], "--cleints"),
         (["--mini"], "--experiment"),
@@ -208,35 +203,34 @@ def point(algorithm, qps, arguments=({"M": 16},), query=(40,), recall=0.96, **at
     return StepPoint("s", Job(definition, [], "d", 10), list(query), outcome)
 
 
-def claim(compare, **more):
-    return Claim(says="x", published="y", compare=compare, **more)
+def verdict(points, compare, **more):
+    """Return what is found of a claim: its verdict and the measured figure."""
+    found = judged(Claim("x", "y", compare=compare, **more), points)
+    return found.verdict, found.measured
 
 
 def test_a_ratio_has_an_interval_and_a_verdict():
     points = [point("a", 300.0), point("a", 500.0, query=(10,), recall=0.5), point("b", 100.0)]
-    found = judged(
-        claim("ratio", at_recall=0.95, of={"algorithm": "a"}, to={"algorithm": "b"}, least=2), points
-    )
-    assert found.verdict == "reproduced" and found.measured.startswith("3 (95%: 2.")
-    found = judged(claim("ratio", of={"algorithm": "a"}, to={"algorithm": "b"}, most=4), points)
-    assert found.verdict == "not reproduced" and found.measured.startswith("5 (95%: ")
-    lower = judged(
-        claim("ratio", metric="p99", of={"algorithm": "a"}, to={"algorithm": "b"}, most=0.4), points
-    )
-    assert lower.measured.startswith("0.2")  # the best p99 is the smallest
+    of = {"of": {"algorithm": "a"}, "to": {"algorithm": "b"}}
+    for more, outcome, start in (
+        ({"at_recall": 0.95, "least": 2}, "reproduced", "3 (95%: 2."),
+        ({"most": 4}, "not reproduced", "5 (95%: "),
+        ({"metric": "p99", "most": 0.4}, "reproduced", "0.2"),  # the best p99 is the smallest
+    ):
+        judgement, measured = verdict(points, "ratio", **of, **more)
+        assert judgement == outcome and measured.startswith(start)
 
 
 def test_a_spread_is_of_the_best_of_each_tier():
     points = [point("a", qps, tier=tier) for qps, tier in ((100.0, "s"), (90.0, "s"), (700.0, "l"))]
-    found = judged(claim("spread", of={"algorithm": "a"}, least=5), points)
-    assert found.verdict == "reproduced" and found.measured == "7; from 100 to 700"
-    assert judged(claim("spread", of={"algorithm": "a"}, least=5), points[:2]).verdict == "not measured"
+    spread = {"of": {"algorithm": "a"}, "least": 5}
+    assert verdict(points, "spread", **spread) == ("reproduced", "7; from 100 to 700")
+    assert verdict(points[:2], "spread", **spread)[0] == "not measured"
 
 
-def test_what_is_not_there_is_not_measured():
-    assert judged(claim("value", of={"algorithm": "b"}, least=1), [point("a", 1.0)]).verdict == "not measured"
-    assert judged(claim("value", metric="nope", of={}, least=1), [point("a", 1.0)]).verdict == "not measured"
-    assert judged(claim("value", at_recall=0.99, of={}, least=1), [point("a", 1.0)]).verdict == "not measured"
+@pytest.mark.parametrize("more", [{"of": {"algorithm": "b"}}, {"metric": "nope"}, {"at_recall": 0.99}])
+def test_what_is_not_there_is_not_measured(more):
+    assert verdict([point("a", 1.0)], "value", least=1, **more) == ("not measured", "")
 
 
 def test_selections():
@@ -262,14 +256,14 @@ def test_workloads_are_compared_by_phase():
     ]
     record = Record("writes", "d", 10, "a-writes", "A", [{}], [40], 32, 2, 100.0, phases)
     measured = [StepPoint("s", point("a", 1.0).job, [40], record)]
-    slower = claim(
-        "ratio", metric="writing.queries.p99", to_metric="before.queries.p99", of={"rate": 100}, least=2
-    )
-    assert judged(slower, measured).measured.startswith("3; 0.03 to 0.01")
     slow = replace(record, phases=[phases[0], replace(phases[1], queries=make_rate(50.0, 0.09))])
     both = [*measured, replace(measured[0], outcome=slow)]
-    best = claim("value", metric="writing.queries.p99", of={"rate": 100}, least=0)
-    assert judged(best, both).measured == "0.03"
-    inserts = claim("value", metric="writing.writes.insert.per_second", of={"writers": 2}, least=20)
-    assert judged(inserts, measured).measured.startswith("20 (95%: 18 to 22)")
-    assert judged(claim("value", metric="after.recall", of={}, least=0), measured).verdict == "not measured"
+    p99, inserts = "writing.queries.p99", "writing.writes.insert.per_second"
+    for points, compare, more, start in (
+        (measured, "ratio", {"metric": p99, "to_metric": "before.queries.p99"}, "3; 0.03 to 0.01"),
+        (both, "value", {"metric": p99}, "0.03"),
+        (measured, "value", {"metric": inserts, "of": {"writers": 2}}, "20 (95%: 18 to 22)"),
+    ):
+        outcome, figure = verdict(points, compare, **{"of": {"rate": 100}, "least": 2} | more)
+        assert figure.startswith(start) and outcome == ("not reproduced" if points is both else "reproduced")
+    assert verdict(measured, "value", metric="after.recall", least=0)[0] == "not measured"

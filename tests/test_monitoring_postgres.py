@@ -14,8 +14,7 @@ from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.external import ExternalServer
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
-from ann_benchmarks.algorithms.postgres.watching import PostgresStatistics
-from ann_benchmarks.algorithms.postgres.watching import statistics as watching_statistics
+from ann_benchmarks.algorithms.postgres.watching import PostgresStatistics, ServerWatch, counters
 from ann_benchmarks.algorithms.postgres.watching.counters import VIEWS, StatisticsView
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
@@ -139,9 +138,20 @@ def test_a_server_that_ends_and_comes_again(server: LocalServer):
 
 def test_what_a_service_lacks_is_left_out(server: Server, monkeypatch):
     views = (*VIEWS, StatisticsView("pg_stat_lost", "lost lost"))
-    monkeypatch.setattr(watching_statistics, "VIEWS", views)
+    monkeypatch.setattr(counters, "VIEWS", views)
     with closing(statistics(server)) as watching:
         assert {"postgresql.wal_bytes", "postgresql.cpu_sessions"} < set(watching.sample())
+
+
+def test_a_statistic_of_one_view_is_sampled_and_stored(server: Server, watched_table, monkeypatch):
+    view = StatisticsView("(SELECT 7 * count(*) AS n FROM pg_am) AS a", "seven n", is_stored=True)
+    monkeypatch.setattr(counters, "VIEWS", (*VIEWS, view))
+    with closing(statistics(server)) as watching, closing(ServerWatch(server, "watched", None)) as watch:
+        assert watching.sample()["postgresql.seven"] % 7 == 0
+        with watch.running():
+            watched_table.execute("CREATE ACCESS METHOD seven TYPE TABLE HANDLER heap_tableam_handler")
+        assert watch.facts(2)["seven_per_query"] == 3.5
+        watched_table.execute("DROP ACCESS METHOD seven")
 
 
 def test_the_machine_of_a_server_somewhere_else_is_not_sampled(server: Server, monkeypatch):

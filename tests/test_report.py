@@ -91,27 +91,21 @@ def test_a_report_of_one_dataset(results):
         assert not file or (folder / file).is_file(), reference
 
 
-def test_what_is_the_same_is_said_once_and_what_differs_by_algorithm(results, without_pictures):
+def test_facts_and_the_data_of_a_report(results, without_pictures):
     folder = report_results("mine")
-    text = Page(read(folder)[1]).text
-    assert text.count("17.4") == 1
-    rows = [line for line in read(folder)[0].splitlines() if line.startswith("| work_mem")]
-    assert rows == ["| work_mem | 2MB | 1MB |"]
-
-
-def test_the_data_beside_it(results, without_pictures):
-    folder = report_results("mine")
+    markdown, html = read(folder)
+    assert Page(html).text.count("17.4") == 1  # the same for all
+    rows = [line for line in markdown.splitlines() if line.startswith("| work_mem")]
+    assert rows == ["| work_mem | 2MB | 1MB |"]  # which differs by algorithm
     with (folder / "points.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 12 and {row["clients"] for row in rows} == {"1", "8"}
-    assert float(rows[0]["qps"]) > 0 and rows[0]["postgres_version"] == "17.4"
+        points = list(csv.DictReader(file))
+    assert len(points) == 12 and {point["clients"] for point in points} == {"1", "8"}
+    assert float(points[0]["qps"]) > 0 and points[0]["postgres_version"] == "17.4"
     content = json.loads((folder / MARK_FILE).read_text())
     assert len(content["points"]) == 12 and content["target_recall"] == 0.95
     assert content["chapters"][0]["points"] == list(range(12))
-    assert [one["about"] for one in content["answers"][0]["statements"]][:2] == [
-        "In short",
-        "Speed, 1 client",
-    ]
+    abouts = [one["about"] for one in content["answers"][0]["statements"]]
+    assert abouts[:2] == ["In short", "Speed, 1 client"]
     assert "NaN" not in (folder / MARK_FILE).read_text()
     assert set(content["files"]) == {path.name for path in folder.iterdir()}
 
@@ -264,7 +258,7 @@ def test_speedups_are_relative_to_the_worst_or_to_a_baseline():
     assert next(row for row in table.rows if row[0] == "ivfflat")[3] == "0.0329"
 
 
-def test_builds_are_told_once_with_what_the_estimate_missed():
+def test_builds_are_listed_once_with_what_the_estimate_missed():
     more = {"load_time": 1.0, "clustering_time": 2.0, "index_build_time": 9.0, "estimated_index_size": 1843.2}
     runs = [make_run("vchord", clients=c, **more) for c in (1, 8)]
     runs.append(make_run("hnsw", build_time=99.0, graph_overflow_rows=1234))
@@ -294,8 +288,8 @@ def test_a_machine_that_was_slower_is_seen_by_the_cpu_of_a_query():
 
     found = dict(warnings_of([took(1, 0.64), took(2, 0.44), took(4, 0.5), took(8, 0.45)]))
     text = "a query took 1.455 times the CPU time that it took with more clients: the machine was slower,"
-    (told,) = [text for text in found if "CPU time that it took" in text]
-    assert told.startswith(text) and found[told] == ["hnsw-c1: hnsw(ef=1)"]
+    (warning,) = [text for text in found if "CPU time that it took" in text]
+    assert warning.startswith(text) and found[warning] == ["hnsw-c1: hnsw(ef=1)"]
     for others in ([took(2, 0.6)], [took(2, 0.44, read=5.0)], [took(2, 0.44, name="hnsw(ef=2)")]):
         assert not [text for text in dict(warnings_of([took(1, 0.64), *others])) if "CPU time" in text]
 
@@ -330,10 +324,8 @@ def test_warnings_name_the_results_and_say_each_kind_once():
 
 
 def test_results_of_several_machines_are_warned_of():
-    assert warnings_of([make_run(), make_run(cpu="another")])[0][0].startswith(
-        "the results come from 2 machines"
-    )
-    assert not warnings_of([make_run()])
+    (text, _), *_ = warnings_of([make_run(), make_run(cpu="another")])
+    assert text.startswith("the results come from 2 machines") and not warnings_of([make_run()])
 
 
 def test_facts_of_old_results_and_damaged_settings():
@@ -370,14 +362,14 @@ def test_records_in_the_results_folder_are_reported(tmp_path, without_pictures, 
     assert len(content["records"]) == 1 and content["records"][0]["phases"][1]["name"] == "writing"
 
 
-def test_every_experiment_asks_for_what_there_is(tmp_path):
+def test_every_experiment_requests_known_kinds(tmp_path):
     for path in sorted((ROOT / "experiments").glob("*.yml")):
         content = yaml.safe_load(path.read_text())
         for step in content["steps"]:
             for shown in (step, step.get("mini") or {}):
                 for what, kinds in (("pictures", picture_kinds), ("tables", table_kinds)):
-                    for wanted in shown.get(what, ()):
-                        make(kinds, what, wanted, Shown([], [], 0.95, folder=tmp_path))
+                    for request in shown.get(what, ()):
+                        make(kinds, what, request, Shown([], [], 0.95, folder=tmp_path))
 
 
 def test_the_same_result_in_two_chapters_is_one_point(tmp_path):

@@ -115,7 +115,7 @@ def test_the_answer_in_short():
     )
     few_queries = [replace(run, series=replace(run.series, distinct_queries=32)) for run in two]
     assert said(few_queries, "In short") == said(two, "In short")
-    assert "of 1 GB, 32 different queries, vchord is the fastest" in said(few_queries, "Speed")
+    assert "of 1 GB, with 32 different queries, vchord is the fastest" in said(few_queries, "Speed")
     assert said([*few_queries, make_run("hnsw"), make_run("vchord")], "Memory") == ""
     only_one_has_less = [*memory_of({1: 10, 2: 90, "all": 100}), *memory_of({2: 199, "all": 200}, "vchord")]
     assert said(only_one_has_less, "In short").endswith(

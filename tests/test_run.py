@@ -222,7 +222,7 @@ def test_options_choose_definitions(workspace):
     workspace.add_plugin("one", ANSWER, {"args": [["a", "b", "c"]]}, docker_tag="first")
     workspace.add_plugin("two", ANSWER, disabled=True, docker_tag="second")
     assert (
-        "nothing to run: every definition asked for is disabled" in workspace.run("--algorithm", "two").stderr
+        "nothing to run: every requested definition is disabled" in workspace.run("--algorithm", "two").stderr
     )
     assert workspace.run("--max-n-algorithms", "2").returncode == 0
     assert workspace.results() == ["tiny/10/one/a.hdf5", "tiny/10/one/b.hdf5"]

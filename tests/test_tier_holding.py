@@ -382,7 +382,7 @@ def test_limits_that_the_kernel_does_not_keep_are_an_error(version_2_double, mon
     with pytest.raises(UserError, match="does not hold what was set: 254:0 "):
         group.limit_disk("254:0", Disk("slow", iops=200))
     (group.folder / "cpuset.cpus.effective").write_text("5000-5001\n")
-    with pytest.raises(UserError, match=r"says CPUs \[5000, 5001\]"):
+    with pytest.raises(UserError, match=r"has CPUs \[5000, 5001\]"):
         group.limit_cpus(1)
 
 

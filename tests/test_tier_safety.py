@@ -11,7 +11,7 @@ from textwrap import dedent
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from tiers import group_files, locked_memory, release, status
+from tiers import group_files, locked_memory, release
 from tiers.holding import Holding
 from tiers.ledger import HeldGroup, Hold, Ledger, own_hold, start_of
 from tiers.locked_memory import LockedMemory
@@ -108,8 +108,8 @@ def test_release_gives_back_pages_that_no_guard_did():
         holder.wait()
         until(lambda: not guards_of(holder.pid))
         assert locked_memory.total_pages() > before
-        assert any("which has ended" in line and "huge pages" in line for line in status.status())
-        assert any(line.startswith(f"released: process {holder.pid} ") for line in status.release(False))
+        assert any("which has ended" in line and "huge pages" in line for line in release.status())
+        assert any(line.startswith(f"released: process {holder.pid} ") for line in release.release(False))
     assert locked_memory.total_pages() == before
 
 
@@ -138,19 +138,19 @@ def test_an_error_gives_back(ledger):
 
 @needs_memory_group
 def test_release_leaves_the_living_alone_unless_all_is_requested(ledger, monkeypatch):
-    monkeypatch.setattr(status, "Ledger", lambda folder=None: ledger)
+    monkeypatch.setattr(release, "Ledger", lambda folder=None: ledger)
     with Holding("cgroup", None, ledger) as holding:
         holding.apply(Tier(ram=256 * MIB))
-        (line,) = status.release(False)
+        (line,) = release.release(False)
         assert line.startswith(f"kept: process {os.getpid()} (")
         assert (
             line.endswith(f"running for {line.split('running for ')[1]}")
             and str(group_of(os.getpid())) in line
         )
         assert isinstance(holding.memory, ControlGroup) and holding.memory.folder.exists()
-        (line,) = status.release(True)
+        (line,) = release.release(True)
         assert line.startswith("released: process ") and not group_of(os.getpid()).exists()
-        assert status.status() == ["nothing is held"]
+        assert release.status() == ["nothing is held"]
         with pytest.raises(UserError, match="released by another process: start again"):
             holding.apply(Tier(ram=256 * MIB))
     assert ledger.all() == []
@@ -238,5 +238,5 @@ def test_a_record_that_cannot_be_read_is_told(ledger):
 def test_a_folder_of_somebody_else_is_not_used(ledger, monkeypatch):
     ledger.folder.mkdir()
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    with pytest.raises(UserError, match="belongs to somebody else"), ledger.lock():
+    with pytest.raises(UserError, match="belongs to another user"), ledger.lock():
         pass

@@ -31,6 +31,7 @@ from ann_benchmarks.run.worker import NoWorker
 from tiers.console import SweepConsole
 from tiers.locked_memory import Ballast
 from tiers.memory import meminfo
+from tiers.server import server_of
 from tiers.simulated import MemoryWatch, SimulatedServer
 from tiers.tier import MIB, Tier
 
@@ -429,3 +430,23 @@ def test_ballast_is_locked_and_given_back():
     assert locked() - before == 12 * MIB
     ballast.resize(0)
     assert locked() == before
+
+
+def defined(folder: str, constructor: str) -> Definition:
+    return replace(DEFINITION, module=f"ann_benchmarks.algorithms.{folder}", constructor=constructor)
+
+
+def test_the_server_is_that_of_the_first_algorithm_that_runs_one(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_SETTINGS", "work_mem=5MB")
+    exact, hnsw = defined("bruteforce", "ExactScan"), defined("pgvector_hnsw", "PGVectorHNSW")
+    server = server_of([exact, hnsw], None)
+    assert server.is_ours
+    given = server.environment(SMALL, [Path("/a/cgroup.procs"), Path("/b/cgroup.procs")])
+    assert given["ANN_BENCHMARKS_PG_SETTINGS"] == "shared_buffers=32MB work_mem=5MB"
+    assert given["ANN_BENCHMARKS_PG_GROUPS"] == "/a/cgroup.procs:/b/cgroup.procs"
+    assert server.environment(Tier(cpus=1))["ANN_BENCHMARKS_PG_SETTINGS"] == "work_mem=5MB"
+    assert "shared_buffers=" in server.environment(None)["ANN_BENCHMARKS_PG_SETTINGS"]
+    with pytest.raises(UserError, match="leave --tiers out"):
+        server_of([exact], None)
+    with pytest.raises(UserError, match="--restart-command is for a server that is not ours"):
+        server_of([exact, hnsw], "true")

@@ -6,7 +6,7 @@ import sys
 from ann_benchmarks.common.cli import run_command
 from ann_benchmarks.common.output import say
 
-from .status import release, status
+from .release import release, status
 
 USAGE = """usage: python -m tiers COMMAND
 

@@ -1,4 +1,4 @@
-"""What is shown of a sweep: which tier is begun, how far it is, and how long the rest may take."""
+"""What is shown of a sweep: the tier that is begun, its progress, and an estimate of the time left."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ class SweepConsole(Console):
     """Prints what run.py prints, and a line for each tier."""
 
     def __init__(self, jobs: Sequence[Job], trouble: Callable[[], str | None]) -> None:
-        """Take all jobs, and show the order of their tiers; `trouble` says what is wrong with one."""
+        """Take all jobs, and show the order of their tiers; `trouble` returns what is wrong with one."""
         self._trouble = trouble
         self._said: str | None = None
         self._tiers = list(dict.fromkeys(str(job.procedure.conditions) for job in jobs))
@@ -35,7 +35,7 @@ class SweepConsole(Console):
         super().started(job)
 
     def event(self, job: Job, event: Event) -> None:
-        """Say what a worker tells."""
+        """Show an event of a worker."""
         self._done += isinstance(event, PointDone | WorkloadDone | PointFailed)
         trouble = self._trouble()
         if trouble is not None and trouble != self._said:

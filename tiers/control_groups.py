@@ -129,7 +129,7 @@ class Group:
         except OSError as error:
             raise _refused(CPUS, self.folder, error) from None
         if held != chosen:
-            raise UserError(f"{file} says CPUs {sorted(held)} where {sorted(chosen)} were set")
+            raise UserError(f"{file} has CPUs {sorted(held)} where {sorted(chosen)} were set")
 
     def limit_disk(self, device: str, disk: Disk) -> None:
         """Set the limits of a disk, and read them back."""

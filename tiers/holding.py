@@ -18,7 +18,7 @@ from .keeper import Keeper, keep_limit
 from .ledger import HeldGroup, Hold, Ledger, own_hold
 from .locked_memory import LockedMemory, require_rights
 from .memory import ControlGroup, WholeMachine, meminfo, readable, shared_memory_of
-from .release import ENDING_SECONDS, empty, release, release_dead, start_guard
+from .release import ENDING_SECONDS, empty, give_back, release_dead, start_guard
 from .tier import CONTROL_GROUP, HUGE_PAGES, Tier
 
 METHODS = (HUGE_PAGES, CONTROL_GROUP)
@@ -167,7 +167,7 @@ class Holding:
         self._locked.ballast.resize(0)
         with self._ledger.lock():
             if self._ledger.has(self._hold):
-                release(self._ledger, self._hold)
+                give_back(self._ledger, self._hold)
         self._hold, self._groups, self.memory, self.facts = None, [], None, {}
 
     def _make_groups(self, tier: Tier) -> None:

@@ -42,7 +42,7 @@ class ContainerSweep:
     builder = None  # the terms of a container that builds say what is special about it
 
     def __init__(self, tiers: str, server: TieredServer) -> None:
-        """Take what the command line says, and the server that is given the tiers."""
+        """Take the text of --tiers, and the server that is given the tiers."""
         self._text, self._server = tiers, server
         self._keepers: list[Keeper] = []
 
@@ -60,49 +60,32 @@ class ContainerSweep:
         """Nothing is held back of the machine: what has limits are the containers."""
         yield
 
-    def terms(self, job: Job) -> "ContainerTerms | BuildTerms":
+    def terms(self, job: Job) -> "ContainerTerms":
         """Return what a job's container gets."""
         conditions = job.procedure.conditions
-        if not isinstance(conditions, SimulatedServer):
-            return BuildTerms(self._server.environment(None))
-        return ContainerTerms(conditions.tier, self._server.environment(conditions.tier), self._keepers)
+        tier = conditions.tier if isinstance(conditions, SimulatedServer) else None
+        environment = self._server.environment(tier)
+        return ContainerTerms(tier or Tier(), environment, self._keepers, is_build=tier is None)
 
     def observer(self, jobs: Sequence[Job]) -> SweepConsole:
-        """Return who says which tier is begun, and how long the rest may take."""
+        """Return what shows the tier that is begun, and an estimate of the time left."""
         return SweepConsole(jobs, lambda: next((k.error for k in self._keepers if k.error), None))
 
 
 @dataclass(frozen=True)
-class BuildTerms:
-    """Of a container that builds: all there is, and a server that leaves the memory to the build."""
-
-    environment: Mapping[str, str]
-    memory: int | None = None
-    cpus: int | None = None
-
-    def options(self, storage: Path) -> dict[str, Any]:
-        """None."""
-        return {}
-
-    def keep(self, container: Any) -> Callable[[], None]:
-        """Nothing is to be done."""
-        return lambda: None
-
-
-@dataclass(frozen=True)
 class ContainerTerms:
-    """Of a container whose server has what a tier has."""
+    """Of a container whose server has what a tier has, or of one that builds, with all there is."""
 
     tier: Tier
     environment: Mapping[str, str]  # the settings of its server
     keepers: list[Keeper]  # holds the one of the container that runs
+    is_build: bool = False
 
     @property
     def memory(self) -> int | None:
         """Bytes at its start; what its processes take on top of the tier's memory is seen later."""
-        if self.tier.ram is None:
-            return None
-        return min(self.tier.ram + _FOR_PROCESSES, memory_bytes())
+        ram = self.tier.ram
+        return None if ram is None else min(ram + _FOR_PROCESSES, memory_bytes())
 
     @property
     def cpus(self) -> int | None:
@@ -110,8 +93,9 @@ class ContainerTerms:
         return self.tier.cpus
 
     def options(self, storage: Path) -> dict[str, Any]:
-        """Take the server's files out of the cache, where other groups pay for them; limit the disk."""
-        drop_caches(storage)
+        """Take the files of a tier's server out of the cache, where others pay for them; limit the disk."""
+        if not self.is_build:
+            drop_caches(storage)
         disk = self.tier.limited_disk
         return {} if disk is None else _disk_options(disk, storage)
 
@@ -148,7 +132,7 @@ def _disk_options(disk: Disk, folder: Path) -> dict[str, Any]:
     limits = {"bps": disk.bandwidth, "iops": disk.iops}
     return {
         f"device_{direction}_{name}": [{"Path": device, "Rate": value}]
-        for name, value in limits.items()
         for direction in ("read", "write")
+        for name, value in limits.items()
         if value is not None
     }

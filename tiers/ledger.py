@@ -1,6 +1,6 @@
 """The ledger: one small file for each process that holds memory, CPUs or a disk.
 
-They outlive their process, so that whoever comes next can give back what it held.
+They outlive their process, so that the next process can give back what it held.
 """
 
 import json
@@ -33,7 +33,7 @@ class Hold:
     """What a process holds. While the number of pages is changed, it is uncertain, and `reaching` is set."""
 
     pid: int
-    start: int  # of the process, in clock ticks since boot: tells it from a later one of the same pid
+    start: int  # of the process, in clock ticks since boot: no later one of the same pid has it
     boot: str
     command: str
     method: str
@@ -101,7 +101,7 @@ class Ledger:
             self.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
             if self.folder.is_symlink() or self.folder.stat().st_uid != os.geteuid():
                 raise UserError(
-                    f"{self.folder} belongs to somebody else: set XDG_RUNTIME_DIR to a folder of yours"
+                    f"{self.folder} belongs to another user: set XDG_RUNTIME_DIR to a folder of yours"
                 )
         except OSError as error:
             raise UserError(f"cannot note what is held in {self.folder}: {error.strerror}") from None
@@ -146,7 +146,7 @@ class Ledger:
                 return Hold(**content, groups=groups)
             except (ValueError, TypeError, KeyError, AttributeError):
                 raise UserError(
-                    f"{path} cannot be understood: see what it says is held, then delete it"
+                    f"{path} cannot be understood: release by hand what it names, then delete it"
                 ) from None
         return None
 

@@ -1,7 +1,7 @@
-"""What is held is given back: by its process, by the guard that outlives one that is killed, or by the next.
+"""What is held is listed and given back: by its process, by its guard, by the next process, or by hand.
 
-Run as a module, this is the guard: release FOLDER_OF_LEDGER PID START; its standard input ends when the owner
-does.
+As a module this is the guard, which outlives a process that is killed: release FOLDER_OF_LEDGER PID START.
+Its standard input ends when the owner does.
 """
 
 import os
@@ -10,19 +10,23 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.output import counted
 
 from .group_files import remove_group
-from .ledger import Hold, Ledger, start_of
-from .locked_memory import change_pages, resolve_change
+from .ledger import SYSTEM_FOLDER, Hold, Ledger, start_of
+from .locked_memory import change_pages, page_size, resolve_change
+from .memory import readable
 
 # Few imports: the guard is there all the time.
 ENDING_SECONDS = 30  # that a server has to end by itself
 _PROJECT = Path(__file__).parent.parent
 _POLL_SECONDS = 1.0
 _TRIES = 10
+_NOTHING = "nothing is held"
 
 
 def empty(ledger: Ledger, hold: Hold, patience: float = ENDING_SECONDS) -> None:
@@ -49,7 +53,7 @@ def empty(ledger: Ledger, hold: Hold, patience: float = ENDING_SECONDS) -> None:
         raise UserError(f"could not give back {'; '.join(failures)}: try `python -m tiers release` as root")
 
 
-def release(ledger: Ledger, hold: Hold) -> None:
+def give_back(ledger: Ledger, hold: Hold) -> None:
     """Give back all that is held, and forget the hold. Within lock()."""
     if hold.is_of_this_boot:  # a restart has given back the rest
         empty(ledger, hold)
@@ -62,7 +66,55 @@ def release_dead(ledger: Ledger) -> None:
         with ledger.lock():
             for hold in ledger.all():
                 if not hold.is_alive:
-                    release(ledger, hold)
+                    give_back(ledger, hold)
+
+
+def status() -> list[str]:
+    """Lines that say what is held, by this user or by root."""
+    folders = dict.fromkeys((SYSTEM_FOLDER, Ledger().folder))
+    found = [hold for folder in folders for hold in Ledger(folder).all()]
+    return [_line(hold) for hold in found] or [_NOTHING]
+
+
+def release(everything: bool) -> list[str]:
+    """Give back what dead processes left, with `everything` also what living ones hold; lines say what."""
+    ledger = Ledger()
+    if not ledger.folder.exists():
+        return [_NOTHING]
+    lines, failures = [], []
+    with ledger.lock():
+        for hold in ledger.all():
+            if hold.is_alive and not everything:
+                lines.append(f"kept: {_line(hold)}")
+                continue
+            line = _line(hold)
+            try:
+                give_back(ledger, hold)
+                lines.append(f"released: {line}")
+            except (UserError, OSError) as error:
+                failures.append(f"{hold.owner}: {error}")
+    if failures:
+        raise UserError("; ".join(failures))
+    return lines or [_NOTHING]
+
+
+def _line(hold: Hold) -> str:
+    if not hold.is_of_this_boot:
+        return f"{hold.owner}, of before the last restart: nothing"
+    resolve_change(hold)
+    parts = []
+    if hold.pages:
+        parts.append(f"{counted(hold.pages, 'huge page')} ({readable(hold.pages * page_size())})")
+    parts += [f"control group {group.folder}" for group in hold.groups if Path(group.folder).exists()]
+    return f"{hold.owner}, {_age(hold)}: {', '.join(parts) or 'nothing'}"
+
+
+def _age(hold: Hold) -> str:
+    if not hold.is_alive:
+        return "which has ended"
+    uptime = float(Path("/proc/uptime").read_text().split()[0])
+    seconds = max(uptime - hold.start / os.sysconf("SC_CLK_TCK"), 0)
+    return f"running for {timedelta(seconds=int(seconds))}"
 
 
 def start_guard(ledger: Ledger, hold: Hold) -> "subprocess.Popen[bytes]":
@@ -90,7 +142,7 @@ def guard(folder: Path, pid: int, start: int) -> None:
         with suppress(UserError, OSError), ledger.lock():
             for hold in ledger.all():
                 if (hold.pid, hold.start) == (pid, start):
-                    release(ledger, hold)
+                    give_back(ledger, hold)
             return
         time.sleep(1)
 

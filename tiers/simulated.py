@@ -74,7 +74,7 @@ class MemoryWatch:
     def _sample_all(self) -> None:
         memory = self._memory
         while memory is not None:
-            with suppress(OSError, ValueError, KeyError):  # it has just been taken away: too few samples tell
+            with suppress(OSError, ValueError, KeyError):  # just taken away: one sample fewer
                 self._samples.append(memory.available())
             if self._done.wait(_INTERVAL_SECONDS):
                 return

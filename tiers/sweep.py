@@ -24,7 +24,7 @@ class Sweep:
     """All tiers of a run, on servers of this machine."""
 
     def __init__(self, tiers: str, method: str, server: TieredServer) -> None:
-        """Take what the command line says, and the server that is given the tiers."""
+        """Take --tiers and --tier-method, and the server that is given the tiers."""
         self._text, self._server = tiers, server
         self._method = chosen_method(method)
         self._holding: Holding | None = None
@@ -60,7 +60,7 @@ class Sweep:
         """None: there are no containers."""
 
     def observer(self, jobs: Sequence[Job]) -> SweepConsole:
-        """Return who says which tier is begun, and how long the rest may take."""
+        """Return what shows the tier that is begun, and an estimate of the time left."""
         return SweepConsole(jobs, lambda: self._holding.trouble if self._holding else None)
 
     def _give_back(self) -> None:
@@ -77,10 +77,9 @@ class Sweep:
         except UserError as error:
             return NoWorker(str(error))
         server = replace(conditions, memory=holding.memory, held=holding.facts)
-        is_ours = self._server.is_ours
-        return TierWorker(
-            server, self._server.environment(conditions.tier, holding.groups) if is_ours else {}
-        )
+        if not self._server.is_ours:
+            return TierWorker(server, {})
+        return TierWorker(server, self._server.environment(conditions.tier, holding.groups))
 
     def _bring_about(self, tier: Tier, holding: Holding) -> None:
         if self._server.is_ours:

@@ -9,7 +9,7 @@ from .errors import PostgresError
 def take_arguments(
     algorithm: str, given: Mapping[str, Any], needed: Iterable[str], optional: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return all arguments by name, with the optional ones' defaults; PostgresError names what is amiss."""
+    """Return all arguments by name, with the optional ones' defaults; PostgresError names what is wrong."""
     needed = list(needed)
     if not isinstance(given, Mapping):
         raise PostgresError(

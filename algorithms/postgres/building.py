@@ -59,7 +59,7 @@ class IndexBuild:
         self._extension = " ".join(f"{name} {version}" for name, version in versions.items())
 
     def found(self) -> BuiltIndex:
-        """Return the index as it was built last, with whatever settings; PostgresError if it never was."""
+        """Return the index as it was built last, with any settings; PostgresError if it never was."""
         found = catalog.find_index_like(self._connection, self._table, self._built_from)
         if found is None:
             raise PostgresError("the index is not built: build it first, with run.py --build-only")

@@ -1,7 +1,7 @@
 """What has been loaded and built, recorded in the same database.
 
 Everything lives in the schema `ann_benchmarks`: drop it and all is gone. A table or index and the row that
-remembers it are made in one transaction, so that neither is ever found without the other, or half-built. A
+records it are made in one transaction, so that neither is ever found without the other, or half-built. A
 table that is loaded in chunks has a row for each in `chunks`, until it is whole and has one in `tables`.
 """
 
@@ -94,7 +94,7 @@ def remember_table(
     rows: int,
     seconds: float,
 ) -> None:
-    """Write down a table, in the transaction that loaded it."""
+    """Record a table, in the transaction that loaded it."""
     connection.execute(
         f"INSERT INTO {SCHEMA}.tables (name, fingerprint, column_type, rows, load_seconds)"
         " VALUES (%s, %s, %s, %s, %s)"
@@ -121,7 +121,7 @@ def loaded_chunks(connection: psycopg.Connection[Any], table: str) -> tuple[list
 
 
 def remember_chunk(connection: psycopg.Connection[Any], table: str, rows: range, seconds: float) -> None:
-    """Write down rows of a table, in the transaction that loaded them."""
+    """Record rows of a table, in the transaction that loaded them."""
     connection.execute(
         f"INSERT INTO {SCHEMA}.chunks (table_name, start, stop, seconds) VALUES (%s, %s, %s, %s)",
         [table, rows.start, rows.stop, seconds],
@@ -129,7 +129,7 @@ def remember_chunk(connection: psycopg.Connection[Any], table: str, rows: range,
 
 
 def forget_table(connection: psycopg.Connection[Any], name: str) -> None:
-    """Strike a table and its chunks off the lists, in the transaction that makes it anew or whole."""
+    """Delete a table and its chunks from the lists, in the transaction that makes it anew or whole."""
     connection.execute(f"DELETE FROM {SCHEMA}.tables WHERE name = %s", [name])
     connection.execute(f"DELETE FROM {SCHEMA}.chunks WHERE table_name = %s", [name])
 
@@ -180,7 +180,7 @@ def remember_index(
     table: str,
     built_from: dict[str, Any],
 ) -> None:
-    """Write down an index, in the transaction that built it."""
+    """Record an index, in the transaction that built it."""
     connection.execute(
         f"INSERT INTO {SCHEMA}.indexes (name, table_name, built_from, build_seconds, facts)"
         " VALUES (%s, %s, %s, %s, %s) ON CONFLICT (name) DO UPDATE"
@@ -203,10 +203,10 @@ def try_lock(connection: psycopg.Connection[Any], name: str) -> bool:
 
 
 def use_only(connection: psycopg.Connection[Any], table: str, index: str | None) -> None:
-    """Park the table's other indexes, so that the planner can choose but this one, or none.
+    """Park the table's other indexes, so that the planner can choose only this one, or none.
 
-    A parked index is marked invalid: kept on disk, not planned with. That takes a superuser; on a server
-    where we are none, the others are dropped instead.
+    A parked index is marked invalid: kept on disk, not planned with. That takes a superuser; an ordinary
+    user has the others dropped instead.
     """
     others = (
         "SELECT indexrelid FROM pg_index"

@@ -31,7 +31,7 @@ MOST_ROWS = 1 << 31  # that ids of int4 number
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """What the user chose of a load; None: nothing."""
+    """What the user chose for loads; None: no choice."""
 
     threads: int | None = None  # connections
     chunk_rows: int | None = None  # rows of a transaction
@@ -55,7 +55,7 @@ class LoadPlan:
 
 
 def load_plan(rows: int, row_bytes: int, threads: int | None, chunk_rows: int | None) -> LoadPlan:
-    """Fill in what the user left open; `row_bytes` are those of a row on its way to the server."""
+    """Complete the user's choices; `row_bytes` are those of a row on its way to the server."""
     threads = threads or 1
     if chunk_rows is None:
         is_whole = threads == 1 and rows * row_bytes <= _WHOLE_BYTES
@@ -74,7 +74,7 @@ def missing_chunks(rows: int, loaded: Iterable[range], chunk_rows: int) -> list[
 
 
 class ChunkedLoad:
-    """A table's load over several connections, each chunk with the row that remembers it in one transaction.
+    """A table's load over several connections, each chunk with the row that records it in one transaction.
 
     Connections are threads: while libpq is not blocking, a thread that waits for its backend leaves the
     interpreter to the others, and what it does between costs a tenth of what the backend does with it.

@@ -44,12 +44,7 @@ class IndexedTable:
     server: Server
     connection: psycopg.Connection[Any]  # while the table is made, and the index warmed
 
-    def __init__(
-        self,
-        extension: RequiredExtension,
-        metric: str,
-        hooks: IndexHooks,
-    ) -> None:
+    def __init__(self, extension: RequiredExtension, metric: str, hooks: IndexHooks) -> None:
         """Take what the plug-in describes; nothing is started yet."""
         self.enter_phase: Callable[[str], object] = lambda phase: None  # called with each phase's name
         self.table: LoadedTable | None = None
@@ -57,8 +52,7 @@ class IndexedTable:
         self.versions: dict[str, str] = {}  # that the index depends on
         self.training_set: Any = None  # while an index is built
         self.index_kib = 0.0
-        self._extension, self._metric = extension, metric
-        self._hooks = hooks
+        self._extension, self._metric, self._hooks = extension, metric, hooks
         self._column_type, self._options = "vector", BuildOptions()
         self._session_settings: dict[str, str] = {}
         self._facts: dict[str, Any] = {}

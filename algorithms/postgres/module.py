@@ -19,6 +19,7 @@ from .interface import PostgresInterface
 from .prewarming import warm_index
 from .releases import InstallableExtension
 from .servers import Server
+from .tiering import tiered_server
 
 __all__ = ["Index", "PostgresANN", "SearchRange"]
 
@@ -81,8 +82,6 @@ class PostgresANN(InstallableExtension, PostgresInterface):
     @classmethod
     def simulated_server(cls, restart_command: str | None) -> Any:
         """Return the server that tiers give less memory, CPUs and I/O."""
-        from .tiering import tiered_server
-
         return tiered_server(restart_command)
 
     # What a subclass uses

@@ -38,7 +38,9 @@ def load_libraries(connection: psycopg.Connection[Any], extensions: Iterable[str
     connection.execute("SELECT '[1]'::vector")
     try:
         connection.execute(_LOAD_ACCESS_METHODS, [list(extensions)])
-    except psycopg.errors.UndefinedFile as error:
+    except psycopg.DatabaseError as error:
+        if error.sqlstate is None:
+            raise  # the connection is lost
         raise refusal("the server cannot load the extension's library", error) from None
 
 

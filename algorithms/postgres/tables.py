@@ -81,6 +81,6 @@ def load_whole(
 
 
 def loading_bar(train: Any, column_type: str, loaded: int = 0) -> LoadingBar:
-    """Make the progress bar of a load, from the rows on that are loaded already."""
+    """Make the progress bar of a load; `loaded` rows are there already."""
     rows, dimension = train.shape
     return LoadingBar(rows, loaded, row_layout(dimension, column_type).itemsize)

@@ -1,4 +1,4 @@
-"""One image built by the engine, which another thread may break off."""
+"""One image built by the engine, which another thread may abort."""
 
 import json
 import re
@@ -31,7 +31,7 @@ class BuildAborted(Exception):
 
 
 @dataclass(frozen=True)
-class BuildOptions:
+class ImageBuildOptions:
     """What all builds of one command have in common."""
 
     definitions: Path
@@ -43,14 +43,14 @@ class BuildOptions:
 class ImageBuild:
     """The build of one image."""
 
-    def __init__(self, client: Any, spec: ImageSpec, options: BuildOptions) -> None:
+    def __init__(self, client: Any, spec: ImageSpec, options: ImageBuildOptions) -> None:
         """Make it with a client of its own, which nobody else uses; nothing is begun yet."""
         self.client, self.spec, self.options = client, spec, options
         self._arguments = spec.arguments
         self._labels = dict(spec.labels)
         self._download: Download | None = None
         self._response: Any = None
-        self._is_broken_off = threading.Event()
+        self._is_aborted = threading.Event()
 
     def run(self, on_step: Callable[[str], None]) -> None:
         """Build the image; BuildFailed says why it could not be, BuildAborted that it was not to be."""
@@ -77,7 +77,7 @@ class ImageBuild:
             except UserError as error:
                 raise BuildFailed(str(error)) from None
             except Exception as error:
-                if self._is_broken_off.is_set():
+                if self._is_aborted.is_set():
                     raise BuildAborted from None
                 raise BuildFailed(log.why(f"the engine: {reason(error)}")) from None
             finally:
@@ -85,8 +85,8 @@ class ImageBuild:
                     self._response.close()  # at which the engine ends a build that is not finished
 
     def abort(self) -> None:
-        """Break the build off, from another thread."""
-        self._is_broken_off.set()
+        """Abort the build, from another thread."""
+        self._is_aborted.set()
         if self._download is not None:
             self._download.abort()
         if self._response is not None:
@@ -105,10 +105,10 @@ class ImageBuild:
         self._download = Download(
             self.client, self.spec.base, restricted, self.options.secrets[restricted.secret]
         )
-        if self._is_broken_off.is_set():  # before there was a download to abort
+        if self._is_aborted.is_set():  # before there was a download to abort
             raise BuildAborted
         package = self._download.run(folder, take)
-        if self._is_broken_off.is_set():
+        if self._is_aborted.is_set():
             raise BuildAborted
         self._arguments = self._arguments.having(restricted.argument, package)
         known = {**json.loads(self._labels[ARGUMENTS_LABEL]), restricted.argument: package.name}
@@ -132,10 +132,10 @@ class ImageBuild:
             decode=True,
         )
         for message in stream:
-            if self._is_broken_off.is_set():
+            if self._is_aborted.is_set():
                 break
             yield message
-        if self._is_broken_off.is_set():
+        if self._is_aborted.is_set():
             raise BuildAborted
 
     def _keep(self, response: Any, **_: Any) -> None:
@@ -143,7 +143,7 @@ class ImageBuild:
 
     def _pieces(self, context: BinaryIO) -> Iterator[bytes]:
         while piece := context.read(_PIECE):
-            if self._is_broken_off.is_set():
+            if self._is_aborted.is_set():
                 raise BuildAborted
             yield piece
 

@@ -40,7 +40,7 @@ class ImageSpec:
 
 
 class ImageCatalog:
-    """Every Dockerfile that there is, and what the command line says about them."""
+    """Every Dockerfile that there is, under the options of the command line."""
 
     def __init__(
         self,

@@ -78,7 +78,7 @@ def _tree(name: str, path: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _add(tar: tarfile.TarFile, name: str, path: Path) -> None:
-    # A plug-in's own folder may be a link to where somebody works on it; links inside stay what they are.
+    # A plug-in's own folder may be a link to where it is developed; links inside stay what they are.
     is_link = path.is_symlink() and name.count("/") > ALGORITHMS.count("/") + 1
     if is_link:
         entry = _entry(name, tarfile.SYMTYPE, 0o777)
@@ -104,7 +104,7 @@ def _add_bytes(tar: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 def _entry(name: str, kind: bytes, mode: int) -> tarfile.TarInfo:
-    """An entry that tells nothing of whose file it was, and when."""
+    """An entry without the owner and the time of the file."""
     entry = tarfile.TarInfo(name)
     entry.type, entry.mode, entry.mtime = kind, mode, _TIME
     return entry

@@ -75,13 +75,13 @@ MEMORY = "/run/secret"  # never written to a disk
 
 
 class Download:
-    """One run of a plug-in's download.sh, which another thread may break off."""
+    """One run of a plug-in's download.sh, which another thread may abort."""
 
     def __init__(self, client: Any, image: str, package: RestrictedPackage, secret: str) -> None:
         """Take the image that the plug-in's own starts from; nothing is begun yet."""
         self._client, self._image, self._package, self._secret = client, image, package, secret
         self._socket: Any = None
-        self._is_broken_off = False
+        self._is_aborted = False
         self._last = ""
 
     def run(self, folder: Path, take: Callable[[str], None]) -> Path:
@@ -95,10 +95,10 @@ class Download:
             self._socket = container.attach_socket(params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
             container.start()
             self._socket._sock.sendall(f"{self._secret}\n".encode())
-            if not self._is_broken_off:
+            if not self._is_aborted:
                 self._listen(take)
-            if self._is_broken_off:
-                raise UserError("broken off")
+            if self._is_aborted:
+                raise UserError("aborted")
             if container.wait()["StatusCode"] != 0:
                 raise UserError(self._last.removeprefix("error: ") or "the download ended without a word")
             return self._fetched(container, folder)
@@ -110,8 +110,8 @@ class Download:
             guard.stdin.close()  # type: ignore[union-attr]
 
     def abort(self) -> None:
-        """Break it off, from another thread."""
-        self._is_broken_off = True
+        """Abort it, from another thread."""
+        self._is_aborted = True
         if self._socket is not None:
             with suppress(OSError, ValueError):
                 self._socket._sock.shutdown(socket.SHUT_RDWR)

@@ -32,8 +32,8 @@ FROM ann-benchmarks
 def export(folder: Path, definitions: Path) -> None:
     """Copy the plug-ins of `definitions`, and what they share, into a checkout of ann-benchmarks.
 
-    Each folder is copied whole or not at all. What an earlier export put there is replaced, what somebody
-    else did is left alone; one line for each says so.
+    Each folder is copied whole or not at all. What an earlier export put there is replaced, what others
+    changed is left alone; one line for each says so.
     """
     check_checkout(folder, definitions)
     shutil.rmtree(folder / SCRATCH, ignore_errors=True)  # of an export that was killed

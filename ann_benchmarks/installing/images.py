@@ -20,7 +20,7 @@ from ann_benchmarks.run.containers.worker import check_image
 
 from . import debian
 from .build_inputs import ca_bundle, read_build_arguments, read_certificates, read_secrets
-from .building import BuildFailed, BuildOptions, ImageBuild
+from .building import BuildFailed, ImageBuild, ImageBuildOptions
 from .catalog import SMALL_BASE, ImageCatalog, ImageSpec
 from .progress import BUILT, FAILED, UNCHANGED, ImageOutcome, Progress, image_id, log_path, sizes, table
 
@@ -29,7 +29,7 @@ FROM_ARCHIVE = "debootstrap"  # as --base
 
 
 def build_images(args: argparse.Namespace) -> int:
-    """Build what the command line asks for; 1 when an image failed."""
+    """Build the images that the command line requests; return 1 when one failed."""
     given = read_build_arguments(args.build_arg or [])
     secrets = read_secrets(args.secret or [])
     bundle = ca_bundle(args.ca_bundle)
@@ -53,7 +53,7 @@ def build_images(args: argparse.Namespace) -> int:
         with _once_interrupted(), Progress() as progress:
             if is_from_archive and any(spec.image == SMALL_BASE for spec in specs):
                 outcomes.append(_debian(client, args.mirror, bundle and bundle[0], args.no_cache, progress))
-            options = BuildOptions(args.definitions, certificates, args.no_cache, secrets)
+            options = ImageBuildOptions(args.definitions, certificates, args.no_cache, secrets)
             outcomes += ImageBuilder(client, options, progress).build(specs, args.proc or 1)
     except KeyboardInterrupt:
         print("interrupted; images that are finished are kept, the same command goes on", file=sys.stderr)
@@ -70,8 +70,8 @@ def apt_mirror(mirror: str | None, is_from_archive: bool) -> str | None:
         return None  # what debootstrap makes has the archive's address already
     if not archive.endswith("/debian"):
         raise UserError(
-            f"--mirror {mirror} does not end in /debian, and so does not tell where Debian's security fixes"
-            " are: give a mirror laid out as deb.debian.org is, or --base debootstrap"
+            f"--mirror {mirror} does not end in /debian, so that the place of Debian's security fixes is"
+            " unknown: give a mirror laid out as deb.debian.org is, or --base debootstrap"
         )
     return archive.removesuffix("/debian")
 
@@ -96,7 +96,7 @@ def _debian(
 class ImageBuilder:
     """Builds images, each when what it needs is there."""
 
-    def __init__(self, client: Any, options: BuildOptions, progress: Progress) -> None:
+    def __init__(self, client: Any, options: ImageBuildOptions, progress: Progress) -> None:
         """Take what all builds have in common."""
         self.client, self.options, self.progress = client, options, progress
         self._builds: dict[Future[ImageOutcome], ImageBuild] = {}
@@ -201,7 +201,7 @@ def _once_interrupted() -> Iterator[None]:
             signal.signal(each, lambda number, frame: None)
         raise KeyboardInterrupt
 
-    # A signal that whoever started us lets us ignore, as nohup does, stays ignored.
+    # A signal that was ignored when we were started, as by nohup, stays ignored.
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {each: signal.getsignal(each) for each in numbers if signal.getsignal(each) != signal.SIG_IGN}
     for each in before:

@@ -1,4 +1,4 @@
-"""install.py: parse the command line, and hand it to what it asks for."""
+"""install.py: parse the command line, and do what it requests."""
 
 import argparse
 from collections.abc import Sequence
@@ -90,7 +90,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the command line asks for; 1 when an image failed."""
+    """Do what the command line requests; return 1 when an image failed."""
     args = parse_arguments(arguments)
     check_options(args)
     if args.export is not None:

@@ -1,4 +1,4 @@
-"""What is said of builds: the log of each, why it failed, progress on the terminal, the table at the end."""
+"""What is shown and kept of builds: logs, reasons of failures, progress on the terminal, the final table."""
 
 import re
 import sys

@@ -10,7 +10,7 @@ from tqdm import tqdm
 from ann_benchmarks.jobs.found_before import value_found_before
 from ann_benchmarks.load.search import ROUNDING, smallest_reaching
 from ann_benchmarks.load.spans import Measured
-from ann_benchmarks.plugin import SearchRange
+from ann_benchmarks.plugin import SearchedArgument
 
 from .timed import Subject
 
@@ -54,7 +54,7 @@ class TargetSearch:
         found_facts = self.search(search)
         return measure_runs(), found_facts
 
-    def search(self, search: SearchRange) -> dict[str, Any]:
+    def search(self, search: SearchedArgument) -> dict[str, Any]:
         """Set the smallest query argument that reaches the recall; return what is stored of the search."""
         plugin = self.subject.plugin
 
@@ -75,7 +75,7 @@ class TargetSearch:
             self.note(f"recall {self.target:g} is not reached, only {best}")
         return self._facts(search, found.value, found.is_reached, found.trials)
 
-    def _facts(self, search: SearchRange, value: Any, is_reached: bool, trials: int) -> dict[str, Any]:
+    def _facts(self, search: SearchedArgument, value: Any, is_reached: bool, trials: int) -> dict[str, Any]:
         return {
             "target_recall" if is_reached else "target_missed": self.target,
             "target_parameter": search.parameter,

@@ -139,6 +139,4 @@ def deviation(rows: Iterable[TierRun]) -> list[str]:
     off = [abs(row.available / row.ram - 1) for row in rows if row.ram and row.available]
     if not off:
         return []
-    return [
-        f"Available RAM is the requested one; measured during the runs it was within {max(off):.1%} of it.\n"
-    ]
+    return [f"Available RAM is as requested; measured during the runs it was within {max(off):.1%} of it.\n"]

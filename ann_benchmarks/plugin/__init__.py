@@ -11,9 +11,9 @@ from .protocols import Changes as Changes
 from .protocols import Clients as Clients
 from .protocols import NoWatch as NoWatch
 from .protocols import PreparedQueries as PreparedQueries
-from .protocols import SearchRange as SearchRange
+from .protocols import SearchedArgument as SearchedArgument
 from .protocols import ServerMonitor as ServerMonitor
 from .protocols import Watch as Watch
-from .protocols import WritableTable as WritableTable
+from .protocols import Writable as Writable
 from .protocols import Writers as Writers
 from .protocols import Writes as Writes

@@ -11,7 +11,7 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 
-from .protocols import Clients, NoWatch, PreparedQueries, SearchRange, ServerMonitor, Watch, WritableTable
+from .protocols import Clients, NoWatch, PreparedQueries, SearchedArgument, ServerMonitor, Watch, Writable
 
 # Methods and class methods that a plug-in may have besides those of BaseANN.
 METHODS = (
@@ -122,9 +122,9 @@ class Plugin:
         set_arguments(*arguments)
 
     @property
-    def search_range(self) -> Callable[[int], SearchRange | None]:
+    def search_range(self) -> Callable[[int], SearchedArgument | None]:
         """What returns the argument to search for a recall of n neighbours; None without a choice."""
-        found: Callable[[int], SearchRange | None] = self._optional("search_range", lambda count: None)
+        found: Callable[[int], SearchedArgument | None] = self._optional("search_range", lambda count: None)
         return found
 
     @property
@@ -207,11 +207,11 @@ class Plugin:
         """Whether a failed point leaves the others; without recover, it ends the definition."""
         return self.has("recover")
 
-    def open_writable(self, train: Any, rows: int, has_key: bool, autovacuum: bool) -> WritableTable:
+    def open_writable(self, train: Any, rows: int, has_key: bool, autovacuum: bool) -> Writable:
         """Return a table of its own to write to; UserError where the plug-in has none."""
         if (open_writable := self._optional("open_writable")) is None:
             raise UserError(f"{self.class_name} cannot be written to: leave --workload out")
-        table: WritableTable = open_writable(train, rows, has_key, autovacuum)
+        table: Writable = open_writable(train, rows, has_key, autovacuum)
         return table
 
     def learns_from_rows(self, rows: int) -> bool:

@@ -96,7 +96,7 @@ class Writers(Protocol):
         """End all of them."""
 
 
-class WritableTable(Protocol):
+class Writable(Protocol):
     """A table with its index, which is dropped when it is closed."""
 
     def open_writers(self, writers: int, beside_queries: bool = False) -> Writers:
@@ -165,7 +165,7 @@ class ServerMonitor(Protocol):
         """End it."""
 
 
-class SearchRange(Protocol):
+class SearchedArgument(Protocol):
     """The query parameter that a search for a recall varies, with its values, ascending in effort."""
 
     parameter: str

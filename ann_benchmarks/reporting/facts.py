@@ -30,7 +30,7 @@ KNOWN = {
     "How it was measured": {
         "run_count": "Runs of a point", "clients": "Clients", "driver": "Driver", "loop": "Loop",
         "rate": "Requested queries/s", "query_order": "Order of the queries",
-        "distinct_queries": "Distinct queries", "warmup": "Warm-up", "prewarmed_by": "Prewarmed by",
+        "distinct_queries": "Different queries", "warmup": "Warm-up", "prewarmed_by": "Prewarmed by",
         "target_recall": "Target recall of the search", "tier": "Tiers (shared_buffers:available RAM)",
         "tier_method": "Memory limited by", "tier_disk": "Disk of the tier",
         "tier_iops": "I/O operations/s of the tier's disk",

@@ -102,7 +102,7 @@ class Comparison:
         if series.query_order != SHUFFLED:
             parts.append(f"queries in the order {series.query_order}")
         if series.distinct_queries:
-            parts.append(f"{series.distinct_queries:,} different queries")
+            parts.append(f"with {series.distinct_queries:,} different queries")
         if series.is_cold:
             parts.append("with cold caches")
         return "".join(f", {text}" for text in parts)

@@ -21,9 +21,9 @@ def open_clients(
     driver: str = "own",
     skew: float | None = None,
 ) -> Any:
-    """Start clients, those that rest if they suit, or let pgbench make the load.
+    """Start clients, resting ones if possible, or have pgbench make the load.
 
-    With `skew`, pgbench draws queries by Zipf's distribution. What is not used is not imported.
+    With `skew`, pgbench draws queries by Zipf's distribution. pgbench's modules are imported only then.
     """
     if driver == "pgbench":
         from .pgbench import PgbenchClients, find_pgbench

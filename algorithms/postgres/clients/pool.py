@@ -98,7 +98,7 @@ class ClientPool(ProcessGroup):
 
 
 class RestingClients:
-    """The processes of the last point's clients, which those of the next one are as a rule."""
+    """The processes of the last point's clients, which the next point uses if it has as many."""
 
     def __init__(self) -> None:
         """Nothing is started yet."""

@@ -159,10 +159,11 @@ class CounterReader:
     The connection has to be in autocommit mode: within a transaction, statistics stay as first read.
     """
 
-    def __init__(self, connection: psycopg.Connection[Any], views: Iterable[StatisticsView]) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], only_stored: bool = False) -> None:
         """Prepare one statement of all views that this server has; a service may lack some of its version."""
         self._connection = connection
         version = connection.info.server_version
+        views = [view for view in VIEWS if view.is_stored or not only_stored]
         chosen = [view for view in views if view.first <= version < view.before]
         if not self._prepares(chosen):
             chosen = [view for view in chosen if self._prepares([view])]

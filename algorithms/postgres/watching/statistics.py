@@ -79,7 +79,7 @@ class PostgresStatistics:
         self._connection = connect({**parameters, "application_name": MONITOR_APPLICATION})
         self._connection.execute("SET statement_timeout = '5s'")
         self._connection.execute("SET jit = off")
-        self._reader = CounterReader(self._connection, VIEWS)
+        self._reader = CounterReader(self._connection)
         with suppress(psutil.Error):
             self._has_local_processes = server_processes(self._connection) is not None
         return self._reader

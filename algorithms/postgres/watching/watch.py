@@ -15,11 +15,10 @@ from ..errors import PostgresError
 from ..servers import Server
 from ..servers.base import connect
 from ..settings import shared_buffers
-from .counters import REPORT_SECONDS, SHARED_MEMORY_VERSION, VIEWS, CounterReader
+from .counters import REPORT_SECONDS, SHARED_MEMORY_VERSION, CounterReader
 from .processes import ServerProcesses, Used, machine_cpu, server_processes
 from .waits import WaitSampler, shares
 
-_STORED = [view for view in VIEWS if view.is_stored]
 _UNAVAILABLE = (psycopg.Error, PostgresError, psutil.Error, OSError)
 _T = TypeVar("_T")
 
@@ -56,7 +55,7 @@ class ServerWatch:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Watch what happens inside. The clients' sessions should have flushed their statistics before."""
+        """Watch what happens within. The clients' sessions should have flushed their statistics before."""
         self._run = run = _Run()
         connection = self._connected()
         _if_available(self._flush)  # of earlier queries, such as those to warm up
@@ -118,7 +117,7 @@ class ServerWatch:
             self._connection = connection
             self._reader = self._processes = self._shared_buffers = None
             if connection is not None:
-                self._reader = _if_available(lambda: CounterReader(connection, _STORED))
+                self._reader = _if_available(lambda: CounterReader(connection, only_stored=True))
                 self._processes = _if_available(lambda: server_processes(connection))
                 self._shared_buffers = _if_available(lambda: shared_buffers(connection))
         return connection

@@ -13,7 +13,7 @@ LONGEST = 2.0**60  # scaled; products of longer vectors could overflow
 MIDDLE_SAMPLE = 250  # queries whose median becomes the origin
 
 
-class Bounds:
+class DistanceBounds:
     """Float32 scores of rows for queries, each with a bound on how far it may be off.
 
     A score is one matrix product of `weights` (queries, dimension + 1) and what `rows` returns
@@ -62,7 +62,7 @@ class BadRow(Exception):
     """A vector that has no distances; args[0] is its number in the block."""
 
 
-class _Moved(Bounds):
+class _Moved(DistanceBounds):
     """Vectors moved to the queries' middle, where rounding does least harm, and scaled by a power of two."""
 
     plain = True  # the metric sees the vectors as they are
@@ -217,7 +217,7 @@ class _InnerProduct(_Moved):
         return _up(self.scale * unit + self.error)
 
 
-class _Hamming(Bounds):
+class _Hamming(DistanceBounds):
     """Differing bits less those of the query: whole numbers, exact in float32."""
 
     def prepare(self, queries: np.ndarray, sample: np.ndarray) -> None:
@@ -254,7 +254,7 @@ class _Jaccard(_Hamming):
         return _up(distances + 8 * FLOAT32_UNIT)
 
 
-_CLASSES: dict[str, type[Bounds]] = {
+_CLASSES: dict[str, type[DistanceBounds]] = {
     "euclidean": _Euclidean,
     "angular": _Angular,
     "ip": _InnerProduct,
@@ -263,7 +263,7 @@ _CLASSES: dict[str, type[Bounds]] = {
 }
 
 
-def bounds_for(metric: str, queries: np.ndarray, sample: Any) -> Bounds:
+def bounds_for(metric: str, queries: np.ndarray, sample: Any) -> DistanceBounds:
     """Prepare the queries (n, dimension) for a metric; `sample` is some training rows."""
     if metric not in _CLASSES:
         raise UserError(f"unknown metric '{metric}'; the metrics are {', '.join(_CLASSES)}")

@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 from ann_benchmarks.common.errors import UserError
 
 from ..vectors.rows import Rows
-from .bounds import BadRow, Bounds, bounds_for
+from .bounds import BadRow, DistanceBounds, bounds_for
 from .candidates import Candidates, Repeats
 from .exact import exact_distances, fetch_rows, nearest
 
@@ -64,7 +64,7 @@ def search_span(
 class _Memory:
     """What a thread writes again and again."""
 
-    def __init__(self, rows: int, queries: int, bounds: Bounds) -> None:
+    def __init__(self, rows: int, queries: int, bounds: DistanceBounds) -> None:
         self.table = np.empty((rows, bounds.dimension + 1), np.float32)
         self.scores = np.empty(rows * queries, np.float32)
         self.near = np.empty(rows * queries, bool)
@@ -95,7 +95,7 @@ class _Search:
         assert first is not None
         self.first = first
         with np.errstate(all="ignore"):
-            self.bounds: Bounds = bounds_for(problem.metric, problem.queries, first[1])
+            self.bounds: DistanceBounds = bounds_for(problem.metric, problem.queries, first[1])
             limits = self.bounds.limits(farthest)
         starts = range(0, len(problem.queries), product.queries)
         self.slices = [slice(at, min(at + product.queries, len(limits))) for at in starts]

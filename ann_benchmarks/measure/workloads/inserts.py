@@ -9,7 +9,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.spans import active_span, closed_loop
-from ann_benchmarks.plugin import Changes, WritableTable
+from ann_benchmarks.plugin import Changes, Writable
 from ann_benchmarks.results.warnings import remarks
 
 from ..loaded_point import LoadedPoint
@@ -19,7 +19,7 @@ from .work import Work
 BLOCK_BYTES = 1 << 20
 
 
-def inserting(work: Work, table: WritableTable) -> None:
+def inserting(work: Work, table: Writable) -> None:
     """Insert the rows that are not in the table yet, until all are in or the time is over."""
     workload, state = work.workload, work.state
     left = work.rows - work.loaded

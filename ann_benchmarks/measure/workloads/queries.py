@@ -9,7 +9,7 @@ import numpy as np
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.spans import closed_loop
 from ann_benchmarks.load.warmup import Warmup, warm_up
-from ann_benchmarks.plugin import WritableTable
+from ann_benchmarks.plugin import Writable
 from ann_benchmarks.results.warnings import remarks
 
 from ..loaded_point import WARMUP_RUN, open_clients
@@ -67,7 +67,7 @@ class QueryClients:
 
 
 def measure_queries(
-    work: Work, clients: QueryClients, table: WritableTable, name: str, took: float | None = None
+    work: Work, clients: QueryClients, table: Writable, name: str, took: float | None = None
 ) -> None:
     """Measure the queries on the table as it is, and keep that as a phase; `took`: what led to it, in s."""
     seconds = max(QUIET_SHARE * work.workload.seconds, LEAST_QUIET_SECONDS)

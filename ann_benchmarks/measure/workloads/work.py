@@ -17,7 +17,7 @@ from ann_benchmarks.jobs.job import JobRequest
 from ann_benchmarks.load.workload import Workload
 from ann_benchmarks.monitoring import NoMonitor, Phases
 from ann_benchmarks.monitoring.stored import as_json, monitored
-from ann_benchmarks.plugin import Plugin, WritableTable
+from ann_benchmarks.plugin import Plugin, Writable
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, truth_mark
 from ann_benchmarks.results.intervals import share_interval
 from ann_benchmarks.results.records import Phase, Rate, Record
@@ -65,7 +65,7 @@ class Work:
         self.state = TableState(self.rows, loaded)
         self.loaded = loaded
 
-    def open_table(self) -> WritableTable:
+    def open_table(self) -> Writable:
         """Have the plug-in make the table, with the rows that are there at first, and its index."""
         plugin, execution = self.plugin, self.job.execution
         plugin.set_load_options(execution.load_threads, execution.chunk_size)
@@ -116,7 +116,7 @@ class Work:
         form = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
         return tqdm(total=1.0, desc=doing, bar_format=form, leave=False, disable=self.quiet)
 
-    def add_phase(self, table: WritableTable, recalls: np.ndarray, **what: Any) -> Phase:
+    def add_phase(self, table: Writable, recalls: np.ndarray, **what: Any) -> Phase:
         """Keep a phase, with what the table is at its end, and say what was measured."""
         recall = share_interval(recalls)
         self.timeline.tell_recall(float(recalls.mean()))

@@ -7,7 +7,7 @@ from ann_benchmarks.data.datasets import Dataset
 from ann_benchmarks.jobs.events import Event, WorkloadDone
 from ann_benchmarks.jobs.job import JobRequest
 from ann_benchmarks.monitoring import Phases
-from ann_benchmarks.plugin import Plugin, WritableTable
+from ann_benchmarks.plugin import Plugin, Writable
 from ann_benchmarks.results.records import write_record
 
 from .inserts import inserting
@@ -37,7 +37,7 @@ def run_workload(
     report(WorkloadDone(work.name, record.path))
 
 
-def _write_beside_queries(work: Work, table: WritableTable) -> None:
+def _write_beside_queries(work: Work, table: Writable) -> None:
     work.set_query_arguments()
     with closing(QueryClients(work)) as clients:
         measure_queries(work, clients, table, "before")

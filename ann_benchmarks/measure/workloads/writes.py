@@ -12,7 +12,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.load.orders import poisson_arrivals
 from ann_benchmarks.load.spans import closed_loop
 from ann_benchmarks.load.workload import KINDS
-from ann_benchmarks.plugin import Changes, WritableTable, Writers, Writes
+from ann_benchmarks.plugin import Changes, Writable, Writers, Writes
 
 from .over_time import Span, Times, rate_of, run_together, times_of, writes_of
 from .queries import QueryClients, joined
@@ -56,7 +56,7 @@ class _Seen:
     kinds: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
 
-def writing(work: Work, clients: QueryClients, table: WritableTable) -> None:
+def writing(work: Work, clients: QueryClients, table: Writable) -> None:
     """Write at the rate while clients ask; what is not begun in one segment is begun in the next."""
     began, seen = work.timeline.now, _Seen()
     with ExitStack() as stack:
@@ -76,7 +76,7 @@ def writing(work: Work, clients: QueryClients, table: WritableTable) -> None:
     }
     if len(seen.due):
         work.note(
-            f"the rate was not kept: {len(seen.due):,} of {seen.came:,} writes were still waiting in the end:"
+            f"the rate was not kept: {len(seen.due):,} of {seen.came:,} writes were still waiting at the end:"
             " give more --writers, or a lower --write-rate"
         )
     work.add_phase(
@@ -103,7 +103,7 @@ def _let_come(work: Work, number: int, seen: _Seen) -> None:
 
 
 def _write(
-    work: Work, table: WritableTable, clients: QueryClients, writers: Writers, bar: Any, seen: _Seen
+    work: Work, table: Writable, clients: QueryClients, writers: Writers, bar: Any, seen: _Seen
 ) -> None:
     """Make the changes that came, and know which were made."""
     seconds = work.workload.seconds / SEGMENTS

@@ -108,7 +108,7 @@ class Containers:
         return self._images[name]
 
     def prepare(self, jobs: Sequence[Job]) -> None:
-        """Take the folders that the jobs' containers keep things in, and have somebody watch over us.
+        """Take the folders that the jobs' containers keep things in, and start the guard.
 
         UserError where another run has a folder.
         """

@@ -55,7 +55,7 @@ class Sandbox:
 
     image: Image
     account: ContainerAccount
-    owner: str  # whoever removes it
+    owner: str  # the run, or check, that removes it
     memory: int  # bytes
     cpus: Sequence[int]
     files: Mapping[Path, str] = field(default_factory=dict)  # of this machine, to where they are to be read
@@ -176,7 +176,7 @@ def storage_folder(root: Path, image: str, account: ContainerAccount, number: in
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if account.is_mapped:
-            folder.chmod(0o1777)  # to whoever it is for this machine
+            folder.chmod(0o1777)  # for the account that it is on this machine
         elif os.geteuid() == 0:
             os.chown(folder, account.uid, account.gid)
     except OSError as error:

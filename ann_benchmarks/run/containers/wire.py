@@ -1,4 +1,4 @@
-"""What run.py and a container tell each other over the container's standard input and output.
+"""The messages between run.py and a container, over the container's standard input and output.
 
 Downwards one request, pickled: the container trusts run.py. Upwards messages in JSON, since run.py does not
 trust the container, each with the bytes that belong to it, as those of a result file:
@@ -49,7 +49,7 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class CheckRequest:
-    """Import a plug-in and ask it what it has."""
+    """Import a plug-in and report its versions."""
 
     definition: Definition
 

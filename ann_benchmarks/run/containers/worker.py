@@ -26,7 +26,7 @@ from .log import Log
 from .sandbox import ContainerAccount, Sandbox, project_files
 from .wire import Checked, CheckRequest, MessageReader, write_request
 
-_ENDING_SECONDS = 120  # for what a container ran to end by itself once it has said that it is finished
+_ENDING_SECONDS = 120  # for what a container ran to end by itself once it has reported that it is finished
 _CHECK_SECONDS = 120
 _PIECE = 1 << 16
 _STDERR = 2
@@ -70,7 +70,7 @@ class ContainerWorker:
             self._socket._sock.sendall(write_request(request))
 
     def next_message(self) -> Any:
-        """What the container says next, None when there is nothing now; EOFError when it has ended."""
+        """Return the container's next message, None when there is nothing now; EOFError when it has ended."""
         try:
             return self.pipe.recv() if self.pipe.poll() else None
         except OSError:
@@ -128,7 +128,7 @@ class ContainerWorker:
                 with suppress(NotFound, DockerException, OSError):
                     self.container.remove(force=True, v=True)
                 self.container = None
-            self.pipe.close()  # on which the reader may be waiting to be heard
+            self.pipe.close()  # to which the reader may be waiting to write
             if self._reader.is_alive():
                 self._reader.join()
             if self._socket is not None:
@@ -155,7 +155,7 @@ class ContainerWorker:
                 self._theirs.send(failure_of(error))
         except Exception as error:
             with suppress(OSError):
-                self._theirs.send(Failure(f"what the container said cannot be used: {error}"))
+                self._theirs.send(Failure(f"the container's messages cannot be used: {error}"))
         finally:
             self._theirs.close()
 
