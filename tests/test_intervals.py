@@ -63,7 +63,7 @@ def test_a_run_that_was_disturbed_is_seen():
     runs = [latencies(rng, factor) for factor in (1, 1, 1.2, 1, 1)]
     assert runs_disagree(runs)
     assert not runs_disagree(runs[:1])
-    assert not runs_disagree([run[:30] for run in runs])  # too little to tell
+    assert not runs_disagree([run[:30] for run in runs])  # too few
 
 
 def test_a_difference_that_is_sure_but_small_is_not_worth_telling():

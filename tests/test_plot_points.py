@@ -1,4 +1,4 @@
-"""What plots show beside the frontier: intervals, points found for a recall, throughput at a recall."""
+"""What plots show besides the frontier: intervals, points found for a recall, throughput at a recall."""
 
 import csv
 import json

@@ -422,5 +422,5 @@ def test_lines_without_a_size_cannot_be_compared(results):
         with h5py.File(path, "r+") as file:
             file.attrs["index_size"] = 0.0
     assert "vchord-c32-hugepages" in drawn()
-    with pytest.raises(UserError, match="no result tells the size of its index"):
+    with pytest.raises(UserError, match="no result has the size of its index"):
         drawn(published="5m")

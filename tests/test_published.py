@@ -1,4 +1,4 @@
-"""reference/: every figure agrees with the others of its source, and a mistake is told with its line."""
+"""reference/: every figure agrees with the others of its source, and a mistake is reported with its line."""
 
 from zlib import crc32
 
@@ -80,8 +80,8 @@ def test_what_the_report_says_follows_from_its_tables():
 # --- selecting ---
 
 
-def curves(**asked):
-    return {curve.name: list(curve.points) for curve in select(asked)[1]}
+def curves(**requested):
+    return {curve.name: list(curve.points) for curve in select(requested)[1]}
 
 
 INSERTS = {"published": "insert-scaling", "table": "inserts", "x": "clients", "y": "tps"}
@@ -96,8 +96,8 @@ def test_a_selection_is_a_curve_absolute_or_over_its_first_point():
 
 
 def test_a_column_makes_a_curve_for_each_of_its_values():
-    asked = {"published": "query-scaling", "x": "clients", "y": "tps", "by": "ef_search"}
-    found = curves(**asked, where={"instance": "m6g.16xl", "dimension": 1536, "ef_search": [20, 800]})
+    requested = {"published": "query-scaling", "x": "clients", "y": "tps", "by": "ef_search"}
+    found = curves(**requested, where={"instance": "m6g.16xl", "dimension": 1536, "ef_search": [20, 800]})
     assert list(found) == ["ef_search 20", "ef_search 800"]
     assert found["ef_search 800"][-1] == (64, 782)
     by_engine = {"published": "1b", "table": "tiers", "x": "ram", "y": "qps", "by": ["engine", "clients"]}
@@ -110,7 +110,7 @@ def test_what_is_not_told_is_no_point():
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("requested", "message"),
     [
         ({"where": {"version": "0.5.2"}}, "no row of 'inserts' has version = 0.5.2: version is 0.5.0, 0.5.1"),
         ({"where": {"clients": 3}}, "clients is 1, 2, 4, 8"),
@@ -126,9 +126,9 @@ def test_what_is_not_told_is_no_point():
         ({"tabel": "inserts"}, "unknown key 'tabel'"),
     ],
 )
-def test_a_selection_of_nothing_is_one_line(asked, message):
+def test_a_selection_of_nothing_is_one_line(requested, message):
     with pytest.raises(UserError, match=message) as error:
-        select({**INSERTS, **asked})
+        select({**INSERTS, **requested})
     assert "\n" not in str(error.value)
 
 

@@ -55,7 +55,7 @@ def texts_of(path):
     return [re.sub(r"\s+", " ", text) for text in texts]
 
 
-# --- beside a frontier ---
+# --- next to a frontier ---
 
 
 def test_published_points_are_beside_the_frontier(results):
@@ -75,7 +75,7 @@ def test_the_command_lays_over_and_normalises(results):
 
 def test_units_become_those_of_the_metrics(results):
     found = read_points("mine.yml", "d", "k-nn", "p99")
-    assert [(p.x, p.y) for p in found.series["a"]] == [(0.9, 2.0), (0.95, 4.0)]  # ms; one is not told
+    assert [(p.x, p.y) for p in found.series["a"]] == [(0.9, 2.0), (0.95, 4.0)]  # ms; one was not published
     assert found.joined and found.origin == "me. Measured on x; pgvector 0.8."
     (size, *_) = read_points("mine.yml:sweep", "d", "indexsize", "qps").series["a"]
     assert size == Point(65536.0, 400)

@@ -193,9 +193,9 @@ def test_records_of_writes_are_told_as_their_curves_are(tmp_path, monkeypatch):
     Path("results/d/10/vchord-inserts-w8/bad.workload.json").write_text("{")
     create_website(Path("site"), VARIANTS)
     writing = json.loads(Page(Path("site/d_10_euclidean.html")).data)["writing"]
-    told = {column["id"]: column for column in writing["columns"]}
-    assert told["algorithm"]["words"] == ["vchord"] and told["load"]["words"] == ["plain", "q64"]
-    assert told["writers"]["values"] == [8, 4] and len(writing["phases"]) == 2
+    found = {column["id"]: column for column in writing["columns"]}
+    assert found["algorithm"]["words"] == ["vchord"] and found["load"]["words"] == ["plain", "q64"]
+    assert found["writers"]["values"] == [8, 4] and len(writing["phases"]) == 2
     inserts, writes = writing["windows"]
     assert set(inserts) == {"at", "writes"} and inserts["at"][:2] == [0.5, 1.5]
     assert writes["query_p99"][:2] == [None, 10] and "write_p99" not in writes

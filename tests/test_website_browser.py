@@ -228,9 +228,9 @@ def test_builds_versions_and_writes(browser, site):
     assert run("curvesOf('[data-writing=inserts]')") == {"vchord": 3}
     for kind in ("p99", "recall"):
         assert sorted(run(f"curvesOf('[data-writing={kind}]')").values()) == [5, 5]
-    told = {"queries": 50, "query_p99": 49, "recall": 5, "index_size": 50}
-    assert {name: set(run(f"curvesOf('[data-over-time={name}]')").values()) for name in told} == {
-        name: {windows} for name, windows in told.items()
+    expected = {"queries": 50, "query_p99": 49, "recall": 5, "index_size": 50}
+    assert {name: set(run(f"curvesOf('[data-over-time={name}]')").values()) for name in expected} == {
+        name: {windows} for name, windows in expected.items()
     }
     texts = run("$('[data-over-time=queries] .plot > text').map((t) => t.textContent)")
     assert [text for text in texts if text in PHASES] == list(PHASES)
@@ -276,7 +276,7 @@ def test_every_page_draws_without_errors_and_in_the_dark(browser, site):
 
 
 def many_runs(count=1000, curves=60):
-    """Return so many results without files: 2 algorithms by 5 numbers of clients on 6 tiers."""
+    """Return this many results without files: 2 algorithms by 5 numbers of clients on 6 tiers."""
     draw = random.Random(1)
     runs = []
     for i in range(count):

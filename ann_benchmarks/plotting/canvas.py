@@ -120,7 +120,7 @@ def draw_bars(axes: Axes, points: Iterable[tuple[Point, str]]) -> None:
 
 
 def bars_note(points: Iterable[Point], x: str, y: str) -> str:
-    """Say of which metrics there are bars and what they are; nothing where there are none."""
+    """Say which metrics have bars and what these are; nothing where there are none."""
     points = list(points)
     shown = [
         *([all_metrics[x]] if any(point.x_interval for point in points) else []),

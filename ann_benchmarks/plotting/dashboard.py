@@ -97,7 +97,7 @@ def reduce_colors(path: Path) -> None:
 
 
 def draw_monitoring(result: Path, output: Path | None) -> None:
-    """Draw the dashboard of a result file; without `output`, beside it. UserError if it has none."""
+    """Draw the dashboard of a result file; without `output`, next to it. UserError if it has none."""
     what: Mapping[str, Any]
     if result.name.endswith(SUFFIX):
         record = read_record(result)
@@ -121,8 +121,8 @@ def panels_of(monitored: Monitored) -> list[Panel]:
     """Choose what to show of what there is."""
     columns = monitored.columns
 
-    def lines(*wanted: tuple[str, str]) -> list[Trace]:
-        return [Trace(column, label) for column, label in wanted if column in columns]
+    def lines(*possible: tuple[str, str]) -> list[Trace]:
+        return [Trace(column, label) for column, label in possible if column in columns]
 
     where = " (of the whole host)" if monitored.attrs.get("in_container") else ""
     disks = {name.split(".")[1] for name in columns if name.startswith("disk.")}
@@ -192,7 +192,7 @@ def without_ends(part: Part) -> Part:
 
 
 def widths_of(monitored: Monitored, parts: Sequence[Part]) -> list[float]:
-    """Return the shares of the width, of which a short part gets more than its time."""
+    """Return the shares of the width; a short part gets more than its time."""
     seconds = [
         monitored.seconds[part[-1][1].stop - 1] - monitored.seconds[part[0][1].start] for part in parts
     ]
@@ -216,7 +216,7 @@ def draw_panel(axes: Axes, monitored: Monitored, panel: Panel, part: Part) -> No
 
 
 def is_level(monitored: Monitored, column: str) -> bool:
-    """Whether a counter is as it is at each moment; a rate is not told at the begin of a phase."""
+    """Whether a counter is as it is at each moment; a rate is unknown at the begin of a phase."""
     return bool(np.isfinite(monitored.columns[column][monitored.starts]).any())
 
 

@@ -174,8 +174,7 @@ def shares_of(lines: Sequence[TierLine]) -> list[TierLine]:
     shares = [normalised(line) for line in lines if line.index_size]
     if not shares:
         raise UserError(
-            "no result tells the size of its index, by which --published and --normalise compare:"
-            " leave them out"
+            "no result has the size of its index, which --published and --normalise divide by: leave them out"
         )
     return shares
 

@@ -20,7 +20,7 @@ from .published import PublishedPoints
 from .scales import apply_scale, parse_scale, spaced, with_room
 from .styles import LIGHT_COLORS, MARKERS
 
-CLOSE = 2.0  # the largest value over the smallest, below which a linear axis from 0 tells more
+CLOSE = 2.0  # the largest value over the smallest, below which a linear axis from 0 shows more
 FAR = 4.0  # the same of x, from which on a logarithmic axis does
 MOST_TICKS = 12  # values of x that are written below the axis; of more, round ones are
 BARS = "bars: 95% intervals"

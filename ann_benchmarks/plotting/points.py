@@ -20,7 +20,7 @@ from ann_benchmarks.results.runs import Run, interval, number
 class Point:
     """Two metrics of a result, with their 95% intervals where these are known.
 
-    `found_for` is the recall that it was searched for, `label` what is written beside it. A point that
+    `found_for` is the recall that it was searched for, `label` what is written next to it. A point that
     `stays` is drawn wherever the frontier runs.
     """
 

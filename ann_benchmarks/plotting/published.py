@@ -36,9 +36,9 @@ class PublishedPoints:
     origin: str = ""
 
 
-def read_tiers(asked: str) -> PublishedLines:
+def read_tiers(requested: str) -> PublishedLines:
     """Return throughput and p99 by RAM out of NAME or NAME:TABLE."""
-    source, table = table_of(asked, IN_TIERS)
+    source, table = table_of(requested, IN_TIERS)
     lines = []
     for values, rows in curves(table, table.rows, "clients"):
         clients = int(rows[0]["clients"])
@@ -58,7 +58,7 @@ def read_tiers(asked: str) -> PublishedLines:
 
 
 def read_points(
-    asked: str,
+    requested: str,
     dataset: str,
     x: str,
     y: str,
@@ -71,7 +71,7 @@ def read_points(
     table not its column.
     """
     columns = [published_column(metric) for metric in (x, y)]
-    source, table = table_of(asked, columns)
+    source, table = table_of(requested, columns)
     is_there = not where and table.has("dataset") and any(row["dataset"] == dataset for row in table.rows)
     rows = rows_where(table, {"dataset": dataset} if is_there else where or {})
     x_column, y_column = columns
@@ -101,16 +101,16 @@ def published_column(metric: str) -> str:
     raise UserError(f"published figures have no {metric}{hint}: choose from {known}")
 
 
-def read_series(asked: Mapping[str, Any] | Selection) -> PublishedPoints:
+def read_series(requested: Mapping[str, Any] | Selection) -> PublishedPoints:
     """Return the curves of a selection ({"published": NAME, "x": ..., "y": ...})."""
-    source, found = select(asked)
+    source, found = select(requested)
     series = {curve.name or source.name: [Point(x, y) for x, y in curve.points] for curve in found}
     return PublishedPoints(source.label, series, True, source.origin)
 
 
-def table_of(asked: str, columns: Sequence[str]) -> tuple[Published, PublishedTable]:
+def table_of(requested: str, columns: Sequence[str]) -> tuple[Published, PublishedTable]:
     """Return the file and table of NAME:TABLE or, of NAME, the first table with these columns."""
-    name, _, table_name = asked.partition(":")
+    name, _, table_name = requested.partition(":")
     source = published(name)
     table = source.table(table_name) if table_name else source.table_with(*columns)
     table.check(*columns)

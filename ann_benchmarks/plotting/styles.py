@@ -33,8 +33,8 @@ def assign_styles(names: Iterable[str]) -> dict[str, Style]:
     users = [0] * len(LIGHT_COLORS)
     styles: dict[str, Style] = {}
     for name in sorted(set(names)):
-        wanted = zlib.crc32(name.encode()) % len(users)
-        candidates = [(wanted + step) % len(users) for step in range(len(users))]
+        first = zlib.crc32(name.encode()) % len(users)
+        candidates = [(first + step) % len(users) for step in range(len(users))]
         color = min(candidates, key=lambda candidate: users[candidate])
         turn = users[color]
         users[color] += 1

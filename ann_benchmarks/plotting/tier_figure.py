@@ -23,7 +23,7 @@ from .scales import Scale, spaced
 from .styles import LIGHT_COLORS, MARKERS, assign_styles
 from .tier_lines import PANELS, TierLine, index_sizes
 
-CLOSE = 2.0  # the largest value over the smallest, below which a linear axis from 0 tells more
+CLOSE = 2.0  # the largest value over the smallest, below which a linear axis from 0 shows more
 BEYOND = 2.0  # how far outside of the tiers, as a factor, an index is still marked
 ROW = 13.0  # height of a line of text, in points
 TITLES = {"qps": "Throughput - up is better", "p99": "Tail latency - down is better"}
@@ -43,8 +43,8 @@ def create_tier_figure(
 ) -> int:
     """Draw the lines into a picture; return the number of results shown.
 
-    `machine` is where tiers are drawn that have all RAM. With `shares`, and beside published lines, which are
-    shares, all lines are to be such.
+    `machine` is where tiers are drawn that have all RAM. With `shares`, and next to published lines, all
+    lines have to be shares.
     """
     figure = Figure(figsize=(10, 8.5))
     panels = dict(zip(PANELS, figure.subplots(2, sharex=True, gridspec_kw={"hspace": 0.2}), strict=True))
@@ -169,7 +169,7 @@ def mark_indexes(panels: Sequence[Axes], indexes: Sequence[tuple[str, float, str
 
 
 def leave_room(axes: Axes, height: float) -> None:
-    """Raise the upper end of the y axis by so many points of the picture."""
+    """Raise the upper end of the y axis by this height, in points of the picture."""
     axes.autoscale_view()
     (low, high), is_log = axes.get_ylim(), axes.get_yscale() == "log"
     share = height / (axes.bbox.height * 72 / axes.figure.dpi)

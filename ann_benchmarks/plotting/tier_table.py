@@ -56,7 +56,7 @@ def table(title: str, runs: Sequence[TierRun], machine: float | None, intervals:
 
 
 def index_of(tier_run: TierRun) -> tuple[str, ...]:
-    """Return what tells built indexes apart."""
+    """Return what identifies a built index."""
     return tier_run.algorithm, *map(str, built_index(tier_run.run)[1:])
 
 
@@ -95,10 +95,8 @@ def index_part(
         line = list(group)
         rates = [row.run.metrics["qps"] for row in line]
         if len(line) > 1:
-            asked = ", ".join(
-                filter(None, [clients_text(line[0]), *(text(line[0]) for text in more.values())])
-            )
-            spreads.append(f"{max(rates) / min(rates):.2f} ({asked})")
+            how = ", ".join(filter(None, [clients_text(line[0]), *(text(line[0]) for text in more.values())]))
+            spreads.append(f"{max(rates) / min(rates):.2f} ({how})")
     text = f"Largest QPS / smallest over the tiers: {'; '.join(spreads)}\n"
     return [f"{heading(rows)}\n", "\n".join(lines) + "\n", *([text] if spreads else [])]
 
@@ -109,13 +107,13 @@ def clients_text(tier_run: TierRun) -> str:
 
 
 def heading(rows: Sequence[TierRun]) -> str:
-    """Name an index, what it was asked with and the recall, over all rows."""
+    """Name an index, its query arguments and the recall, over all rows."""
     run = rows[0].run
     built = ", ".join(text for text in build_arguments(run).values() if text != run.distance)
-    asked = " or ".join(dict.fromkeys(query_of(row) for row in rows))
+    queried = " or ".join(dict.fromkeys(query_of(row) for row in rows))
     recalls = sorted({f"{row.run.metrics['k-nn']:.3f}" for row in rows})
     recall = " to ".join(dict.fromkeys((recalls[0], recalls[-1])))
-    return f"**{', '.join(filter(None, [rows[0].algorithm, built, asked]))}** (recall {recall}):"
+    return f"**{', '.join(filter(None, [rows[0].algorithm, built, queried]))}** (recall {recall}):"
 
 
 def query_of(tier_run: TierRun) -> str:
@@ -137,7 +135,7 @@ def cells_of(tier_run: TierRun, intervals: bool) -> list[str]:
 
 
 def deviation(rows: Iterable[TierRun]) -> list[str]:
-    """Say how far what was available while it was measured is from what was asked for."""
+    """Say how far the measured available RAM is from the requested one."""
     off = [abs(row.available / row.ram - 1) for row in rows if row.ram and row.available]
     if not off:
         return []

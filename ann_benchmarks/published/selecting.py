@@ -15,9 +15,9 @@ FIRST = "first"
 
 @dataclass(frozen=True)
 class Selection:
-    """What is asked for: a curve of `y` over `x`, one for each value of the columns `by`.
+    """What is requested: a curve of `y` over `x`, one for each value of the columns `by`.
 
-    `where` gives the value of a column, or several of which any will do. `normalise` is "" or "first".
+    `where` gives the value of a column, or several values that will all do. `normalise` is "" or "first".
     """
 
     published: str
@@ -31,44 +31,44 @@ class Selection:
 
 @dataclass(frozen=True)
 class Curve:
-    """Pairs of x and y in ascending x. `name` is what tells it from the others of its table."""
+    """Pairs of x and y in ascending x. `name` distinguishes it from the others of its table."""
 
     name: str
     points: Sequence[tuple[float, float]]
 
 
-def as_selection(asked: Mapping[str, Any]) -> Selection:
+def as_selection(requested: Mapping[str, Any]) -> Selection:
     """Return a selection as one writes it, {"published": NAME, "table": ...}; UserError names a mistake."""
     known = list(Selection.__dataclass_fields__)
-    for key in asked:
+    for key in requested:
         if key not in known:
             raise UserError(f"unknown key '{key}' in a selection of published figures: {', '.join(known)}")
     for key in ("published", "x", "y"):
-        if not isinstance(asked.get(key), str):
+        if not isinstance(requested.get(key), str):
             raise UserError(f"a selection of published figures has no '{key}': give a name")
-    by, where = asked.get("by", ()), asked.get("where") or {}
+    by, where = requested.get("by", ()), requested.get("where") or {}
     if not isinstance(where, Mapping):
         raise UserError("'where' of published figures must be columns with values, such as clients: 1")
-    if asked.get("normalise") not in (None, "", FIRST):
+    if requested.get("normalise") not in (None, "", FIRST):
         raise UserError(f"'normalise' of published figures can only be '{FIRST}'")
     return Selection(
-        asked["published"],
-        asked["x"],
-        asked["y"],
-        asked.get("table") or "",
+        requested["published"],
+        requested["x"],
+        requested["y"],
+        requested.get("table") or "",
         where,
         [by] if isinstance(by, str) else list(by),
-        asked.get("normalise") or "",
+        requested.get("normalise") or "",
     )
 
 
-def select(asked: Mapping[str, Any] | Selection) -> tuple[Published, list[Curve]]:
-    """Return the file and the curves that are asked for; UserError if there is no such row or column."""
-    selection = asked if isinstance(asked, Selection) else as_selection(asked)
+def select(requested: Mapping[str, Any] | Selection) -> tuple[Published, list[Curve]]:
+    """Return the file and the curves of a selection; UserError if there is no such row or column."""
+    selection = requested if isinstance(requested, Selection) else as_selection(requested)
     source = published(selection.published)
-    wanted = [selection.x, selection.y, *selection.where, *selection.by]
-    table = source.table(selection.table) if selection.table else source.table_with(*wanted)
-    table.check(*wanted)
+    columns = [selection.x, selection.y, *selection.where, *selection.by]
+    table = source.table(selection.table) if selection.table else source.table_with(*columns)
+    table.check(*columns)
     for column in (selection.x, selection.y):
         if table.columns[column] == TEXT:
             raise UserError(f"{table.place}: the column '{column}' of '{table.name}' holds no numbers")
@@ -89,27 +89,27 @@ def rows_where(table: PublishedTable, where: Mapping[str, Any]) -> list[Row]:
     """Return the rows whose columns have these values; UserError if there is none."""
     table.check(*where)
     rows = list(table.rows)
-    told = []
+    conditions = []
     for column, value in where.items():
         values = value if isinstance(value, (list, tuple)) else [value]
-        told.append(f"{column} = {' or '.join(map(str, values))}")
+        conditions.append(f"{column} = {' or '.join(map(str, values))}")
         known = dict.fromkeys(str(row[column]) for row in rows)
-        rows = [row for row in rows if any(same(row[column], wanted) for wanted in values)]
+        rows = [row for row in rows if any(same(row[column], value) for value in values)]
         if not rows:
             raise UserError(
-                f"{table.place}: no row of '{table.name}' has {' and '.join(told)}:"
+                f"{table.place}: no row of '{table.name}' has {' and '.join(conditions)}:"
                 f" {column} is {', '.join(known)}"
             )
     return rows
 
 
-def same(cell: Any, wanted: Any) -> bool:
-    """Whether a cell is what is asked for: 32 is 32.0, and "0.5" is 0.5."""
-    return cell == wanted or str(cell) == str(wanted)
+def same(cell: Any, value: Any) -> bool:
+    """Whether a cell has a value: 32 is 32.0, and "0.5" is 0.5."""
+    return cell == value or str(cell) == str(value)
 
 
 def pairs(table: PublishedTable, rows: Sequence[Row], x: str, y: str) -> list[tuple[float, float]]:
-    """Return x and y of rows that tell both, by x; UserError if two rows have the same x."""
+    """Return x and y of rows that have both, by x; UserError if two rows have the same x."""
     known = sorted((row for row in rows if row[x] is not None and row[y] is not None), key=lambda row: row[x])
     for row, other in pairwise(known):
         if row[x] == other[x]:

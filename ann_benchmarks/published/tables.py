@@ -9,7 +9,7 @@ from ann_benchmarks.common.errors import UserError
 
 TEXT = "text"  # the unit of columns that hold words
 MARK = "another machine"  # what every label says
-Row = Mapping[str, Any]  # a cell by its column: text, a number, or None where it was not told
+Row = Mapping[str, Any]  # a cell by its column: text, a number, or None where it was not published
 
 # How many of the base of its kind (s, bytes, 1/s, a share of 1) each unit is.
 UNITS = {
@@ -30,9 +30,9 @@ UNITS = {
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """Rows with the same columns, each of which has a unit.
+    """Rows with the same columns; each column has a unit.
 
-    Rows that agree in `curves` make one curve; `labels` is the column that is written beside its points,
+    Rows that agree in `curves` make one curve; `labels` is the column that is written next to its points,
     which then are no steps along one setting and are not joined. `place` says where the table stands.
     """
 
@@ -102,10 +102,10 @@ class Published:
     def origin(self) -> str:
         """Source, machine and versions, in one sentence."""
         versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
-        return f"{self.source}. Measured on {', '.join(told(self.hardware))}; {versions}."
+        return f"{self.source}. Measured on {', '.join(in_words(self.hardware))}; {versions}."
 
 
-def told(facts: Mapping[str, Any]) -> Iterator[str]:
+def in_words(facts: Mapping[str, Any]) -> Iterator[str]:
     """Write each fact: text by itself, a number with its name."""
     for name, value in facts.items():
         yield value if isinstance(value, str) else f"{value:,} {name.replace('_', ' ')}"

@@ -13,7 +13,7 @@ LONGEST_LABEL = 40
 def fastest_of_each_index(runs: Iterable[Run], target: float) -> list[tuple[Run, str]]:
     """Return the fastest result of each built index that reaches a recall, and how that index is built.
 
-    Only the build arguments in which indexes of its algorithm differ are told.
+    Only the build arguments in which indexes of its algorithm differ are named.
     """
     fastest: dict[Any, Run] = {}
     for run in runs:
@@ -28,9 +28,9 @@ def fastest_of_each_index(runs: Iterable[Run], target: float) -> list[tuple[Run,
 
 
 def built_index(run: Run) -> tuple[Any, ...]:
-    """Return what tells a built index from others: its arguments, or what its building took.
+    """Return what identifies a built index: its arguments, or what its building took.
 
-    The latter is for files of ann-benchmarks, which do not tell build and query arguments apart.
+    The latter is for files of ann-benchmarks, which do not separate build and query arguments.
     """
     arguments = run.attrs.get("build_arguments")
     if arguments:
@@ -39,7 +39,7 @@ def built_index(run: Run) -> tuple[Any, ...]:
 
 
 def build_arguments(run: Run) -> dict[str, str]:
-    """Return the build arguments, by name or position; empty where the file does not tell them."""
+    """Return the build arguments, by name or position; empty where the file has none."""
     values = run.attrs.get("build_arguments", [])
     if isinstance(values, str):
         try:
@@ -57,5 +57,5 @@ def build_arguments(run: Run) -> dict[str, str]:
 
 def difference(arguments: dict[str, str], others: list[dict[str, str]]) -> str:
     """Return the arguments, in one line, in which not all others are alike."""
-    told = [text for name, text in arguments.items() if any(other.get(name) != text for other in others)]
-    return f"{', '.join(told):.{LONGEST_LABEL}}"
+    differing = [text for name, text in arguments.items() if any(other.get(name) != text for other in others)]
+    return f"{', '.join(differing):.{LONGEST_LABEL}}"

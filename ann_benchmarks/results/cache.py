@@ -1,4 +1,4 @@
-"""The metrics of a dataset's results that were read before, kept in one file beside them."""
+"""The metrics of a dataset's results that were read before, kept in one file next to them."""
 
 import hashlib
 import json

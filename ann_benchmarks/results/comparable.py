@@ -1,4 +1,4 @@
-"""What a result was measured with, beside the index: the end of its curve's name, and what to compare."""
+"""How a result was measured, apart from its index, and which results can be compared."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -82,7 +82,7 @@ class Comparison:
 
     @property
     def who_asks(self) -> str:
-        """Say how many clients asked."""
+        """Write the number of clients."""
         batch = " in batch mode" if self.runs[0].batch else ""
         return f"{self.clients} client{'s' * (self.clients > 1)}{batch}"
 
@@ -90,22 +90,22 @@ class Comparison:
     def where(self) -> str:
         """Say on what tier it was and what else was special, nothing for the machine as it is."""
         run, series = self.runs[0], self.runs[0].series
-        told = []
+        parts = []
         if series.tier_cpus:
-            told.append(f"with {series.tier_cpus} CPUs")
+            parts.append(f"with {series.tier_cpus} CPUs")
         if series.tier_disk:
-            told.append(f"on the disk {series.tier_disk}")
+            parts.append(f"on the disk {series.tier_disk}")
         buffers = number(run, "tier_shared_buffers")
         if is_on_tier(run) and (buffers or ram(run) < float("inf")):
             much = "all memory" if ram(run) == float("inf") else f"{size_text(ram(run))} of available RAM"
-            told.append(f"with {much}" + (f" and shared_buffers of {size_text(buffers)}" if buffers else ""))
+            parts.append(f"with {much}" + (f" and shared_buffers of {size_text(buffers)}" if buffers else ""))
         if series.query_order != SHUFFLED:
-            told.append(f"queries in the order {series.query_order}")
+            parts.append(f"queries in the order {series.query_order}")
         if series.distinct_queries:
-            told.append(f"with {series.distinct_queries:,} different queries")
+            parts.append(f"with {series.distinct_queries:,} different queries")
         if series.is_cold:
-            told.append("with cold caches")
-        return "".join(f", {text}" for text in told)
+            parts.append("with cold caches")
+        return "".join(f", {text}" for text in parts)
 
 
 def comparisons(runs: Iterable[Run], target: float) -> list[Comparison]:

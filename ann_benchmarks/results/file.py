@@ -73,7 +73,7 @@ def write_result(
     """Write one point, whole or not at all; `more` are datasets that ann-benchmarks does not know, and
     what writes a group.
 
-    The file is made in memory: HDF5 reports a full disk in ways that cannot be told from other errors.
+    The file is made in memory: HDF5 reports a full disk in ways that look like other errors.
     """
     id_type = np.int32 if neighbors.size == 0 or neighbors.max() <= np.iinfo(np.int32).max else np.int64
     content = io.BytesIO()
@@ -163,7 +163,7 @@ def _problem(file: h5py.File, arrays: list[Any]) -> str | None:
         return f"it has no {', '.join(missing)}"
     times, neighbors, distances = arrays
     n = len(times) if times.ndim == 1 else 0
-    # Clients ask each query as often as they come to it.
+    # Clients send each query as often as its turn comes.
     is_one_each = "clients" in attrs or len(neighbors) == n
     if n == 0 or neighbors.ndim != 2 or neighbors.shape != distances.shape or not is_one_each:
         return "its arrays do not fit together"

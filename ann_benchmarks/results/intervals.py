@@ -10,13 +10,13 @@ from ann_benchmarks.common.student import quantile
 
 CONFIDENCE = 0.95
 _NORMAL = 1.959964  # its two-sided quantile of the normal distribution
-_PIECES = 20  # of a run, whose means tell its noise: neighbouring queries are not independent
+_PIECES = 20  # of a run, whose means show its noise: neighbouring queries are not independent
 _BEYOND_NOISE = 3.0902  # normal quantile of 1 in 1,000
 _WORTH_TELLING = 0.05  # of the mean
 
 
 class Interval(NamedTuple):
-    """The bounds within which a value lies with 95% confidence; NaN where too little was measured to tell."""
+    """The bounds within which a value lies with 95% confidence; NaN where too little was measured."""
 
     low: float
     high: float
@@ -52,7 +52,7 @@ def mean_interval(values: Sequence[float]) -> Interval:
 def runs_disagree(runs: Sequence[np.ndarray]) -> bool:
     """Whether the mean times of runs differ by more than the noise within them explains, and by over 5%.
 
-    `runs` holds the seconds of each query, in the order in which they were asked. The noise of a run's mean
+    `runs` holds the seconds of each query, in the order in which they were sent. The noise of a run's mean
     is that of the means of 20 pieces of it; the sum of the squared deviations is compared with the
     chi-squared distribution (Wilson and Hilferty's approximation of 1931) at 1 in 1,000.
     """

@@ -18,7 +18,7 @@ ROUNDING = 1e-9  # by which the mean of shares may miss what it is
 RECALL_SLACK = 1e-3  # absolute: absorbs the rounding of an algorithm that computes distances its own way
 HIGHER, LOWER = True, False  # which values are the better ones
 QPS_AT_RECALL = "qpsatrecall"
-TARGET_RECALL = 0.95  # of which people quote the throughput
+TARGET_RECALL = 0.95  # the throughput at it is the one that people quote
 
 PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p999": 99.9}
 
@@ -44,7 +44,7 @@ class Truth:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One result beside the truth that it is judged by.
+    """One result and the truth that it is judged by.
 
     `found` is (queries, k), distances in ascending order and inf where nothing was found; `times` are
     seconds, one per query; `attrs` are the attributes of the result file.
@@ -57,7 +57,7 @@ class Measurement:
 
     @property
     def count(self) -> int:
-        """k, the number of neighbours asked for."""
+        """k, the number of neighbours requested."""
         return int(self.attrs["count"])
 
     @property
@@ -83,7 +83,7 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class Bounds:
+class StoredInterval:
     """Where the 95% interval of a metric is stored: in ATTRIBUTE_low and _high, `scale` of its units each."""
 
     attribute: str
@@ -92,7 +92,7 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Metric:
+class ResultMetric:
     """A metric: what it is called, its unit and direction, how it is computed, where its interval is stored.
 
     `description` names an axis, as in ann-benchmarks; `title` heads a column. `unit` is share, 1/s, ms, s,
@@ -105,7 +105,7 @@ class Metric:
     unit: str
     higher_is_better: bool
     function: Callable[[Measurement], float] | None
-    bounds: Bounds | None = None
+    bounds: StoredInterval | None = None
     published: str = ""
 
     @property
@@ -127,7 +127,7 @@ def recall(found: np.ndarray, threshold: np.ndarray, count: int) -> float:
 
 
 def recall_of_each(found: np.ndarray, threshold: np.ndarray, count: int) -> np.ndarray:
-    """Return each query's share, of which `recall` is the mean."""
+    """Return each query's share; `recall` is their mean."""
     return np.count_nonzero(found[:, :count] <= threshold[:, np.newaxis], axis=1) / count
 
 
@@ -188,37 +188,39 @@ def size_over_throughput(m: Measurement) -> float:
     return index_size(m) / queries_per_second(m)
 
 
-def percentile(name: str) -> Metric:
+def percentile(name: str) -> ResultMetric:
     """Return the metric of a percentile of the latencies."""
     percent, kind = PERCENTILES[name], "the mean percentile of runs"
     axis, title, bounds = (
         f"Percentile {percent:g} (millis)",
         f"{name} (ms)",
-        Bounds(f"latency_{name}", kind, 1e3),
+        StoredInterval(f"latency_{name}", kind, 1e3),
     )
-    return Metric(axis, title, "ms", LOWER, lambda m: m.latencies[percent], bounds, published=name)
+    return ResultMetric(axis, title, "ms", LOWER, lambda m: m.latencies[percent], bounds, published=name)
 
 
-RECALL_BOUNDS = Bounds("recall", "recall over queries")
-QPS_BOUNDS = Bounds("qps", "the mean QPS of runs")
+RECALL_BOUNDS = StoredInterval("recall", "recall over queries")
+QPS_BOUNDS = StoredInterval("qps", "the mean QPS of runs")
 # In the order of the columns of ann-benchmarks' CSV files.
-all_metrics: dict[str, Metric] = {
-    "k-nn": Metric("Recall", "Recall", "share", HIGHER, knn_recall, RECALL_BOUNDS, published="recall"),
-    "epsilon": Metric("Epsilon 0.01 Recall", "Recall, 1%", "share", HIGHER, epsilon_recall(0.01)),
-    "largeepsilon": Metric("Epsilon 0.1 Recall", "Recall, 10%", "share", HIGHER, epsilon_recall(0.1)),
-    "rel": Metric("Relative Error", "Relative error", "", LOWER, relative_error),
-    "qps": Metric(
+all_metrics: dict[str, ResultMetric] = {
+    "k-nn": ResultMetric("Recall", "Recall", "share", HIGHER, knn_recall, RECALL_BOUNDS, published="recall"),
+    "epsilon": ResultMetric("Epsilon 0.01 Recall", "Recall, 1%", "share", HIGHER, epsilon_recall(0.01)),
+    "largeepsilon": ResultMetric("Epsilon 0.1 Recall", "Recall, 10%", "share", HIGHER, epsilon_recall(0.1)),
+    "rel": ResultMetric("Relative Error", "Relative error", "", LOWER, relative_error),
+    "qps": ResultMetric(
         "Queries per second (1/s)", "QPS", "1/s", HIGHER, queries_per_second, QPS_BOUNDS, published="qps"
     ),
     **{name: percentile(name) for name in PERCENTILES},
-    "distcomps": Metric("Distance computations", "Distances", "", LOWER, distance_computations),
-    "build": Metric("Build time (s)", "Build (s)", "s", LOWER, stored("build_time"), published="build_time"),
-    "candidates": Metric("Candidates generated", "Candidates", "", LOWER, stored("candidates")),
-    "indexsize": Metric("Index size (kB)", "Index", "KiB", LOWER, index_size, published="index_size"),
-    "queriessize": Metric(
+    "distcomps": ResultMetric("Distance computations", "Distances", "", LOWER, distance_computations),
+    "build": ResultMetric(
+        "Build time (s)", "Build (s)", "s", LOWER, stored("build_time"), published="build_time"
+    ),
+    "candidates": ResultMetric("Candidates generated", "Candidates", "", LOWER, stored("candidates")),
+    "indexsize": ResultMetric("Index size (kB)", "Index", "KiB", LOWER, index_size, published="index_size"),
+    "queriessize": ResultMetric(
         "Index size (kB)/Queries per second (s)", "Index / QPS", "", LOWER, size_over_throughput
     ),
-    QPS_AT_RECALL: Metric(
+    QPS_AT_RECALL: ResultMetric(
         "Queries per second at the target recall (1/s)", "QPS at recall", "1/s", HIGHER, None, QPS_BOUNDS
     ),
 }

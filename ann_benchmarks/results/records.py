@@ -41,7 +41,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Phase:
-    """A part of the time: what was asked and written in it, and what the table was in the end.
+    """A part of the time: the queries and writes in it, and the table at its end.
 
     `name` is one of inserting, before, writing, after, vacuumed, reindexed. `start` and `seconds` are s from
     the beginning; `seconds_to_reach` is how long the VACUUM or REINDEX took that led to it. `recall` is that
@@ -69,7 +69,7 @@ class Record:
 
     `windows` is what happened over time, equally long lists: `start` (s), `seconds`, `queries` (count),
     `query_p50`, `query_p99` (s, None where there was none), `writes`, `write_p50`, `write_p99`,
-    `index_size` (KiB), `recall` (None where it was not told).
+    `index_size` (KiB), `recall` (None where it was not measured).
     """
 
     workload: str  # inserts or writes
@@ -79,9 +79,9 @@ class Record:
     name: str  # the index with its arguments, as the plug-in writes it
     arguments: list[Any]
     query_arguments: list[Any]
-    clients: int  # that ask
+    clients: int  # that query
     writers: int
-    rate: float | None  # writes a second that were asked for; None: as fast as they go
+    rate: float | None  # requested writes per second; None: as fast as possible
     phases: list[Phase]
     windows: dict[str, list[Any]] = field(default_factory=dict)
     attrs: dict[str, Any] = field(default_factory=dict)
@@ -158,13 +158,13 @@ FIGURES: dict[str, Callable[[Windows], list[float]]] = {
     "query_p99": _milli("query_p99"),  # ms
     "writes": _a_second("writes"),  # 1/s
     "write_p99": _milli("write_p99"),  # ms
-    "recall": lambda windows: column(windows, "recall"),  # told now and then
+    "recall": lambda windows: column(windows, "recall"),  # measured now and then
     "index_size": lambda windows: [size / 1024 for size in column(windows, "index_size")],  # MiB
 }
 
 
 def column(windows: Windows, name: str) -> list[float]:
-    """Return a column as it is stored, nan where nothing was told."""
+    """Return a column as it is stored, nan where nothing was stored."""
     values = windows.get(name) or [None] * len(windows["start"])
     return [math.nan if value is None else float(value) for value in values]
 

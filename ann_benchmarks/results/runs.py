@@ -28,7 +28,7 @@ from .series import Series, series_of
 FEWEST_FILES = 16  # for which a process is worth being started
 MOST_PROCESSES = 8
 FEWEST_RUNS = 3  # of two, Student's interval is 12.7 standard errors wide either way: it says nothing
-MEMORY = 2**30  # bytes that all processes together may need, of which each needs three times its largest file
+MEMORY = 2**30  # bytes that all processes together may need; each needs three times its largest file
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class TruthError(UserError):
 
 
 class TruthFile:
-    """A dataset's true distances, once they are read, and what tells whether their file has changed."""
+    """A dataset's true distances, once they are read, and what shows whether their file has changed."""
 
     def __init__(self, dataset: str) -> None:
         self.dataset = dataset
@@ -89,7 +89,7 @@ class TruthFile:
             raise TruthError(str(error)) from error
 
     def covering(self, queries: int, count: int) -> Truth:
-        """Return all true distances; UserError if they are fewer than the queries or neighbours asked for."""
+        """Return all true distances; UserError if a result has more queries or neighbours."""
         stored_queries, stored_count = self._truth.distances.shape
         if queries > stored_queries or not 1 <= count <= stored_count:
             raise UserError(
@@ -99,7 +99,7 @@ class TruthFile:
         return self._truth
 
     def mark(self, count: int) -> str:
-        """Return what results that asked for `count` neighbours hold as the mark of this dataset."""
+        """Return the mark of this dataset in results with `count` neighbours."""
         if count not in self._marks:
             self._marks[count] = truth_mark(self._truth.distances[:, :count])
         return self._marks[count]
@@ -199,7 +199,7 @@ def load_dataset(
     cache = MetricsCache(paths[0].parents[2])
     stamps: dict[Path, Stamp] = {}
     for path in paths:
-        with suppress(OSError):  # it is gone, which reading it will tell
+        with suppress(OSError):  # it is gone, which reading it will show
             stamps[path] = file_stamp(path)
     known: dict[Path, Run] = {}
     if not recompute:

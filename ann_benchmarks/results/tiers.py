@@ -13,7 +13,7 @@ from ann_benchmarks.results.runs import Run, number
 class TierRun:
     """A result whose tier has an amount of memory; sizes in bytes.
 
-    `ram` is None where the tier has all of the machine's, of which `available` was measured.
+    `ram` is None where the tier has all of the machine's; `available` is what was measured.
     """
 
     run: Run

@@ -24,7 +24,7 @@ LONGEST_NAME = 120  # characters of a file, far below what file systems take
 SCRIPTS = (
     *("dom", "marks", "scales", "points", "curves", "state", "details", "chart", "pointing"),
     *("frontiers", "compare", "others", "bars", "writing", "filters", "table", "preview", "page"),
-)  # of which each uses those before it; the site has them in one file
+)  # each uses those before it; the site has them in one file
 
 
 def create_website(
@@ -67,7 +67,7 @@ def script() -> str:
 
 
 class PageNames:
-    """Gives every page a file name of its own, also where case does not tell files apart."""
+    """Gives every page a file name of its own, also where case makes no difference."""
 
     def __init__(self) -> None:
         self._taken = {"index"}

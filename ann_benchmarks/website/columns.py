@@ -1,4 +1,4 @@
-"""What the pages tell of each result, a column each, and by which of it they can be filtered."""
+"""The columns of results on the pages, and which of them results can be filtered by."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -48,15 +48,15 @@ def form(run: Run) -> str | None:
 
 
 def memory(attribute: str) -> Callable[[Run], str | None]:
-    """Return a function that tells an amount of memory that a tier has."""
+    """Return a function that writes an amount of memory of a tier."""
 
-    def told(run: Run) -> str | None:
+    def written(run: Run) -> str | None:
         if text(run, "tier") is None:
             return None
         size = number(run, attribute)
         return size_text(size) if size else "all"
 
-    return told
+    return written
 
 
 def machine(run: Run) -> str | None:
@@ -67,7 +67,7 @@ def machine(run: Run) -> str | None:
 
 
 def version(attribute: str) -> Callable[[Run], str | None]:
-    """Return a function that tells a version without what its packager adds."""
+    """Return a function that returns a version without what its packager adds."""
     return lambda run: (text(run, attribute) or "").split(" (")[0] or None
 
 
@@ -81,16 +81,16 @@ def warnings(run: Run) -> str | None:
     return guarded(lambda: "; ".join(warnings_of_one(run)))
 
 
-def guarded(tell: Callable[[], str]) -> str | None:
-    """Return what is told, None if the attributes of a foreign file are not what it takes."""
+def guarded(write: Callable[[], str]) -> str | None:
+    """Return a text, None if the attributes of a foreign file are not what it takes."""
     try:
-        return tell() or None
+        return write() or None
     except (LookupError, TypeError, ValueError, AttributeError):
         return None
 
 
 def attribute(name: str) -> Callable[[Run], float | None]:
-    """Return a function that tells a number."""
+    """Return a function that reads a number."""
     return lambda run: number(run, name)
 
 

@@ -22,8 +22,8 @@ DIGITS = 6  # of a number, which is more than any of them is sure
 def column_data(column: Column, runs: Sequence[Run]) -> dict[str, Any] | None:
     """Return a column with its values in the order of the results; None if no result has one.
 
-    Words stand once, in `words`, in the order in which they are listed; `at` tells which, -1 for none. One
-    value that all have is in `same`, other numbers are in `values`, with their intervals in `low` and `high`.
+    Words stand once, in `words`, in the order in which they are listed; `at` has their places, -1 for none.
+    One value that all have is in `same`, other numbers are in `values`, with intervals in `low` and `high`.
     """
     values = [column.value(run) for run in runs]
     if column.kind == "words":
@@ -75,7 +75,7 @@ def natural(text: str) -> tuple[Any, ...]:
 
 
 def points_data(runs: Sequence[Run], extra: Iterable[Column]) -> dict[str, Any]:
-    """Return all columns of the results: first those that a page adds, then what is told of every result."""
+    """Return all columns of the results: first those that a page adds, then those of every result."""
     columns = [column_data(column, runs) for column in (*extra, *columns_of(runs), ram_column(runs))]
     return {"count": len(runs), "columns": [column for column in columns if column is not None]}
 

@@ -32,7 +32,7 @@ Styles = dict[str, dict[str, Style]]  # by column and name
 class Page:
     """A page of results, of one dataset by algorithms or of one algorithm by datasets.
 
-    `links` is the column whose names are other pages, `files` are those pages. `titles` tells the dataset of
+    `links` is the column whose names are other pages, `files` are those pages. `titles` has the dataset of
     each result by its identity.
     """
 
@@ -52,7 +52,7 @@ class Page:
         return self.links == "algorithm"
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """What is on it, in words."""
         of_what = counted(len(self.files), "algorithm" if self.is_of_dataset else "dataset")
         parts = [f"{counted(len(self.runs), 'point')} of {of_what}"] if self.runs else []
@@ -60,7 +60,7 @@ class Page:
 
     @property
     def columns(self) -> list[Column]:
-        """What tells curves apart on this page, besides what every page tells."""
+        """The columns that distinguish curves on this page, besides those of every page."""
         if self.is_of_dataset:
             return [Column("series", "Series of results", "words", lambda run: run.algorithm, True)]
         return [
@@ -123,7 +123,7 @@ def detail_page(
 
 
 def latex_code(page: Page, variant: str, scatter: bool) -> str:
-    """Return the pgfplots code of a plot and, if wanted, below it that of its scatter plot."""
+    """Return the pgfplots code of a plot and, with `scatter`, below it that of its scatter plot."""
     x, y = all_plot_variants[variant]
     codes = []
     for is_scatter in (False, True) if scatter else (False,):

@@ -1,4 +1,4 @@
-"""Workloads that write, beside the results of their dataset."""
+"""Workloads that write, next to the results of their dataset."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ def load_records() -> Iterator[Record]:
 
 
 def as_run(record: Record) -> Run:
-    """Return a record as a result without metrics, so that it is told and filtered like one."""
+    """Return a record as a result without metrics, so that it is listed and filtered like one."""
     attrs = plain_attributes(({"clients": record.clients} if record.clients else {}) | record.attrs)
     distance = str(attrs.get("distance", "unknown"))
     nothing = dict.fromkeys(standard_metrics, math.nan)
@@ -34,13 +34,13 @@ def as_run(record: Record) -> Run:
 
 
 def writing_data(records: Sequence[Record]) -> dict[str, Any]:
-    """Return what is told of the records, like results, and the phases of each."""
+    """Return the columns of the records, like those of results, and the phases of each."""
     runs = [as_run(record) for record in records]
     of_run = {id(run): record for run, record in zip(runs, records, strict=True)}
     columns = [
         Column("workload", "Workload", "words", lambda run: of_run[id(run)].workload),
         Column("writers", "Writers", "number", lambda run: of_run[id(run)].writers),
-        Column("rate", "Writes asked for (1/s)", "number", lambda run: of_run[id(run)].rate),
+        Column("rate", "Requested writes (1/s)", "number", lambda run: of_run[id(run)].rate),
     ]
     return {
         **points_data(runs, columns),
@@ -50,14 +50,14 @@ def writing_data(records: Sequence[Record]) -> dict[str, Any]:
 
 
 def windows_data(record: Record) -> dict[str, list[float | int | None]]:
-    """Return what happened over time: `at` in s, and the figures by name; empty where that is not told."""
+    """Return what happened over time: `at` in s, and the figures by name; empty where that was not stored."""
     try:
         middles, figures = over_time(record.windows)
     except UserError:
         return {}
-    told = {name: [json_number(value) for value in values] for name, values in figures.items()}
+    known = {name: [json_number(value) for value in values] for name, values in figures.items()}
     return {"at": [json_number(value) for value in middles]} | {
-        name: values for name, values in told.items() if any(values)
+        name: values for name, values in known.items() if any(values)
     }
 
 
