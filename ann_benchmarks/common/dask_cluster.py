@@ -49,8 +49,8 @@ def task_error(scheduler: str, what: str, error: Exception, advice: str = "") ->
             f"the cluster {scheduler} lacks a module ({lacking}); start its scheduler and "
             "workers with this folder in PYTHONPATH and with the same packages installed"
         )
-    told = f"{what} on the cluster {scheduler}: {type(error).__name__}: {first_line(error)}"
-    return UserError(f"{told}; {advice}" if advice else told)
+    problem = f"{what} on the cluster {scheduler}: {type(error).__name__}: {first_line(error)}"
+    return UserError(f"{problem}; {advice}" if advice else problem)
 
 
 def first_line(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""The exception for mistakes that the user can mend, and how any other is told on one line."""
+"""The exception for mistakes that the user can mend, and how any other is written on one line."""
 
 import difflib
 from collections.abc import Iterable

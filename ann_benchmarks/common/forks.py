@@ -17,7 +17,7 @@ Value = TypeVar("Value")
 def each(
     function: Callable[[Item], Value], items: Sequence[Item], processes: int
 ) -> Generator[Value, None, None]:
-    """Yield the function's value of every item, in their order; here, where one process is asked for.
+    """Yield the function's value of every item, in their order; here, where one process is requested.
 
     Each of n forks takes every n-th item, and waits when it is 64 KiB of values ahead of what was taken. What
     a fork does not return, because it was killed or the function raised an exception, is computed here.

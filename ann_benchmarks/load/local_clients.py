@@ -62,7 +62,7 @@ class ThreadClients:
     def prepare_arrivals(
         self, due: np.ndarray, numbers: np.ndarray, patience: float, keeps_ids: bool = True
     ) -> None:
-        """Query numbers[i] is to be asked due[i] s after the start, by whichever client is free."""
+        """Query numbers[i] is to be sent due[i] s after the start, by whichever client is free."""
         self._arrivals = zip(due.tolist(), numbers.tolist(), strict=True)
         self._tasks = all_arrivals(due, patience, keeps_ids, self._size)
 

@@ -44,7 +44,7 @@ class OwnOrder:
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Open loop: what the others have not taken, until so many s after the start."""
+    """Open loop: what the others have not taken, until a number of seconds after the start."""
 
     until: float
     keeps_ids: bool
@@ -144,7 +144,7 @@ _LEAD_A_CLIENT = 0.0005
 
 
 def common_start(clients: int) -> float:
-    """Return the moment at which so many clients start that are told it now."""
+    """Return the moment at which all of this many clients can start, by perf_counter."""
     return clock() + _LEAD_SECONDS + _LEAD_A_CLIENT * clients
 
 

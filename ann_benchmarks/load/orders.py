@@ -1,4 +1,4 @@
-"""Which query is asked next: the orders in which clients go through the queries."""
+"""Which query is sent next: the orders in which clients go through the queries."""
 
 import math
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class QueryOrder:
     """How often and in what order a client asks which of the queries.
 
     "shuffled": each client all of them, in an order of its own; "same": all clients in the dataset's order,
-    so that what one has just asked for is found in the server's caches by the next; "zipf": drawn so that
+    so that what one has just read is found in the server's caches by the next; "zipf": drawn so that
     the r-th most popular query comes 1 / r^skew times as often as the first, for all clients the same ones;
     "single": the first query, again and again.
     """

@@ -44,7 +44,7 @@ class ProcessClients:
         self._pipes: list[pipes.Connection[Any, Any]] = []
         self._processes: list[int] = []
         client = Client(query, list(queries), count, self._take, time.process_time)
-        # Told before the fork: told in it, BLAS would start its threads once more, only to have them wait.
+        # Set before the fork: set in it, BLAS would start its threads once more, only to have them wait.
         with closed_after_an_error(self), no_collector(), threadpool_limits(1):
             gc.freeze()  # the collector of a fork would write to what they share
             try:
@@ -62,7 +62,7 @@ class ProcessClients:
     def prepare_arrivals(
         self, due: np.ndarray, numbers: np.ndarray, patience: float, keeps_ids: bool = True
     ) -> None:
-        """Query numbers[i] is to be asked due[i] s after the start, by whichever client is free."""
+        """Query numbers[i] is to be sent due[i] s after the start, by whichever client is free."""
         records = np.empty(len(due), dtype=_ARRIVAL)
         records["due"], records["number"] = due, numbers
         self._arrivals.seek(0)
@@ -116,7 +116,7 @@ class ProcessClients:
         """Tell each client its word, and wait until all have done what it says."""
         with closed_after_an_error(self):
             for pipe, word in zip(self._pipes, words, strict=True):
-                with suppress(BrokenPipeError):  # that the client has ended is told when it is listened to
+                with suppress(BrokenPipeError):  # its end is noticed when its answers are read
                     pipe.send(word)
             self._receive()
 
@@ -144,7 +144,7 @@ class ProcessClients:
 
 def _serve(pipe: "pipes.Connection[Any, Any]", client: Client) -> None:
     """Be a client until the pipe closes. An error is sent, and ends it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who asked for it decides what Ctrl-C ends
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C ends
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with, args=(pipe.fileno(),), daemon=True).start()
     try:
@@ -165,6 +165,6 @@ def _serve(pipe: "pipes.Connection[Any, Any]", client: Client) -> None:
 def _end_with(pipe: int) -> None:
     """End when the other side of the pipe does, even within a query; to wait for that costs nothing."""
     ended = select.poll()
-    ended.register(pipe, 0)  # that it is closed is always told
+    ended.register(pipe, 0)  # epoll always reports that it is closed
     ended.poll()
     os._exit(1)

@@ -29,7 +29,9 @@ LOOK_SECONDS = 1.0  # after which a side that waits sees whether the other is st
 CLOSE_SECONDS = 10.0
 _DEALING_SEED = 1903
 
-Opener = Callable[[int], Any]  # starts so many clients, which can start at a given time, and be aborted
+Opener = Callable[
+    [int], Any
+]  # starts clients; their run can begin at a given time and be aborted
 
 
 class _Machine:
@@ -77,7 +79,7 @@ class _Machine:
         await self._do(self.clients.close)
 
     async def _do(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        """Have it done, while the worker goes on listening; it is ended when who asked for it has gone."""
+        """Have it done, while the worker goes on listening; it is ended when its caller has gone."""
         from distributed import get_worker
 
         doing = asyncio.get_running_loop().run_in_executor(self._thread, call, *arguments)
@@ -252,7 +254,7 @@ def _itself(future: Any) -> Any:
 
 
 def _called(machine: Any, method: str, *arguments: Any) -> Any:
-    """Begin a call; that a machine has gone is told when its method is looked up."""
+    """Begin a call; looking up its method fails where the machine has gone."""
     return getattr(machine, method)(*arguments)
 
 

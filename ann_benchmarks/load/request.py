@@ -1,4 +1,4 @@
-"""What load is asked for: how many clients, in a closed or an open loop, for how long, in what order."""
+"""A requested load: how many clients, in a closed or an open loop, for how long, in what order."""
 
 import math
 import re
@@ -59,7 +59,7 @@ class Objective:
 
 @dataclass(frozen=True)
 class Load:
-    """The load of one run: so many queries in all, or for so many seconds, by so many clients.
+    """The load of one run: by a number of clients, of a number of queries or of seconds.
 
     With `rate` or `objective` the loop is open: queries come when they come, `rate` a second, and wait if no
     client is free.
@@ -73,7 +73,7 @@ class Load:
     objective: Objective | None = None  # for which the highest rate is looked for
     driver: str = "own"  # or "pgbench"
     scheduler: str | None = None  # of the Dask cluster whose machines the clients run on
-    distinct: int | None = None  # queries that are asked, the dataset's first ones; None: all of them
+    distinct: int | None = None  # queries that are sent, the dataset's first ones; None: all of them
 
     @property
     def is_open(self) -> bool:
@@ -106,7 +106,7 @@ class Load:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What is stored of it: all that was asked for."""
+        """What is stored of it: all that was requested."""
         return {
             "clients": self.clients,
             "query_order": str(self.order),
@@ -117,7 +117,7 @@ class Load:
         }
 
     def run_seconds(self, queries: int, rate: float) -> float:
-        """How long a run takes that goes through so many queries, where so many a second are answered."""
+        """How long a run through the queries takes, at a number of answers a second."""
         if self.is_open:
             return self._open_seconds(self.rate or rate)
         if self.seconds is not None:

@@ -29,14 +29,14 @@ NOTHING_LEFT = 0.95  # share of the machine's CPU that is busy
 LARGE_SHARE = 0.33  # of the machine's CPU that the clients take
 LATE_SHARE = 0.25  # of the median latency, by which clients that were free sent their queries late
 ROUNDING = 1e-6  # s, of the clocks' readings
-MOST_SKIPPED = 1000  # first arrivals that nobody may have asked
+MOST_SKIPPED = 1000  # first arrivals that may not have been sent
 _NO_ANSWERS = np.empty((0, 0), dtype=np.int64)
 
 
 def closed_loop(
     answers: Sequence[Answers], facts: Mapping[str, Any], queries_per_second: float | None = None
 ) -> Measured:
-    """Return a run of clients that asked one query after the other.
+    """Return a run of clients that sent one query after the other.
 
     The throughput is that of the time in which all clients were active, in which a query counts by the share
     of its own time that lies in it (what was being answered in the end would be missing otherwise, a query
@@ -64,15 +64,15 @@ def closed_loop(
     )
     waiting = sum(float(seconds.sum()) for seconds in inside)
     in_all = max(a.answered[-1] for a in answers) - min(a.sent[0] for a in answers)
-    told = _client_facts(answers, facts, in_all) | {
+    stored = _client_facts(answers, facts, in_all) | {
         "loop": "closed",
         "active_seconds": end - start,
         "queries_counted": counted,
         "clients_waiting_share": waiting / (len(answers) * (end - start)),
     }
-    told["clients_were_limit"] = told["clients_waiting_share"] < ALWAYS_WAITING or _no_cpu_left(told)
+    stored["clients_were_limit"] = stored["clients_waiting_share"] < ALWAYS_WAITING or _no_cpu_left(stored)
     seconds = (end - start) / counted if queries_per_second is None else 1 / queries_per_second
-    return Measured(times, _NO_ANSWERS, seconds, told)
+    return Measured(times, _NO_ANSWERS, seconds, stored)
 
 
 def open_loop(
@@ -80,25 +80,25 @@ def open_loop(
 ) -> Measured:
     """Return a run in which queries came at a rate: latencies, in s, count from when each was due, in order.
 
-    `due`, (n,) in s from the start, are all that came. What was not asked any more `patience` s after the
+    `due`, (n,) in s from the start, are all that came. What was not sent by `patience` s after the
     last was due had waited so long at least, and counts with that. The throughput is that of the answers,
     from the start to the last answer or arrival.
     """
-    asked = [a for a in answers if len(a.sent)]
-    if not asked:
+    sent = [a for a in answers if len(a.sent)]
+    if not sent:
         raise UserError("no query was answered in the whole run: ask for a lower rate, or for longer")
-    of_asked = [(a, np.asarray(a.due)) for a in asked]
-    all_asked = np.concatenate([due_of for _, due_of in of_asked])
-    start = _start(due, all_asked)
-    waiting = np.delete(due, _nearest(due, all_asked - start))
-    times = np.concatenate([a.answered - due_of for a, due_of in of_asked] + [due[-1] + patience - waiting])
-    came = np.concatenate([due_of - start for _, due_of in of_asked] + [waiting])
+    of_sent = [(a, np.asarray(a.due)) for a in sent]
+    all_sent = np.concatenate([due_of for _, due_of in of_sent])
+    start = _start(due, all_sent)
+    waiting = np.delete(due, _nearest(due, all_sent - start))
+    times = np.concatenate([a.answered - due_of for a, due_of in of_sent] + [due[-1] + patience - waiting])
+    came = np.concatenate([due_of - start for _, due_of in of_sent] + [waiting])
     times = times[np.argsort(came, kind="stable")]
-    served = np.concatenate([a.answered - a.sent for a in asked])
-    late = np.concatenate([_lateness(a, due_of) for a, due_of in of_asked])
-    found_none_free = np.concatenate([_free_since(a) > due_of for a, due_of in of_asked])
-    end = max(max(float(a.answered[-1]) for a in asked), start + float(due[-1]))
-    told = _client_facts(asked, facts, end - start) | {
+    served = np.concatenate([a.answered - a.sent for a in sent])
+    late = np.concatenate([_lateness(a, due_of) for a, due_of in of_sent])
+    found_none_free = np.concatenate([_free_since(a) > due_of for a, due_of in of_sent])
+    end = max(max(float(a.answered[-1]) for a in sent), start + float(due[-1]))
+    stored = _client_facts(sent, facts, end - start) | {
         "loop": "open",
         "active_seconds": end - start,
         "queries_due": len(due),
@@ -109,10 +109,10 @@ def open_loop(
         "clients_late_seconds": float(np.median(late)),
         "clients_all_busy_share": float(np.mean(found_none_free)),
     }
-    told["clients_were_limit"] = told["clients_late_seconds"] > LATE_SHARE * told["service_p50"] or (
-        len(waiting) > 0 and _no_cpu_left(told)
+    stored["clients_were_limit"] = stored["clients_late_seconds"] > LATE_SHARE * stored["service_p50"] or (
+        len(waiting) > 0 and _no_cpu_left(stored)
     )
-    return Measured(times, _NO_ANSWERS, (end - start) / len(served), told)
+    return Measured(times, _NO_ANSWERS, (end - start) / len(served), stored)
 
 
 def active_span(answers: Sequence[Answers]) -> tuple[float, float]:
@@ -130,11 +130,11 @@ def _free_since(answers: Answers) -> np.ndarray:
     return np.concatenate([[-np.inf], answers.answered[:-1]])
 
 
-def _start(due: np.ndarray, asked: np.ndarray) -> float:
-    """When the run began: with the first of `due` that was asked, before which others may have been left."""
-    first = float(asked.min())
+def _start(due: np.ndarray, sent: np.ndarray) -> float:
+    """When the run began: with the first of `due` that was sent; others before it may have been left out."""
+    first = float(sent.min())
     for skipped in due[:MOST_SKIPPED]:
-        moved = asked - (first - skipped)
+        moved = sent - (first - skipped)
         if np.abs(due[_nearest(due, moved)] - moved).max() < ROUNDING:
             return first - float(skipped)
     return first - float(due[0])
@@ -148,21 +148,21 @@ def _nearest(due: np.ndarray, moments: np.ndarray) -> np.ndarray:
 
 
 def _client_facts(answers: Sequence[Answers], facts: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    asked = sum(len(a.numbers) for a in answers)
+    sent = sum(len(a.numbers) for a in answers)
     cpu_seconds = sum(a.cpu_seconds for a in answers)
     return {
         **facts,
-        "queries_asked": asked,
+        "queries_asked": sent,
         "asking_seconds": seconds,
-        "client_cpu_seconds_per_query": cpu_seconds / asked,
+        "client_cpu_seconds_per_query": cpu_seconds / sent,
         "client_cpu_share": cpu_seconds / (seconds * facts.get("client_cores", usable_cores())),
     }
 
 
-def _no_cpu_left(told: Mapping[str, Any]) -> bool:
+def _no_cpu_left(stored: Mapping[str, Any]) -> bool:
     """Whether the clients take a large part of the CPU of machines that have nothing left."""
-    busy = told.get("client_machines_busy_share", told.get("machine_busy_share", 0))
-    return bool(busy > NOTHING_LEFT and told["client_cpu_share"] > LARGE_SHARE)
+    busy = stored.get("client_machines_busy_share", stored.get("machine_busy_share", 0))
+    return bool(busy > NOTHING_LEFT and stored["client_cpu_share"] > LARGE_SHARE)
 
 
 BUCKETS_PER_DECADE = 116  # each 2% wider than the one before

@@ -21,7 +21,7 @@ STANDARD_ERRORS = 0.5  # by which it was faster at least: better a look too many
 
 @dataclass(frozen=True)
 class Warmup:
-    """Kinds: "auto", until the throughput no longer rises; "off", nothing is warmed; "queries", so many."""
+    """Kinds: "auto", until the throughput no longer rises; "off"; "queries", a number of them."""
 
     kind: str = "auto"
     queries: int = 0
@@ -46,38 +46,38 @@ class Warmup:
 
 def warm_up(
     warmup: Warmup,
-    ask_for: Callable[[float], int],
-    ask: Callable[[int], Any],
+    send_for: Callable[[float], int],
+    send: Callable[[int], Any],
     run_seconds: Callable[[float], float],
 ) -> dict[str, Any]:
     """Warm up and return what is stored of it.
 
-    `ask_for` asks for so many seconds and returns how many queries were answered; `ask` asks so many;
-    `run_seconds` is how long a run takes at so many queries a second.
+    `send_for` sends queries for a number of seconds and returns how many were answered; `send` sends a
+    number of queries; `run_seconds` gives the seconds of a run at a number of queries a second.
     """
     began = time.perf_counter()
     facts: dict[str, Any] = {"warmup": str(warmup)}
     if warmup.is_off:
         return facts
     if warmup.kind == "queries":
-        ask(warmup.queries)
+        send(warmup.queries)
         return facts | {"warmup_queries": warmup.queries, "warmup_seconds": time.perf_counter() - began}
     rates: list[float] = []
-    asked, passed, quiet = 0, 0.0, 0
+    sent, passed, quiet = 0, 0.0, 0
     look = LEAST_SECONDS
     while passed < MOST_SECONDS and quiet < QUIET_LOOKS:
         started = time.perf_counter()
-        answered = ask_for(PIECE_SECONDS)
+        answered = send_for(PIECE_SECONDS)
         ended = time.perf_counter()
         rates.append(answered / (ended - started))
-        asked, passed = asked + answered, ended - began
+        sent, passed = sent + answered, ended - began
         if len(rates) < 4 or passed < look:
             continue
         look = LOOKS_APART * passed
         least = min(run_seconds(float(np.mean(rates))), MOST_LEAST_SECONDS)
         quiet = 0 if is_rising(rates) else quiet + (passed >= least)
     return facts | {
-        "warmup_queries": asked,
+        "warmup_queries": sent,
         "warmup_seconds": passed,
         "warmup_settled": quiet == QUIET_LOOKS,
     }

@@ -1,4 +1,4 @@
-"""What workload is asked for: what is written, by whom, beside whose queries, and the name of its curve."""
+"""A requested workload: what is written, by how many writers, and the queries meanwhile."""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from .request import Load
 
 KINDS = ("insert", "update", "delete")  # by their numbers
 LOADED = 0.8  # share of the rows that are there at first, where there are writes beside queries
-LEARNED_FROM = 0.1  # share of the rows that an index is made of which needs some
+LEARNED_FROM = 0.1  # share of the rows that an index is built from if it needs some
 SECONDS = {"inserts": 900.0, "writes": 300.0}  # where nothing else is said
 WRITERS = {"inserts": 1, "writes": 4}
 
@@ -85,7 +85,7 @@ class Workload:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What is stored of it: all that was asked for."""
+        """What is stored of it: all that was requested."""
         facts: dict[str, Any] = {"asked_duration": self.seconds, "autovacuum": self.autovacuum}
         if self.load is not None:
             facts |= {"query_order": str(self.load.order), "distinct_queries": self.load.distinct}

@@ -34,13 +34,13 @@ class Recording:
         return Recording(stretches, before.cpu_seconds + self.cpu_seconds, self.facts)
 
     def thinned(self, most: int) -> "Recording":
-        """Return it with at most so many samples of each phase, and without what has no name."""
+        """Return it with at most this many samples of each phase, and without what has no name."""
         kept = [stretch.thinned(most) for stretch in self.stretches if stretch.phase != OTHER]
         return Recording(kept, self.cpu_seconds, self.facts)
 
 
 class Phases(Protocol):
-    """Is told what a job is doing."""
+    """Learns what a job is doing."""
 
     def enter(self, phase: str) -> None:
         """Begin a phase, which ends the one before it."""
@@ -174,17 +174,17 @@ class Monitor:
         self._stretches.append(self._current)
 
     def _sample(self) -> Sample:
-        told: dict[str, float] = {}
+        stated: dict[str, float] = {}
         levels: frozenset[str] = frozenset()
         is_local = True
         with suppress(Exception):
             if self._server is not None:
-                told, levels = self._server.sample(), self._server.levels
+                stated, levels = self._server.sample(), self._server.levels
                 is_local = self._server.is_local
         sample = Sample(
             time.perf_counter() - self._began,
-            {name: value for name, value in told.items() if name not in levels},
-            {name: value for name, value in told.items() if name in levels},
+            {name: value for name, value in stated.items() if name not in levels},
+            {name: value for name, value in stated.items() if name in levels},
             machine.cpu_times() if is_local else None,
         )
         if is_local:

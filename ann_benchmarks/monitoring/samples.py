@@ -1,4 +1,4 @@
-"""What was seen at one moment, and the samples of one phase, of which few are kept however long it lasts."""
+"""What was seen at one moment, and the samples of one phase: few are kept, however long it lasts."""
 
 from dataclasses import dataclass, field
 
@@ -26,7 +26,7 @@ class Stretch:
     """A phase from its begin to its end. Its first sample is the last one of the phase before it."""
 
     def __init__(self, phase: str, interval: float, first: Sample | None = None) -> None:
-        """Begin it; samples are wanted every `interval` s at first."""
+        """Begin it; samples come every `interval` s at first."""
         self.phase, self.interval = phase, interval
         self.samples = [] if first is None else [first]
 
@@ -44,7 +44,7 @@ class Stretch:
         self.add(sample)
 
     def thinned(self, most: int) -> "Stretch":
-        """Return it with at most so many samples, from its first to its last."""
+        """Return it with at most this many samples, from its first to its last."""
         fewer = Stretch(self.phase, self.interval)
         chosen = np.linspace(0, len(self.samples) - 1, min(most, len(self.samples)))
         fewer.samples = [self.samples[place] for place in np.unique(chosen.round().astype(int))]

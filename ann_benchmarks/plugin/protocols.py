@@ -175,7 +175,7 @@ class SearchedArgument(Protocol):
 
 @dataclass(frozen=True)
 class PreparedQueries:
-    """A query in three steps, of which the second is timed."""
+    """A query in three steps; the second is timed."""
 
     prepare: Callable[[Any, int], Any]
     run: Callable[[], Any]

@@ -73,7 +73,7 @@ def build_first(
 ) -> tuple[list[Job], list[JobOutcome]]:
     """Build, or find, the index of every job with all that the machine has.
 
-    Returns the jobs whose index is there, none of which builds it anew, and the outcomes of failed builds.
+    Returns the jobs whose index is there, now without --rebuild, and the outcomes of failed builds.
     """
     definitions = list({str(job.definition): job.definition for job in jobs}.values())
     scope = Scope(definitions, jobs[0].dataset, jobs[0].count, execution=jobs[0].execution)

@@ -111,7 +111,7 @@ def check_load_options(args: argparse.Namespace) -> None:
 
 
 def requested_loads(args: argparse.Namespace) -> Sequence[Load | Workload]:
-    """Return a load for each number of clients and each rate; none where no clients are asked for.
+    """Return a load for each number of clients and each rate; none without clients.
 
     What writes is a workload instead.
     """

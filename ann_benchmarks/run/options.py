@@ -78,7 +78,7 @@ def make_parser(program: str = "run.py") -> argparse.ArgumentParser:
         "--max-n-algorithms",
         type=int,
         default=-1,
-        help="run so many definitions at most, of each algorithm if several are named; -1 for all",
+        help="run this many definitions at most, of each algorithm if several are named; -1 for all",
     )
     add(
         "--run-disabled",

@@ -22,7 +22,7 @@ from ann_benchmarks.jobs.events import Failure, Finished
 from ann_benchmarks.jobs.job import JobRequest
 from ann_benchmarks.measure.job import carry_out
 
-GRACE_SECONDS = 15  # between being asked to stop and being killed
+GRACE_SECONDS = 15  # between SIGTERM and SIGKILL
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -34,11 +34,11 @@ class PluginCheck:
 
 
 class Stopped(KeyboardInterrupt):
-    """The process was asked to end; to libraries, as by Ctrl-C, on which database clients cancel a query."""
+    """The process is to end. Libraries take it for Ctrl-C, on which database clients cancel a query."""
 
 
 def serve(pipe: Connection, crash_report: str, version: str | None = None) -> None:
-    """Carry out requests until the pipe closes, None comes or the process is asked to end.
+    """Carry out requests until the pipe closes, None comes or the process gets SIGTERM.
 
     `version` is the one that all plug-ins here are to use, None: the one that they have.
 

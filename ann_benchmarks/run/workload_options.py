@@ -80,7 +80,7 @@ def check_workload_options(args: argparse.Namespace) -> None:
 
 
 def requested_workloads(args: argparse.Namespace) -> list[Workload]:
-    """Return a workload for each number of clients, of writers, and each rate; none where none is asked."""
+    """Return a workload for each number of clients, of writers, and each rate; none without --workload."""
     if args.workload is None:
         return []
     seconds = args.duration or SECONDS[args.workload]

@@ -30,7 +30,7 @@ class Times:
 def run_together(members: Sequence[Any], tick: Callable[[float], object]) -> float:
     """Run clients and writers that are prepared; return when they started, by perf_counter.
 
-    `tick` is told now and then how many seconds have passed. Whatever fails ends all of them.
+    `tick` is given now and then the seconds that have passed. Whatever fails ends all of them.
     """
     with ThreadPoolExecutor(max(len(members), 1)) as pool:
         start = common_start(sum(map(len, members)))
@@ -45,7 +45,7 @@ def run_together(members: Sequence[Any], tick: Callable[[float], object]) -> flo
                 done.result()
         except BaseException:
             for member in members:
-                member.abort()  # who waits for one is told
+                member.abort()  # which wakes who waits for one
             raise
     return start
 

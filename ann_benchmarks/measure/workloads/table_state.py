@@ -57,7 +57,7 @@ class TableState:
         self.row_of[ids] = ids
 
     def plan(self, due: np.ndarray, kinds: np.ndarray, draw: np.random.Generator) -> Planned:
-        """Plan changes, the first so many for which there are rows.
+        """Plan changes, as many of the first as there are rows for.
 
         No two are of one row, so that their order does not matter: what is updated or deleted is drawn of the
         rows that are there now.
@@ -98,27 +98,27 @@ class TableState:
             self.row_of = np.concatenate((self.row_of, np.full(max(missing, len(self.row_of)), GONE)))
 
 
-SPARSE = 4  # rows between the first and the last for each that is wanted, above which each is read by itself
+SPARSE = 4  # rows between the first and the last for each that is read, above which each is read by itself
 
 
 class ChosenRows(Rows):
     """Some rows of others, by ascending numbers."""
 
     def __init__(self, rows: Any, numbers: np.ndarray) -> None:
-        """Take the rows and the numbers of those that are wanted."""
+        """Take the rows and the numbers of those that are chosen."""
         self._rows, self._numbers = rows, numbers
         self.label, self.dtype = getattr(rows, "label", "the vectors"), rows.dtype
         self.shape = (len(numbers), rows.shape[1])
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Read all between the first and the last in one go where most of that is wanted."""
-        wanted = self._numbers[start:stop]
-        if not len(wanted):
+        """Read all between the first and the last at once where most of them are chosen."""
+        chosen = self._numbers[start:stop]
+        if not len(chosen):
             return np.empty((0, self.shape[1]), self.dtype)
-        first, last = int(wanted[0]), int(wanted[-1]) + 1
-        if last - first > SPARSE * len(wanted):
-            return np.asarray(self._rows[wanted])
-        return np.asarray(self._rows[first:last])[wanted - first]
+        first, last = int(chosen[0]), int(chosen[-1]) + 1
+        if last - first > SPARSE * len(chosen):
+            return np.asarray(self._rows[chosen])
+        return np.asarray(self._rows[first:last])[chosen - first]
 
     def where(self, row: int) -> str:
         """Say which row this is, as the others do."""
@@ -129,7 +129,7 @@ class ChangingTruth:
     """The queries of a dataset, and what is nearest to them among changing rows."""
 
     def __init__(self, metric: str, train: Any, queries: np.ndarray, count: int) -> None:
-        """Take the dataset's rows, its queries, and how many neighbours are asked for."""
+        """Take the dataset's rows, its queries, and how many neighbours are requested."""
         self._metric, self._train, self._queries, self._count = metric, train, queries, count
 
     def distances(self, state: TableState) -> np.ndarray:
@@ -138,7 +138,7 @@ class ChangingTruth:
         if len(rows) < self._count:
             raise UserError(
                 f"the table has {len(rows):,} rows in the end, fewer than the {self._count} neighbours that"
-                " are asked for: give a longer --duration, or ask for fewer by --count"
+                " are requested: give a longer --duration, or ask for fewer by --count"
             )
         among = ChosenRows(self._train, rows)
         return exact_neighbors(self._metric, among, self._queries, self._count, progress=False)[1]

@@ -126,15 +126,15 @@ def _write(
         facts = watch.facts(sum(len(given.numbers) for given in [*answers, *written]))
     sizes.append((seconds, table.sizes()["index_size"]))
     measured = closed_loop(answers, facts)
-    asked, wrote = times_of(answers, start), writes_of(written, start)
+    queried, wrote = times_of(answers, start), writes_of(written, start)
     numbers = np.concatenate([given.numbers for given in written])
     done = np.concatenate([given.done for given in written])
     waiting = np.setdiff1d(np.arange(len(seen.due)), numbers)
     work.state.apply(planned.part(numbers[done]))
     work.state.give_back(planned.part(waiting[waiting < len(planned)]))
     seen.due, seen.kinds = seen.due[waiting] - seconds, seen.kinds[waiting]
-    work.timeline.add(seconds, asked, wrote, sizes)
-    seen.queries.append(Span(seconds, asked, 1 / measured.seconds_per_query))
+    work.timeline.add(seconds, queried, wrote, sizes)
+    seen.queries.append(Span(seconds, queried, 1 / measured.seconds_per_query))
     for place, kind in enumerate(KINDS):
         of_kind = planned.kinds[numbers] == place
         times = Times(wrote.ends[of_kind], wrote.seconds[of_kind], int(np.count_nonzero(of_kind & ~done)))
