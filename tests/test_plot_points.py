@@ -27,7 +27,7 @@ from ann_benchmarks.results.runs import Run, load_runs
 
 from .plotting_data import make_result, make_truth
 
-pytestmark = pytest.mark.filterwarnings("error")
+pytestmark = pytest.mark.filterwarnings("error", "ignore::ResourceWarning")
 
 ALL_SCALES = [
     *((x, y) for x in ("linear", "log", "symlog", "logit", "a3") for y in ("linear", "log")),

@@ -26,7 +26,7 @@ from ann_benchmarks.results.runs import Run, load_runs
 from .plotting_data import make_result, make_truth
 from .programs import run_program
 
-pytestmark = pytest.mark.filterwarnings("error")
+pytestmark = pytest.mark.filterwarnings("error", "ignore::ResourceWarning")
 
 ROOT = Path(__file__).parent.parent
 GB, MB = 1 << 30, 1 << 20

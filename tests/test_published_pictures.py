@@ -17,7 +17,7 @@ from ann_benchmarks.results.intervals import Interval
 from .plotting_data import make_result, make_truth
 from .programs import run_program
 
-pytestmark = pytest.mark.filterwarnings("error")
+pytestmark = pytest.mark.filterwarnings("error", "ignore::ResourceWarning")
 
 ROOT = Path(__file__).parent.parent
 MINE = """label: mine
