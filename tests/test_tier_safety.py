@@ -82,15 +82,20 @@ def test_groups_are_given_back_after_a_kill_at_any_moment(ledger):
             assert not group_of(holder.pid).exists() and ledger.all() == []
 
 
+def kill_with_guards(holder) -> None:
+    line_of(holder), line_of(holder)
+    until(lambda: guards_of(holder.pid))  # one that was started just now has not its name yet
+    for guard in guards_of(holder.pid):
+        os.kill(guard, signal.SIGKILL)
+    holder.kill()
+    holder.wait()
+    until(lambda: not guards_of(holder.pid))
+
+
 @needs_memory_group
 def test_the_next_start_gives_back_what_no_guard_did(ledger):
     with program(HOLD, "cgroup", ledger.folder) as holder:
-        line_of(holder), line_of(holder)
-        for guard in guards_of(holder.pid):
-            os.kill(guard, signal.SIGKILL)
-        holder.kill()
-        holder.wait()
-        until(lambda: not guards_of(holder.pid))
+        kill_with_guards(holder)
         assert group_of(holder.pid).exists()
         with Holding("cgroup", None, ledger):
             assert not group_of(holder.pid).exists()
@@ -101,12 +106,7 @@ def test_the_next_start_gives_back_what_no_guard_did(ledger):
 def test_release_gives_back_pages_that_no_guard_did():
     before = locked_memory.total_pages()
     with program(HOLD, "hugepages") as holder:
-        line_of(holder), line_of(holder)
-        for guard in guards_of(holder.pid):
-            os.kill(guard, signal.SIGKILL)
-        holder.kill()
-        holder.wait()
-        until(lambda: not guards_of(holder.pid))
+        kill_with_guards(holder)
         assert locked_memory.total_pages() > before
         assert any("which has ended" in line and "huge pages" in line for line in release.status())
         assert any(line.startswith(f"released: process {holder.pid} ") for line in release.release(False))

@@ -29,9 +29,7 @@ LOOK_SECONDS = 1.0  # after which a side that waits sees whether the other is st
 CLOSE_SECONDS = 10.0
 _DEALING_SEED = 1903
 
-Opener = Callable[
-    [int], Any
-]  # starts clients; their run can begin at a given time and be aborted
+Opener = Callable[[int], Any]  # starts clients; their run can begin at a given time and be aborted
 
 
 class _Machine:
