@@ -14,6 +14,7 @@ from ann_benchmarks.results.file import (
     result_path,
     write_result,
 )
+from ann_benchmarks.results.versions import version_names
 
 ATTRS = {"best_search_time": 0.5, "count": 2, "name": "x", "batch_mode": False}
 
@@ -143,3 +144,11 @@ def test_results_are_listed_in_order_and_unfinished_ones_are_not(tmp_path, monke
     Path("results/b/10/x/empty.hdf5").touch()
     assert list(iter_result_paths()) == sorted(Path("results", name) for name in names)
     assert [path.name for path in iter_result_paths("a[1]", 10)] == ["1.hdf5", "2.hdf5"]
+
+
+def test_a_plugin_names_what_its_versions_are_of():
+    attrs = {"vchord_version": "1.1", "vectorscale_version": "0.9", "framework_version": "1"}
+    assert version_names(attrs) == {"vchord_version": "VectorChord", "vectorscale_version": "vectorscale"}
+    names = version_names(attrs | {"version_names": '{"vectorscale": "pgvectorscale"}'})
+    assert names["vectorscale_version"] == "pgvectorscale"
+    assert version_names(attrs | {"version_names": "[1]"}) == version_names(attrs)

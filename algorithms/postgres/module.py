@@ -4,8 +4,9 @@ A subclass describes which extension it needs, which index it builds and which s
 building, reuse, measuring and bookkeeping are in the parts. docs/indexes.md shows one of a screenful.
 """
 
+import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import psycopg
 
@@ -31,6 +32,8 @@ class PostgresANN(InstallableExtension, PostgresInterface):
     builds_on: tuple[str, ...] = ()  # other extensions whose versions an index depends on
     library = ""  # of the extension, where the server has to load it when it starts
     column_type = "vector"
+    # What people call the software whose versions are stored; a subclass adds its own.
+    version_names: ClassVar[Mapping[str, str]] = {"postgres": "PostgreSQL", "vector": "pgvector"}
 
     def __init__(self, metric: str) -> None:
         """Remember the metric; nothing is started before fit."""
@@ -127,6 +130,13 @@ class PostgresANN(InstallableExtension, PostgresInterface):
     def index_name(self) -> str | None:
         """The name of the index, with its schema; None before it is there, or without one."""
         return self._indexed.names()[1]
+
+    def get_additional(self) -> dict[str, Any]:
+        """Return what is stored with the measurements, and what people call the versions in it."""
+        names: dict[str, str] = {}
+        for base in reversed(type(self).__mro__):
+            names |= vars(base).get("version_names", {})
+        return super().get_additional() | {"version_names": json.dumps(names)}
 
     @classmethod
     def required_extension(cls) -> RequiredExtension:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,7 +29,7 @@ class VectorChord(PostgresANN):
 
     extension = "vchord"
     library = "vchord"
-    version_names: ClassVar[dict[str, str]] = {"vchord": "VectorChord"}
+    version_names: ClassVar[Mapping[str, str]] = {"vchord": "VectorChord"}
 
     def __init__(self, metric: str, method_param: dict[str, Any] | None = None) -> None:
         """Take the metric and the build arguments by VectorChord's names, all of them optional."""

@@ -11,6 +11,7 @@ from ann_benchmarks.data.datasets import get_dataset, is_present
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run
+from ann_benchmarks.results.versions import version_names
 
 from .content import Report
 from .document import Block, Heading, Listing, Paragraph, Table
@@ -40,8 +41,6 @@ KNOWN = {
 SETTINGS = "Settings other than PostgreSQL's defaults"
 BUFFERS = "shared_buffers"
 IN_BYTES = {"memory_bytes", "container_memory_bytes", "tier_bandwidth", BUFFERS}
-VERSION = "_version"
-NAMES = {"postgres": "PostgreSQL", "vector": "pgvector", "vchord": "VectorChord"}
 COMMAND = "command_line"
 UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*(kB|MB|GB|TB)?")
@@ -87,10 +86,8 @@ def facts_of(attrs: Attributes) -> dict[Fact, str]:
         for attribute, name in known.items():
             if attribute in attrs:
                 facts[chapter, name] = text_of(attribute, attrs[attribute])
-    for attribute, value in attrs.items():
-        if attribute.endswith(VERSION) and attribute not in KNOWN["Software"]:
-            name = attribute.removesuffix(VERSION)
-            facts["Software", NAMES.get(name, name)] = text_of(attribute, value)
+    for attribute, name in version_names(attrs).items():
+        facts["Software", name] = text_of(attribute, attrs[attribute])
     for name, value in settings(attrs).items():
         facts[SETTINGS, name] = text_of("", value)
     if isinstance(attrs.get(BUFFERS), (int, float)):  # which the settings lack where it is the default

@@ -1,6 +1,6 @@
 """The columns of results on the pages, and which of them results can be filtered by."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,10 +10,10 @@ from ann_benchmarks.results.comparable import family
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.metrics import all_metrics, standard_metrics
 from ann_benchmarks.results.runs import Run, interval, number
+from ann_benchmarks.results.versions import version_names
 from ann_benchmarks.results.warnings import main_wait, warnings_of_one
 
 Value = str | float | None
-VERSIONS = {"postgres_version": "PostgreSQL", "vector_version": "pgvector", "vchord_version": "VectorChord"}
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def metric(name: str) -> Column:
     return Column(name, known.description, kind, lambda run: run.metrics.get(name), bounds=bounds)
 
 
-COLUMNS = (
+OF_SERIES = (
     Column("algorithm", "Algorithm", "words", family, True),
     Column("parameters", "Parameters", "words", lambda run: run.parameters),
     *(metric(name) for name in standard_metrics),
@@ -116,7 +116,8 @@ COLUMNS = (
     Column("cpus", "CPUs of the tier", "number", lambda run: run.series.tier_cpus, True),
     Column("disk", "Disk of the tier", "words", lambda run: run.series.tier_disk or None, True),
     Column("method", "Method of the tier", "words", lambda run: run.series.tier_method or None, True),
-    *(Column(name, label, "words", version(name), True) for name, label in VERSIONS.items()),
+)
+OF_MEASURING = (
     Column("machine", "Machine", "words", machine, True),
     Column("available", "RAM measured", "bytes", attribute("tier_available")),
     Column("shared", "shared_buffers", "bytes", attribute("shared_buffers")),
@@ -132,3 +133,10 @@ COLUMNS = (
     Column("warnings", "Warnings", "words", warnings),
     Column("started", "Measured", "words", lambda run: text(run, "started_at")),
 )
+
+
+def columns_of(runs: Sequence[Run]) -> tuple[Column, ...]:
+    """Return the columns of results, with one for each software whose version they state."""
+    names = {name: title for run in runs for name, title in version_names(run.attrs).items()}
+    versions = (Column(name, title, "words", version(name), True) for name, title in sorted(names.items()))
+    return (*OF_SERIES, *versions, *OF_MEASURING)

@@ -14,7 +14,7 @@ from ann_benchmarks.published import published_names
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.results.tiers import as_tier_run, whole_machine
 
-from .columns import COLUMNS, Column, Value
+from .columns import Column, Value, columns_of
 
 DIGITS = 6  # of a number, which is more than any of them is sure
 
@@ -76,7 +76,7 @@ def natural(text: str) -> tuple[Any, ...]:
 
 def points_data(runs: Sequence[Run], extra: Iterable[Column]) -> dict[str, Any]:
     """Return all columns of the results: first those that a page adds, then those of every result."""
-    columns = [column_data(column, runs) for column in (*extra, *COLUMNS, ram_column(runs))]
+    columns = [column_data(column, runs) for column in (*extra, *columns_of(runs), ram_column(runs))]
     return {"count": len(runs), "columns": [column for column in columns if column is not None]}
 
 
