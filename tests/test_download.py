@@ -426,6 +426,10 @@ def test_killed_at_random_moments(server: FileServer) -> None:
         assert not TARGET.exists()
     journal = Journal.load(JOURNAL)
     assert journal is not None and journal.arrived > SIZE / 4
+    sent = -1
+    while sent != server.sent:  # to a connection whose end the server has not noticed
+        sent = server.sent
+        time.sleep(0.2)
     server.pause, server.sent = 0, 0
     download(server)
     assert server.sent == SIZE - journal.arrived + 1

@@ -18,6 +18,7 @@ from ann_benchmarks.algorithms.base.module import BaseANN
 from ann_benchmarks.algorithms.bruteforce.module import ExactScan
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.load.local_clients import ProcessClients, ThreadClients, open_local_clients
+from ann_benchmarks.plugin import Plugin
 
 pytestmark = pytest.mark.alone  # it measures
 
@@ -92,7 +93,7 @@ def opened(request) -> Iterator:
     def opened(kind: type[BaseANN], clients: int = 3) -> ThreadClients | ProcessClients:
         algo = kind()
         algo.clients_by = request.param
-        open_ones.append(open_local_clients(algo, QUERIES, 1, clients))
+        open_ones.append(open_local_clients(Plugin(algo), QUERIES, 1, clients))
         return open_ones[-1]
 
     yield opened
@@ -120,7 +121,7 @@ def test_a_plug_in_says_what_its_clients_are():
     algo = Sleeping()
     algo.clients_by = "fibres"  # type: ignore[assignment]
     with pytest.raises(UserError, match="Sleeping.clients_by is 'fibres': make it one of threads, processes"):
-        open_local_clients(algo, QUERIES, 1, 3)
+        open_local_clients(Plugin(algo), QUERIES, 1, 3)
 
 
 def test_each_client_is_a_thread_or_a_process_of_its_own(opened):
@@ -231,7 +232,7 @@ def test_an_error_ends_those_that_would_go_on_for_long(opened):
 
 
 def test_a_killed_process_is_named_and_ends_all():
-    clients = ProcessClients(Sleeping(), QUERIES, 1, 3)
+    clients = ProcessClients(Sleeping().query, QUERIES, 1, 3)
     processes = [psutil.Process(number) for number in clients._processes]
     clients.prepare([np.arange(20)] * 3, 30)
     threading.Timer(0.2, processes[1].kill).start()
@@ -249,7 +250,7 @@ class Sleeping:
     def query(self, q, n):
         time.sleep(60)
 
-clients = ProcessClients(Sleeping(), np.zeros((4, 2)), 1, 3)
+clients = ProcessClients(Sleeping().query, np.zeros((4, 2)), 1, 3)
 clients.prepare([np.arange(4)] * 3)
 print(*clients._processes, flush=True)
 clients.run()

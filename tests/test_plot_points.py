@@ -27,7 +27,11 @@ from ann_benchmarks.results.series import Series
 
 from .plotting_data import make_result, make_truth, request_of
 
-pytestmark = pytest.mark.filterwarnings("error")
+pytestmark = [
+    pytest.mark.filterwarnings("error"),
+    # What another test has left to the garbage collector.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 ALL_SCALES = [
     *((x, y) for x in ("linear", "log", "symlog", "logit", "a3") for y in ("linear", "log")),

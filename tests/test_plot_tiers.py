@@ -28,7 +28,11 @@ from ann_benchmarks.results.tiers import as_tier_run, fastest, whole_machine
 from .plotting_data import make_result, make_truth, request_of
 from .programs import run_program
 
-pytestmark = pytest.mark.filterwarnings("error")
+pytestmark = [
+    pytest.mark.filterwarnings("error"),
+    # What another test has left to the garbage collector.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 ROOT = Path(__file__).parent.parent
 GB, MB = 1 << 30, 1 << 20

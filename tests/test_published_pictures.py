@@ -16,7 +16,11 @@ from ann_benchmarks.results.intervals import Interval
 from .plotting_data import make_result, make_truth, request_of
 from .programs import run_program
 
-pytestmark = pytest.mark.filterwarnings("error")
+pytestmark = [
+    pytest.mark.filterwarnings("error"),
+    # What another test has left to the garbage collector.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 ROOT = Path(__file__).parent.parent
 MINE = """label: mine
