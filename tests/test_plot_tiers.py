@@ -253,8 +253,8 @@ def test_few_and_many_lines_can_be_drawn(lines, tmp_path):
 
 def test_the_table_has_a_row_for_each_tier_and_the_spread(results):
     markdown = written()
-    assert "**pgvector_hnsw, M=16, ef_search = 44** (recall 0.960):" in markdown
-    assert "**vchord, M=16, probes = 44** (recall 0.960):" in markdown
+    assert "**pgvector_hnsw, M=16, ef_search = 44 (recall 0.960)**:" in markdown
+    assert "**vchord, M=16, probes = 44 (recall 0.960)**:" in markdown
     assert "over the tiers: 6.00 (1 client); 6.00 (32 clients)" in markdown
     assert "over the tiers: 1.06 (1 client); 1.06 (32 clients)" in markdown
     assert "measured during the runs it was within 1.0% of it" in markdown
@@ -304,7 +304,7 @@ def test_each_index_has_a_part_and_tells_what_it_was_asked_with(results):
             **on_tier(*RUNGS[0]),
         )
     markdown = written()
-    assert "**vchord, M=32, vchord-c1-hugepages-sb128MB-ram544MB(32 10)** (recall 0.990):" in markdown
+    assert "**vchord, M=32, vchord-c1-hugepages-sb128MB-ram544MB(32 10) (recall 0.990)**:" in markdown
     assert "32 20" not in markdown and len(rows_of(markdown)) == 13
 
 

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from ann_benchmarks.common.numbers import UNKNOWN, figure_text, plain_number
+from ann_benchmarks.results.intervals import interval_text
 from ann_benchmarks.results.metrics import pareto_frontier
 
 from .points import Point, ordered
@@ -95,11 +96,7 @@ def table_beside(
 
 def cell(point: Point | None) -> str:
     """Write a figure, with its interval where there is one."""
-    if point is None:
-        return UNKNOWN
-    bounds = point.y_interval
-    sure = f" ({figure_text(bounds.low)} to {figure_text(bounds.high)})" if bounds else ""
-    return figure_text(point.y) + sure
+    return figure_text(point.y) + interval_text(point.y_interval) if point else UNKNOWN
 
 
 def escaped(text: str) -> str:

@@ -1,6 +1,7 @@
 """The results on tiers as a table in Markdown: each index on every tier, at a recall."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import figure_text, size_text
 from ann_benchmarks.results.built import build_arguments, built_index
+from ann_benchmarks.results.intervals import interval_text
 from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.runs import interval
 from ann_benchmarks.results.tiers import TierRun
@@ -31,11 +33,20 @@ def write_table(
         raise UserError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def table(title: str, runs: Sequence[TierRun], machine: float | None, intervals: bool) -> str:
-    """Return the whole text: for each built index a heading, its fastest result on each tier, the spread.
+@dataclass(frozen=True)
+class IndexOnTiers:
+    """A built index: its name, query arguments and recall, and its fastest result on each tier as a row."""
 
-    `runs` are sorted by throughput, `machine` is the RAM of tiers that have all of it.
-    """
+    heading: str
+    columns: Sequence[str]
+    runs: Sequence[TierRun]
+    rows: Sequence[Sequence[str]]
+
+
+def indexes_on_tiers(
+    runs: Sequence[TierRun], machine: float | None, intervals: bool = True
+) -> list[IndexOnTiers]:
+    """Return each built index; `runs` are sorted by throughput. `machine` is its whole RAM."""
     more = differing_columns(runs)
     best: dict[tuple[Any, ...], TierRun] = {}
     for tier_run in runs:
@@ -46,13 +57,24 @@ def table(title: str, runs: Sequence[TierRun], machine: float | None, intervals:
         ram = tier_run.ram or machine or 0
         return *index_of(tier_run), *line_of(tier_run), ram, tier_run.shared_buffers or 0
 
-    rows = sorted(best.values(), key=place)
-    parts = [f"# {title}\n"]
-    for _, group in groupby(rows, index_of):
-        parts += index_part(list(group), more, machine, intervals)
-    if any(")" in cell for row in rows for cell in cells_of(row, intervals)):
+    def row(tier_run: TierRun) -> list[str]:
+        whole = f"all ({size_text(machine)})" if machine else "all"
+        ram = size_text(tier_run.ram) if tier_run.ram else whole
+        tier = [ram, size_text(tier_run.shared_buffers), str(tier_run.clients)]
+        return [*tier, *cells_of(tier_run, intervals), *(text(tier_run) for text in more.values())]
+
+    groups = [list(group) for _, group in groupby(sorted(best.values(), key=place), index_of)]
+    columns = (*COLUMNS, *more)
+    return [IndexOnTiers(heading(group), columns, group, list(map(row, group))) for group in groups]
+
+
+def table(title: str, runs: Sequence[TierRun], machine: float | None, intervals: bool) -> str:
+    """Return the whole text: for each built index a heading, its fastest result on each tier, the spread."""
+    indexes = indexes_on_tiers(runs, machine, intervals)
+    parts = [f"# {title}\n", *(part for index in indexes for part in index_part(index))]
+    if any(")" in cell for index in indexes for row in index.rows for cell in row[3 : len(COLUMNS)]):
         parts.append(IN_BRACKETS)
-    return "\n".join([*parts, *deviation(rows)])
+    return "\n".join([*parts, *deviation(run for index in indexes for run in index.runs)])
 
 
 def index_of(tier_run: TierRun) -> tuple[str, ...]:
@@ -76,29 +98,20 @@ def differing_columns(runs: Sequence[TierRun]) -> dict[str, Callable[[TierRun], 
     return {name: text for name, text in possible.items() if len({text(tier_run) for tier_run in runs}) > 1}
 
 
-def index_part(
-    rows: Sequence[TierRun],
-    more: dict[str, Callable[[TierRun], str]],
-    machine: float | None,
-    intervals: bool,
-) -> list[str]:
+def index_part(index: IndexOnTiers) -> list[str]:
     """Return the blocks of one built index."""
-    columns = [*COLUMNS, *more]
-    lines = [f"| {' | '.join(columns)} |", f"|{' ---: |' * len(COLUMNS)}{' --- |' * len(more)}"]
-    for row in rows:
-        ram = size_text(row.ram) if row.ram else f"all ({size_text(machine)})" if machine else "all"
-        buffers = size_text(row.shared_buffers)
-        cells = [ram, buffers, str(row.clients), *cells_of(row, intervals)]
-        lines.append(f"| {' | '.join([*cells, *(text(row) for text in more.values())])} |")
+    more = len(index.columns) - len(COLUMNS)
+    lines = [f"| {' | '.join(index.columns)} |", f"|{' ---: |' * len(COLUMNS)}{' --- |' * more}"]
+    lines += [f"| {' | '.join(row)} |" for row in index.rows]
     spreads = []
-    for _, group in groupby(rows, line_of):
-        line = list(group)
-        rates = [row.run.metrics["qps"] for row in line]
-        if len(line) > 1:
-            how = ", ".join(filter(None, [clients_text(line[0]), *(text(line[0]) for text in more.values())]))
+    for _, group in groupby(zip(index.runs, index.rows, strict=True), lambda pair: line_of(pair[0])):
+        (first, row), *others = group
+        rates = [run.run.metrics["qps"] for run in (first, *(run for run, _ in others))]
+        if others:
+            how = ", ".join(filter(None, [clients_text(first), *row[len(COLUMNS) :]]))
             spreads.append(f"{max(rates) / min(rates):.2f} ({how})")
     text = f"Largest QPS / smallest over the tiers: {'; '.join(spreads)}\n"
-    return [f"{heading(rows)}\n", "\n".join(lines) + "\n", *([text] if spreads else [])]
+    return [f"**{index.heading}**:\n", "\n".join(lines) + "\n", *([text] if spreads else [])]
 
 
 def clients_text(tier_run: TierRun) -> str:
@@ -113,7 +126,7 @@ def heading(rows: Sequence[TierRun]) -> str:
     queried = " or ".join(dict.fromkeys(query_of(row) for row in rows))
     recalls = sorted({f"{row.run.metrics['k-nn']:.3f}" for row in rows})
     recall = " to ".join(dict.fromkeys((recalls[0], recalls[-1])))
-    return f"**{', '.join(filter(None, [rows[0].algorithm, built, queried]))}** (recall {recall}):"
+    return f"{', '.join(filter(None, [rows[0].algorithm, built, queried]))} (recall {recall})"
 
 
 def query_of(tier_run: TierRun) -> str:
@@ -129,8 +142,7 @@ def cells_of(tier_run: TierRun, intervals: bool) -> list[str]:
     cells = []
     for metric in FIGURES:
         bounds = interval(tier_run.run, metric) if intervals else None
-        sure = f" ({figure_text(bounds.low)} to {figure_text(bounds.high)})" if bounds else ""
-        cells.append(figure_text(tier_run.run.metrics[metric]) + sure)
+        cells.append(figure_text(tier_run.run.metrics[metric]) + interval_text(bounds))
     return cells
 
 

@@ -1,16 +1,14 @@
 """What a report is made of: chapters, with pictures and tables by the names of their kinds."""
 
 import inspect
-import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import UNKNOWN, figure_text
+from ann_benchmarks.common.numbers import UNKNOWN
 from ann_benchmarks.plotting.styles import Style
-from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run
 
@@ -169,16 +167,6 @@ def known_table(columns: Mapping[str, Sequence[str]], caption: str, words: froze
     """Return a table without the columns in which nothing is known."""
     kept = {name: cells for name, cells in columns.items() if set(cells) != {UNKNOWN}}
     return Table(tuple(kept), list(zip(*kept.values(), strict=True)), caption, words)
-
-
-def between(
-    bounds: Interval | tuple[float | None, float | None] | None, write: Callable[[float], str] = figure_text
-) -> str:
-    """Write an interval in brackets with a space before, nothing where it is not known."""
-    if bounds is None or any(end is None or not math.isfinite(end) for end in bounds):
-        return ""
-    low, high = (write(end) for end in bounds if end is not None)
-    return f" ({low} to {high})"
 
 
 def origin_note(origin: str) -> list[Block]:

@@ -1,6 +1,5 @@
 """The folder of a report: whole, or the older one stays; its figures as CSV and JSON for other programs."""
 
-import csv
 import json
 import math
 import os
@@ -14,9 +13,7 @@ from typing import Any
 import psutil
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.results.export import COLUMNS, OWN_COLUMNS, place_among_columns, row
 from ann_benchmarks.results.records import Record
-from ann_benchmarks.results.runs import Run
 
 from .answer import Answer
 from .content import Report, identity
@@ -96,17 +93,6 @@ def files_of_report(folder: Path) -> set[str] | None:
         return {str(name) for name in content["files"]}
     except (OSError, ValueError, LookupError, TypeError):
         return None
-
-
-def write_csv(path: Path, runs: Sequence[Run]) -> None:
-    """Write a line for each result: metrics, then attributes."""
-    rows = [row(run) for run in runs]
-    known = [*COLUMNS, *OWN_COLUMNS]
-    others = sorted({name for cells in rows for name in cells} - set(known), key=place_among_columns)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, [*known, *others])
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def write_json(

@@ -6,6 +6,7 @@ from typing import Any
 
 from ann_benchmarks.common.numbers import UNKNOWN
 from ann_benchmarks.plotting.styles import assign_styles
+from ann_benchmarks.results.export import write_csv
 from ann_benchmarks.results.metrics import TARGET_RECALL
 from ann_benchmarks.results.warnings import FIGURE, MOST_NAMED, warnings_of
 
@@ -26,7 +27,7 @@ from .document import (
     read_text,
 )
 from .facts import run_blocks
-from .output import MARK_FILE, whole_folder, write_csv, write_json
+from .output import MARK_FILE, whole_folder, write_json
 from .pictures import picture_kinds
 from .tables import table_kinds
 

@@ -1,31 +1,23 @@
 """The tables of a report: one function a kind, in the dict below."""
 
 from collections.abc import Mapping
-from itertools import groupby
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import GB, KIB, UNKNOWN, plain_number, share_text, size_text, three_digits
-from ann_benchmarks.plotting.tier_table import (
-    COLUMNS,
-    cells_of,
-    deviation,
-    differing_columns,
-    heading,
-    index_of,
-    line_of,
-)
+from ann_benchmarks.common.numbers import GB, KIB, UNKNOWN, plain_number, share_text, three_digits
+from ann_benchmarks.plotting.tier_table import COLUMNS, deviation, indexes_on_tiers
 from ann_benchmarks.published import published
 from ann_benchmarks.published.selecting import rows_where
 from ann_benchmarks.published.tables import TEXT
 from ann_benchmarks.results.built import fastest_of_each_index
 from ann_benchmarks.results.comparable import comparisons, family
+from ann_benchmarks.results.intervals import interval_text
 from ann_benchmarks.results.metrics import PERCENTILES, all_metrics
 from ann_benchmarks.results.runs import Run, interval
-from ann_benchmarks.results.tiers import TierRun, as_tier_run, fastest, whole_machine
+from ann_benchmarks.results.tiers import as_tier_run, fastest, whole_machine
 
 from .builds import IndexNames, build_table
-from .content import Kind, Shown, between, known_table
+from .content import Kind, Shown, known_table
 from .document import Block, Paragraph, Table
 from .workloads import insert_table, write_tables
 
@@ -49,7 +41,7 @@ def point_table(shown: Shown) -> list[Block]:
     for name in ("k-nn", "qps", *PERCENTILES):
         metric = all_metrics[name]
         columns[metric.title] = [
-            metric.write(run.metrics[name]) + between(interval(run, name), metric.write) for run in runs
+            metric.write(run.metrics[name]) + interval_text(interval(run, name), metric.write) for run in runs
         ]
     words = frozenset({"Curve", "Parameters", "Dataset"})
     return [known_table(columns, shown.title or f"All points ({len(runs)})", words)]
@@ -61,27 +53,13 @@ def tier_table(shown: Shown) -> list[Block]:
     rows = fastest(on_tiers, shown.target)
     if not rows:
         raise UserError(f"no result on a tier reaches a recall of {shown.target:g}")
-    machine, more = whole_machine(on_tiers), differing_columns(rows)
-    best: dict[tuple[Any, ...], TierRun] = {}
-    for row in rows:
-        best.setdefault((*index_of(row), row.name, row.ram, row.shared_buffers), row)
-
-    def place(row: TierRun) -> tuple[Any, ...]:
-        return *index_of(row), *line_of(row), row.ram or machine or 0, row.shared_buffers or 0
-
-    def cells(row: TierRun) -> list[str]:
-        ram = size_text(row.ram) if row.ram else f"all ({size_text(machine)})" if machine else "all"
-        buffers = size_text(row.shared_buffers)
-        extra = [text(row) for text in more.values()]
-        return [ram, buffers, str(row.clients), *cells_of(row, intervals=True), *extra]
-
-    blocks: list[Block] = []
-    ordered = sorted(best.values(), key=place)
-    for _, group in groupby(ordered, index_of):
-        of_index = list(group)
-        caption = heading(of_index).replace("**", "").rstrip(":")
-        blocks.append(Table((*COLUMNS, *more), [cells(row) for row in of_index], caption, frozenset(more)))
-    return [*blocks, *(Paragraph(text.strip(), is_note=True) for text in deviation(ordered))]
+    indexes = indexes_on_tiers(rows, whole_machine(on_tiers))
+    tables: list[Block] = [
+        Table(index.columns, index.rows, index.heading, frozenset(index.columns[len(COLUMNS) :]))
+        for index in indexes
+    ]
+    notes = deviation(run for index in indexes for run in index.runs)
+    return [*tables, *(Paragraph(text.strip(), is_note=True) for text in notes)]
 
 
 def speedup_tables(shown: Shown, baseline: str = "") -> list[Block]:

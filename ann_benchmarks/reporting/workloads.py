@@ -15,9 +15,10 @@ from ann_benchmarks.common.numbers import (
     three_digits,
 )
 from ann_benchmarks.common.output import counted
+from ann_benchmarks.results.intervals import interval_text
 from ann_benchmarks.results.records import Phase, Rate, Record
 
-from .content import Shown, between, known_table
+from .content import Shown, known_table
 from .document import Block, Table
 from .statements import Statement, listed
 
@@ -169,7 +170,9 @@ def write_table(record: Record) -> Table:
         "Queries/s": [rate_text(rate) for rate in queries],
         "Query p50 (ms)": [milliseconds(rate.p50 if rate else None) for rate in queries],
         "Query p99 (ms)": [milliseconds(rate.p99 if rate else None) for rate in queries],
-        "Recall": [share_text(p.recall) + between((p.recall_low, p.recall_high), share_text) for p in phases],
+        "Recall": [
+            share_text(p.recall) + interval_text((p.recall_low, p.recall_high), share_text) for p in phases
+        ],
     }
     for kind in ("insert", "update", "delete"):
         rates = [phase.writes.get(kind) for phase in phases]
@@ -192,7 +195,7 @@ def write_table(record: Record) -> Table:
 
 def rate_text(rate: Rate | None) -> str:
     """Write operations a second with their interval."""
-    return figure_text(rate.per_second) + between((rate.low, rate.high)) if rate else UNKNOWN
+    return figure_text(rate.per_second) + interval_text((rate.low, rate.high)) if rate else UNKNOWN
 
 
 def total(phase: Phase, name: str) -> str:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -50,21 +51,25 @@ def place_among_columns(name: str) -> tuple[int, str]:
     return next(places, len(SOUGHT_FIRST)), name
 
 
-def export_results(output: Path, recompute: bool = False) -> int:
-    """Write every result of every dataset in results/ to a CSV file; return the number of rows.
-
-    ann-benchmarks' columns come first, then ours, then whatever else the result files record.
-    """
-    rows = [row(run) for run in load_runs(iter_result_paths(), recompute)]
-    if not rows:
-        raise UserError("nothing to export: results/ holds no readable result; run run.py first")
+def write_csv(path: Path, runs: Iterable[Run]) -> None:
+    """Write a line for each result: ann-benchmarks' columns first, then ours, then its other attributes."""
+    rows = [row(run) for run in runs]
     known = [*COLUMNS, *OWN_COLUMNS]
     others = sorted({name for cells in rows for name in cells} - set(known), key=place_among_columns)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, [*known, *others])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def export_results(output: Path, recompute: bool = False) -> int:
+    """Write every result of every dataset in results/ to a CSV file; return the number of rows."""
+    runs = list(load_runs(iter_result_paths(), recompute))
+    if not runs:
+        raise UserError("nothing to export: results/ holds no readable result; run run.py first")
     try:
-        with atomic_path(output) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, [*known, *others])
-            writer.writeheader()
-            writer.writerows(rows)
+        with atomic_path(output) as temporary:
+            write_csv(temporary, runs)
     except OSError as error:
         raise UserError(f"cannot write {output}: {error.strerror or error}") from error
-    return len(rows)
+    return len(runs)

@@ -1,11 +1,12 @@
 """How sure a number is: 95% intervals of recall and throughput, and whether runs agree with each other."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from ann_benchmarks.common.numbers import figure_text
 from ann_benchmarks.common.student import quantile
 
 CONFIDENCE = 0.95
@@ -20,6 +21,14 @@ class Interval(NamedTuple):
 
     low: float
     high: float
+
+
+def interval_text(bounds: Sequence[float | None] | None, write: Callable[[float], str] = figure_text) -> str:
+    """Write an interval in brackets with a space before, nothing where it is not known."""
+    if bounds is None or any(end is None or not math.isfinite(end) for end in bounds):
+        return ""
+    low, high = (write(end) for end in bounds if end is not None)
+    return f" ({low} to {high})"
 
 
 def share_interval(shares: np.ndarray) -> Interval:
