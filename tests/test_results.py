@@ -10,6 +10,7 @@ from ann_benchmarks.results.file import (
     damage,
     is_complete,
     iter_result_paths,
+    read_attributes,
     read_result,
     result_path,
     write_result,
@@ -70,6 +71,13 @@ def test_what_is_written_is_read(tmp_path):
     assert result.neighbors.dtype == np.int32
     assert result.attrs["best_search_time"] == 0.5
     assert [file.name for file in tmp_path.iterdir()] == ["r.hdf5"]
+
+
+def test_attributes_that_are_too_long_for_one_text_are_stored_one_by_one(tmp_path):
+    path = tmp_path / "long.hdf5"
+    parts = {f"part_{number}": "x" * 30_000 for number in range(3)}
+    write(path, ATTRS | parts)
+    assert {name: read_attributes(path)[name] for name in parts} == parts
 
 
 def test_ids_beyond_32_bits_are_kept(tmp_path):

@@ -14,15 +14,18 @@ import h5py
 import numpy as np
 
 ALL = "attributes"  # the attribute that holds the others as JSON
+LONGEST_TEXT = 60_000  # bytes; HDF5 takes no attribute of 64 KiB and more
 LONGEST = 64  # elements; an attribute that is a longer array is data, not a property
 
 
 def write_attributes(file: h5py.File, attrs: Mapping[str, Any]) -> None:
-    """Write each attribute that is not None, and all of them, without long arrays, as JSON."""
+    """Write each attribute that is not None, and those that are no long arrays also as one JSON text."""
     stored = {name: _as_hdf5(value) for name, value in attrs.items() if value is not None}
     for name, value in stored.items():
         file.attrs[name] = value
-    file.attrs[ALL] = json.dumps({name: value for name, value in map(_as_json, stored.items()) if name})
+    text = json.dumps({name: value for name, value in map(_as_json, stored.items()) if name})
+    if len(text.encode()) <= LONGEST_TEXT:
+        file.attrs[ALL] = text
 
 
 def read_attributes_of(file: h5py.File) -> dict[str, Any]:
