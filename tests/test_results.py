@@ -8,7 +8,6 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.results.attributes import ALL, plain_attributes
 from ann_benchmarks.results.file import (
     damage,
-    is_complete,
     iter_result_paths,
     read_attributes,
     read_result,
@@ -49,7 +48,7 @@ def test_long_names_stay_apart_and_can_be_written(tmp_path, monkeypatch):
     assert len(paths) == 2
     for path in paths:
         write(path)
-        assert is_complete(path)
+        assert damage(path) is None
 
 
 @pytest.mark.parametrize("name", ["../up", "a/b", "..", "", "a\\b"])
@@ -121,10 +120,10 @@ def test_unfinished_and_damaged_files_are_no_results(tmp_path):
     cut = tmp_path / "cut.hdf5"
     for size in (0, 10, len(content) // 2, len(content) - 1):
         cut.write_bytes(content[:size])
-        assert not is_complete(cut), size
+        assert damage(cut), size
         with pytest.raises(UserError, match=r"cut\.hdf5"):
             read_result(cut)
-    assert not is_complete(tmp_path / "absent.hdf5")
+    assert damage(tmp_path / "absent.hdf5")
     assert "\n" not in damage(cut)
 
 

@@ -128,11 +128,6 @@ def damage(path: Path, truth: str = "") -> str | None:
         return str(error)
 
 
-def is_complete(path: Path) -> bool:
-    """Whether a finished point lies there."""
-    return path.is_file() and damage(path) is None
-
-
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[h5py.File, list[h5py.Dataset]]]:
     """Open and check a result file and its arrays; whatever is wrong with it becomes a UserError."""
