@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
             raise UserError(f"--distinct-queries: {name} has {len(true_distances):,} queries, not more")
         data = described(name, dataset)
     definitions = requested_definitions(args, configs, data)
-    simulation = requested_simulation(args, definitions)
+    simulation = requested_simulation(args, definitions) if args.tiers is not None else None
     conditions = simulation.conditions(data.rows, data.dimension) if simulation else ()
     procedures = options.requested_procedures(args, conditions)
     scope = Scope(definitions, name, args.count, procedures, options.requested_execution(args))

@@ -93,7 +93,7 @@ def test_a_tag_and_a_file_as_build_argument(plugins: ScratchPlugins) -> None:
     dockerfile = plugins.folder / name / "Dockerfile"
     with dockerfile.open("a") as file:
         file.write(f"COPY ann_benchmarks/algorithms/{name}/Dockerfile package[s] /packages/\n")
-    (plugins.path / "the file_1.deb").write_text("content")
+    (plugins.path / "the file_1.deb").write_text("content\n")
     for version, value in (("1.0", "1.0"), ("file", "./the file_1.deb")):
         done = plugins.install("--algorithm", f"{name}:{version}", "--build-arg", f"PACKAGE={value}")
         assert done.returncode == 0, done.stderr
@@ -101,7 +101,7 @@ def test_a_tag_and_a_file_as_build_argument(plugins: ScratchPlugins) -> None:
         assert plugins.log(f"{name}:{version}")
     assert plugins.output(f"{name}:1.0", "sh", "-c", "cat /name; ls /packages") == "1.0\nDockerfile\n"
     assert plugins.output(f"{name}:file", "cat", "/name", "/packages/the file_1.deb") == (
-        "the file_1.deb\ncontent"
+        "the file_1.deb\ncontent\n"
     )
     labels = plugins.image(f"{name}:file").labels
     assert labels["ann-benchmarks.build-args"] == '{"PACKAGE": "the file_1.deb"}'

@@ -14,14 +14,14 @@ import pytest
 from ann_benchmarks.algorithms.base.module import BaseANN
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.distance import candidate_distances
-from ann_benchmarks.load.request import PERCENTILES, Load, Objective
+from ann_benchmarks.load.request import Load, Objective
 from ann_benchmarks.load.spans import Measured, histogram, percentiles
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure.loaded_point import LEAST_PATIENCE, LoadedPoint
 from ann_benchmarks.measure.timed import Subject
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.intervals import mean_interval, share_interval
-from ann_benchmarks.results.metrics import RECALL_SLACK, recall_of_each
+from ann_benchmarks.results.metrics import PERCENTILES, RECALL_SLACK, recall_of_each
 from benchmarks.known import (
     Computed,
     OneSlot,

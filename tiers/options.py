@@ -55,10 +55,8 @@ def check_tier_options(args: argparse.Namespace) -> None:
                 raise UserError(f"--{option} is what tiers set: leave it out")
 
 
-def requested_simulation(args: argparse.Namespace, definitions: Sequence[Definition]) -> Simulation | None:
-    """Return what simulates the tiers for the servers of these definitions; None without --tiers."""
-    if args.tiers is None:
-        return None
+def requested_simulation(args: argparse.Namespace, definitions: Sequence[Definition]) -> Simulation:
+    """Return what simulates the tiers of --tiers for the servers of these definitions."""
     # What only a sweep needs:
     from .in_containers import ContainerSweep
     from .server import server_of

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import machine
-from .clients import ClientPool, ClientRun, RestingClients, open_clients
+from .clients import ClientPool, ClientRun, RestingClients
 from .errors import PostgresError
 from .fitting import IndexedTable
 from .session import QuerySession, SessionFacts
@@ -56,7 +56,13 @@ class Querying:
         """Start this number of clients, each a process with a connection, for queries of the rows of X."""
         self.close()
         statement = self.statement(X.shape[1], n)
-        opened = open_clients(self._indexed.server, statement, X, clients, self._resting, **how)
+        if how.get("driver") == "pgbench":
+            from .clients.pgbench import PgbenchClients, find_pgbench  # which others do not need
+
+            program = find_pgbench(self._indexed.server.programs)
+            opened: Any = PgbenchClients(statement, X, clients, program, how.get("skew"))
+        else:
+            opened = self._resting.open(statement, X, clients)
         if opened.members:
             self._facts = _facts(opened.members[0])
         return opened

@@ -17,8 +17,6 @@ _KEPT = (*SAME_INDEX, "target_recall", "target_parameter", "target_value")
 def found_before(job: Job) -> list[Mapping[str, Any]]:
     """Return what other curves of a job's definition have found for its target recall."""
     target = job.procedure.target_recall
-    if target is None:
-        return []
     built = job.definition.arguments
     names = {result_path(job.dataset, job.count, "any", built + arguments).name for arguments in job.points}
     found: list[Mapping[str, Any]] = []

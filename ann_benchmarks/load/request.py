@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.results.metrics import PERCENTILES
 
 from .orders import QueryOrder, poisson_arrivals
 from .search import CLOSE_ENOUGH
@@ -15,7 +16,6 @@ from .search import CLOSE_ENOUGH
 QUERIES_A_CLIENT = 100  # at least, where neither a number nor a time is given
 OPEN_SECONDS = 10.0  # of a run at a given rate, where nothing else is said
 MOST_OPEN_SECONDS = 300.0  # that a run is longer for the sake of a rare percentile
-PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p999": 99.9}
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
@@ -30,7 +30,7 @@ class Objective:
     @classmethod
     def parse(cls, text: str) -> "Objective":
         """Read such as "p99:50ms"; UserError says what is allowed."""
-        match = re.fullmatch(r"(p50|p95|p99|p999|p99\.9):(\d+(?:\.\d+)?)(us|ms|s)", text)
+        match = re.fullmatch(rf"({'|'.join(PERCENTILES)}|p99\.9):(\d+(?:\.\d+)?)(us|ms|s)", text)
         if match is None or float(match[2]) == 0:
             raise UserError(f"'{text}' is no objective: give a percentile and a time, such as p99:50ms")
         return cls(match[1].replace(".", ""), float(match[2]) * UNITS[match[3]], text)

@@ -10,8 +10,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.plugin import Answers
 from ann_benchmarks.results.intervals import mean_interval
-
-from .request import PERCENTILES
+from ann_benchmarks.results.metrics import PERCENTILES
 
 
 @dataclass(frozen=True)

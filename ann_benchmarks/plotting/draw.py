@@ -65,7 +65,7 @@ def draw_dataset(request: PlotRequest) -> None:
     series = points_by_algorithm(runs, view.x, view.y, target, request.intervals)
     if view.normalise:
         series = {name: over_first(points, (view.x, view.y)) for name, points in series.items()}
-    styles = result_styles(runs)
+    styles = result_styles({run.algorithm for run in runs})
 
     def draw(picture: Path) -> None:
         points = create_plot(series, view, picture, title, styles, others)

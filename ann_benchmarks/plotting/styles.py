@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ann_benchmarks.results.file import iter_result_paths
-from ann_benchmarks.results.runs import Run
 
 # Seven colours that stay apart under protanopia, deuteranopia and tritanopia (smallest CIE Lab distance of
 # any pair 15), on white and on a dark page.
@@ -52,7 +51,7 @@ def told_apart(styles: dict[str, Style]) -> dict[str, Style]:
     return apart
 
 
-def result_styles(runs: Iterable[Run]) -> dict[str, Style]:
+def result_styles(names: Iterable[str]) -> dict[str, Style]:
     """Give each algorithm that has results of any dataset its style, so that it looks alike in every plot."""
     folders = {path.parent.name for path in iter_result_paths()}
-    return assign_styles({run.algorithm for run in runs} | {name.removesuffix("-batch") for name in folders})
+    return assign_styles({*names} | {name.removesuffix("-batch") for name in folders})

@@ -97,10 +97,11 @@ def ranking(comparison: Comparison) -> str:
     ratios = {other: ratio(best, run) for other, run in others}
     if not ratios:
         return ""
-    alike = [other for other, found in ratios.items() if found.interval is None or found.is_noise]
+    alike = [other for other, found in ratios.items() if found.is_noise]
     behind = listed(
         [
             f"{three_digits(found.value)} times as fast as {other}"
+            + (f" ({found.certainty})" if found.interval is None else "")
             for other, found in ratios.items()
             if other not in alike
         ]

@@ -14,8 +14,13 @@ from .file import iter_result_paths
 from .metrics import QPS_AT_RECALL, TARGET_RECALL, qps_at_recall, standard_metrics
 from .runs import Run, load_runs
 
-COLUMNS = ["algorithm", "parameters", "count", *standard_metrics, "dataset"]  # as in ann-benchmarks
-OWN_COLUMNS = [QPS_AT_RECALL, "batch_mode", "distance", "run_count"]
+THEIR_METRICS = (
+    "k-nn", "epsilon", "largeepsilon", "rel", "qps", "p50", "p95", "p99", "p999", "distcomps", "build",
+    "candidates", "indexsize", "queriessize",
+)  # fmt: skip
+COLUMNS = ["algorithm", "parameters", "count", *THEIR_METRICS, "dataset"]  # as in ann-benchmarks
+OUR_METRICS = [name for name in standard_metrics if name not in THEIR_METRICS]
+OWN_COLUMNS = [*OUR_METRICS, QPS_AT_RECALL, "batch_mode", "distance", "run_count"]
 # What most readers look for comes next, as far as there is any; then everything else by name.
 SOUGHT_FIRST = (
     "clients", "tier", "target_recall", "target_missed",

@@ -112,7 +112,9 @@ class WorkerPool:
                 observer.started(job)
                 worker = self._worker(job)
                 self.busy[worker] = outcomes[id(job)] = JobOutcome(job)
-                request = JobRequest(job, found_before=found_before(job), conditions=job.procedure.conditions)
+                is_searched = job.procedure.target_recall is not None
+                found = found_before(job) if is_searched else ()
+                request = JobRequest(job, found_before=found, conditions=job.procedure.conditions)
                 with suppress(OSError):  # it has just died: seen below
                     worker.send(request)
             multiprocessing.connection.wait([worker.pipe for worker in self.busy], POLL_SECONDS)

@@ -39,7 +39,7 @@ def create_website(
         raise UserError("nothing to show: results/ holds no readable result; run run.py first")
     datasets, algorithms = group_results(runs, records)
     styles: Styles = {
-        "series": result_styles(runs),
+        "series": result_styles({run.algorithm for run in runs}),
         "algorithm": assign_styles({family(run) for run in (*runs, *map(as_run, records))}),
         "dataset": assign_styles(page.title for page in datasets),
     }

@@ -2,8 +2,6 @@
 
 // Plots at a recall: by available RAM, by clients, by version. Of several points the fastest counts.
 
-const SHORT = { postgres_version: "PG", vector_version: "pgvector", vchord_version: "VC" };
-
 const COMPARISONS = {
   ram: {
     without: ["ram", "buffers"],
@@ -32,8 +30,8 @@ function categories(names) {
 }
 
 function versionOf(point, site) {
-  const told = VERSIONS.filter((id) => site.facets.some((facet) => facet.id === id) && point[id]);
-  return told.map((id) => (told.length > 1 ? `${SHORT[id]} ${point[id]}` : point[id])).join(" · ") || null;
+  const known = VERSIONS.filter((id) => site.facets.some((facet) => facet.id === id) && point[id]);
+  return known.map((id) => (known.length > 1 ? `${VERSION_NAMES.get(id)} ${point[id]}` : point[id])).join(" · ") || null;
 }
 
 function indexSizes(points) {

@@ -15,10 +15,8 @@ const CURVE_WORDS = {
   writers: (value) => `${value} writer${value === "1" ? "" : "s"}`,
   rate: (value) => `${value} writes/s`,
   load: (value) => (value === "plain" ? "" : value),
-  postgres_version: (value) => `PostgreSQL ${value}`,
-  vector_version: (value) => `pgvector ${value}`,
-  vchord_version: (value) => `VectorChord ${value}`,
 };
+for (const [id, name] of VERSION_NAMES) CURVE_WORDS[id] = (value) => `${name} ${value}`;
 
 // The series as they are stored if they are few, otherwise as many facets as make few curves. Build arguments
 // make none: as in plot.py a curve is the best of an algorithm, however it is built.

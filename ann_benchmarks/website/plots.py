@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ann_benchmarks.results.metrics import all_metrics, plot_label
+from ann_benchmarks.results.metrics import all_metrics, plot_label, standard_metrics
 from ann_benchmarks.results.runs import Run
 
+_IN_PAIRS = {"k-nn", "epsilon", "largeepsilon", "rel", "qps"}  # that the names below give to an axis
 _AGAINST_RECALL = {
     "time": "qps",
     "p50": "p50",
@@ -17,6 +18,9 @@ _AGAINST_RECALL = {
     "qpssize": "queriessize",
     "candidates": "candidates",
     "distcomps": "distcomps",
+}
+_AGAINST_RECALL |= {
+    name: name for name in standard_metrics if name not in {*_IN_PAIRS, *_AGAINST_RECALL.values()}
 }
 _QPS_AGAINST = {"eps": "epsilon", "largeeps": "largeepsilon", "rel": "rel"}
 

@@ -28,7 +28,13 @@ function facetValues(column, points) {
   return [...known, NOTHING].filter((value) => present.has(value));
 }
 
-const VERSIONS = ["postgres_version", "vector_version", "vchord_version"];
+// Columns of versions, of the server and of extensions, with what people call them.
+const VERSION_NAMES = new Map(
+  [...(data.points?.columns ?? []), ...(data.writing?.columns ?? [])]
+    .filter(({ id }) => id.endsWith("_version"))
+    .map(({ id, label }) => [id, label]),
+);
+const VERSIONS = [...VERSION_NAMES.keys()];
 
 // Facets of which there is a choice: several values, or one that not all points have, which
 // of a version would say no more than the algorithm does.

@@ -80,7 +80,11 @@ def read_release(archive: Path, extension: str) -> ExtensionRelease:
     version = _control_value(controls, "default_version")
     if version is None:
         raise PostgresError(f"{archive}: its {control} names no default_version; take another release")
-    library = f"{PurePosixPath(_control_value(controls, 'module_pathname') or extension).name}.so"
+    named = _control_value(controls, "module_pathname")
+    library = f"{PurePosixPath(named or extension).name}.so"
+    libraries = {PurePosixPath(path).name for path in files}
+    if named is None and library not in libraries and f"{extension}-{version}.so" in libraries:
+        library = f"{extension}-{version}.so"  # as its SQL script names it
     contents = {name: _one(archive, files, name) for name in (control, library)}
     script = re.compile(rf"{re.escape(extension)}--[\w.+~-]+\.(sql|control)")
     for name in {PurePosixPath(path).name for path in files}:

@@ -3,16 +3,16 @@
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from ann_benchmarks.load.one_client import common_start
-from ann_benchmarks.load.request import PERCENTILES
 from ann_benchmarks.plugin import Answers, Writes
 from ann_benchmarks.results.intervals import mean_interval
+from ann_benchmarks.results.metrics import PERCENTILES
 from ann_benchmarks.results.records import Rate
 
 TICK_SECONDS = 0.5
@@ -87,13 +87,15 @@ def rate_of(spans: Sequence[Span], waited: np.ndarray | None = None) -> Rate:
     per_second = sum(span.per_second * span.seconds for span in spans) / seconds
     pieces = [rate for span in spans for rate in _pieces(span, max(PIECES // len(spans), 2))]
     interval = mean_interval(pieces)
-    found = np.percentile(latencies, list(PERCENTILES.values())) if len(latencies) else np.zeros(4)
+    names = [field.name for field in fields(Rate) if field.name in PERCENTILES]
+    percents = [PERCENTILES[name] for name in names]
+    found = np.percentile(latencies, percents) if len(latencies) else np.zeros(len(names))
     return Rate(
         count=sum(len(span.times.seconds) for span in spans),
         per_second=per_second,
         low=min(interval.low, per_second),
         high=max(interval.high, per_second),
-        **{name: float(value) for name, value in zip(PERCENTILES, found, strict=True)},
+        **{name: float(value) for name, value in zip(names, found, strict=True)},
         failed=sum(span.times.failed for span in spans),
         late=len(late),
     )
