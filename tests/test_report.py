@@ -395,8 +395,8 @@ def test_every_experiment_requests_known_kinds(tmp_path):
     ("runs", "drawn"),
     [
         (
-            [make_run(ram=ram, recall=0.5, tier_disk=disk) for ram in (1, 4) for disk in ("gp3", "nvme")],
-            ["hnsw-c1-cgroup-gp3-sb1GB-ram4GB", "hnsw-c1-cgroup-nvme-sb1GB-ram4GB"],
+            [make_run(ram=ram, recall=0.5, tier_disk=d) for ram, d in ((1, "gp3"), (4, "gp3"), (2, "nvme"))],
+            ["hnsw-c1-cgroup-gp3-sb1GB-ram4GB", "hnsw-c1-cgroup-nvme-sb1GB-ram2GB"],
         ),
         (
             [on_buffers(make_run(ram="all"), size) for size in (1, 8)],
