@@ -15,11 +15,14 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from textwrap import dedent
 from types import SimpleNamespace
 from typing import ClassVar
 
+import h5py
 import numpy as np
 import pytest
+from docker.errors import APIError, ImageNotFound, NotFound
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
@@ -39,12 +42,16 @@ from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.load.workload import Workload
 from ann_benchmarks.results.intervals import Interval
-from ann_benchmarks.run.containers.engine import Image, connect
+from ann_benchmarks.run.containers.engine import Image, connect, find_image
 from ann_benchmarks.run.containers.inside import killed_processes
 from ann_benchmarks.run.containers.limits import cpu_list, cpus_of_each, memory_of_each, size
 from ann_benchmarks.run.containers.log import Log
 from ann_benchmarks.run.containers.sandbox import (
+    HOME,
+    MOST_PROCESSES,
+    ROOT_CAPABILITIES,
     ContainerAccount,
+    Sandbox,
     argument_files,
     dataset_files,
     project_files,
@@ -139,6 +146,13 @@ def test_a_message_of_any_length_is_not_waited_for():
     for lengths in ((2**31, 0), (2, 2**62)):
         with pytest.raises(ValueError):
             list(MessageReader().feed(struct.pack(">IQ", *lengths)))
+
+
+def test_large_attachments_take_time_in_proportion_to_their_length():
+    data = write_message(POINT, bytes(2**26))
+    started = time.perf_counter()
+    [(_, attachment)] = messages_of(data, 2**14)
+    assert len(attachment) == 2**26 and time.perf_counter() - started < 5
 
 
 def test_a_request_can_be_read_by_any_python():
@@ -249,6 +263,44 @@ def heard(worker, seconds=10):
         else:
             time.sleep(0.01)
     raise AssertionError(f"no end; {messages}")
+
+
+def test_a_container_is_listened_to_until_it_ends(container, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    worker = ContainerWorker(None, container, Log(Path("log"), False), keep_results(JOB))
+    container.say(b"printed\n", stream=2)
+    data = write_message(Built(1.0, None)) + write_message(POINT, b"content")
+    for at in range(0, len(data), 50):
+        container.say(data[at : at + 50])
+        container.say(b"between", stream=2)
+    container.say(write_message(Finished()))
+    container.theirs.close()
+    assert heard(worker) == [Built(1.0, None), POINT, Finished()]
+    worker.end()
+    assert container.done == ["removed"]
+    assert Path("log").read_text().startswith("printed\nbetween")
+    assert RESULT.read_bytes() == b"content"
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ({"OOMKilled": True, "ExitCode": 137}, ("memory ran out", "1 GB", "--memory")),
+        ({"OOMKilled": False, "ExitCode": 137}, ("killed from outside",)),
+        ({"OOMKilled": False, "ExitCode": 127}, ("no python3",)),
+        ({"OOMKilled": False, "ExitCode": 3, "Error": "exec: no"}, ("status 3: exec: no",)),
+        ({"OOMKilled": False, "ExitCode": 3}, ("status 3: its last line",)),
+    ],
+)
+def test_the_end_of_a_container_is_explained(container, state, words):
+    container.attrs["State"] = state
+    worker = ContainerWorker(None, container, Log(None, False), lambda message, attachment: message)
+    container.say(b"a line\nits last line\n", stream=2)
+    container.theirs.close()
+    assert heard(worker) == []
+    text = worker.death().text
+    assert all(word in text for word in words) and "\n" not in text
+    worker.end()
 
 
 @pytest.mark.parametrize(
@@ -477,9 +529,78 @@ def test_tags_are_split_off():
     assert tagged("ann-benchmarks-x", "2") == tagged("ann-benchmarks-x:1", "2") == "ann-benchmarks-x:2"
 
 
+class Images:
+    """Stands for an engine's images: one with these labels, or the error that it answers with."""
+
+    def __init__(self, labels=None, error=None):
+        self.found = SimpleNamespace(id="1", labels=labels, attrs={"Config": {"Env": None}})
+        self.error = error
+        self.images = self
+
+    def get(self, name):
+        if self.error is not None:
+            raise self.error
+        return self.found
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ({}, (False, False, ())),
+        ({"gpu": "none", "root": "false"}, (False, False, ())),
+        ({"gpu": "all", "root": "true", "environment": "A  B"}, (True, True, ("A", "B"))),
+    ],
+)
+def test_an_image_declares_what_it_needs(labels, expected):
+    found = find_image(Images({f"ann-benchmarks.{name}": value for name, value in labels.items()}), "x")
+    assert (found.needs_gpus, found.needs_root, found.environment) == expected
+
+
+def test_an_image_that_cannot_be_had_is_none_or_one_line():
+    assert find_image(Images(error=ImageNotFound("no such image")), "x") is None
+    with pytest.raises(UserError, match=r"^the image X cannot be looked for: invalid reference format$"):
+        find_image(Images(error=APIError("400", explanation="invalid\nreference format")), "X")
+
+
 def client_with(*options):
-    """Stands for an engine with these security options."""
-    return SimpleNamespace(info=lambda: {"SecurityOptions": list(options)})
+    """Stands for an engine with these security options; `created` holds the arguments of its containers."""
+    created = []
+
+    def get_archive(path):
+        raise NotFound("no such file")
+
+    def create(image, **arguments):
+        created.append({"image": image, **arguments})
+        return SimpleNamespace(get_archive=get_archive, put_archive=lambda *_: True)
+
+    containers = SimpleNamespace(create=create)
+    info = {"SecurityOptions": list(options)}
+    return SimpleNamespace(info=lambda: info, containers=containers, created=created)
+
+
+def test_a_container_may_do_next_to_nothing(tmp_path):
+    client, user = client_with(), ContainerAccount(1000, 100)
+    Sandbox(IMAGE, user, "me", 2**30, [0, 2], {Path("/a"): "/b"}, tmp_path, {"A": "1"}).create(client)
+    [arguments] = client.created
+    assert arguments["image"] == "sha256:1" and arguments["user"] == "1000:100"
+    assert arguments["network_mode"] == "none"
+    assert arguments["cap_drop"] == ["ALL"] and not arguments["cap_add"]
+    assert arguments["security_opt"] == ["no-new-privileges"]
+    assert arguments["pids_limit"] == MOST_PROCESSES
+    assert arguments["mem_limit"] == arguments["memswap_limit"] == arguments["shm_size"] == 2**30
+    assert arguments["cpuset_cpus"] == "0,2" and arguments["environment"]["A"] == "1"
+    assert not {"privileged", "pid_mode", "devices"} & arguments.keys() and not arguments["device_requests"]
+    mounts = {mount["Source"]: (mount["Target"], mount["ReadOnly"]) for mount in arguments["mounts"]}
+    assert mounts == {"/a": ("/b", True), str(tmp_path): (f"{HOME}/storage", False)}
+
+
+def test_an_image_is_given_the_gpus_and_capabilities_that_it_needs():
+    client = client_with()
+    Sandbox(Image("x", "1", True, True, ()), ContainerAccount(0, 0), "me", 2**30, [0]).create(client)
+    [arguments] = client.created
+    [gpus] = arguments["device_requests"]
+    assert gpus["Count"] == -1 and gpus["Capabilities"] == [["gpu"]]
+    assert arguments["cap_drop"] == ["ALL"] and arguments["cap_add"] == ROOT_CAPABILITIES
 
 
 def test_containers_are_never_roots_unless_their_image_says_so(monkeypatch):
@@ -522,6 +643,17 @@ def test_files_that_a_container_could_not_read_are_named(mode, account, is_reada
     else:
         with pytest.raises(UserError, match="chmod"):
             dataset_files([file], account)
+
+
+def test_files_have_the_same_names_in_a_container(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("data").mkdir()
+    outside = tmp_path / "outside.npy"
+    outside.touch()
+    linked = Path("data/a.npy")
+    linked.symlink_to(outside)
+    places = dataset_files([linked, outside], ContainerAccount(os.getuid(), os.getgid()))
+    assert places == {tmp_path / linked: f"{HOME}/data/a.npy", outside: str(outside)}
 
 
 def test_plugins_of_ones_own_are_there_beside_the_projects(tmp_path):
@@ -609,3 +741,35 @@ def test_it_ends_with_run_py_and_puts_things_away(workspace, inside, how):
     assert process.wait(15) == 128 + signal.SIGTERM
     assert Path("done").exists() and process.stdout.read() == b""
     assert process.stderr.read() == b""
+
+
+def test_a_job_is_carried_out_and_reported(workspace, inside):
+    body = """\
+    def fit(self, X):
+        import subprocess
+        os.write(1, b"written to 1\\n")
+        subprocess.run(["echo", "from a child"], check=True)
+        print("printed")
+    def query(self, q, n): return list(range(n))
+    def done(self): print("put away")
+    """
+    workspace.add_plugin("quick", dedent(body))
+    process = inside(facts={"docker_image": "x"})
+    said = list(MessageReader().feed(process.stdout.read()))
+    assert [type(message) for message, _ in said] == [Built, PointDone, Finished]
+    assert process.wait(10) == 0
+    done, content = said[1]
+    assert done.path == Path("results/tiny/10/quick/.hdf5") and not done.path.exists()
+    with h5py.File(io.BytesIO(content)) as file:
+        assert file.attrs["docker_image"] == "x" and file["neighbors"].shape == (20, 10)
+    printed = process.stderr.read().decode().splitlines()
+    assert sorted(printed) == ["from a child", "printed", "put away", "written to 1"]
+
+
+def test_what_a_plugin_prints_goes_to_a_terminal_where_there_is_one(workspace, inside):
+    body = "def fit(self, X): print('a\\nb', sys.stderr.isatty(), os.get_terminal_size(2))"
+    workspace.add_plugin("tty", f"{body}\ndef query(self, q, n): return [0]")
+    process = inside("tty", terminal=(24, 77))
+    process.stdout.read()
+    printed = process.stderr.read().decode()
+    assert "a\nb True os.terminal_size(columns=77, lines=24)\n" in printed

@@ -15,6 +15,7 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.vectors import FirstRows, Rows, checked, convert, open_rows
+from ann_benchmarks.data.vectors.rows import ArrayRows
 
 from .vector_files import FORMATS, VECTORS, lists, write_big_ann, write_npy, write_parquet
 
@@ -114,6 +115,13 @@ def test_another_source_or_type_starts_anew(tmp_path: Path, small_steps: None) -
     interrupted(path, tmp_path / "other.npy")
     convert(open_rows(path), tmp_path / "other.npy", "f2")
     assert (tmp_path / "other.npy").read_bytes() == numpy_bytes(VECTORS[::-1].astype("f2"), tmp_path)
+
+
+def test_rows_in_memory_start_anew(tmp_path: Path, small_steps: None) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        convert(Stopping(ArrayRows(VECTORS), 500), tmp_path / "made.npy")
+    convert(ArrayRows(VECTORS[::-1]), tmp_path / "made.npy")
+    assert (tmp_path / "made.npy").read_bytes() == numpy_bytes(VECTORS[::-1], tmp_path)
 
 
 @pytest.mark.parametrize("damage", ["shorter", "journal", "no journal"])

@@ -202,6 +202,12 @@ def test_a_server_that_asks_to_wait_too_long(server: FileServer, monkeypatch: py
     assert 0.4 < time.monotonic() - began < 5
 
 
+@pytest.mark.parametrize("status", [408, 429, 500, 502])
+def test_errors_that_pass(server: FileServer, status: int) -> None:
+    server.statuses = [(status, "")] * 2
+    download(server)
+
+
 def test_errors_that_stay(server: FileServer) -> None:
     server.statuses = [(503, "")] * 100
     assert "the server answers 503 Service Unavailable; run again" in failure(server)

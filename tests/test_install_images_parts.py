@@ -21,7 +21,7 @@ from ann_benchmarks.installing.catalog import LARGE_BASE, SMALL_BASE, ImageCatal
 from ann_benchmarks.installing.context import read_dockerfile, write_context
 from ann_benchmarks.installing.images import apt_mirror
 from ann_benchmarks.installing.main import main
-from ann_benchmarks.installing.progress import BuildLog
+from ann_benchmarks.installing.progress import BUILT, FAILED, BuildLog, ImageOutcome, table
 
 
 def refused(*arguments: str) -> str:
@@ -304,6 +304,19 @@ def test_why_a_build_failed(tmp_path: Path) -> None:
     assert why("x\n", "COPY failed:\nno such file") == "step 2/2: COPY failed: no such file"
     assert steps[:2] == ["step 1/2: FROM x", "step 2/2: RUN y"]
     assert (tmp_path / "x.log").read_text().endswith("COPY failed:\nno such file\n")
+
+
+def test_the_table() -> None:
+    versions = {"postgres": "17.6", "vector": "1"}
+    outcomes = [
+        ImageOutcome("ann-benchmarks-x", BUILT, 12.34, 1_234_000_000, 2_000_000, versions),
+        ImageOutcome("y", FAILED),
+    ]
+    assert table(outcomes) == [
+        "image             state      MB  own MB  seconds  versions",
+        "ann-benchmarks-x  built   1,234       2     12.3  postgres 17.6, vector 1",
+        "y                 failed      -       -      0.0  -",
+    ]
 
 
 # Debian

@@ -290,6 +290,22 @@ def test_a_cold_start_is_a_series_of_its_own(folder: Path):
     assert point["index_blocks_read_per_query"] > 0  # the first one of all found nothing in the buffers
 
 
+def test_a_cold_start_without_clients(folder: Path):
+    assert "), cold" in measured(folder, "--warmup", "off")
+    assert stored(folder, "hnsw-cold")["warmup"] == "off"
+
+
+def test_an_algorithm_in_this_process_has_processes_for_clients(folder: Path):
+    load = ("--clients", "2", "--max-queries", "10000", "--warmup", "50")
+    out = run(folder, "run.py", "--local", "--algorithm", "bruteforce-numpy", "--runs", "1", *load)
+    assert "by 2 clients: recall 1.0000" in out
+    (path,) = (folder / "results/small/10/bruteforce-numpy-c2").iterdir()
+    with h5py.File(path) as file:
+        assert (file.attrs["clients"], file.attrs["loop"]) == (2, "closed")
+        assert file.attrs["queries_asked"] == 10_000
+        assert "settings" not in file.attrs
+
+
 def test_pgbench_makes_the_load(folder: Path):
     load = ("--clients", "2", "--max-queries", "2000", "--driver", "pgbench", "--warmup", "50")
     out = measured(folder, *load, "--distinct-queries", "9")

@@ -405,6 +405,12 @@ def test_one_name_is_one_dataset(own: None) -> None:
     assert get_dataset("mine")[0].rows == 9 and not Path("data/mine.yml").exists()
 
 
+def test_numbers_are_no_bits_in_place(own: None) -> None:
+    np.save("b.npy", (TRAIN[:50] > 0).astype(np.uint8))
+    done = create("--name", "b", "--train", "b.npy", "--test", "b.npy", "--distance", "jaccard", "--in-place")
+    assert done.returncode == 1 and "b.npy holds uint8 where jaccard needs bool" in done.stderr
+
+
 def test_an_array_of_a_file_cannot_stay_in_place(own: None) -> None:
     with h5py.File("v.h5", "w") as file:
         file["train"], file["test"] = TRAIN, TEST

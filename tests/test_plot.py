@@ -14,6 +14,7 @@ from ann_benchmarks.plotting.points import Point
 from ann_benchmarks.plotting.styles import LIGHT_COLORS, assign_styles, told_apart
 from ann_benchmarks.results import cache, runs
 from ann_benchmarks.results.file import iter_result_paths
+from ann_benchmarks.results.metrics import standard_metrics
 from ann_benchmarks.results.runs import load_runs
 
 from .plotting_data import make_result, make_truth, request_of
@@ -139,6 +140,27 @@ def test_a_broken_cache_is_replaced(results, content):
     CACHE.write_bytes(content.replace(b"VERSION", version))
     assert recalls() == [0.7, 0.8, 0.9]
     assert len(json.loads(CACHE.read_text())["entries"]) == 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metrics": {}},
+        {"metrics": None},
+        {"metrics": {"k-nn": 0.5}},
+        {"metrics": dict.fromkeys(standard_metrics, "0.5")},
+        {"series": None},
+        {"series": {"name": "algo"}},
+    ],
+)
+def test_a_cache_with_foreign_values_is_not_believed(results, change):
+    load()
+    content = json.loads(CACHE.read_text())
+    first, second, _ = content["entries"].values()
+    first["value"] |= change
+    second["value"] = change
+    CACHE.write_text(json.dumps(content))
+    assert recalls() == [0.7, 0.8, 0.9]
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(results):

@@ -13,7 +13,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.plotting.canvas import add_labels, draw_bars
+from ann_benchmarks.plotting.canvas import add_labels, bars_note, draw_bars
 from ann_benchmarks.plotting.draw import draw_dataset
 from ann_benchmarks.plotting.figure import View, create_plot, draw_series, fit_scales
 from ann_benchmarks.plotting.points import Point, points_by_algorithm
@@ -123,6 +123,24 @@ def test_every_point_of_the_frontier_has_its_bars_and_the_note_says_what_they_ar
     assert bars(draw(x="indexsize")) == 4 - 1  # recall has no axis, and of M = 32 only the fastest is best
     without = draw(intervals=False)
     assert bars(without) == 0 and "95%" not in " ".join(texts(without))
+
+
+BAR = Interval(1.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("points", "note"),
+    [
+        ([Point(1, 1)], ""),
+        ([Point(1, 1), Point(1, 1, BAR)], "bars: 95% intervals of recall over queries"),
+        (
+            [Point(1, 1), Point(1, 1, y_interval=BAR)],
+            "bars: 95% intervals of the mean percentile of runs (a point is one run)",
+        ),
+    ],
+)
+def test_the_note_names_what_has_bars(points, note):
+    assert bars_note(points, "k-nn", "p99") == note
 
 
 def fitted_axes(points, x_scale, y_scale):

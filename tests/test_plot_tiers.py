@@ -10,14 +10,15 @@ from pathlib import Path
 import h5py
 import matplotlib.image
 import pytest
+from matplotlib.figure import Figure
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import KIB, figure_text, size_text, three_digits
-from ann_benchmarks.plotting.draw import draw_tiers
+from ann_benchmarks.plotting.draw import draw_dataset, draw_tiers
 from ann_benchmarks.plotting.points import Point
 from ann_benchmarks.plotting.published import read_tiers
-from ann_benchmarks.plotting.tier_figure import create_tier_figure
-from ann_benchmarks.plotting.tier_lines import TierLine, normalised, tier_lines
+from ann_benchmarks.plotting.tier_figure import create_tier_figure, fit_panel, variant_looks
+from ann_benchmarks.plotting.tier_lines import TierLine, index_sizes, normalised, tier_lines
 from ann_benchmarks.plotting.tier_table import table
 from ann_benchmarks.results.file import iter_result_paths, read_result, write_result
 from ann_benchmarks.results.intervals import Interval
@@ -228,6 +229,12 @@ def test_the_command_writes_picture_and_table_into_results(results):
     assert len(rows_of(Path("results/d-tiers.md").read_text())) == 12
 
 
+def test_without_tiers_every_tier_is_a_curve(results, capsys):
+    draw_dataset(request_of(output="x.svg", y_scale="log"))
+    assert "algorithms: 13" in capsys.readouterr().out
+    assert "vchord-c32-hugepages-sb128MB-ram544MB" in Path("x.svg").read_text()
+
+
 def line(name, values, clients=1, variant="", xs=None, size=GB):
     points = [Point(x, y) for x, y in zip(xs or [GB * 2**i for i in range(9)], values, strict=False)]
     return TierLine(name, name, variant, clients, size, {"qps": points, "p99": points})
@@ -246,6 +253,29 @@ def test_few_and_many_lines_can_be_drawn(lines, tmp_path):
     assert create_tier_figure(lines, tmp_path / "x.svg", "t", None) == sum(
         len(x.panels["qps"]) for x in lines
     )
+
+
+@pytest.mark.parametrize(("values", "scale"), [([90.0, 100.0, 110.0], "linear"), ([20.0, 100.0], "log")])
+def test_values_that_lie_close_have_a_linear_axis_from_0(values, scale):
+    axes = Figure().subplots()
+    points = line("a", values).panels["qps"]
+    axes.plot([p.x for p in points], values)
+    fit_panel(axes, points, [])
+    assert (axes.get_yscale(), axes.get_xscale()) == (scale, "log")
+    assert (axes.get_ylim()[0] == 0) == (scale == "linear")
+
+
+def test_clients_look_alike_in_every_algorithm_and_in_published_figures():
+    lines = [line("a", [1], c, v) for c, v in ((1, "-c1"), (32, "-c32"), (32, "-c32-gp3"))]
+    looks = variant_looks([*lines, line("b", [1], 32, "-c32")], [line("c", [1], 32, "32 clients")])
+    assert looks["-c32"] == looks["32 clients"]
+    assert len({looks[v]["marker"] for v in ("-c1", "-c32", "-c32-gp3")}) == 3
+
+
+def test_the_largest_index_of_each_algorithm_is_marked_in_order():
+    sizes = (("a", 3.0), ("b", None), ("a", 4.0), ("c", 2.0), ("a", 1.0))
+    lines = [line(name, [1], size=size) for name, size in sizes]
+    assert list(index_sizes(lines).items()) == [("c", 2.0), ("a", 4.0)]
 
 
 # --- the table ---
@@ -340,6 +370,19 @@ def test_mistakes_are_one_line(results, options, message):
     with pytest.raises(UserError, match=message) as error:
         draw_tiers(request_of(**{"output": "x.png", **options}))
     assert "\n" not in str(error.value)
+
+
+def test_unwritable_results_folder_sends_both_files_here(results, capsys):
+    Path("results/d-tiers.png").mkdir()  # what root cannot overwrite either
+    draw_tiers(request_of())
+    assert "current folder" in capsys.readouterr().err
+    assert Path("d-tiers.png").exists() and Path("d-tiers.md").exists()
+
+
+def test_a_table_that_cannot_be_written_is_one_line(results):
+    Path("tiers.md").mkdir()
+    with pytest.raises(UserError, match=r"^cannot write tiers\.md: Is a directory$"):
+        drawn()
 
 
 def test_without_a_tier_there_is_one_line(tmp_path, monkeypatch):

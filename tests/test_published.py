@@ -181,6 +181,15 @@ def test_a_mistake_in_a_file_is_told_with_its_line(old, new, line, message, tmp_
     assert str(error.value).startswith(f"{path}:{line}:") and "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("content", ["", "x", "- x", "\t", "label: \x00", "{"])
+def test_what_is_no_file_of_figures_is_one_line(content, tmp_path):
+    path = tmp_path / "mine.yml"
+    path.write_text(content)
+    with pytest.raises(UserError, match=r"mine\.yml") as error:
+        published(str(path))
+    assert "\n" not in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("part", "message"),
     [

@@ -12,11 +12,12 @@ import pytest
 import yaml
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.reporting import drawing
 from ann_benchmarks.reporting.chapters import report_results
 from ann_benchmarks.reporting.content import Chapter, Finding, Report, Shown, make
 from ann_benchmarks.reporting.facts import what_was_run
 from ann_benchmarks.reporting.output import MARK_FILE
-from ann_benchmarks.reporting.pictures import picture_kinds
+from ann_benchmarks.reporting.pictures import picture_kinds, worth_a_bar
 from ann_benchmarks.reporting.report import write_report
 from ann_benchmarks.reporting.scaling import published_lines
 from ann_benchmarks.reporting.tables import table_kinds
@@ -67,6 +68,12 @@ def without_pictures(monkeypatch):
 
 def read(folder):
     return (folder / "report.md").read_text(), (folder / "report.html").read_text()
+
+
+def on_buffers(run, size):
+    """Return a result as if shared_buffers had been of this size, in GB."""
+    memory = run.series.tier_memory.replace("sb1GB", f"sb{size}GB")
+    return replace(run, series=replace(run.series, tier_memory=memory))
 
 
 def test_a_report_of_one_dataset(results):
@@ -349,6 +356,18 @@ def test_workloads_that_write(tmp_path, monkeypatch):
     assert sorted(p.name for p in (tmp_path / "out").glob("*.png")) == ["1-inserts.png", "1-writes.png"]
 
 
+def test_workloads_side_by_side_are_drawn_to_their_tops(tmp_path, monkeypatch):
+    figures = []
+    monkeypatch.setattr(drawing, "save", lambda figure, path: figures.append(figure))
+    slow, fast = make_writes(), make_writes("vchord()", "vchord")
+    queries = [10 * count for count in fast.windows["queries"]]
+    drawing.draw_writes([slow, replace(fast, windows=fast.windows | {"queries": queries})], tmp_path)
+    panels = [axes for axes in figures[0].axes if axes.get_title("left")]
+    lines = [line.get_ydata() for axes in panels for line in axes.get_lines()]
+    assert len(lines) == 2 and all(axes.get_ylim()[1] >= max(map(max, lines)) for axes in panels)
+    assert panels[0].get_ylim()[0] == 0
+
+
 def test_records_in_the_results_folder_are_reported(tmp_path, without_pictures, monkeypatch):
     monkeypatch.chdir(tmp_path)
     make_truth("mine")
@@ -370,6 +389,32 @@ def test_every_experiment_requests_known_kinds(tmp_path):
                 for what, kinds in (("pictures", picture_kinds), ("tables", table_kinds)):
                     for request in shown.get(what, ()):
                         make(kinds, what, request, Shown([], [], 0.95, folder=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("runs", "drawn"),
+    [
+        (
+            [make_run(ram=ram, recall=0.5, tier_disk=d) for ram, d in ((1, "gp3"), (4, "gp3"), (2, "nvme"))],
+            ["hnsw-c1-cgroup-gp3-sb1GB-ram4GB", "hnsw-c1-cgroup-nvme-sb1GB-ram2GB"],
+        ),
+        (
+            [on_buffers(make_run(ram="all"), size) for size in (1, 8)],
+            ["hnsw-c1-cgroup-sb1GB-ramall", "hnsw-c1-cgroup-sb8GB-ramall"],
+        ),
+        ([make_run(ram=1), make_run(ram="all"), make_run()], ["hnsw-c1-cgroup-sb1GB-ramall", "hnsw-c1"]),
+    ],
+)
+def test_latencies_of_every_disk_and_every_shared_buffers(runs, drawn):
+    assert [run.algorithm for run in worth_a_bar(Shown(runs, [], 0.95))] == drawn
+
+
+def test_published_tiers_are_laid_over_with_their_origin(tmp_path):
+    runs = [make_run(ram=ram, index_kib=2.0 * GB / 1024) for ram in (1, 4, "all")]
+    chapter = Chapter("Tiers", runs=runs, pictures=[{"kind": "tiers", "published": "1b"}])
+    write_report(Report("t", "", "", [chapter]), tmp_path / "out")
+    assert (tmp_path / "out" / "1-tiers.png").is_file()
+    assert "another machine" in read(tmp_path / "out")[0]
 
 
 def test_the_same_result_in_two_chapters_is_one_point(tmp_path):

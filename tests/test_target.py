@@ -87,6 +87,12 @@ def test_what_no_value_reaches_is_told_with_the_largest():
     assert (found.value, found.is_reached) == (100, False)
 
 
+def test_what_every_value_reaches_is_the_smallest():
+    found, _ = search(0.95, EF_SEARCH, lambda ef: 1.0)
+    assert (found.value, found.is_reached) == (10, True)
+    assert found.trials <= 6
+
+
 def test_what_only_the_largest_reaches_is_found():
     found, _ = search(0.95, EF_SEARCH, lambda ef: 1.0 if ef == 1000 else 0.5)
     assert (found.value, found.is_reached) == (1000, True)

@@ -33,7 +33,7 @@ from tiers.locked_memory import Ballast
 from tiers.memory import meminfo
 from tiers.server import server_of
 from tiers.simulated import MemoryWatch, SimulatedServer
-from tiers.tier import MIB, Tier
+from tiers.tier import GIB, MIB, Disk, Tier
 
 from . import test_load_run
 from .programs import run_program
@@ -348,19 +348,57 @@ def test_a_sweep_says_which_tier_is_begun_and_what_is_wrong(workspace, capsys):
     assert err.count("warning: the pages are used") == 1
 
 
+@pytest.mark.parametrize(
+    ("tier", "name", "label"),
+    [
+        (
+            Tier(4 * GIB, 16 * GIB, 4, Disk("gp3", 3000, 125_000_000)),
+            "4GB:16GB+4cpus+gp3",
+            "some-cgroup-4cpus-gp3-sb4GB-ram16GB",
+        ),
+        (LARGE, "64MB:all", "some-cgroup-sb64MB-ramall"),
+        (Tier(ram=16 * GIB), "all:16GB", "some-cgroup-ram16GB"),
+        (Tier(cpus=2), "2cpus", "some-cgroup-2cpus"),
+        (Tier(), "all:all", "some-cgroup"),
+    ],
+)
+def test_a_tier_has_a_name_and_a_series(tier: Tier, name: str, label: str):
+    (job,) = Scope([DEFINITION], "tiny", 10, [Procedure(conditions=SimulatedServer(tier, "cgroup"))]).jobs()
+    assert (str(tier), job.series.label) == (name, label)
+    facts = job.procedure.conditions.facts
+    assert facts["tier"] == name and label.endswith(facts["tier_memory_series"])
+    assert facts.get("tier_bandwidth") == (tier.disk and 125_000_000)
+
+
+class Kept:
+    """A worker that ends when it is told to; a test double."""
+
+    is_reusable = True
+
+    def __init__(self) -> None:
+        self.ended = 0
+
+    def end(self) -> None:
+        self.ended += 1
+
+
+def test_a_worker_is_kept_for_the_same_tier_alone(workspace):
+    first, second = planned()
+    workers = WorkerPool(start=lambda job: Kept())  # type: ignore[arg-type, return-value]
+    one = workers._worker(first)
+    workers.idle.append(one)
+    assert workers._worker(replace(first, points=[])) is one
+    workers.idle.append(one)
+    assert workers._worker(second) is not one
+    assert one.ended == 1 and workers.idle == []
+
+
 def test_a_worker_of_one_version_takes_no_job_of_another_that_runs_beside_it():
-    class Busy:
-        is_reusable = True
-        ended = 0
-
-        def end(self) -> None:
-            self.ended += 1
-
     old, new = (
         Job(replace(DEFINITION, algorithm="x", version=tag, docker_tag=f"x:{tag}"), [], "tiny", 10)
         for tag in ("0.6", "0.7")
     )
-    workers = WorkerPool(2, start=lambda job: Busy())  # type: ignore[arg-type, return-value]
+    workers = WorkerPool(2, start=lambda job: Kept())  # type: ignore[arg-type, return-value]
     first = workers._worker(old)
     workers.busy[first] = JobOutcome(old)
     second = workers._worker(new)

@@ -1,6 +1,7 @@
 """A damaged or mistaken file is one line that names the file, the row and what was expected."""
 
 import random
+import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -226,6 +227,18 @@ def test_a_file_that_becomes_shorter(form: str, row: int, tmp_path: Path) -> Non
     rows.close()
     with pytest.raises(UserError, match="No such file"):
         rows[:]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_cut_and_scribbled_files_are_refused(form: str, tmp_path: Path) -> None:
+    path, _ = FORMATS[form](tmp_path)
+    whole = path.read_bytes()
+    cuts = (len(whole) // 2 + 1, 100, 0)  # within a row, without which fvecs are whole
+    for damaged in (*(whole[:length] for length in cuts), b"no such format " * 100):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match=rf"cannot read {re.escape(str(path))}") as raised:
+            open_rows(path)[:]
+        assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("form", FORMATS)
