@@ -65,7 +65,8 @@ def check_available(connection: psycopg.Connection[Any], name: str, algorithm: s
         remedy = _REMEDIES[kind].format(algorithm=algorithm)
         raise PostgresError(
             f"the server does not have the extension '{name}': {remedy}; "
-            "or name a server that has it in ANN_BENCHMARKS_PG_HOST"
+            "or name a server that has it in ANN_BENCHMARKS_PG_HOST,"
+            " or programs that have it in ANN_BENCHMARKS_PG_BIN"
         )
 
 
