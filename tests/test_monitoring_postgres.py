@@ -143,15 +143,28 @@ def test_what_a_service_lacks_is_left_out(server: Server, monkeypatch):
         assert {"postgresql.wal_bytes", "postgresql.cpu_sessions"} < set(watching.sample())
 
 
-def test_a_statistic_of_one_view_is_sampled_and_stored(server: Server, watched_table, monkeypatch):
-    view = StatisticsView("(SELECT 7 * count(*) AS n FROM pg_am) AS a", "seven n", is_stored=True)
+def test_a_statistic_of_one_view_is_sampled_stored_and_drawn(server: Server, watched_table, monkeypatch):
+    handler = "heap_tableam_handler"
+    relation = "(SELECT 7 * count(*) AS n FROM pg_am) AS a"
+    view = StatisticsView(relation, "seven_times n", is_stored=True, panel="Access methods")
     monkeypatch.setattr(counters, "VIEWS", (*VIEWS, view))
     with closing(statistics(server)) as watching, closing(ServerWatch(server, "watched", None)) as watch:
-        assert watching.sample()["postgresql.seven"] % 7 == 0
+        assert watching.sample()["postgresql.seven_times"] % 7 == 0
+        with closing(Monitor(watching, interval=0.02)) as monitor, monitor.phase("measure"):
+            for number in range(3):
+                time.sleep(0.1)
+                watched_table.execute(f"CREATE ACCESS METHOD a{number} TYPE TABLE HANDLER {handler}")
+            time.sleep(0.1)
+            recording = monitor.cut()
+        seen = monitored(recording)
+        assert seen is not None
+        (panel,) = [panel for panel in panels_of(seen) if panel.title == "Access methods"]
+        assert ([line.label for line in panel.lines], panel.unit) == (["seven times"], "1/s")
         with watch.running():
             watched_table.execute("CREATE ACCESS METHOD seven TYPE TABLE HANDLER heap_tableam_handler")
-        assert watch.facts(2)["seven_per_query"] == 3.5
-        watched_table.execute("DROP ACCESS METHOD seven")
+        assert watch.facts(2)["seven_times_per_query"] == 3.5
+        for name in ("seven", "a0", "a1", "a2"):
+            watched_table.execute(f"DROP ACCESS METHOD {name}")
 
 
 def test_the_machine_of_a_server_somewhere_else_is_not_sampled(server: Server, monkeypatch):

@@ -1,5 +1,6 @@
 """A thread that samples while a job goes on, and knows in which phase it is."""
 
+import json
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -7,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ann_benchmarks.plugin import ServerMonitor
+from ann_benchmarks.plugin import ServerMonitor, dashboard_panels
 
 from . import machine
 from .forks import no_fork
@@ -133,6 +134,8 @@ class Monitor:
         facts: dict[str, Any] = {"in_container": self._in_container}
         if self._server is not None:
             facts["is_local"] = self._server.is_local
+            if panels := dashboard_panels(self._server):
+                facts["panels"] = json.dumps(panels)
         return Recording(stretches, used, facts)
 
     def close(self) -> None:

@@ -1,5 +1,6 @@
 """One picture of what the machine and the server did while a point was built and measured."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,6 +132,9 @@ def panels_of(monitored: Monitored) -> list[Panel]:
         for disk in sorted(disks, key=disk_order(columns))[:3]
         for kind in ("read", "write")
     ]
+    others: dict[str, list[tuple[str, str]]] = {}
+    for name, title in json.loads(monitored.attrs.get("panels", "{}")).items():
+        others.setdefault(title, []).append((name, name.partition(".")[2].replace("_", " ")))
     sessions = [(f"postgresql.{wait}_sessions", wait if wait != "cpu" else "on a CPU") for wait in WAITS]
     return [
         Panel(
@@ -163,6 +167,10 @@ def panels_of(monitored: Monitored) -> list[Panel]:
             "bytes/s",
         ),
         Panel("PostgreSQL: sessions, by what they wait for", lines(*sessions), "sessions"),
+        *(
+            Panel(title, lines(*named), monitored.units.get(named[0][0], ""))
+            for title, named in others.items()
+        ),
     ]  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from .adapter import METHODS as METHODS
 from .adapter import Plugin as Plugin
 from .adapter import PluginClass as PluginClass
 from .adapter import client_facts as client_facts
+from .adapter import dashboard_panels as dashboard_panels
 from .adapter import stated_throughput as stated_throughput
 from .protocols import Answers as Answers
 from .protocols import Changes as Changes

@@ -285,6 +285,11 @@ class PluginClass:
         return server(restart_command)
 
 
+def dashboard_panels(monitor: ServerMonitor) -> dict[str, str]:
+    """Return the titles under which the dashboard draws names of a monitor; none where it has no panels."""
+    return dict(getattr(monitor, "panels", {}))
+
+
 def client_facts(clients: Clients) -> dict[str, Any]:
     """Return what clients store next to a run; nothing where they have no facts()."""
     return dict(getattr(clients, "facts", dict)())

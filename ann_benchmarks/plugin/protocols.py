@@ -153,6 +153,7 @@ class ServerMonitor(Protocol):
     """Reports on a server from the start of a job to its end, and never raises."""
 
     levels: frozenset[str]  # names of what is as it is; all else is counted since something began
+    panels: Mapping[str, str]  # names that the dashboard has no panel for -> the title of theirs; optional
 
     def sample(self) -> dict[str, float]:
         """Return what is known now, by names such as postgresql.wal_bytes; empty without a server."""

@@ -40,7 +40,8 @@ class StatisticsView:
     """Statistics of one relation, of versions from `first` to below `before`.
 
     Each line of `text` has a name and an expression. They are totals since the statistics began, or `levels`.
-    With `is_stored`, each point has what a query added to them.
+    With `is_stored`, each point has what a query added to them. With `panel`, the dashboard draws them under
+    this title; it has panels of its own for those that it knows.
     """
 
     relation: str
@@ -49,6 +50,7 @@ class StatisticsView:
     before: int = 10**9
     levels: bool = False
     is_stored: bool = False
+    panel: str = ""
 
     @property
     def statistics(self) -> dict[str, str]:

@@ -14,6 +14,7 @@ from ..environment import server_kind
 from ..errors import PostgresError
 from ..servers import Server
 from ..servers.base import connect
+from . import counters
 from .counters import VIEWS, CounterReader
 from .processes import server_processes
 
@@ -48,6 +49,13 @@ class PostgresStatistics:
         except (psycopg.Error, PostgresError, psutil.Error, OSError, ValueError):
             self._lose()
             return {}
+
+    @property
+    def panels(self) -> dict[str, str]:
+        """The titles under which the dashboard draws names that it has no panel for."""
+        return {
+            PREFIX + name: view.panel for view in counters.VIEWS if view.panel for name in view.statistics
+        }
 
     @property
     def is_local(self) -> bool:
