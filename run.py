@@ -58,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
     for algorithm, _ in named_algorithms(args.algorithm):
         warnings |= dict.fromkeys(config_warnings(configs, broken, algorithm))
     options.check_options(args, args.tiers is not None)
+    for text in warnings:
+        warn(text)
     engine = None if args.local else connect(OTHER_WAY)
     name = canonical_name(args.dataset)
     dataset, _ = get_dataset(name)
@@ -80,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
         plan = make_plan(scope, truth_mark(true_distances), force=args.force or args.rebuild)
         header += f"; {len(true_distances):,} queries for {args.count} neighbours"
     print(header)
-    for text in [*warnings, *plan.warnings]:
+    for text in plan.warnings:
         warn(text)
     if not plan.jobs:
         print(f"nothing to do: {counted(plan.finished, 'point')} finished before; --force measures again")

@@ -37,11 +37,15 @@ def test_nothing_but_the_adapter_looks_for_methods():
         ),
         ("tiers/sweep.py", "import ann_benchmarks.algorithms.postgres.catalog", "no database"),
         ("ann_benchmarks/results/series.py", "from . import runs", "circles"),
+        ("ann_benchmarks/common/disk.py", "import algorithms.postgres", "no database"),
+        ("ann_benchmarks/common/disk.py", "import run", "no command"),
+        ("algorithms/bruteforce/module.py", "import ann_benchmarks.results.file", "Plug-ins"),
     ],
 )
 def test_who_breaks_a_floor_is_told(tmp_path: Path, file: str, line: str, broken: str):
-    for name in ("ann_benchmarks", "tiers"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("ann_benchmarks", "algorithms", "tiers"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, tmp_path / name, symlinks=True, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     with (tmp_path / file).open("a") as changed:
         changed.write(f"if TYPE_CHECKING:\n    {line}\n")

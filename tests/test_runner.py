@@ -310,3 +310,19 @@ def test_progress_is_told_now_and_then():
 
 def test_the_version_is_that_of_the_project():
     assert f'version = "{VERSION}"' in (ROOT / "pyproject.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("body", "options", "missing"),
+    [
+        ("def prepare_query(self, q, n): pass", {}, "prepare_query but no run_prepared_query"),
+        (
+            "def prepare_batch_query(self, X, n): pass",
+            {"batch": True},
+            "prepare_batch_query but no run_batch",
+        ),
+    ],
+)
+def test_half_a_pair_of_methods_is_one_line(run_plugin, body, options, missing):
+    with pytest.raises(UserError, match=missing):
+        run_plugin(body, **options)

@@ -123,7 +123,18 @@ def test_stored_fields_are_read_whatever_the_label(algorithm):
 
 @pytest.mark.parametrize(
     "stored",
-    ["", "{", "[]", "5", "{}", '{"algorithm": 5}', '{"algorithm": "a", "rate": "fast"}', None, b"\xff"],
+    [
+        "",
+        "{",
+        "[]",
+        "5",
+        "{}",
+        '{"algorithm": 5}',
+        '{"algorithm": "a", "rate": "fast"}',
+        '{"algorithm": "a", "clients": "2"}',
+        None,
+        b"\xff",
+    ],
 )
 def test_damaged_fields_are_no_error(stored):
     assert series_of({ATTRIBUTE: stored, "algo": "a-c2", "clients": 2}, "f") == Series("a", clients=2)

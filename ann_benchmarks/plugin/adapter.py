@@ -138,15 +138,15 @@ class Plugin:
         """A query in three steps; None: query is timed as a whole."""
         if (prepare := self._optional("prepare_query")) is None:
             return None
-        return PreparedQueries(
-            prepare, self._optional("run_prepared_query"), self._optional("get_prepared_query_results")
-        )
+        run, results = ("run_prepared_query", "get_prepared_query_results")
+        needed = (_needed(self.algorithm, name, "prepare_query") for name in (run, results))
+        return PreparedQueries(prepare, *needed)
 
     def prepare_batch(self, queries: Any, count: int) -> Callable[[], Any]:
         """Prepare a batch; return what is timed, which is all of it without prepare_batch_query."""
         if prepare := self._optional("prepare_batch_query"):
             prepare(queries, count)
-            run: Callable[[], Any] = self._optional("run_batch_query")
+            run: Callable[[], Any] = _needed(self.algorithm, "run_batch_query", "prepare_batch_query")
             return run
         return lambda: self.algorithm.batch_query(queries, count)
 
@@ -211,8 +211,10 @@ class Plugin:
         """Return a table of its own to write to; UserError where the plug-in has none."""
         if (open_writable := self._optional("open_writable")) is None:
             raise UserError(f"{self.class_name} cannot be written to: leave --workload out")
-        table: Writable = open_writable(train, rows, has_key, autovacuum)
-        return table
+        if (table := open_writable(train, rows, has_key, autovacuum)) is None:
+            raise UserError(f"open_writable of {self.class_name} returned no table")
+        writable: Writable = table
+        return writable
 
     def learns_from_rows(self, rows: int) -> bool:
         """Whether an index for this many rows has to see some when it is made; by default it does not."""
@@ -222,6 +224,15 @@ class Plugin:
     def reports_extra(self) -> bool:
         """Whether it has query_verbose, which ann-benchmarks stores as expect_extra."""
         return self.has("query_verbose")
+
+
+def _needed(algorithm: Any, name: str, by: str) -> Any:
+    """Return a method that a plug-in must have because it has another; UserError where it lacks it."""
+    assert name in _OPTIONAL, name
+    if (method := getattr(algorithm, name, None)) is None:
+        owner = algorithm if isinstance(algorithm, type) else type(algorithm)
+        raise UserError(f"{owner.__name__} has {by} but no {name}: define both, or neither")
+    return method
 
 
 class PluginClass:
@@ -263,15 +274,15 @@ class PluginClass:
 
     def install_version(self, version: str, archive: Path | None) -> str:
         """Install a version next to the one that is here; return a line that says so."""
-        return str(self._optional("install_version")(version, archive))
+        return str(_needed(self.constructor, "install_version", "use_version")(version, archive))
 
     def local_target(self) -> dict[str, str]:
         """Return what a release has to be for."""
-        return dict(self._optional("local_target")())
+        return dict(_needed(self.constructor, "local_target", "install_local")())
 
     def local_state(self) -> str:
         """Return a line that says what is installed."""
-        return str(self._optional("local_state")())
+        return str(_needed(self.constructor, "local_state", "install_local")())
 
     @property
     def instead_of_installing(self) -> str:

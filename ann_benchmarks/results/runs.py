@@ -23,7 +23,7 @@ from .cache import MetricsCache, Stamp, file_stamp, is_settled
 from .file import TRUTH_ATTRIBUTE, read_result, truth_mark
 from .intervals import Interval
 from .metrics import Measurement, Truth, all_metrics, compute_all, standard_metrics
-from .series import Series, series_of
+from .series import Series, series_from, series_of
 
 FEWEST_FILES = 16  # for which a process is worth being started
 MOST_PROCESSES = 8
@@ -142,10 +142,10 @@ def fitting_processes(sizes: Sequence[int]) -> int:
 def from_cache(value: Any) -> Run | None:
     """Rebuild a run from a cache entry, or return None if it is not one."""
     try:
-        series = Series(**value["series"])
+        series = series_from(value["series"])
         run = Run(**{name: value[name] for name in FIELDS} | {"series": series})
         numbers = [run.metrics[name] for name in standard_metrics]
-    except (TypeError, KeyError):
+    except (TypeError, KeyError, AttributeError):
         return None
     return run if all(isinstance(number, (int, float)) for number in numbers) else None
 

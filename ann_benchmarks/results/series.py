@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from .attributes import clean_text
 
@@ -118,7 +118,17 @@ class Series:
         return json.dumps({"algorithm": self.algorithm, **changed})
 
 
+_KINDS = {name: tuple(get_args(kind)) or (kind,) for name, kind in get_type_hints(Series).items()}
 FIELDS = {field.name for field in fields(Series)}
+
+
+def series_from(stored: Mapping[str, Any]) -> Series:
+    """Return the series of fields as JSON holds them, ignoring unknown ones; TypeError for a wrong value."""
+    known = {name: value for name, value in stored.items() if name in FIELDS}
+    for name, value in known.items():
+        if type(value) not in (*_KINDS[name], *((int,) if float in _KINDS[name] else ())):
+            raise TypeError(f"the field '{name}' of a series is {value!r}")
+    return Series(**known)
 
 
 def series_of(attrs: Mapping[str, Any], folder: str) -> Series:
@@ -129,10 +139,8 @@ def series_of(attrs: Mapping[str, Any], folder: str) -> Series:
     as of any file of ann-benchmarks, all of the name is the algorithm.
     """
     with suppress(KeyError, TypeError, ValueError, AttributeError):
-        stored = json.loads(attrs[ATTRIBUTE])
-        series = Series(**{name: value for name, value in stored.items() if name in FIELDS})
-        if isinstance(series.algorithm, str) and series.label:  # which needs fields of the right types
-            return replace(series, algorithm=clean_text(series.algorithm))
+        series = series_from(json.loads(attrs[ATTRIBUTE]))
+        return replace(series, algorithm=clean_text(series.algorithm))
     is_batch = bool(attrs.get("batch_mode", False))
     label = clean_text(attrs.get("algo", folder.removesuffix("-batch") if is_batch else folder))
     return replace(_explained(label, attrs), batch=is_batch)
