@@ -1,12 +1,12 @@
 """All that the framework asks of a plug-in, typed, with what happens where a plug-in lacks it."""
 
-from .adapter import ATTRIBUTES as ATTRIBUTES
-from .adapter import METHODS as METHODS
 from .adapter import Plugin as Plugin
-from .adapter import PluginClass as PluginClass
 from .adapter import client_facts as client_facts
 from .adapter import dashboard_panels as dashboard_panels
 from .adapter import stated_throughput as stated_throughput
+from .methods import ATTRIBUTES as ATTRIBUTES
+from .methods import METHODS as METHODS
+from .plugin_class import PluginClass as PluginClass
 from .protocols import Answers as Answers
 from .protocols import Changes as Changes
 from .protocols import Clients as Clients

@@ -1,31 +1,17 @@
 """Everything that the framework uses of an algorithm, typed, and what happens where a plug-in lacks it.
 
-`Plugin` and `PluginClass` are the only places that look for a plug-in's optional methods. The protocols say
-what such methods return. docs/plugins.md lists them for those who write a plug-in; a test compares the two.
+`Plugin` and `PluginClass` are the only ones that look for a plug-in's optional methods. methods.py names
+them, and protocols.py says what they return.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 
+from .methods import needed, optional
 from .protocols import Clients, NoWatch, PreparedQueries, SearchedArgument, ServerMonitor, Watch, Writable
-
-# Methods and class methods that a plug-in may have besides those of BaseANN.
-METHODS = (
-    *("set_query_arguments", "supports_prepared_queries", "query_verbose", "time_queries", "search_range"),
-    *("prepare_query", "run_prepared_query", "get_prepared_query_results"),
-    *("prepare_batch_query", "run_batch_query", "get_batch_latencies", "open_clients", "clients_opener"),
-    *("set_load_options", "set_build_options", "serve_only", "set_phase_listener"),
-    *("watch_server", "open_monitor", "cool", "recover", "open_writable", "learns_from_rows"),
-    *("installed_versions", "use_version", "install_version", "simulated_server"),
-    *("install_local", "local_target", "local_state"),
-)
-# Class attributes.
-ATTRIBUTES = ("streams_training_set", "clients_by", "drivers", "instead_of_installing")
-_OPTIONAL = METHODS + ATTRIBUTES
 
 
 class Plugin:
@@ -74,8 +60,7 @@ class Plugin:
         return self._optional(name) is not None
 
     def _optional(self, name: str, default: Any = None) -> Any:
-        assert name in _OPTIONAL, name
-        return getattr(self.algorithm, name, default)
+        return optional(self.algorithm, name, default)
 
     # Building
 
@@ -138,15 +123,14 @@ class Plugin:
         """A query in three steps; None: query is timed as a whole."""
         if (prepare := self._optional("prepare_query")) is None:
             return None
-        run, results = ("run_prepared_query", "get_prepared_query_results")
-        needed = (_needed(self.algorithm, name, "prepare_query") for name in (run, results))
-        return PreparedQueries(prepare, *needed)
+        names = ("run_prepared_query", "get_prepared_query_results")
+        return PreparedQueries(prepare, *(needed(self.algorithm, name, "prepare_query") for name in names))
 
     def prepare_batch(self, queries: Any, count: int) -> Callable[[], Any]:
         """Prepare a batch; return what is timed, which is all of it without prepare_batch_query."""
         if prepare := self._optional("prepare_batch_query"):
             prepare(queries, count)
-            run: Callable[[], Any] = _needed(self.algorithm, "run_batch_query", "prepare_batch_query")
+            run: Callable[[], Any] = needed(self.algorithm, "run_batch_query", "prepare_batch_query")
             return run
         return lambda: self.algorithm.batch_query(queries, count)
 
@@ -224,76 +208,6 @@ class Plugin:
     def reports_extra(self) -> bool:
         """Whether it has query_verbose, which ann-benchmarks stores as expect_extra."""
         return self.has("query_verbose")
-
-
-def _needed(algorithm: Any, name: str, by: str) -> Any:
-    """Return a method that a plug-in must have because it has another; UserError where it lacks it."""
-    assert name in _OPTIONAL, name
-    if (method := getattr(algorithm, name, None)) is None:
-        owner = algorithm if isinstance(algorithm, type) else type(algorithm)
-        raise UserError(f"{owner.__name__} has {by} but no {name}: define both, or neither")
-    return method
-
-
-class PluginClass:
-    """What a plug-in offers before anything is constructed; `constructor` is its class or function."""
-
-    def __init__(self, constructor: Any) -> None:
-        """Take the class."""
-        self.constructor = constructor
-
-    def _optional(self, name: str, default: Any = None) -> Any:
-        assert name in _OPTIONAL, name
-        return getattr(self.constructor, name, default)
-
-    def construct(self, arguments: Sequence[Any]) -> Plugin:
-        """Construct the algorithm with a definition's build arguments."""
-        return Plugin(self.constructor(*arguments))
-
-    def installed_versions(self) -> dict[str, str]:
-        """Return the versions of what it uses, tried out; without the method, none are known."""
-        return dict(self._optional("installed_versions", dict)())
-
-    def use_version(self, version: str) -> None:
-        """Use a version of what it measures that is installed here; UserError where there is one only."""
-        if (use := self._optional("use_version")) is None:
-            raise UserError(
-                f"{self.constructor.__name__} has one version here, and a tag names another: leave it out, or"
-                " leave --local out, as tags are also of images"
-            )
-        use(version)
-
-    @property
-    def can_be_installed(self) -> bool:
-        """Whether install.py --local has something to do."""
-        return self._optional("install_local") is not None
-
-    def install_local(self, archive: Path) -> str:
-        """Install the release in an archive; return a line that says so."""
-        return str(self._optional("install_local")(archive))
-
-    def install_version(self, version: str, archive: Path | None) -> str:
-        """Install a version next to the one that is here; return a line that says so."""
-        return str(_needed(self.constructor, "install_version", "use_version")(version, archive))
-
-    def local_target(self) -> dict[str, str]:
-        """Return what a release has to be for."""
-        return dict(_needed(self.constructor, "local_target", "install_local")())
-
-    def local_state(self) -> str:
-        """Return a line that says what is installed."""
-        return str(_needed(self.constructor, "local_state", "install_local")())
-
-    @property
-    def instead_of_installing(self) -> str:
-        """What the user can do where nothing can be installed."""
-        return str(self._optional("instead_of_installing", ""))
-
-    def simulated_server(self, restart_command: str | None) -> Any:
-        """Return the server that tiers simulate (tiers/server.py); UserError where it has none."""
-        if (server := self._optional("simulated_server")) is None:
-            raise UserError(f"{self.constructor.__name__} runs no server: leave --tiers out")
-        return server(restart_command)
 
 
 def dashboard_panels(monitor: ServerMonitor) -> dict[str, str]:
