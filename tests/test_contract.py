@@ -283,8 +283,10 @@ def test_their_runner_runs_our_plugin_and_ours_draws_it(folder: Path, name: str,
 def test_their_plugins_run_here(folder: Path, name: str, module: str, needs: str):
     pytest.importorskip(needs)
     copy = folder / "ours"
-    ignored = shutil.ignore_patterns(".*", "data", "results", "logs", "tests")
-    shutil.copytree(REPOSITORY, copy, ignore=ignored, symlinks=True)
+    ignored = shutil.ignore_patterns("__pycache__")
+    for part in ("ann_benchmarks", "algorithms", "tiers", "experiments", "reference"):
+        shutil.copytree(REPOSITORY / part, copy / part, ignore=ignored, symlinks=True)
+    shutil.copy(REPOSITORY / "run.py", copy)
     plugins = Path("ann_benchmarks", "algorithms")
     shutil.copytree(Path(CHECKOUT) / plugins / module, copy / plugins / module)
     make_small(folder)
