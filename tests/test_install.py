@@ -179,6 +179,13 @@ def test_library_has_the_name_that_the_control_file_gives(tmp_path: Path, instal
     assert "thing-core.so" in contents(installation)
 
 
+def test_library_may_carry_the_version_where_only_the_script_names_it(tmp_path: Path) -> None:
+    """As pgvectorscale's does."""
+    files = thing(control=b"default_version = '1.2.0'\n", library=None)
+    path = packed(tmp_path / "x.zip", files | {"pkglibdir/thing-1.2.0.so": some_library()})
+    assert read_release(path, "thing").library == "thing-1.2.0.so"
+
+
 def test_another_release_leaves_nothing_of_the_one_before(tmp_path: Path, installation: Installation) -> None:
     install(read_release(packed(tmp_path / "new.zip", thing()), "thing"), installation)
     library = installation.folder / "lib/postgresql/thing.so"
