@@ -79,9 +79,15 @@ def test_parts_are_expanded_in_order() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("distance: cosine\ntrain: a.npy\ntest: b.npy", "d.yml:1: distance must be one of euclidean, angular"),
+        (
+            "distance: cosine\ntrain: a.npy\ntest: b.npy",
+            "d.yml:1: distance must be one of euclidean, angular",
+        ),
         ("distance: ip\ntrain: a.npy", "d.yml:1: train and test belong together"),
-        ("distance: ip\ntrain: a.npy\ntest: b.npy\nrow: 3", "d.yml:4: unknown key 'row' in the dataset; did you mean 'rows'?"),
+        (
+            "distance: ip\ntrain: a.npy\ntest: b.npy\nrow: 3",
+            "d.yml:4: unknown key 'row' in the dataset; did you mean 'rows'?",
+        ),
         ("distance: ip\ntrain: a.npy\ntest: b.npy\nrows: many", "d.yml:4: rows must be a whole number"),
         ("distance: ip\ntrain: [a.npy\ntest: b.npy", "d.yml:3: not valid YAML"),
         ("distance: ip\ntrain: 5\ntest: b.npy", "d.yml:2: train must be a list of texts, not 5"),

@@ -3,7 +3,6 @@
 import difflib
 from collections.abc import Iterable
 
-
 LONGEST_LINE = 1000  # characters of a message
 LONGEST_QUOTE = 60  # of what it quotes
 

@@ -6,6 +6,7 @@ from .errors import UserError, shown
 
 # File systems take 255 bytes; while it is written, a file has a longer name.
 LONGEST_NAME = 200
+_MOST_OF_A_PART, _MOST_OF_A_PATH = 255, 4000
 
 
 def name_problem(name: str) -> str | None:
@@ -31,6 +32,29 @@ def checked_name(name: str, kind: str) -> str:
     if problem := name_problem(name):
         raise UserError(f"'{shown(name)}' cannot be the name of a {kind}: it {problem}")
     return name
+
+
+def path_text(text: str) -> str:
+    """Return a path, or a pattern of paths, as it is written; UserError if no file can have it."""
+    if not text or "\0" in text:
+        raise UserError(f"'{shown(text)}' is no path")
+    longest = max(text.split("/"), key=len)
+    if problem := too_long(longest, _MOST_OF_A_PART) or too_long(text, _MOST_OF_A_PATH):
+        raise UserError(f"'{shown(text)}' is no path: it {problem}")
+    return text
+
+
+def checked_path(text: str) -> Path:
+    """Return the path of a file or folder; UserError if none can have it."""
+    return Path(path_text(text))
+
+
+def output_path(text: str) -> Path:
+    """Return the path of what is to be written; UserError if its name is too long for that."""
+    path = checked_path(text)
+    if problem := too_long(path.name):
+        raise UserError(f"'{shown(path.name)}' cannot be the name of a file: it {problem}")
+    return path
 
 
 def exists(path: Path) -> bool:

@@ -69,7 +69,7 @@ def compose(path: Path) -> tuple[Any, Any]:
 
 def _check_size(text: str, fail: Fail) -> None:
     """Refuse what is too deep or too large, without recursion; an alias counts as all that it repeats."""
-    finished: dict[str, tuple[int, int]] = {}  # anchor: nodes, and levels
+    finished: dict[str | None, tuple[int, int]] = {}  # anchor: nodes, and levels
     opened: list[tuple[str | None, int]] = []  # anchors of the collections around, nodes before each
     levels: list[int] = [0]  # below each of them
     nodes = 0
@@ -117,7 +117,9 @@ def _check_nodes(root: Any, loader: Any, fail: Fail) -> None:
             fail(f"{of}{text} is read as {shown(kind)}: write it without a tag, or in quotes", line)
         if isinstance(node, yaml.MappingNode):
             _check_keys(node, of, fail)
-            inside = [(value, of if _is_merge(key) else f"'{shown(key.value)}': ") for key, value in node.value]
+            inside = [
+                (value, of if _is_merge(key) else f"'{shown(key.value)}': ") for key, value in node.value
+            ]
             pending += reversed(inside)
         elif isinstance(node, yaml.SequenceNode):
             pending += [(value, of) for value in reversed(node.value)]

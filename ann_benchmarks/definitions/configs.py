@@ -154,7 +154,9 @@ def check_run_group(file: YamlFile, where: Where, name: str, group: Any, before:
     """
     file.mapping(where, group, f"run group '{shown(name)}'", RUN_GROUP_KEYS)
     if "args" not in group and "arg_groups" not in group:
-        file.fail(where, f"run group '{shown(name)}' has neither 'args' nor 'arg_groups'; write 'args: []' for none")
+        file.fail(
+            where, f"run group '{shown(name)}' has neither 'args' nor 'arg_groups'; write 'args: []' for none"
+        )
     for key in ("args", "query_args", "arg_groups", "query_arg_groups"):
         value = group.get(key, [])
         if not isinstance(value, dict) or key.endswith("groups"):  # arguments by name

@@ -179,11 +179,11 @@ class ExperimentFile(YamlFile):
             at = place("install", i)
             self.mapping(at, item, "options of install.py", INSTALL_KEYS, INSTALL_KEYS[:1])
             values = self.checked((*at, "build-arg"), item.get("build-arg", []), list)
-            for words in ({"algorithm": item["algorithm"]}, dict(enumerate(values))):
-                for key, word in words.items():
-                    inside = (key,) if isinstance(key, str) else ("build-arg", key)
-                    if self.checked((*at, *inside), word, str).startswith("-"):
-                        self.fail((*at, *inside), f"'{shown(word)}' is an option of install.py: leave it out")
+            words = {(*at, "algorithm"): item["algorithm"]}
+            words |= {(*at, "build-arg", number): value for number, value in enumerate(values)}
+            for inside, word in words.items():
+                if self.checked(inside, word, str).startswith("-"):
+                    self.fail(inside, f"'{shown(word)}' is an option of install.py: leave it out")
         for key, kinds in (("pictures", PICTURES), ("tables", TABLES)):
             for i, item in enumerate(lists[key]):
                 self.mapping(place(key, i), item, f"{key} such as kind: {kinds[0]}")

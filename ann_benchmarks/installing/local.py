@@ -129,7 +129,9 @@ def read_release(path: Path, version: str | None, target: Mapping[str, str]) -> 
         file.fail(("github",), f"'github' must be OWNER/NAME, not '{shown(content['github'])}'")
     chosen = content["version"] if version is None else version
     if not re.fullmatch(r"\w[\w.+-]*", chosen):
-        raise UserError(f"'{shown(chosen)}' is no version of a release; give one such as {content['version']}")
+        raise UserError(
+            f"'{shown(chosen)}' is no version of a release; give one such as {content['version']}"
+        )
     release = PublishedRelease(content["github"], chosen, content["asset"])
     try:
         name = release.asset_for(target)

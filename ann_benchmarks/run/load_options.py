@@ -2,12 +2,12 @@
 
 import argparse
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import product
-from typing import Any
 
-from ann_benchmarks.common.cli import positive_float, positive_floats, positive_int, positive_ints
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.cli import positive_float, positive_floats, positive_int, positive_ints, read_by
+from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.quantities import read_number
 from ann_benchmarks.load.orders import QueryOrder
 from ann_benchmarks.load.request import Load, Objective
 from ann_benchmarks.load.warmup import Warmup
@@ -33,7 +33,7 @@ def add_load_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--query-order",
         metavar="ORDER",
-        type=_read_by(QueryOrder.parse),
+        type=read_by(QueryOrder.parse),
         help="shuffled: each client in an order of its own; same: all in one; zipf:S: some much more often"
         " (default: shuffled)",
     )
@@ -53,17 +53,22 @@ def add_load_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--slo",
         metavar="PERCENTILE:TIME",
-        type=_read_by(Objective.parse),
+        type=read_by(Objective.parse),
         help="find the highest rate that keeps it, such as p99:50ms",
     )
     add(
         "--warmup",
         metavar="auto|off|N",
-        type=_read_by(Warmup.parse),
+        type=read_by(Warmup.parse),
         help="queries before each point that do not count: until the throughput no longer rises, none and"
         " with cold caches, or N (default: auto where the algorithm is a database or --clients is given)",
     )
-    add("--target-recall", metavar="R", type=_recall, help="measure each index where it first has recall R")
+    add(
+        "--target-recall",
+        metavar="R",
+        type=read_by(_recall),
+        help="measure each index where it first has recall R",
+    )
     add("--driver", choices=["own", "pgbench"], help="who makes the load of PostgreSQL (default: own)")
     add("--scheduler", metavar="ADDRESS", help="run the clients on the machines of this Dask cluster")
     add("--debug-single-query", action="store_true", help="have clients ask the first query again and again")
@@ -134,23 +139,8 @@ def requested_loads(args: argparse.Namespace) -> Sequence[Load | Workload]:
     ]
 
 
-def _read_by(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Make a type for argparse of a function that raises UserError."""
-
-    def read(text: str) -> Any:
-        try:
-            return parse(text)
-        except UserError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return read
-
-
 def _recall(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is no recall: give a number above 0 and up to 1")
+    value = read_number(text)
+    if value is None or not 0 < value <= 1:
+        raise UserError(f"'{shown(text)}' is no recall: give a number above 0 and up to 1")
     return value

@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ann_benchmarks.common.cli import HelpWithDefaults, positive_int
+from ann_benchmarks.common.cli import HelpWithDefaults, limit, path, positive_int, size
 from ann_benchmarks.common.dask_cluster import knock
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import usable_cores
@@ -20,7 +20,7 @@ from ann_benchmarks.jobs.job import Execution, Procedure
 from ann_benchmarks.load.workload import Workload
 
 from .containers.containers import Wishes
-from .containers.limits import cpu_list, size
+from .containers.limits import cpu_list
 from .execute import Limits, command_line
 from .load_options import add_load_options, check_load_options, requested_loads
 
@@ -44,7 +44,7 @@ def make_parser(program: str = "run.py") -> argparse.ArgumentParser:
     add(
         "--definitions",
         metavar="FOLDER",
-        type=Path,
+        type=path,
         default=DEFINITIONS_FOLDER,
         help="where the algorithms are: FOLDER/*/config.yml",
     )
@@ -71,12 +71,12 @@ def make_parser(program: str = "run.py") -> argparse.ArgumentParser:
         default=5,
         help="times to ask all queries; the best counts",
     )
-    add("--timeout", type=int, default=2 * 3600, help="seconds for each definition, -1 for no limit")
+    add("--timeout", type=limit, default=2 * 3600, help="seconds for each definition, -1 for no limit")
     add("--local", action="store_true", help="run on this machine itself instead of in Docker")
     add("--batch", action="store_true", help="give algorithms all queries at once")
     add(
         "--max-n-algorithms",
-        type=int,
+        type=limit,
         default=-1,
         help="run this many definitions at most, of each algorithm if several are named; -1 for all",
     )
@@ -119,7 +119,7 @@ def add_container_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--storage",
         metavar="FOLDER",
-        type=Path,
+        type=path,
         help="where containers keep what outlives them, such as indexes (default: storage)",
     )
 

@@ -4,8 +4,9 @@ import argparse
 from itertools import product
 from typing import Any
 
-from ann_benchmarks.common.cli import positive_floats, positive_ints
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.cli import positive_floats, positive_ints, read_by
+from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.quantities import read_number
 from ann_benchmarks.load.orders import QueryOrder
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.workload import SECONDS, WRITERS, Mix, Workload
@@ -40,13 +41,13 @@ def add_workload_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--write-mix",
         metavar="MIX",
-        type=_mix,
+        type=read_by(Mix.parse),
         help="shares of the writes (default: insert:50,update:25,delete:25)",
     )
     add(
         "--loaded",
         metavar="SHARE",
-        type=_share,
+        type=read_by(_share),
         help="share of the rows that are loaded and indexed at first (default: 0.8 for writes; for inserts 0,"
         " or 0.1 where an index cannot be made of nothing)",
     )
@@ -108,18 +109,8 @@ def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _mix(text: str) -> Mix:
-    try:
-        return Mix.parse(text)
-    except UserError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
 def _share(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is no share: give a number from 0 to 1")
+    value = read_number(text)
+    if value is None or not 0 <= value <= 1:
+        raise UserError(f"'{shown(text)}' is no share: give a number from 0 to 1")
     return value

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.errors import shown
 from ann_benchmarks.common.names import name_problem
 from ann_benchmarks.common.yaml_file import Where, YamlFile
 from ann_benchmarks.distance import METRICS
