@@ -12,6 +12,7 @@ import numpy as np
 from ..base.module import BaseANN
 from .chunks import LoadOptions
 from .clients import ClientPool
+from .connections import most_connections
 from .fitting import BuildOptions, IndexedTable
 from .querying import Querying
 from .session import QuerySession
@@ -100,6 +101,10 @@ class PostgresInterface(BaseANN):  # type: ignore[misc, unused-ignore]
         self._indexed.release()
 
     # Additions
+
+    def most_clients(self) -> int | None:
+        """Return how many connections the server takes, or this machine's files allow; None: not known."""
+        return most_connections()
 
     def set_load_options(self, threads: int | None = None, chunk_rows: int | None = None) -> None:
         """Load over `threads` connections, `chunk_rows` in a transaction; None: as in the environment."""

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from .errors import UserError
+from .errors import UserError, one_line
 from .names import checked_path, output_path, path_text
 from .quantities import amount, byte_size, finite, seed_number, whole
 
@@ -69,4 +69,9 @@ def run_command(main: Callable[[], int | None]) -> NoReturn:
         # The reader of our output (head, less) has gone; nothing is left to tell it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0
+    except OSError as error:
+        # What the system refuses is not ours to foresee everywhere: a name, a right, a disk.
+        name = f"{error.filename}: " if error.filename is not None else ""
+        print(f"error: {one_line(f'{name}{error.strerror or error}')}", file=sys.stderr)
+        status = 1
     sys.exit(status)

@@ -6,16 +6,17 @@ from .errors import UserError, shown
 
 # File systems take 255 bytes; while it is written, a file has a longer name.
 LONGEST_NAME = 200
-_MOST_OF_A_PART, _MOST_OF_A_PATH = 255, 4000
+LONGEST_FOLDER = 255
+_LONGEST_PATH = 4000
 
 
-def name_problem(name: str) -> str | None:
+def name_problem(name: str, longest: int = LONGEST_NAME) -> str | None:
     """Say why no file or folder can have a name, None if one can: "is empty", "has a '/' in it"."""
     if not name.strip():
         return "is empty"
     if name in (".", ".."):
         return f"is '{name}', which stands for a folder"
-    if size_problem := too_long(name):
+    if size_problem := too_long(name, longest):
         return size_problem
     bad = next((c for c in name if c in "/\\" or not c.isprintable()), None)
     return None if bad is None else f"has {bad!r} in it"
@@ -27,9 +28,9 @@ def too_long(name: str, most: int = LONGEST_NAME) -> str | None:
     return f"has {size:,} bytes, more than {most}" if size > most else None
 
 
-def checked_name(name: str, kind: str) -> str:
+def checked_name(name: str, kind: str, longest: int = LONGEST_NAME) -> str:
     """Return the name of a `kind` of thing that is kept in files; UserError if no file can have it."""
-    if problem := name_problem(name):
+    if problem := name_problem(name, longest):
         raise UserError(f"'{shown(name)}' cannot be the name of a {kind}: it {problem}")
     return name
 
@@ -39,7 +40,7 @@ def path_text(text: str) -> str:
     if not text or "\0" in text:
         raise UserError(f"'{shown(text)}' is no path")
     longest = max(text.split("/"), key=len)
-    if problem := too_long(longest, _MOST_OF_A_PART) or too_long(text, _MOST_OF_A_PATH):
+    if problem := too_long(longest, LONGEST_FOLDER) or too_long(text, _LONGEST_PATH):
         raise UserError(f"'{shown(text)}' is no path: it {problem}")
     return text
 

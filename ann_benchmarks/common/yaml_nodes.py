@@ -74,7 +74,7 @@ def _check_size(text: str, fail: Fail) -> None:
     levels: list[int] = [0]  # below each of them
     nodes = 0
     for event in yaml.parse(text, yaml.CSafeLoader):
-        line = event.start_mark.line
+        line = event.start_mark.line if event.start_mark else 0
         anchor = getattr(event, "anchor", None)
         if isinstance(event, yaml.CollectionStartEvent):
             opened.append((anchor, nodes))

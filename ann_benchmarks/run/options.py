@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from ann_benchmarks.common.cli import HelpWithDefaults, limit, path, positive_int, size
 from ann_benchmarks.common.dask_cluster import knock
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.host import usable_cores
+from ann_benchmarks.common.host import most_processes, usable_cores
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 from ann_benchmarks.definitions.selection import named_algorithms
 from ann_benchmarks.jobs.conditions import Conditions
@@ -144,6 +144,10 @@ def check_options(args: argparse.Namespace, is_simulated: bool) -> None:
     if args.batch and args.parallelism > 1 and not args.build_only:
         raise UserError("--batch uses all cores for one definition; leave --parallelism at 1")
     check_load_options(args)
+    if (clients := most_clients(args)) > most_processes() and not args.scheduler:
+        raise UserError(
+            f"{clients:,} clients are as many processes or threads, and this machine allows {most_processes():,}"
+        )
     if args.scheduler:
         knock(args.scheduler)  # before anything is built
     if args.parallelism > usable_cores():
@@ -189,10 +193,16 @@ def requested_execution(args: argparse.Namespace) -> Execution:
         args.load_threads,
         args.chunk_size,
         args.rebuild,
+        clients=most_clients(args),
         monitoring=not args.no_monitoring,
         show_progress=args.parallelism == 1,
         facts={"command_line": command_line()},
     )
+
+
+def most_clients(args: argparse.Namespace) -> int:
+    """Return how many clients and writers there are to be at the same time, at most."""
+    return sum(max(numbers or [0]) for numbers in (args.clients, args.writers))
 
 
 def requested_limits(args: argparse.Namespace) -> Limits:
