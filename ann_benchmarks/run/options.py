@@ -144,10 +144,9 @@ def check_options(args: argparse.Namespace, is_simulated: bool) -> None:
     if args.batch and args.parallelism > 1 and not args.build_only:
         raise UserError("--batch uses all cores for one definition; leave --parallelism at 1")
     check_load_options(args)
-    if (clients := most_clients(args)) > most_processes() and not args.scheduler:
-        raise UserError(
-            f"{clients:,} clients are as many processes or threads, and this machine allows {most_processes():,}"
-        )
+    clients, most = most_clients(args), most_processes()
+    if clients > most and not args.scheduler:
+        raise UserError(f"{clients:,} clients are as many processes or threads; this machine allows {most:,}")
     if args.scheduler:
         knock(args.scheduler)  # before anything is built
     if args.parallelism > usable_cores():
