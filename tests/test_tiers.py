@@ -28,12 +28,11 @@ from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, result_path, write_resu
 from ann_benchmarks.run.execute import first_definitions
 from ann_benchmarks.run.pool import JobOutcome, WorkerPool
 from ann_benchmarks.run.worker import NoWorker
-from tiers.console import SweepConsole
 from tiers.locked_memory import Ballast
-from tiers.memory import meminfo
-from tiers.server import server_of
-from tiers.simulated import MemoryWatch, SimulatedServer
-from tiers.tier import GIB, MIB, Disk, Tier
+from tiers.memory import GIB, MIB, meminfo
+from tiers.options import server_of
+from tiers.sweep import SweepConsole
+from tiers.tier import Disk, MemoryWatch, SimulatedServer, Tier
 
 from . import test_load_run
 from .programs import run_program

@@ -14,8 +14,8 @@ import psutil
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import memory_bytes, usable_cores
 
-from .memory import readable, system_reserve
-from .tier import GIB, HUGE_PAGES, MIB, Disk, Tier
+from .memory import GIB, MIB, readable, system_reserve
+from .tier import HUGE_PAGES, Disk, Tier
 
 MemorySizes = tuple[int | None, int | None]  # bytes of shared_buffers and of available RAM; None: all
 

@@ -84,7 +84,7 @@ class PluginClass:
         return str(optional(self.constructor, "instead_of_installing", ""))
 
     def simulated_server(self, restart_command: str | None) -> Any:
-        """Return the server that tiers simulate (tiers/server.py); UserError where it has none."""
+        """Return the server that tiers simulate (tiers/sweep.py); UserError where it has none."""
         if (server := optional(self.constructor, "simulated_server")) is None:
             raise UserError(f"{self.constructor.__name__} runs no server: leave --tiers out")
         return server(restart_command)
