@@ -7,8 +7,7 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.jobs.job import Procedure
-from ann_benchmarks.jobs.plan import Scope, make_plan
+from ann_benchmarks.jobs.job import Procedure, Scope, make_plan
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.workload import Mix, Workload
 from ann_benchmarks.measure.workloads.over_time import Span, Timeline, Times, rate_of
@@ -24,7 +23,7 @@ from ann_benchmarks.measure.workloads.table_state import (
 )
 from ann_benchmarks.results.records import Record, write_record
 from ann_benchmarks.results.series import Series
-from ann_benchmarks.run.workload_options import requested_workloads
+from ann_benchmarks.run.load_options import requested_workloads
 from run import main, make_parser
 
 DEFINITION = Definition("some", "some", "Some", "none", ["euclidean"], [[1], [2], [3]], False)
