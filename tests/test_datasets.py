@@ -23,9 +23,8 @@ from ann_benchmarks.data.datasets import (
     get_dataset,
 )
 from ann_benchmarks.data.datasets.generated import blobs, split
-from ann_benchmarks.data.datasets.queries import Queries
+from ann_benchmarks.data.datasets.queries import Queries, TrueNeighbors
 from ann_benchmarks.data.datasets.registry import find_entry
-from ann_benchmarks.data.datasets.truth import TrueNeighbors
 from ann_benchmarks.distance import candidate_distances
 from ann_benchmarks.results.file import truth_mark
 
