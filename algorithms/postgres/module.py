@@ -11,13 +11,12 @@ from typing import Any, ClassVar
 
 import psycopg
 
-from .building import IndexHooks
+from .building import Index, IndexHooks, SearchRange
 from .chunks import LoadOptions
 from .errors import PostgresError
 from .extension import RequiredExtension
 from .fitting import BuildOptions, IndexedTable
 from .forms import DISTANCE_OPERATORS
-from .index import Index, SearchRange
 from .prewarming import warm_index
 from .querying import QueriedTable
 from .releases import InstallableExtension

@@ -117,17 +117,6 @@ class Queries(Sequence[Query]):
         """The row numbers of each query's nearest rows, (n, k) int64."""
         return self.truth.neighbors
 
-    def true_distances(self, count: int) -> np.ndarray:
-        """Distances of each query's `count` nearest rows, ascending: (n, count) float64, in a new array.
-
-        Raises UserError where fewer neighbours are known.
-        """
-        return self.truth.nearest(count).known_distances
-
-    def first(self, number: int) -> "Queries":
-        """Return the first `number` of them, or all where there are not more."""
-        return self[:number]
-
     def copied_vectors(self) -> list[np.ndarray]:
         """Return each vector in an array of its own, which a plug-in may change in place."""
         return [np.array(vector) for vector in self.vectors]
