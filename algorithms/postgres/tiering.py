@@ -20,7 +20,6 @@ from . import altered_settings, machine
 from .environment import PREFIX, given_settings, server_kind
 from .errors import PostgresError
 from .servers import current_server, numa
-from .servers.base import Server
 from .servers.external import ExternalServer
 from .settings import current_setting, megabytes
 from .watching.processes import server_processes
@@ -78,10 +77,10 @@ class ExternalTieredServer(LocalTieredServer):
 
     is_ours = False
 
-    def __init__(self, command: str | None, server: Server | None = None) -> None:
-        """Take the shell command that restarts it, and the server: by default that of the environment."""
+    def __init__(self, command: str | None) -> None:
+        """Take the shell command that restarts the server that the environment names."""
         self._command = (command or "").strip()
-        self._server = server or ExternalServer()
+        self._server = ExternalServer()
 
     def check(self, tiers: Sequence[Any]) -> str | None:
         """Refuse tiers that the server cannot be given; return what to do where it favours a NUMA node."""
