@@ -111,11 +111,11 @@ def main() -> int:
     args = parse_arguments()
     if args.list:
         print(dataset_table())
-    elif args.verify:
+    elif args.verify is not None:
         return verify(args.verify)
-    elif args.ground_truth:
+    elif args.ground_truth is not None:
         print(find_truth(args.ground_truth, args.neighbors, args.scheduler, args.force))
-    elif args.convert:
+    elif args.convert is not None:
         path = convert_source(args.convert, args.output, args.dtype, args.force)
         print(f"{path} is ready")
     elif args.name is None:

@@ -10,10 +10,11 @@ from ann_benchmarks.common.cli import positive_float, positive_floats, positive_
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.quantities import read_number
 from ann_benchmarks.load.orders import QueryOrder
-from ann_benchmarks.load.request import Load, Objective
+from ann_benchmarks.load.request import OPEN_SECONDS, Load, Objective
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.load.workload import SECONDS, WRITERS, Mix, Workload
 
+MOST_QUERIES = 100_000_000  # of one run, whose times are all kept in memory
 OF_CLIENTS = ("max_queries", "duration", "query_order", "distinct_queries", "rate", "slo", "driver",
               "debug_single_query", "scheduler")  # fmt: skip
 OF_A_WORKLOAD = ("writers", "write_rate", "write_mix", "loaded", "autovacuum")
@@ -125,6 +126,14 @@ def check_load_options(args: argparse.Namespace) -> None:
     for name in OF_CLIENTS:
         if getattr(args, name) and not args.clients:
             raise UserError(f"{_option(name)} says what clients ask: add --clients")
+    for option, queries in (
+        ("--max-queries", args.max_queries or 0),
+        ("--rate and --duration", max(args.rate or [0]) * (args.duration or OPEN_SECONDS)),
+    ):
+        if queries > MOST_QUERIES:
+            raise UserError(
+                f"{option}: {queries:,.0f} queries in one run, more than {MOST_QUERIES:,}: give less"
+            )
     if args.max_queries and args.duration:
         raise UserError("--max-queries and --duration cannot both end a run: give one of them")
     if args.rate and args.slo:
