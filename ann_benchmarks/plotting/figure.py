@@ -158,7 +158,9 @@ def fit_scales(
     axes.update_datalim([(min(xs), min(ys)), (max(xs), max(ys))])
     for name, values, metric, scale in zip("xy", (xs, ys), metrics, scales, strict=True):
         if scale.is_for_shares and max(values) > 1:  # as in ann-benchmarks, there is a picture even so
-            warn(f"the {scale} scale is for values up to 1, which {metric} exceeds: the {name} axis is linear")
+            warn(
+                f"the {scale} scale is for values up to 1, which {metric} exceeds: the {name} axis is linear"
+            )
             scale = Scale("linear")
         apply_scale(axes, name, scale, values, all_metrics[metric].is_share)
 

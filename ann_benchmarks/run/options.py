@@ -87,7 +87,12 @@ def make_parser(program: str = "run.py") -> argparse.ArgumentParser:
         help="run definitions that are disabled in their config.yml too",
     )
     add("--no-monitoring", action="store_true", help="sample neither the machine nor the server meanwhile")
-    add("--parallelism", type=positive_int, default=1, help="definitions to run at the same time, at most the cores but one")
+    add(
+        "--parallelism",
+        type=positive_int,
+        default=1,
+        help="definitions to run at the same time, at most the cores but one",
+    )
     add(
         "--load-threads",
         metavar="N",
