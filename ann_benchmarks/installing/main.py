@@ -25,8 +25,8 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     add(
         "--algorithm",
         metavar="NAME[:TAG]",
-        help="build this algorithm's image alone, tagged TAG (default: that of the variable LIBRARY, else every"
-        " one that has a Dockerfile)",
+        help="build this algorithm's image alone, tagged TAG (default: that of the variable LIBRARY, else"
+        " every one that has a Dockerfile)",
     )
     add("--proc", metavar="N", type=positive_int, help="images to build at the same time (default: 1)")
     add(
