@@ -38,16 +38,20 @@ def main() -> int:
     add("--list", action="store_true", help="list the trials")
     add("--memory", metavar="MB", type=int, default=4096, help="of the machine (default: 4096)")
     add("--cpus", metavar="N", type=int, default=2, help="of the machine (default: 2)")
+    add(
+        "--kvm", action="store_true", help="use KVM, which makes all of this many times faster where it works"
+    )
     args = parser.parse_args()
     chosen = chosen_trials(args.only)
     if args.list:
         for name in chosen:
             say(f"{name}  ({TRIALS[name].account})")
         return 0
+    size = (args.memory, args.cpus, args.kvm)
     if args.keep:
-        return try_all(args.keep, chosen, args.memory, args.cpus)
+        return try_all(args.keep, chosen, size)
     with tempfile.TemporaryDirectory(prefix="ann-benchmarks-machine-") as folder:
-        return try_all(Path(folder), chosen, args.memory, args.cpus)
+        return try_all(Path(folder), chosen, size)
 
 
 def chosen_trials(names: list[str]) -> list[str]:
@@ -58,13 +62,13 @@ def chosen_trials(names: list[str]) -> list[str]:
     return [each for each in TRIALS if any(each.startswith(name) for name in names)]
 
 
-def try_all(folder: Path, chosen: list[str], memory: int, cpus: int) -> int:
-    """Run trials in a machine that is started for them; return 1 if one failed."""
+def try_all(folder: Path, chosen: list[str], size: tuple[int, int, bool]) -> int:
+    """Run trials in a machine of a size (MB, CPUs, whether by KVM); return 1 if one failed."""
     image = make_image(folder)
     logs = folder.resolve() / "logs"
     logs.mkdir(exist_ok=True)
     begun = time.monotonic()
-    with started(image, logs / "console.log", memory, cpus) as machine:
+    with started(image, logs / "console.log", *size) as machine:
         say(f"started in {time.monotonic() - begun:.0f} s; logs in {logs}")
         send_project(machine)
         failed = [name for name in chosen if not _passes(machine, name, logs)]
