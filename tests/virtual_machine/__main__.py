@@ -77,19 +77,10 @@ def try_all(folder: Path, chosen: list[str], size: tuple[int, int, bool]) -> int
 
 def send_project(machine: Machine) -> None:
     """Copy the project's files, without what git ignores, to where every account can read them."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-    )
-    archive = subprocess.run(
-        ["tar", "--null", "--files-from=-", "--exclude=.venv", "--owner=0", "--group=0", "-cf", "-"],
-        cwd=ROOT,
-        input=listed.stdout,
-        capture_output=True,
-        check=True,
-    )
+    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(listing, cwd=ROOT, capture_output=True, check=True).stdout
+    packing = ["tar", "-c", "--owner=0", "--group=0", "--exclude=.venv", "--null", "--files-from=-"]
+    archive = subprocess.run(packing, cwd=ROOT, input=listed, capture_output=True, check=True)
     machine.send("root", archive.stdout, "/srv/project")
 
 

@@ -48,17 +48,17 @@ def trial(
 def run(*command: object, status: int | None = 0, **options: Any) -> str:
     """Run a command to its end and return what it printed, which is shown too."""
     print("$", *command, flush=True)
-    done = subprocess.run(
-        [str(word) for word in command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        **options,
-    )
-    print(done.stdout, flush=True)
-    assert status is None or done.returncode == status, f"status {done.returncode}, not {status}"
-    assert "Traceback" not in done.stdout, "a traceback"
-    return done.stdout
+    words, lines = [str(word) for word in command], []
+    piped = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, **options}
+    with subprocess.Popen(words, **piped) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            lines.append(line)
+    said = "".join(lines)
+    assert status is None or process.returncode == status, f"status {process.returncode}, not {status}"
+    assert "Traceback" not in said, "a traceback"
+    return said
 
 
 def sweep_command(*options: str) -> list[str]:
