@@ -10,10 +10,11 @@ from ann_benchmarks.common.cli import run_command
 from ann_benchmarks.common.errors import UserError, closest
 from ann_benchmarks.common.output import say
 
-from .image import ROOT, make_image
+from ..programs import ROOT, write_config
+from .image import IMAGE, make_image
 from .inside import NOT_THERE
 from .machine import TIMED_OUT, Machine, started
-from .trial import TRIALS
+from .trial import TEMPLATE, TRIALS
 
 _WORDS = {0: "passed", NOT_THERE: "not there", TIMED_OUT: "failed: timed out"}
 
@@ -71,6 +72,7 @@ def try_all(folder: Path, chosen: list[str], size: tuple[int, int, bool]) -> int
     with started(image, logs / "console.log", *size) as machine:
         say(f"started in {time.monotonic() - begun:.0f} s; logs in {logs}")
         send_project(machine)
+        send_template(machine)
         failed = [name for name in chosen if not _passes(machine, name, logs)]
     return 1 if failed else 0
 
@@ -82,6 +84,22 @@ def send_project(machine: Machine) -> None:
     packing = ["tar", "-c", "--owner=0", "--group=0", "--exclude=.venv", "--null", "--files-from=-"]
     archive = subprocess.run(packing, cwd=ROOT, input=listed, capture_output=True, check=True)
     machine.send("root", archive.stdout, "/srv/project")
+
+
+def send_template(machine: Machine) -> None:
+    """Copy the dataset and the definition that work folders begin with."""
+    from ..conftest import make_dataset  # which takes long to import
+
+    groups = {"one": {"arg_groups": [{"M": 4, "efConstruction": 16}], "query_args": [[15]]}}
+    plugin = {"module": "ann_benchmarks.algorithms.pgvector_hnsw", "constructor": "PGVectorHNSW"}
+    keys = {"base_args": ["@metric"], "run_groups": groups, "docker_tag": IMAGE, **plugin}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_dataset("small", rows=2000, dimension=12, queries=50, folder=folder / "data")
+        write_config(folder / "definitions/hnsw", "hnsw", **keys)
+        packing = ["tar", "-c", "--owner=0", "--group=0", "data", "definitions"]
+        archive = subprocess.run(packing, cwd=folder, capture_output=True, check=True)
+    machine.send("root", archive.stdout, TEMPLATE)
 
 
 def _passes(machine: Machine, name: str, logs: Path) -> bool:

@@ -1,7 +1,5 @@
 """Trials of kills in the middle of a sweep: what is stored stays, and what is held is given back."""
 
-import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,14 +10,12 @@ from pathlib import Path
 
 import psutil
 
-from ..tier_holds import guards_of
 from .image import ACCOUNT
 from .sweeps import SCOPE
 from .trial import (
     LARGE,
     ROOT,
     SMALL,
-    home,
     measured,
     points,
     require_nothing_held,
@@ -50,6 +46,10 @@ def _server(process: psutil.Process) -> psutil.Process:
     return next(each for each in tree if each.name() == "postgres" and "-D" in each.cmdline())
 
 
+def _guards(process: psutil.Process) -> list[psutil.Process]:
+    return [each for each in process.children() if "tiers.release" in each.cmdline()]
+
+
 _VICTIMS: dict[str, Callable[[psutil.Process], psutil.Process]] = {
     "run.py": _run_py,
     "worker": _worker,
@@ -68,10 +68,6 @@ def _held() -> list[Path]:
     return list(Path("/sys/fs/cgroup").rglob("ann-benchmarks-tier-*"))
 
 
-def _limits_of(group: Path) -> str:
-    return f"{(group / 'io.max').read_text()}{(group / 'memory.max').read_text()}" if group.exists() else ""
-
-
 def _kill(
     number: signal.Signals,
     victim: str,
@@ -83,12 +79,7 @@ def _kill(
 
     `before` begins the command.
     """
-    folder = home() / "kills"
-    if not folder.exists():
-        work_folder("kills")
-        run(*sweep_command("--local", "--clients", "1"))  # builds the index
-    os.chdir(folder)
-    shutil.rmtree("results", ignore_errors=True)
+    work_folder("kills")
     with Path("output").open("w") as output:
         sweep = subprocess.Popen([*before, *sweep_command(*options)], stdout=output, stderr=subprocess.STDOUT)
         _until(lambda: sweep.poll() is not None or points(), _SECONDS, "a point")
@@ -96,14 +87,15 @@ def _kill(
         process = psutil.Process(sweep.pid)
         stored = set(points())
         print(f"killing {victim} by {number.name}, {len(stored)} stored, held: {_held()}", flush=True)
-        for pid in guards_of(sweep.pid) if guards else ():
-            os.kill(pid, signal.SIGKILL)
+        for guard in _guards(process) if guards else ():
+            guard.kill()
         _VICTIMS[victim](process).send_signal(number)
         status = sweep.wait(_SECONDS)
     said = Path("output").read_text()
     print(said, f"status {status}", flush=True)
     assert "Traceback" not in said, "a traceback"
     assert stored <= set(points()), "a stored point is gone"
+    check_points(points(), len(points()))
     if guards:
         print(run(sys.executable, "-m", "tiers", "status", cwd=ROOT), flush=True)
     else:

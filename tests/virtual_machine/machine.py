@@ -71,7 +71,7 @@ def started(image: Image, console: Path, memory: int, cpus: int, has_kvm: bool) 
         ),
         *("-accel", "kvm" if has_kvm else "tcg,thread=multi"),
         *("-kernel", image.boot_file("vmlinuz"), "-initrd", image.boot_file("initrd.img")),
-        *("-append", "root=/dev/vda rw console=ttyS0 panic=-1 systemd.journald.forward_to_console=0"),
+        *("-append", "root=/dev/vda rw console=ttyS0 panic=-1 mitigations=off"),
         *("-drive", f"file={image.disk},if=virtio,format=raw,snapshot=on"),
         *("-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"),
         *("-device", "virtio-net-pci,netdev=net,romfile=", "-device", "virtio-rng-pci"),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-DATASET = "random-xs-20-euclidean"
+TEMPLATE = "/srv/template"  # of a work folder
 SMALL, LARGE = "32MB:256MB+1cpus+gp3", "48MB:all"
 
 
@@ -62,10 +62,9 @@ def run(*command: object, status: int | None = 0, **options: Any) -> str:
 
 
 def sweep_command(*options: str) -> list[str]:
-    """Return a command that measures one definition with few queries."""
-    common = ["--dataset", DATASET, "--algorithm", "pgvector_hnsw", "--max-n-algorithms", "1"]
-    load = ["--runs", "1", "--max-queries", "100", "--target-recall", "0.9"]
-    return [sys.executable, str(ROOT / "run.py"), *common, *load, *options]
+    """Return a command that measures the one definition of a work folder with few queries."""
+    common = ["--dataset", "small", "--definitions", "definitions", "--algorithm", "hnsw", "--runs", "1"]
+    return [sys.executable, str(ROOT / "run.py"), *common, *options]
 
 
 def home() -> Path:
@@ -73,26 +72,34 @@ def home() -> Path:
     return Path("/srv" if os.geteuid() == 0 else Path.home()) / "work"
 
 
-def work_folder(name: str) -> Path:
-    """Make an empty folder for data and results, and go there; /tmp is in memory, so not there."""
+def work_folder(name: str, is_new: bool = True) -> None:
+    """Go to a folder with a small dataset and a definition of one point; `is_new`: it has no results.
+
+    All of an account's have one server, whose index is built once. It is not in /tmp, which is in memory.
+    """
     folder = home() / name
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    if is_new:
+        shutil.rmtree(folder, ignore_errors=True)
+    if not folder.exists():
+        shutil.copytree(TEMPLATE, folder)
     os.chdir(folder)
-    return folder
+    os.environ["ANN_BENCHMARKS_PG_DATA"] = str(home() / "server")
 
 
 def points() -> dict[str, dict[str, Any]]:
-    """Return the attributes of each stored point, by its tier; whatever is stored is complete."""
-    from ann_benchmarks.results.file import iter_result_paths, read_attributes
+    """Return the attributes of each stored point, by the name of its series."""
+    import h5py
 
-    assert not list(Path("results").rglob(".*")), "a file that is not complete"
-    found = [read_attributes(path) for path in iter_result_paths()]
-    return {f"{attrs['tier']} {attrs['algo']}": dict(attrs) for attrs in found}
+    found = {}
+    for path in Path("results").rglob("*.hdf5"):
+        with h5py.File(path) as file:
+            found[str(file.attrs["algo"])] = dict(file.attrs)
+    return found
 
 
 def check_points(found: dict[str, dict[str, Any]], number: int) -> None:
-    """Require points that were measured with the memory of their tiers."""
+    """Require points that were measured with the memory of their tiers, and no half of a file."""
+    assert not list(Path("results").rglob(".*")), "a file that is not complete"
     for name, point in found.items():
         print(name, {key: value for key, value in point.items() if key.startswith("tier_")})
         assert point["shared_buffers"] == point["tier_shared_buffers"], name
