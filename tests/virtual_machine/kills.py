@@ -16,6 +16,7 @@ from .trial import (
     LARGE,
     ROOT,
     SMALL,
+    check_points,
     measured,
     points,
     require_nothing_held,
