@@ -12,7 +12,7 @@ from .trial import (
     ROOT,
     SMALL,
     NotThere,
-    check_points,
+    home,
     measured,
     points,
     require_nothing_held,
@@ -59,33 +59,22 @@ def root_hugepages() -> None:
 @trial("root-systemd")
 def root_systemd() -> None:
     """systemd starts and ends units with limits of their own meanwhile: those of the tier stay."""
+    from tiers.holding import Holding
+    from tiers.memory import MIB
+    from tiers.tier import Disk, Tier
+
     work_folder("root-systemd")
-    slices = ("system.slice", _slice())
-    process = subprocess.Popen(sweep_command("--local", "--tiers", SMALL, "--clients", "1,2"))
-    limits, number = set(), 0
-    while process.poll() is None:
-        number += 1
-        for name in slices:
-            unit = (
-                "systemd-run",
-                "--wait",
-                "-q",
-                f"--slice={name}",
-                "-p",
-                "AllowedCPUs=0",
-                "-p",
-                "IOWeight=200",
-            )
-            subprocess.run([*unit, "true"], check=False)
-        if number % 3 == 0:
-            subprocess.run(["systemctl", "daemon-reload"], check=False)
-        for group in Path("/sys/fs/cgroup").rglob("ann-benchmarks-tier-*"):
-            if _text(group / "cgroup.procs"):
-                limits.add((_text(group / "cpuset.cpus"), _text(group / "io.max")))
-    print("limits that were seen while the server ran:", limits, f"in {number} changes")
-    assert process.returncode == 0, f"status {process.returncode}"
-    check_points(points(), 2)
-    assert len(limits) == 1, "the limits changed"
+    with Holding("cgroup", home()) as holding:
+        holding.apply(Tier(ram=256 * MIB, cpus=1, disk=Disk("gp3", 3000, 125_000_000)))
+        before = dict(holding.limits)
+        print(before, flush=True)
+        assert len(before) == 2, "a limit was not set"
+        for name in (_slice(), "system.slice", _slice()):
+            unit = ("systemd-run", "--wait", "-q", f"--slice={name}")
+            run(*unit, "-p", "AllowedCPUs=0", "-p", "IOWeight=200", "-p", "MemoryHigh=1G", "true")
+            assert {file: file.read_text() for file in before} == before, f"changed by a unit in {name}"
+        run("systemctl", "daemon-reload")
+        assert {file: file.read_text() for file in before} == before, "changed by a reload"
     require_nothing_held()
 
 
@@ -93,13 +82,6 @@ def _slice() -> str:
     """The slice of this session."""
     parts = Path("/proc/self/cgroup").read_text().strip().split("/")
     return next(part for part in reversed(parts) if part.endswith(".slice"))
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text().strip()
-    except OSError:
-        return ""
 
 
 @trial("user-without-delegation", ACCOUNT)
