@@ -3,9 +3,8 @@
 import argparse
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
-from ann_benchmarks.common.cli import positive_int
+from ann_benchmarks.common.cli import path, positive_int
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.output import say
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
@@ -66,7 +65,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     add(
         "--export",
         metavar="DIR",
-        type=Path,
+        type=path,
         help="copy the plug-ins into the ann-benchmarks checkout DIR instead",
     )
     add("--local", action="store_true", help="install a published release for this machine itself instead")
@@ -79,13 +78,13 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     release.add_argument(
         "--archive",
         metavar="FILE",
-        type=Path,
+        type=path,
         help="with --local: a release archive or .deb that you have already",
     )
     add(
         "--definitions",
         metavar="FOLDER",
-        type=Path,
+        type=path,
         default=DEFINITIONS_FOLDER,
         help="where the algorithms are: FOLDER/*/config.yml (default: %(default)s)",
     )

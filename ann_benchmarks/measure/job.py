@@ -25,6 +25,7 @@ def carry_out(request: JobRequest, report: Callable[[Event], None]) -> None:
     monitor: Phases = NoMonitor()
     try:
         _check_arguments(job, plugin)
+        plugin.check_clients(job.execution.clients)
         dataset, _ = get_dataset(job.dataset)
         if job.execution.monitoring:
             monitor = open_monitor(plugin.open_monitor(), in_container="container_memory_bytes" in facts)

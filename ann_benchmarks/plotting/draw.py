@@ -14,6 +14,7 @@ from ann_benchmarks.results.metrics import QPS_AT_RECALL, ROUNDING, TARGET_RECAL
 from ann_benchmarks.results.runs import Run, load_runs
 from ann_benchmarks.results.tiers import as_tier_run, fastest, whole_machine
 
+from .canvas import picture_path
 from .figure import View, create_plot
 from .points import over_first, points_by_algorithm
 from .published import read_points, read_tiers
@@ -141,7 +142,7 @@ def runs_of(dataset: str, request: PlotRequest) -> list[Run]:
 def to_folder(output: Path | None, name: str, draw: Callable[[Path], None]) -> None:
     """Draw into `output`, else by this name into results/ or, where that is read-only, here."""
     if output:
-        draw(output if output.suffix else output.with_name(f"{output.name}.png"))
+        draw(picture_path(output, name))
         return
     try:
         draw(Path("results") / name)

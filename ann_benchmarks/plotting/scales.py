@@ -8,9 +8,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.numbers import plain_number
+from ann_benchmarks.common.quantities import read_number
 
+LEAST_POWER, MOST_POWER = 0.01, 100.0  # beyond which all values fall on one place
 SCALES = ("linear", "log", "symlog", "logit")
 NEAR_ONE = (0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999, 0.99999, 1)
 Transform = Callable[[np.ndarray], np.ndarray]
@@ -42,14 +44,11 @@ def parse_scale(text: str, axis: str) -> Scale:
     if text in SCALES:
         return Scale(text)
     if axis == "x" and text.startswith("a"):
-        try:
-            power = float(text[1:])
-        except ValueError:
-            power = math.nan
-        if 0 < power < math.inf:
+        power = read_number(text[1:])
+        if power is not None and LEAST_POWER <= power <= MOST_POWER:
             return Scale("a", power)
-    known = ", ".join(SCALES) + (", or aN with N above 0, such as a3" if axis == "x" else "")
-    raise UserError(f"unknown {axis} scale '{text}': use {known}")
+    known = ", ".join(SCALES) + (", or aN with N from 0.01 to 100, such as a3" if axis == "x" else "")
+    raise UserError(f"unknown {axis} scale '{shown(text)}': use {known}")
 
 
 def power_functions(power: float) -> tuple[Transform, Transform]:
