@@ -13,6 +13,7 @@ from ann_benchmarks.common.cli import HelpWithDefaults, limit, path, positive_in
 from ann_benchmarks.common.dask_cluster import knock
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import most_processes, usable_cores
+from ann_benchmarks.common.output import counted
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 from ann_benchmarks.definitions.selection import named_algorithms
 from ann_benchmarks.jobs.job import Conditions, Execution, Procedure
@@ -85,7 +86,12 @@ def make_parser(program: str = "run.py") -> argparse.ArgumentParser:
         help="run definitions that are disabled in their config.yml too",
     )
     add("--no-monitoring", action="store_true", help="sample neither the machine nor the server meanwhile")
-    add("--parallelism", type=positive_int, default=1, help="definitions to run at the same time")
+    add(
+        "--parallelism",
+        type=positive_int,
+        default=1,
+        help="definitions to run at the same time, at most the cores but one",
+    )
     add(
         "--load-threads",
         metavar="N",
@@ -148,9 +154,11 @@ def check_options(args: argparse.Namespace, is_simulated: bool) -> None:
         raise UserError(f"{clients:,} clients are as many processes or threads; this machine allows {most:,}")
     if args.scheduler:
         knock(args.scheduler)  # before anything is built
-    if args.parallelism > usable_cores():
+    most = max(usable_cores() - 1, 1)  # as in ann-benchmarks: what supervises them needs a core, too
+    if args.parallelism > most:
         raise UserError(
-            f"--parallelism {args.parallelism} is more than this machine's {usable_cores()} cores"
+            f"--parallelism {args.parallelism} leaves no core free; with {counted(usable_cores(), 'core')},"
+            f" {most} is the most"
         )
     if args.max_n_algorithms == 0:
         raise UserError("nothing to run: --max-n-algorithms is 0")
