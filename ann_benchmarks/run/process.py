@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from tqdm import tqdm
 
-from ann_benchmarks.common.errors import UserError, describe
+from ann_benchmarks.common.errors import UserError, describe, one_line
 from ann_benchmarks.definitions.definition import Definition, plugin_class
 from ann_benchmarks.jobs.events import Failure, Finished
 from ann_benchmarks.jobs.job import JobRequest
@@ -82,7 +82,7 @@ def _answer(request: PluginCheck | JobRequest, pipe: Connection, version: str | 
 
 def failure_of(error: Exception) -> Failure:
     """Say what an exception means to the user."""
-    text = " ".join(str(error).split())
+    text = one_line(str(error))
     details = "" if isinstance(error, UserError) else traceback.format_exc()
     if isinstance(error, ModuleNotFoundError) and error.name:
         return Failure(f"the Python module '{error.name}' is not installed", details, is_unavailable=True)
