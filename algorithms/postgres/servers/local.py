@@ -117,7 +117,7 @@ class LocalServer(Server):
             "initdb", "--pgdata", str(partial), "--username", SUPERUSER, "--auth", "trust",
             "--encoding", "UTF8", "--locale", "C",
         )  # fmt: skip
-        partial.rename(self._cluster.data)
+        self._cluster.keep(partial)
 
     def _run(self, settings: Mapping[str, str]) -> None:
         arguments = self._arguments(settings)
