@@ -3,6 +3,7 @@
 import errno
 import os
 import pwd
+import re
 import stat
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,6 +16,8 @@ from ..errors import PostgresError
 from . import folder_files
 from .acting import call_as
 from .way import is_safe_for_root, stranger_on
+
+_SECRET = re.compile("TOKEN|PASSW|SECRET|CREDENTIAL|_KEY", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,17 @@ class ServerAccount:
         if not self.is_other:
             return action(*arguments)
         return call_as(self.uid, self.gid, action, *arguments)
+
+    def identity(self) -> dict[str, Any]:
+        """Return what subprocess takes to start a program as the account, in no folder of ours."""
+        if not self.is_other:
+            return {}
+        return {"user": self.uid, "group": self.gid, "extra_groups": [], "cwd": "/"}
+
+    def environment(self) -> dict[str, str]:
+        """Return our environment, for programs of the account: it may read that, so secrets are left out."""
+        is_secret = _SECRET.search if self.is_other else lambda name: None
+        return {name: value for name, value in os.environ.items() if not is_secret(name)}
 
     def own(self, folder: Path) -> None:
         """Make a folder for the account; one that exists must be the account's already, or empty.

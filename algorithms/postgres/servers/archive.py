@@ -133,7 +133,8 @@ def _tar_members(file: Readable, budget: Budget) -> Iterator[Member]:
     buffered = io.BufferedReader(file) if isinstance(file, io.RawIOBase) else file
     start = buffered.peek(6)[:6]  # type: ignore[attr-defined]
     make = next((make for magic, make in _DECOMPRESSORS.items() if start.startswith(magic)), None)
-    stream: Any = ForwardOnly(Counted(make(buffered) if make else buffered, budget))
+    unpacked = Counted(make(buffered) if make else buffered, budget)
+    stream: Any = ForwardOnly(unpacked)
     with tarfile.open(fileobj=stream, mode="r:") as archive:
         for member in archive:
             budget.member(member.name)
@@ -143,6 +144,8 @@ def _tar_members(file: Readable, budget: Budget) -> Iterator[Member]:
                 content = archive.extractfile(member)
                 assert content is not None
                 yield Member(member.name, content)
+    while unpacked.read(PIECE):  # to the checksum, which comes last
+        pass
 
 
 def _debian_members(archive: Path, file: IO[bytes], budget: Budget) -> Iterator[Member]:
@@ -198,8 +201,6 @@ def _unpacked_by_dpkg(archive: Path, budget: Budget) -> Iterator[Member]:
         assert process.stdout is not None
         try:
             yield from _tar_members(process.stdout, budget)
-            while process.stdout.read(PIECE):  # a tar has an end of any length
-                pass
             if process.wait() != 0:
                 errors.seek(0)
                 raise ValueError(errors.read(1000).decode(errors="replace"))

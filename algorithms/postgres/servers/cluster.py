@@ -10,6 +10,7 @@ import fcntl
 import os
 import re
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -52,7 +53,8 @@ class ClusterFolder:
                 f"the account '{self._account.name}' that runs PostgreSQL cannot enter {self.root}: "
                 f"name {OTHER_FOLDER}, that it can enter"
             )
-        lock = os.fdopen(self._open(self.root / "lock", os.O_RDWR | os.O_CREAT), "r+", errors="replace")
+        number = self._perform(folder_files.open_file, self.root / "lock", os.O_RDWR | os.O_CREAT)
+        lock = os.fdopen(number, "r+", errors="replace")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -83,24 +85,22 @@ class ClusterFolder:
         self._home = self.root / f"pg{major.group() if major else version}"
         self.data = self._home / "data"
         self.log = self._home / "log"
-        try:
-            self._account.perform(folder_files.make_folder, self._home)
-        except OSError as error:
-            raise self._unusable(error) from None
+        self._perform(folder_files.make_folder, self._home)
 
     def partial_data(self) -> Path:
         """Return where a cluster is made, to be kept: an interrupted initdb is never taken for one."""
         partial = self._home / "data.partial"
-        self._account.perform(folder_files.remove, partial)
+        self._perform(folder_files.remove, partial)
         return partial
 
     def keep(self, partial: Path) -> None:
         """Keep a cluster that is whole."""
-        self._account.perform(folder_files.rename, partial, self.data)
+        self._perform(folder_files.rename, partial, self.data)
 
     def open_log(self) -> IO[bytes]:
         """Open an empty log."""
-        return os.fdopen(self._open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        return os.fdopen(self._perform(folder_files.open_file, self.log, flags), "wb")
 
     def last_words(self) -> str:
         """The last error in the server's log, on one line, with the log's path."""
@@ -115,19 +115,16 @@ class ClusterFolder:
     def make_socket_folder(self) -> Path:
         """Make the folder of the socket, elsewhere if its path would be too long."""
         folder = self._home / "socket"
-        try:
-            if len(os.fsencode(folder)) > _LONGEST_SOCKET_FOLDER:
-                folder = Path(self._account.perform(folder_files.make_temporary, SOCKET_PREFIX))
-            else:
-                self._account.perform(folder_files.make_folder, folder)
-        except OSError as error:
-            raise self._unusable(error) from None
+        if len(os.fsencode(folder)) > _LONGEST_SOCKET_FOLDER:
+            folder = Path(self._perform(folder_files.make_temporary, SOCKET_PREFIX))
+        else:
+            self._perform(folder_files.make_folder, folder)
         self.socket_folder = folder
         return folder
 
     def stop_leftover(self) -> None:
         """Stop a server whose run was killed: we hold the lock, so nobody else uses it."""
-        self._account.perform(stop_leftover, self.data, self._home / "socket")
+        self._perform(stop_leftover, self.data, self._home / "socket")
 
     def remove_orphans(self, connection: psycopg.Connection[Any]) -> None:
         """Delete the files of relations that a crash cut off: PostgreSQL keeps them without using them.
@@ -140,12 +137,12 @@ class ClusterFolder:
         known = connection.execute("SELECT pg_relation_filenode(oid) FROM pg_class").fetchall()
         assert database is not None
         folder, filenodes = self.data / "base" / str(database[0]), {str(filenode) for (filenode,) in known}
-        self._account.perform(folder_files.remove_relations, folder, filenodes)
+        self._perform(folder_files.remove_relations, folder, filenodes)
 
-    def _open(self, path: Path, flags: int) -> int:
+    def _perform(self, action: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what a function returns when the account calls it; PostgresError where it cannot."""
         try:
-            number: int = self._account.perform(folder_files.open_file, path, flags)
-            return number
+            return self._account.perform(action, *arguments)
         except OSError as error:
             raise self._unusable(error) from None
 
@@ -163,6 +160,12 @@ def stop_leftover(data: Path, socket_folder: Path) -> None:
     file = data / "postmaster.pid"
     try:
         lines = folder_files.end_of(file, _MOST_OF_PID_FILE).splitlines()
+    except FileNotFoundError:
+        return
+    except OSError:  # no file, and PostgreSQL would wait at a pipe
+        folder_files.remove(file)
+        return
+    try:
         process = psutil.Process(int(lines[0]))
         if process.name() == "postgres" and Path(process.cwd()) == data:
             end_postmaster(process)

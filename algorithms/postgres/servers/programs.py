@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import re
 import subprocess
 import sys
 import tarfile
@@ -16,8 +15,6 @@ from . import folder_files
 from .account import ServerAccount
 from .binaries import built_version
 from .numa import interleaving
-
-_SECRET = "(?i:TOKEN|PASSW|SECRET|CREDENTIAL|_KEY)"
 
 
 class ServerPrograms:
@@ -45,7 +42,10 @@ class ServerPrograms:
                         archive.add(folder, folder.relative_to(package.parent))
                 packed.flush()
                 packed.seek(0)
-                self._account.perform(folder_files.unpack_programs, packed.fileno(), copy)
+                try:
+                    self._account.perform(folder_files.unpack_programs, packed.fileno(), copy)
+                except OSError as error:
+                    raise PostgresError(f"cannot copy the programs to {copy}: {error.strerror}") from None
         self.folder = copy / package.name / home.name / "bin"
 
     def version(self) -> str:
@@ -81,10 +81,7 @@ class ServerPrograms:
         return [sys.executable, "-I", "-S", launcher, *identity, groups, str(self._root), *command]
 
     def _environment(self) -> dict[str, str]:
-        """Our environment without what would change the behaviour of the server or libpq.
-
-        Another account may read the environment of its processes: secrets are not for it.
-        """
-        unwanted = re.compile(r"PG|LC_" if not self._account.is_other else rf"PG|LC_|.*{_SECRET}")
-        environment = {name: value for name, value in os.environ.items() if not unwanted.match(name)}
+        """Our environment without what would change the behaviour of the server or libpq."""
+        ours = self._account.environment()
+        environment = {name: value for name, value in ours.items() if not name.startswith(("PG", "LC_"))}
         return environment | {"LANG": "C", "LC_ALL": "C"}
