@@ -1,4 +1,4 @@
-"""Archives that somebody made to do harm, or that were damaged: refused on one line, soon, in little memory."""
+"""Archives that are damaged, or made to do harm: refused on one line, soon, in little memory."""
 
 import io
 import resource

@@ -188,7 +188,7 @@ COPIES = {
     "the copy, dangling": "rm -rf install-*; ln -s $V/new install-@",
     "another copy": "mv install-@ x; ln -s $V install-1-0",
     "in another copy": "mv install-@ install-1-0; ln -s $V install-1-0/lib",
-    "the suffix that was once taken": "rm -rf install-*; ln -s $V $(echo install-@ | sed 's/\\..*//').partial",
+    "the name that was once taken": "rm -rf install-*; p=install-@; ln -s $V ${p%%.*}.partial",
 }
 
 
@@ -276,7 +276,7 @@ def test_forgetting_files_opens_no_others(
         return really_open(path, *how, **more)
 
     def noting(file: int) -> None:
-        opened.append(os.readlink(f"/proc/self/fd/{file}"))
+        opened.append(str(Path(f"/proc/self/fd/{file}").readlink()))
         fsync(file)
 
     monkeypatch.setattr(os, "open", opening)

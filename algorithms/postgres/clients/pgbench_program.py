@@ -72,7 +72,7 @@ class PgbenchProgram:
         """Run it to its end; its first error ends it, as PostgresError."""
         process = subprocess.Popen(
             [str(self.path), *arguments],
-            env=self.account.environment() | environment,
+            env={**self.account.environment(), **environment},
             stdin=script,
             stdout=output,
             stderr=subprocess.PIPE,

@@ -62,7 +62,7 @@ class ServerAccount:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             return
         # Who owns this file is trusted anyway: root runs it.
-        if (stranger := stranger_on(folder, {0, self.uid, os.stat(__file__).st_uid})) is not None:
+        if (stranger := stranger_on(folder, {0, self.uid, Path(__file__).stat().st_uid})) is not None:
             raise PermissionError(errno.EPERM, f"other accounts can change {stranger}")
         if is_safe_for_root(folder):
             self._give(folder.resolve())
@@ -90,7 +90,7 @@ class ServerAccount:
         try:
             if os.fstat(handle).st_uid == self.uid:
                 return
-            if os.listdir(handle):
+            if os.listdir(handle):  # noqa: PTH208 (of an opened folder)
                 raise PermissionError(errno.EPERM, f"it is not empty and does not belong to '{self.name}'")
             if not is_safe_for_root(folder):  # somebody was faster in a folder that all may write
                 raise PermissionError(errno.EPERM, "another account has made it")

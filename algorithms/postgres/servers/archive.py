@@ -1,6 +1,6 @@
 """Archives in which extensions are released: .zip and .whl, .tar.gz, .tar.xz and Debian packages.
 
-Whoever made one is not trusted: it is read as a stream, within bounds, and none of its links is made or followed.
+Whoever made one is not trusted: it is read as a stream, within bounds, and no link of it is made or followed.
 """
 
 import bz2
@@ -13,7 +13,7 @@ import subprocess
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -36,6 +36,9 @@ class Member:
 
     name: str
     stream: Readable
+
+
+Members = Generator[Member, None, None]
 
 
 def read_archive(archive: Path) -> dict[str, bytes | None]:
@@ -109,7 +112,7 @@ def _unusable(archive: Path, error: Exception) -> PostgresError:
     )
 
 
-def _zip_members(file: IO[bytes], budget: Budget) -> Iterator[Member]:
+def _zip_members(file: IO[bytes], budget: Budget) -> Members:
     # The table of contents is read as a whole, however many entries it has.
     file.seek(0)
     entries, before = 0, b""
@@ -129,7 +132,7 @@ def _zip_members(file: IO[bytes], budget: Budget) -> Iterator[Member]:
                     yield Member(info.filename, Counted(stream, budget))
 
 
-def _tar_members(file: Readable, budget: Budget) -> Iterator[Member]:
+def _tar_members(file: Readable, budget: Budget) -> Members:
     buffered = io.BufferedReader(file) if isinstance(file, io.RawIOBase) else file
     start = buffered.peek(6)[:6]  # type: ignore[attr-defined]
     make = next((make for magic, make in _DECOMPRESSORS.items() if start.startswith(magic)), None)
@@ -148,7 +151,7 @@ def _tar_members(file: Readable, budget: Budget) -> Iterator[Member]:
         pass
 
 
-def _debian_members(archive: Path, file: IO[bytes], budget: Budget) -> Iterator[Member]:
+def _debian_members(archive: Path, file: IO[bytes], budget: Budget) -> Members:
     """Read the part data.tar of a .deb: an `ar` archive, whose entries have headers of 60 bytes."""
     file.seek(8)
     while header := file.read(60):
@@ -186,7 +189,7 @@ class _Part(io.RawIOBase):
         return len(content)
 
 
-def _unpacked_by_dpkg(archive: Path, budget: Budget) -> Iterator[Member]:
+def _unpacked_by_dpkg(archive: Path, budget: Budget) -> Members:
     command = ["dpkg-deb", "--fsys-tarfile", str(archive.absolute())]
     with tempfile.TemporaryFile() as errors:
         try:

@@ -1,4 +1,4 @@
-"""How much an archive may hold, and a stream that is read forward only, so that no damage reads it for ever."""
+"""How much an archive may hold, and a stream that no damage has read for ever: it goes forward only."""
 
 from collections.abc import Iterator
 from pathlib import PurePosixPath

@@ -58,7 +58,7 @@ def end_of(path: Path, most: int) -> str:
 
 def files_in(folder: Path) -> list[str]:
     """Name what is in a folder, sorted."""
-    return sorted(os.listdir(folder))
+    return sorted(path.name for path in folder.iterdir())
 
 
 def rename(path: Path, target: Path) -> None:
@@ -76,17 +76,17 @@ def remove(path: Path) -> None:
 
 def remove_relations(folder: Path, known: Collection[str]) -> None:
     """Remove the files of relations other than these, which are named by their file nodes."""
-    for name in os.listdir(folder):
-        relation = re.fullmatch(r"(\d+)(_[a-z]+)?(\.\d+)?", name)
+    for file in folder.iterdir():
+        relation = re.fullmatch(r"(\d+)(_[a-z]+)?(\.\d+)?", file.name)
         if relation and relation[1] not in known:
-            (folder / name).unlink(missing_ok=True)
+            file.unlink(missing_ok=True)
 
 
 def unpack_programs(packed: int, copy: Path) -> None:
     """Unpack an archive, given as a file descriptor, in place of all copies of programs that are there."""
     for old in copy.parent.glob("install-*"):
         remove(old)
-    partial = copy.with_suffix(".partial")
+    partial = copy.with_name(f"{copy.name}.partial")
     with os.fdopen(os.dup(packed), "rb") as file, tarfile.open(fileobj=file) as archive:
         archive.extraction_filter = _as_it_is  # it is root's own, and who unpacks it is not root
         archive.extractall(partial)
