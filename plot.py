@@ -4,6 +4,11 @@ With --tiers, draw throughput and tail latency by available RAM, and write them 
 draw what the machine and the server did during one result.
 """
 
+if __name__ == "__main__":  # before the imports, which take seconds on a busy machine
+    from ann_benchmarks.common.command import begin
+
+    begin()
+
 import argparse
 from pathlib import Path
 

@@ -1,14 +1,11 @@
 """What the entry points share: argument types, and how a command ends."""
 
 import argparse
-import os
 import sys
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from .errors import UserError
-
-INTERRUPTED = 130  # what a shell reports for a command ended by Ctrl-C
+from .command import report_end, signals_raise
 
 
 class HelpWithDefaults(argparse.HelpFormatter):
@@ -52,21 +49,15 @@ def positive_floats(text: str) -> list[float]:
 
 
 def run_command(main: Callable[[], int | None]) -> NoReturn:
-    """Run an entry point and exit with its status: a user's mistake is one line on stderr and status 1."""
+    """Run an entry point and exit with its status: what a user can mend is one line and status 1."""
     try:
-        status = main() or 0
-        sys.stdout.flush()
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        status = 1
-    except KeyboardInterrupt:
-        print(
-            "interrupted; what is finished is kept, the same command goes on (--force starts over)",
-            file=sys.stderr,
-        )
-        status = INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output (head, less) has gone; nothing is left to tell it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = 0
+        with signals_raise():
+            status: Any
+            try:
+                status = main() or 0
+            except SystemExit as end:  # of argparse
+                status = end.code
+            sys.stdout.flush()
+    except BaseException as error:
+        status = report_end(error)
     sys.exit(status)
