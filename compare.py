@@ -5,7 +5,7 @@ everything that these names leave open is alike: dataset, count, series and argu
 """
 
 if __name__ == "__main__":  # before the imports, which take seconds on a busy machine
-    from ann_benchmarks.common.command import begin
+    from ann_benchmarks.common.beginning import begin
 
     begin()
 

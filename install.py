@@ -1,7 +1,7 @@
 """Install what an algorithm needs: python install.py --local --algorithm NAME."""
 
 if __name__ == "__main__":  # before the imports, which take seconds on a busy machine
-    from ann_benchmarks.common.command import begin
+    from ann_benchmarks.common.beginning import begin
 
     begin()
 

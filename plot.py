@@ -5,7 +5,7 @@ draw what the machine and the server did during one result.
 """
 
 if __name__ == "__main__":  # before the imports, which take seconds on a busy machine
-    from ann_benchmarks.common.command import begin
+    from ann_benchmarks.common.beginning import begin
 
     begin()
 

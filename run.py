@@ -1,7 +1,7 @@
 """Measure algorithms on a dataset: python run.py --local --dataset NAME --algorithm NAME."""
 
 if __name__ == "__main__":  # before the imports, which take seconds on a busy machine
-    from ann_benchmarks.common.command import begin
+    from ann_benchmarks.common.beginning import begin
 
     begin()
 

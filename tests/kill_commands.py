@@ -170,8 +170,7 @@ class Victim:
 
 def is_of_python(said: str) -> bool:
     """Whether Python itself was interrupted, before the first line of the command."""
-    of_files = [line for line in said.splitlines() if line.startswith('  File "')]
-    return "init_import_site" in said or all('"<frozen ' in line for line in of_files)
+    return str(ROOT) not in said.replace(sys.prefix, "") and "multiprocessing" not in said
 
 
 def make_workplace(folder: Path) -> None:

@@ -4,7 +4,7 @@ A machine with a GPU can compute them for another that has none.
 """
 
 if __name__ == "__main__":  # before the imports, which take seconds on a busy machine
-    from ann_benchmarks.common.command import begin
+    from ann_benchmarks.common.beginning import begin
 
     begin()
 

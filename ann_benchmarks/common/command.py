@@ -1,8 +1,4 @@
-"""How a command begins and ends: its streams, the signals that end it, and what it says of its end.
-
-Commands call begin() before their other imports, which take seconds on a busy machine. This module imports
-little, for the same reason.
-"""
+"""What every command has: its streams, the signals that end it, and what it says of its end."""
 
 import errno
 import io
@@ -11,7 +7,6 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import IO, Any
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -32,11 +27,9 @@ class OutputError(OSError):
     """Standard output takes nothing more."""
 
 
-def begin() -> None:
-    """Begin a command. Until run_command, signals end it as they end any program, without a word."""
-    open_streams()
+def end_silently() -> None:
+    """Have signals end this process as they end any program, without a word."""
     _handle(signal.SIG_DFL)
-    sys.excepthook = _report_uncaught
 
 
 def open_streams() -> None:
@@ -168,11 +161,3 @@ def report_end(error: BaseException) -> int:
         raise error
     print(f"error: {text}", file=sys.stderr)
     return 1
-
-
-def _report_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Say what ended the imports."""
-    try:
-        report_end(error)
-    except BaseException:
-        sys.__excepthook__(kind, error, trace)
