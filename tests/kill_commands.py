@@ -35,6 +35,7 @@ REST_SECONDS = 30.0  # for what a killed command started to end by itself
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 PROBLEMS = ("traceback", "status", "hang", "processes", "files")  # what a user would complain about
 TRACES = ("Traceback", "Exception ignored", "Fatal Python error")
+FIRST_LINE = "from ann_benchmarks.common.beginning import begin"
 COLUMNS = ("command", "cases", "ended before", "in Python's own start", *PROBLEMS)
 
 PLUGIN = """
@@ -66,6 +67,19 @@ COMMANDS = {
 }
 
 
+def command_line(name: str) -> list[str]:
+    """Return the words that start a command in a workplace."""
+    first, *rest = COMMANDS[name].split()
+    return [sys.executable, *([first] if first == "-m" else [str(ROOT / first)]), *rest]
+
+
+def environment_of(folder: Path) -> dict[str, str]:
+    """Return the environment for commands in a workplace."""
+    return os.environ | {
+        "ANN_BENCHMARKS_PG_DATA": str(folder / "server"), "PYTHONPATH": f"{ROOT}:{folder}"
+    }  # fmt: skip
+
+
 @dataclass
 class Outcome:
     """What became of the cases of a command."""
@@ -82,9 +96,8 @@ class Victim:
     """One command in a folder of its own, to be started again and again."""
 
     def __init__(self, name: str, folder: Path) -> None:
-        first, *rest = COMMANDS[name].split()
         self.name, self.folder = name, folder
-        self.command = [sys.executable, *([first] if first == "-m" else [str(ROOT / first)]), *rest]
+        self.command = command_line(name)
         self.temporary = folder / "tmp"
         make_workplace(folder)
 
@@ -92,12 +105,7 @@ class Victim:
         """Start it, as the first process of a group of its own, with an empty TMPDIR."""
         self.temporary.mkdir(exist_ok=True)
         self.temporary.chmod(0o1777)
-        environment = os.environ | {
-            MARK: str(self.folder),
-            "TMPDIR": str(self.temporary),
-            "ANN_BENCHMARKS_PG_DATA": str(self.folder / "server"),
-            "PYTHONPATH": f"{ROOT}:{self.folder}",
-        }
+        environment = environment_of(self.folder) | {MARK: str(self.folder), "TMPDIR": str(self.temporary)}
         return subprocess.Popen(
             self.command, cwd=self.folder, env=environment, text=True, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -169,8 +177,9 @@ class Victim:
 
 
 def is_of_python(said: str) -> bool:
-    """Whether Python itself was interrupted, before the first line of the command."""
-    return str(ROOT) not in said.replace(sys.prefix, "") and "multiprocessing" not in said
+    """Whether Python itself was interrupted, before the command could begin."""
+    _, found, rest = said.replace(sys.prefix, "").rpartition(f'File "{ROOT}')
+    return "multiprocessing" not in said and (not found or rest.splitlines()[1].strip() == FIRST_LINE)
 
 
 def make_workplace(folder: Path) -> None:

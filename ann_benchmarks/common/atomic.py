@@ -8,14 +8,18 @@ from pathlib import Path
 
 import psutil
 
+from .errors import UserError
+
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it there if the block succeeds, else delete it.
 
-    The content reaches the disk before the name does, so that a power cut leaves the old file or the new.
+    UserError where `path` is a folder or a device. The content reaches the disk before the name does, so that a power cut leaves the old file or the new.
     The temporary name starts with a dot and has no known suffix: no reader takes it for a finished file.
     """
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path} is not a file that can be replaced: name another")  # /dev/null, for root
     path.parent.mkdir(parents=True, exist_ok=True)
     for abandoned in path.parent.glob(f".{glob.escape(path.name)}.partial-*"):
         owner = abandoned.suffix.removeprefix(".partial-")

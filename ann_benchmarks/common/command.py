@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import IO, Any
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_MANY_PROCESSES = 4096  # a limit that leaves room for the threads of libraries
 
 _is_waiting = False
 _came: int | None = None  # while signals were to wait
@@ -76,6 +77,28 @@ def _opened(raw: io.FileIO, like: Any) -> IO[str]:
         line_buffering=is_error or raw.isatty(),
         write_through=getattr(like, "write_through", False),
     )
+
+
+def check_threads() -> None:
+    """Raise RuntimeError where a low limit (ulimit -u) allows no thread for each core.
+
+    Libraries start those when they are imported; without them, they end the process with words of their own.
+    """
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    if limit == resource.RLIM_INFINITY or limit > _MANY_PROCESSES:
+        return
+    import threading
+
+    from .host import usable_cores
+
+    end = threading.Event()
+    try:
+        for _ in range(usable_cores()):
+            threading.Thread(target=end.wait, daemon=True).start()
+    finally:
+        end.set()
 
 
 @contextmanager

@@ -17,33 +17,38 @@ def describe(error: BaseException) -> str:
     return text if is_own and text else f"{type(error).__name__}: {text}".rstrip(": ")
 
 
-# What a machine, or a limit on a process, may be short of: by the system's error, and by what libraries make
-# of it, which is an ImportError where one of their own cannot be loaded.
+# What a machine, or a limit on a process, may be short of, and what to do then.
 _SHORTAGES = {
-    errno.ENOMEM: "memory has run out; use less of it, or raise its limit (ulimit -v)",
-    errno.EMFILE: "too many files are open; raise their limit (ulimit -n 1024)",
-    errno.ENFILE: "too many files are open on this machine; end other programs",
-    errno.EAGAIN: "no further process or thread can be started; raise their limit (ulimit -u)",
-    errno.ENOSPC: "the disk is full; free some space and run again",
-    errno.EDQUOT: "the disk's quota is used up; free some space and run again",
+    errno.ENOMEM: ("out of memory", "use less data, a larger machine, or a larger limit (ulimit -v)"),
+    errno.EMFILE: ("too many open files", "raise the limit (ulimit -n 1024)"),
+    errno.ENFILE: ("too many open files on this machine", "end other programs"),
+    errno.EAGAIN: (
+        "no further process or thread can be started",
+        "end others, or raise the limit (ulimit -u)",
+    ),
+    errno.ENOSPC: ("the disk is full", "free some space and run again"),
+    errno.EDQUOT: ("the disk's quota is used up", "free some space and run again"),
 }
-_THREAD = "can't start new thread"  # in Python's words
+# As libraries put it, in an ImportError where one of their own cannot be loaded.
+_IN_WORDS = {os.strerror(code): code for code in _SHORTAGES} | {
+    "failed to map segment": errno.ENOMEM,
+    "can't start new thread": errno.EAGAIN,
+}
 
 
 def shortage(error: BaseException | None) -> str | None:
     """Say what there is too little of, and what to do; None where that led to no part of the error."""
     while error is not None:
-        text = " ".join(str(error).split())
+        code, detail = None, ""
         if isinstance(error, MemoryError):
-            return f"{text}: {_SHORTAGES[errno.ENOMEM]}" if text else _SHORTAGES[errno.ENOMEM]
-        if isinstance(error, OSError) and error.errno in _SHORTAGES:
-            return _SHORTAGES[error.errno]
-        if isinstance(error, ImportError | OSError | RuntimeError):
-            if _THREAD in text:
-                return _SHORTAGES[errno.EAGAIN]
-            for code, advice in _SHORTAGES.items():
-                if os.strerror(code) in text:
-                    return advice
+            code, detail = errno.ENOMEM, " ".join(str(error).split())
+        elif isinstance(error, OSError) and error.errno in _SHORTAGES:
+            code, detail = error.errno, str(error.filename or "")
+        elif isinstance(error, ImportError | OSError | RuntimeError):
+            code = next((code for words, code in _IN_WORDS.items() if words in str(error)), None)
+        if code is not None:
+            what, advice = _SHORTAGES[code]
+            return f"{what}{f' ({detail})' if detail else ''}: {advice}"
         error = error.__cause__ or error.__context__
     return None
 

@@ -56,8 +56,11 @@ def serve(pipe: Connection, crash_report: Connection, version: str | None = None
             faulthandler.disable()
         finally:
             signal.signal(signal.SIGTERM, _do_nothing)
-    except (EOFError, OSError, Stopped):
+    except (EOFError, ConnectionError, Stopped):
         pass  # the parent has gone or wants this process gone; either way nobody listens
+    except Exception as error:  # for lack of threads or files
+        with suppress(OSError):
+            pipe.send(failure_of(error))
 
 
 def _take_signals() -> None:
