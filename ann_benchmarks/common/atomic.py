@@ -15,8 +15,9 @@ from .errors import UserError
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it there if the block succeeds, else delete it.
 
-    UserError where `path` is a folder or a device. The content reaches the disk before the name does, so that a power cut leaves the old file or the new.
+    The content reaches the disk before the name does, so that a power cut leaves the old file or the new.
     The temporary name starts with a dot and has no known suffix: no reader takes it for a finished file.
+    UserError where `path` is a folder or a device.
     """
     if path.exists() and not path.is_file():
         raise UserError(f"{path} is not a file that can be replaced: name another")  # /dev/null, for root
