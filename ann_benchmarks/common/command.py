@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, Any
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -77,6 +78,31 @@ def _opened(raw: io.FileIO, like: Any) -> IO[str]:
         line_buffering=is_error or raw.isatty(),
         write_through=getattr(like, "write_through", False),
     )
+
+
+def keep_caches() -> None:
+    """Have matplotlib keep its caches in data/ where the home folder cannot be written.
+
+    It would make a temporary folder for each process, which a killed one leaves behind.
+    """
+    if "MPLCONFIGDIR" not in os.environ and not _has_places_for_caches():
+        os.environ["MPLCONFIGDIR"] = str(Path.cwd() / "data" / "matplotlib")
+
+
+def _has_places_for_caches() -> bool:
+    names = {"XDG_CONFIG_HOME": "~/.config", "XDG_CACHE_HOME": "~/.cache"}
+    try:
+        folders = [Path(os.environ.get(name) or usual).expanduser() for name, usual in names.items()]
+    except RuntimeError:  # this account has no home
+        return False
+    return all(_can_be_written(folder / "matplotlib") for folder in folders)
+
+
+def _can_be_written(folder: Path) -> bool:
+    """Whether a folder can be written, or made."""
+    while not os.access(folder, os.F_OK) and folder != folder.parent:
+        folder = folder.parent
+    return os.access(folder, os.W_OK | os.X_OK)
 
 
 def check_threads() -> None:
