@@ -191,7 +191,7 @@ def _raise_ended(number: int, frame: Any) -> None:
 
 def report_end(error: BaseException) -> int:
     """Say on one line why a command ends, and return its exit status; what is no user's mistake is raised."""
-    from .errors import UserError, shortage
+    from .errors import UserError, one_line, shortage
 
     if isinstance(error, KeyboardInterrupt):
         number = getattr(error, "number", signal.SIGINT)
@@ -206,7 +206,11 @@ def report_end(error: BaseException) -> int:
         print(f"error: cannot write to standard output: {error.strerror}", file=sys.stderr)
         return 1
     text = str(error) if isinstance(error, UserError) else shortage(error)
+    if text is None and isinstance(error, OSError):
+        # What the system refuses is not ours to foresee everywhere: a name, a right, a disk.
+        name = f"{error.filename}: " if error.filename is not None else ""
+        text = f"{name}{error.strerror or error}"
     if text is None:
         raise error
-    print(f"error: {text}", file=sys.stderr)
+    print(f"error: {one_line(text)}", file=sys.stderr)
     return 1
