@@ -6,11 +6,11 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from ann_benchmarks.common.cli import path_or_pattern
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.output import counted, say, warn
 from ann_benchmarks.installing.main import main as install
 from ann_benchmarks.run.containers.engine import OTHER_WAY, connect, find_image
-from ann_benchmarks.run.options import TERMINATED
 
 from .options import Options
 from .schema import FOLDER, Experiment, Step, find_experiment, read_experiment
@@ -22,7 +22,7 @@ SETTINGS = "ANN_BENCHMARKS_PG_SETTINGS"
 def split_arguments(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """Split a command line into the choice of an experiment, and the options for its steps."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--experiment", metavar="FILE")
+    parser.add_argument("--experiment", metavar="FILE", type=path_or_pattern)
     parser.add_argument("--mini", action="store_true")
     return parser.parse_known_args(arguments)
 
@@ -63,8 +63,6 @@ def carry_out(
         except UserError as error:
             warn(f"step {step.name}: {error}")
             status = 1
-        if status == TERMINATED:
-            return status
         if status:
             failed.append(step.name)
     say(f"report: python report.py {shlex.join(report_arguments(experiment, given))}")
