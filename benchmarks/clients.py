@@ -22,7 +22,7 @@ import numpy as np
 
 from ann_benchmarks.algorithms.postgres.encoding import text_vector
 from ann_benchmarks.algorithms.postgres.servers import Server
-from ann_benchmarks.algorithms.postgres.servers.base import connect
+from ann_benchmarks.algorithms.postgres.servers.libpq import connect
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.settings import QUERY_SESSION
 from ann_benchmarks.common.host import usable_cores

@@ -50,13 +50,16 @@ def starts_service() -> bool:
 
 
 def connection_parameters() -> dict[str, str]:
-    """Keyword arguments of libpq for the external server."""
+    """Keyword arguments of libpq for the external server.
+
+    Settings of PGOPTIONS are among them, so that clients on other machines and pgbench have them, too.
+    """
     parameters = {
         "user": variable("USER", "ann"),
         "password": variable("PASSWORD", "ann"),
         "dbname": variable("DBNAME", "ann"),
     }
-    optional = {"host": variable("HOST"), "port": variable("PORT")}
+    optional = {"host": variable("HOST"), "port": variable("PORT"), "options": os.environ.get("PGOPTIONS")}
     return parameters | {name: value for name, value in optional.items() if value}
 
 

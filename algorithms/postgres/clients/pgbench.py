@@ -5,7 +5,6 @@ vector in a table. Nothing else differs: index, settings, a prepared statement, 
 """
 
 import math
-import os
 import re
 import resource
 import tempfile
@@ -18,6 +17,7 @@ from psycopg.conninfo import make_conninfo
 
 from .. import machine
 from ..errors import PostgresError
+from ..servers.libpq import client_environment
 from ..session import SessionFacts
 from ..statement import QueryStatement
 from ..watching import CLIENT_APPLICATION
@@ -132,7 +132,7 @@ class PgbenchClients:
             *(str(self._program), "--no-vacuum", "--protocol", "prepared", "--file", f"{script}@1"),
             *("--client", str(self._clients), "--jobs", str(threads), *self._length),
             *("--random-seed", str(self._runs), "--log", "--log-prefix", str(log)),
-            _conninfo(self._parameters),
+            self._conninfo(),
         ]
         before = _cpu_seconds_of_children()
         with printed.open("w") as output:
@@ -142,11 +142,16 @@ class PgbenchClients:
         rows = _read_log(log, "--rate" in self._length)
         self._client_runs = _runs_of(rows, self._clients, cpu_seconds)
 
+    def _conninfo(self) -> str:
+        """What pgbench takes for the name of a database."""
+        said = {name: value for name, value in self._parameters.items() if name != "password"}
+        return make_conninfo("", **said | {"options": self._options, "application_name": CLIENT_APPLICATION})
+
     def _environment(self) -> dict[str, str]:
-        given = {"PGOPTIONS": self._options, "PGAPPNAME": CLIENT_APPLICATION, "LC_ALL": "C"}
+        environment = client_environment(self._parameters)
         if "password" in self._parameters:  # everybody may read the arguments of a process
-            given["PGPASSWORD"] = str(self._parameters["password"])
-        return os.environ | given
+            environment["PGPASSWORD"] = str(self._parameters["password"])
+        return environment
 
 
 def _drawn(queries: int, skew: float | None) -> str:
@@ -158,12 +163,6 @@ def _options(given: str, settings: Mapping[str, str]) -> str:
     """Add a session's settings to libpq's `options`, in which a backslash keeps a space."""
     escaped = {name: re.sub(r"([\\\s])", r"\\\1", value) for name, value in settings.items()}
     return " ".join([given, *(f"-c {name}={value}" for name, value in escaped.items())]).strip()
-
-
-def _conninfo(parameters: Mapping[str, Any]) -> str:
-    """What pgbench takes for the name of a database; the rest is in the environment."""
-    elsewhere = ("password", "options", "application_name")
-    return make_conninfo("", **{name: value for name, value in parameters.items() if name not in elsewhere})
 
 
 def _queries_per_second(printed: str) -> float:

@@ -11,6 +11,7 @@ from typing import IO
 from ..environment import variable
 from ..errors import PostgresError
 from .account import ServerAccount
+from .libpq import own_environment
 from .numa import interleaving
 
 
@@ -54,7 +55,7 @@ class ServerPrograms:
         if as_account:
             command = self._launch_arguments("", *command)
         done = subprocess.run(
-            command, cwd=self._root, env=_environment(), capture_output=True, text=True,
+            command, cwd=self._root, env=own_environment(), capture_output=True, text=True,
             stdin=subprocess.DEVNULL, start_new_session=True, check=False,
         )  # fmt: skip
         if done.returncode != 0:
@@ -70,16 +71,10 @@ class ServerPrograms:
         return subprocess.Popen(
             self._launch_arguments(variable("GROUPS"), *command),
             stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.STDOUT,
-            cwd=self._root, env=_environment(), start_new_session=True,
+            cwd=self._root, env=own_environment(), start_new_session=True,
         )  # fmt: skip
 
     def _launch_arguments(self, groups: str, *command: str) -> list[str]:
         launcher = str(Path(__file__).with_name("launcher.py"))
         identity = [str(os.getpid()), str(self._account.uid), str(self._account.gid)]
         return [sys.executable, "-I", "-S", launcher, *identity, groups, *command]
-
-
-def _environment() -> dict[str, str]:
-    """Our environment without what would change the behaviour of the server or libpq."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_"))}
-    return environment | {"LANG": "C", "LC_ALL": "C"}
