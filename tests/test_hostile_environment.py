@@ -1,4 +1,4 @@
-"""Variables and home folders that are against us: a server of ours is reached all the same, and always alike."""
+"""Variables and home folders that are against us: a server of ours is reached all the same, and alike."""
 
 import json
 import os
@@ -13,10 +13,11 @@ from psycopg import pq
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres.clients import ClientPool
 from ann_benchmarks.algorithms.postgres.clients.pgbench import PgbenchClients
-from ann_benchmarks.algorithms.postgres.environment import load_option
+from ann_benchmarks.algorithms.postgres.environment import PREFIX, given_settings, load_option, server_kind
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server, _make_server
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
+from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 
 from .postgres_fixtures import clustered
 from .programs import run_program, temporary_folder
@@ -24,7 +25,16 @@ from .programs import run_program, temporary_folder
 ROOT = Path(__file__).parents[1]
 # All that are parameters, too, and those that are not.
 PARAMETERS = sorted({option.envvar.decode() for option in pq.Conninfo.get_defaults() if option.envvar})
-OTHERS = ["PGSERVICEFILE", "PGSYSCONFDIR", "PGLOCALEDIR", "PGDATESTYLE", "PGTZ", "PGGEQO", "PGDATA", "PG_COLOR"]
+OTHERS = [
+    "PGSERVICEFILE",
+    "PGSYSCONFDIR",
+    "PGLOCALEDIR",
+    "PGDATESTYLE",
+    "PGTZ",
+    "PGGEQO",
+    "PGDATA",
+    "PG_COLOR",
+]
 LOCALE = ["TZ", "LANG", "LANGUAGE", "LC_ALL", "LC_MESSAGES", "LC_CTYPE", "LC_TIME"]
 # A value that libpq takes is worse than one that it refuses.
 WORSE = {
@@ -45,6 +55,20 @@ WORSE = {
 CASES = [
     *((name, value) for name in (*PARAMETERS, *OTHERS) for value in ("nonsense", "", "\x01'\\ =%s\n")),
     *WORSE.items(),
+]
+OWN = ["USER", "PASSWORD", "DBNAME", "HOST", "PORT", "START_SERVICE", "SERVER", "BIN", "DATA", "OS_USER",
+       "SETTINGS", "GROUPS", "LOAD_THREADS", "CHUNK_SIZE"]  # fmt: skip
+NONSENSE = [
+    "nonsense..x",
+    "9" * 5000,
+    "8" * 1500,
+    "\x01\x1b[2J",
+    "\xe9\udcff",
+    "-1",
+    "'",
+    "~nobody0/x",
+    "..//x",
+    "\u0663",
 ]
 SHOWN = "SELECT name, setting FROM pg_settings WHERE source NOT IN ('default', 'override') ORDER BY name"
 ALONE = """
@@ -127,9 +151,9 @@ def test_a_whole_run(workspace, hostile: None, monkeypatch: pytest.MonkeyPatch):
     """A cluster is made, started, filled, watched and measured."""
     with temporary_folder() as folder:
         monkeypatch.setenv("ANN_BENCHMARKS_PG_DATA", str(folder / "server"))
-        options = ("--runs", "1", "--clients", "2", "--max-queries", "200", "--warmup", "off")
+        options = ("--runs", "1", "--clients", "2", "--max-queries", "200", "--warmup", "10")
         done = run_program(
-            "run.py", "--local", "--algorithm", "pgvector_exact", "--dataset", "tiny", *options, timeout=60
+            "run.py", "--local", "--algorithm", "pgvector_exact", "--dataset", "tiny", *options
         )
         assert (done.returncode, done.stderr) == (0, "")
         assert workspace.results()
@@ -149,3 +173,41 @@ def test_somebody_elses_server_is_reached_as_libpq_says(server: Server, monkeypa
     with pytest.raises(PostgresError, match="definition of service") as error:
         external.connect()
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("value", NONSENSE, ids=ascii)
+def test_a_variable_of_ours_is_taken_or_refused_in_one_line(
+    name: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    if name in OWN[:6]:
+        monkeypatch.setenv(f"{PREFIX}HOST", str(tmp_path))  # which is no server's folder
+    monkeypatch.setenv(f"{PREFIX}{name}", value)
+    try:
+        _make_server()
+        given_settings(), load_option("LOAD_THREADS"), load_option("CHUNK_SIZE")
+        if server_kind() == "external":
+            _make_server().start({})
+    except PostgresError as error:
+        assert str(error).isprintable()
+        assert len(str(error)) < 8000
+        assert name != "PASSWORD" or len(value) < 5 or value not in str(error)
+
+
+def test_only_a_control_group_is_entered(
+    server_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Root opens what the variable names: any other file stays as it is, and none is made."""
+    kept, missing = tmp_path / "kept", tmp_path / "cgroup.procs"
+    kept.write_text("kept")
+    link = tmp_path / "linked" / "cgroup.procs"
+    link.parent.mkdir()
+    link.symlink_to(kept)
+    for path in (kept, link, missing):
+        monkeypatch.setenv(f"{PREFIX}GROUPS", str(path))
+        with pytest.raises(PostgresError, match=f"did not start: FATAL: .*{path}") as error:
+            LocalServer(embedded_installation() / "bin", server_folder).start({})
+        assert str(error.value).isprintable()
+    assert kept.read_text() == "kept"
+    assert not missing.exists()

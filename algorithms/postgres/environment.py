@@ -17,6 +17,7 @@ The first six are ann-benchmarks' own, with its defaults; the others are additio
 import os
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 
 from .errors import PostgresError
 
@@ -24,12 +25,33 @@ PREFIX = "ANN_BENCHMARKS_PG_"
 OTHER_FOLDER = f"another folder in {PREFIX}DATA (run.py in Docker: --storage)"
 KINDS = ("embedded", "installed", "external")
 _OF_AN_EXTERNAL_SERVER = ("USER", "PASSWORD", "DBNAME", "HOST", "PORT", "START_SERVICE")
+_LONGEST, _LONGEST_NAME = 2_000, 255  # characters of a value, bytes of a file's name
+_MOST = 2**31 - 1  # rows, as many as ids have
 _YES = {"1", "t", "true", "y", "yes", "on"}
 
 
 def variable(name: str, default: str = "") -> str:
     """Read ANN_BENCHMARKS_PG_<name>; unset and blank both mean the default."""
-    return os.environ.get(PREFIX + name, "").strip() or default
+    value = os.environ.get(PREFIX + name, "").strip()
+    if len(value) > _LONGEST:
+        raise PostgresError(f"{PREFIX}{name} has {len(value):,} characters: give at most {_LONGEST:,}")
+    if not "".join(value.split()).isprintable():
+        raise PostgresError(f"{PREFIX}{name} has characters that cannot be printed: set it anew, or unset it")
+    return value or default
+
+
+def folder_variable(name: str) -> Path | None:
+    """Read ANN_BENCHMARKS_PG_<name> as a folder, None where it is not set."""
+    text = variable(name)
+    if not text:
+        return None
+    try:
+        folder = Path(text).expanduser()
+    except RuntimeError:
+        raise PostgresError(f"{PREFIX}{name} is '{text}': this machine has no such home folder") from None
+    if any(len(os.fsencode(part)) > _LONGEST_NAME for part in folder.parts):
+        raise PostgresError(f"{PREFIX}{name}: a name in it has more than {_LONGEST_NAME} bytes")
+    return folder
 
 
 def server_kind() -> str:
@@ -84,6 +106,6 @@ def load_option(name: str) -> int | None:
     text = variable(name)
     if not text:
         return None
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise PostgresError(f"{PREFIX}{name} is '{text}': give a whole number from 1 on")
+    if not (text.isascii() and text.isdigit() and 0 < int(text) <= _MOST):
+        raise PostgresError(f"{PREFIX}{name} is '{text}': give a whole number from 1 to {_MOST:,}")
     return int(text)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from ..environment import PREFIX, variable
+from ..environment import PREFIX, folder_variable
 from ..errors import PostgresError
 
 _PR_SET_PDEATHSIG = 1
@@ -23,9 +23,7 @@ def find_pgbench(binaries: Path | None) -> Path:
 
     `binaries` is None where the server is not run by us; ANN_BENCHMARKS_PG_BIN may name a folder then.
     """
-    folders = [binaries] if binaries else []
-    if variable("BIN"):
-        folders.append(Path(variable("BIN")).expanduser())
+    folders = [folder for folder in (binaries, folder_variable("BIN")) if folder]
     for folder in folders:
         if os.access(folder / "pgbench", os.X_OK):
             return folder / "pgbench"

@@ -1,9 +1,9 @@
 """Connections: to a server of ours by its parameters alone, to somebody else's also by libpq's environment.
 
-libpq reads some forty variables and four files in a home folder. Parameters cannot take precedence over all of
-them: a service that is named must exist, and TimeZone or DateStyle are no parameters. So whatever
-connects to a server of ours does so without these variables, and its parameters carry the mark of that: they
-reach clients in other processes and on other machines, whose environments are not known here.
+libpq reads some forty variables, and files in a home folder. Parameters cannot take precedence over all of
+them: a service that is named must exist, and TimeZone and DateStyle are no parameters. So whatever connects
+to a server of ours does so without these variables. Its parameters carry the mark of that, because they also
+reach clients in other processes, whose environments are not known here.
 """
 
 import os
@@ -37,7 +37,7 @@ def connect(parameters: Mapping[str, Any]) -> psycopg.Connection[Any]:
     """Open a connection in autocommit mode; `parameters` are libpq's, PostgresError names the place."""
     try:
         return open_connection(parameters, 10)
-    except psycopg.OperationalError as error:
+    except (psycopg.Error, UnicodeError) as error:  # the latter: a host's name that no network has
         place = f"{parameters.get('host', 'the default host')}, port {parameters.get('port', 'default')}"
         reason = " ".join(str(error).split())
         raise PostgresError(f"cannot connect to PostgreSQL at {place}: {reason}") from None
