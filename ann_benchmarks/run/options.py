@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ann_benchmarks.common.cli import HelpWithDefaults, positive_int
-from ann_benchmarks.common.dask_cluster import knock
+from ann_benchmarks.common.dask_cluster import check_scheduler
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
@@ -145,7 +145,7 @@ def check_options(args: argparse.Namespace, is_simulated: bool) -> None:
         raise UserError("--batch uses all cores for one definition; leave --parallelism at 1")
     check_load_options(args)
     if args.scheduler:
-        knock(args.scheduler)  # before anything is built
+        check_scheduler(args.scheduler)  # before anything is built
     if args.parallelism > usable_cores():
         raise UserError(
             f"--parallelism {args.parallelism} is more than this machine's {usable_cores()} cores"
