@@ -12,10 +12,11 @@ from psycopg import pq
 
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres.clients import ClientPool
-from ann_benchmarks.algorithms.postgres.clients.pgbench import PgbenchClients
+from ann_benchmarks.algorithms.postgres.clients.pgbench import PgbenchClients, PgbenchProgram, find_pgbench
 from ann_benchmarks.algorithms.postgres.environment import PREFIX, given_settings, load_option, server_kind
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server, _make_server
+from ann_benchmarks.algorithms.postgres.servers.account import server_account
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 
@@ -127,15 +128,16 @@ def test_clients_and_pgbench_connect_by_the_parameters_alone(
 ):
     train = clustered(300, 8)
     algorithm = PGVectorHNSW("euclidean", {"M": 8, "efConstruction": 32})
+    program = PgbenchProgram(find_pgbench(embedded_installation() / "bin"), server_account())
     opening = (
         lambda statement: ClientPool(statement, train, 2),
-        lambda statement: PgbenchClients(statement, train, 2, embedded_installation() / "bin" / "pgbench"),
+        lambda statement: PgbenchClients(statement, train, 2, program),
     )
     try:
         algorithm.fit(train)
         algorithm.set_query_arguments(20)
         for open_clients in opening:
-            clients = open_clients(algorithm._querying.statement(8, 10))
+            clients = open_clients(algorithm.statement(8, 10))
             try:
                 monkeypatch.setenv("PGSERVICE", "nonsense")  # those before have forgotten it
                 clients.prepare([np.arange(5)] * 2)

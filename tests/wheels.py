@@ -1,7 +1,7 @@
 """Which wheels there are for the lock files: python -m tests.wheels
 
 uv looks into the package index that it is configured for, and downloads descriptions only. The table has, for
-each version of Python and each platform, the packages of which there is no wheel.
+each version of Python and each platform, the packages that have no wheel.
 """
 
 import os
@@ -30,7 +30,7 @@ _MISSING = re.compile(r"([\w.-]+)(?:\{[^}]*\})?==\S+ has no (?:usable )?wheels")
 
 
 def missing_wheels(lock: str, python: str, platform: str) -> list[str]:
-    """Return the packages of a lock file that have no wheel; SystemExit with uv's words for another failure."""
+    """Return the packages of a lock file that have no wheel; SystemExit says what else failed."""
     requirements, missing = _requirements(ROOT / lock), []
     while True:
         failure = _failure([text for name, text in requirements if name not in missing], python, platform)
@@ -55,8 +55,8 @@ def _failure(requirements: list[str], python: str, platform: str) -> str:
         file.flush()
         done = subprocess.run(
             [
-                *(str(Path(sys.executable).with_name("uv")), "pip", "compile", file.name, "--quiet", "--no-deps"),
-                *("--only-binary", ":all:", "--no-python-downloads"),
+                *(str(Path(sys.executable).with_name("uv")), "pip", "compile", file.name),
+                *("--quiet", "--no-deps", "--only-binary", ":all:", "--no-python-downloads"),
                 *("--python-version", python, "--python-platform", PLATFORMS[platform]),
             ],
             env=os.environ | {"MACOSX_DEPLOYMENT_TARGET": MACOS},
@@ -75,7 +75,9 @@ def table(lock: str) -> Iterator[str]:
         missing = list(pool.map(lambda case: missing_wheels(lock, case[1], case[0]), cases))
     found = dict(zip(cases, missing, strict=True))
     for platform in PLATFORMS:
-        cells = ["none: " + ", ".join(names) if (names := found[platform, python]) else "all" for python in PYTHONS]
+        cells = [
+            "none: " + ", ".join(names) if (names := found[platform, python]) else "all" for python in PYTHONS
+        ]
         yield f"| {platform} | {' | '.join(cells)} |"
 
 

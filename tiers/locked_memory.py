@@ -16,9 +16,8 @@ from ann_benchmarks.common.errors import UserError
 
 from .disk import drop_caches
 from .ledger import Hold, Ledger
-from .memory import WholeMachine, dead_band, meminfo, most_taken, readable, system_reserve
+from .memory import MIB, WholeMachine, dead_band, meminfo, most_taken, readable, system_reserve
 from .rights import ways_out
-from .tier import MIB
 
 _NUMBER = Path("/proc/sys/vm/nr_hugepages")
 _COMPACT = Path("/proc/sys/vm/compact_memory")

@@ -43,14 +43,14 @@ def connect(parameters: Mapping[str, Any]) -> psycopg.Connection[Any]:
         raise PostgresError(f"cannot connect to PostgreSQL at {place}: {reason}") from None
 
 
-def client_environment(parameters: Mapping[str, Any]) -> dict[str, str]:
-    """Return the environment of a program that connects with these parameters."""
-    return own_environment() if _are_own(parameters) else {**os.environ, "LC_ALL": "C"}
+def client_environment(parameters: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what of an environment is left to a program that connects with these parameters."""
+    return own_environment(environment) if _are_own(parameters) else {**environment, "LC_ALL": "C"}
 
 
-def own_environment() -> dict[str, str]:
-    """Return our environment without what changes a server of ours, or a program that connects to it."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith((_PREFIX, "LC_"))}
+def own_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without what changes a server of ours, or a program that connects to it."""
+    kept = {name: value for name, value in environment.items() if not name.startswith((_PREFIX, "LC_"))}
     return kept | {"LANG": "C", "LC_ALL": "C", "TZ": "UTC"}
 
 
