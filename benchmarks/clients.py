@@ -22,8 +22,8 @@ import numpy as np
 
 from ann_benchmarks.algorithms.postgres.encoding import text_vector
 from ann_benchmarks.algorithms.postgres.servers import Server
-from ann_benchmarks.algorithms.postgres.servers.base import connect
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
+from ann_benchmarks.algorithms.postgres.servers.libpq import client_environment, connect
 from ann_benchmarks.algorithms.postgres.settings import QUERY_SESSION
 from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.load.request import Load
@@ -86,7 +86,7 @@ def pgbench_command(server: Server, table: str, queries: np.ndarray) -> tuple[li
         *("-h", parameters["host"], "-U", parameters["user"], parameters["dbname"]),
     ]
     options = " ".join(f"-c {name}={value}" for name, value in SETTINGS.items())
-    return command, os.environ | {"PGOPTIONS": options}
+    return command, client_environment(parameters, os.environ) | {"PGOPTIONS": options}
 
 
 def run_pgbench(
