@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.atomic import atomic_path
+from ann_benchmarks.common.foreign import DAMAGE
 
 from . import metrics, series
 
@@ -46,7 +47,7 @@ class MetricsCache:
         self.changed = False
 
     def _load(self) -> dict[str, dict[str, Any]]:
-        with suppress(OSError, ValueError, TypeError, KeyError):
+        with suppress(*DAMAGE):
             content = json.loads(self.path.read_bytes())
             if content["version"] == self.version and isinstance(content["entries"], dict):
                 return content["entries"]

@@ -1,9 +1,9 @@
 """What people call the software whose versions a result states in its attributes NAME_version."""
 
-import json
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
+
+from ann_benchmarks.common.foreign import from_json
 
 ATTRIBUTE = "version_names"  # of a result: NAME -> what people call it, as its plug-in says
 SUFFIX = "_version"
@@ -13,9 +13,6 @@ _EARLIER = {"postgres": "PostgreSQL", "vector": "pgvector", "vchord": "VectorCho
 
 def version_names(attrs: Mapping[str, Any]) -> dict[str, str]:
     """Return what people call each version of a result, by its attribute."""
-    known = _EARLIER
-    with suppress(TypeError, ValueError):
-        stored = attrs.get(ATTRIBUTE)
-        known = _EARLIER | dict(json.loads(stored) if isinstance(stored, str) else stored or {})
+    known = _EARLIER | from_json(attrs.get(ATTRIBUTE), dict[str, Any]())
     stems = (name.removesuffix(SUFFIX) for name in attrs if name.endswith(SUFFIX) and name not in _OTHERS)
     return {f"{stem}{SUFFIX}": str(known.get(stem, stem)) for stem in stems}
