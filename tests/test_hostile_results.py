@@ -22,21 +22,19 @@ from ann_benchmarks.results.file import damage, read_attributes, read_more, read
 from ann_benchmarks.results.records import read_record
 from ann_benchmarks.results.runs import load_runs
 
-from .hostile_results import (
-    COMMANDS,
+from .hostile_cases import (
     GOOD,
     VALUES,
-    attack,
+    array_values,
     every_case,
     make_good,
     replaced,
-    run_main,
     set_attribute,
     set_in_json,
-    array_values,
 )
+from .hostile_results import COMMANDS, attack, run_main
 
-SAMPLE = 60
+SAMPLE = 40
 NUMBERS = ("count", "best_search_time", "run_count", "recall_low", "run_seconds", "tier_available", "clients")
 NO_NUMBERS = ("text", "number as text", "script", "texts", "matrix", "json deep", "opaque", "compound")
 
@@ -66,7 +64,9 @@ def test_no_command_fails_on_a_sample_of_hostile_results():
 def test_what_is_drawn_leaves_hostile_results_out(command):
     cases = [case for case in random.Random(5).sample(every_case(30), 400) if "deep" in case[0]][:5]
     cases += [case for case in every_case(0) if case[0].startswith("times is ")][::6]
-    cases += [case for case in every_case(0) if case[0].startswith(("record ('phases', 1, 'name')", "starts "))][::7]
+    cases += [
+        case for case in every_case(0) if case[0].startswith(("record ('phases', 1, 'name')", "starts "))
+    ][::7]
     assert attack(cases, [command]) == {command: []}
 
 
@@ -109,7 +109,9 @@ def test_only_the_hostile_result_is_left_out_and_the_line_says_why(good, capsys)
         run_main(command, good)
         said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("skipped")]
         if command != "plot --monitoring":
-            assert said and all("'times' holds object" in line and "hostile" in line for line in said), command
+            assert said and all("'times' holds object" in line and "hostile" in line for line in said), (
+                command
+            )
     with Path("out.csv").open() as file:
         assert [row["algorithm"] for row in csv.DictReader(file)] == ["hnsw-c4"]
 
@@ -127,7 +129,7 @@ def test_only_the_hostile_result_is_left_out_and_the_line_says_why(good, capsys)
         ("unwritten chunks", "'times' has 0 of 1 chunks"),
         ("missing filter", "compressed by a filter that is not installed, 32015"),
         ("references", "'times' holds object"),
-        ("group", "is no array|cannot be read"),
+        ("group", "it has no times"),
         ("loop", "cannot be read|it has no times"),
         ("nan", "its times are not all seconds"),
         ("negative", "its times are not all seconds"),
@@ -151,7 +153,7 @@ def test_attributes_have_bounds(good):
         del file.attrs["attributes"]
         for number in range(MOST):
             file.attrs[f"more_{number}"] = number
-    with pytest.raises(UserError, match="it has 2,1.. attributes; the most that are read is 2,000"):
+    with pytest.raises(UserError, match="it has 2,0.. attributes; the most that are read is 2,000"):
         read_attributes(good)
 
 

@@ -29,6 +29,7 @@ def lacking(file: h5py.File, array: h5py.Dataset) -> str | None:
     stored, promised = array.id.get_storage_size(), (array.size or 0) * array.dtype.itemsize
     if array.id.get_offset() is not None and stored >= promised:
         return None
+    promised = (array.size or 0) * array.id.get_type().get_size()  # which may be less than numpy's
     made = array.id.get_create_plist()
     if made.get_layout() == h5d.VIRTUAL or made.get_external_count():
         return "lies in other files; write it into one"

@@ -17,7 +17,7 @@ from .attributes import plain_attributes
 
 LARGEST = 1e100  # what is beyond is no measurement; its square and its inverse are still numbers
 LONGEST_LABEL = 255  # bytes; it names a folder
-LONGEST_NAME = 10_000  # characters of the arguments of a point
+LONGEST_NAME = 2000  # characters of the arguments of a point
 LONGEST_FACT = 1000
 SHOWN = 40
 
@@ -43,6 +43,7 @@ _CHECKS = {
     "a number": is_number,
     "a whole number of at least 1": lambda value: type(value) is int and 1 <= value < 2**31,
     "a whole number": lambda value: is_number(value) and value == math.floor(value) >= 0,
+    "a whole number of at most 1,000,000": lambda value: isinstance(value, int) and 0 <= value <= 10**6,
     "a list of numbers": lambda value: (
         is_number(value) or (isinstance(value, list) and all(map(is_number, value)))
     ),
@@ -72,8 +73,9 @@ _KINDS = (
         "tier_shared_buffers", "warmup_seconds", "write_rate",
     )),
     _Kind("a whole number", (
-        "run_count", "clients", "distinct_queries", "writers", "tier_cpus", "graph_overflow_rows",
+        "clients", "distinct_queries", "writers", "tier_cpus", "graph_overflow_rows",
     )),
+    _Kind("a whole number of at most 1,000,000", ("run_count",)),
     _Kind("a list of numbers", ("run_seconds",)),
     _Kind(f"a text of up to {LONGEST_LABEL} bytes", ("algo",)),
     _Kind(f"a text of up to {LONGEST_NAME:,} characters", ("name",)),
@@ -122,7 +124,8 @@ def made_of(kind: type[Made], content: Mapping[str, Any]) -> Made:
     for name, value in content.items():
         expected = classes.get(name, ())
         is_kind = type(value) in expected or (type(value) is int and float in expected)
-        if not is_kind or (isinstance(value, int | float) and not is_number(value)):
+        is_long = isinstance(value, str) and len(value) > LONGEST_NAME
+        if not is_kind or is_long or (isinstance(value, int | float) and not is_number(value)):
             raise TypeError(f"its '{name}' is {shortened(repr(value), SHOWN)}")
     return kind(**content)
 

@@ -18,7 +18,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import DAMAGE, plain, reason_of
 
 from .file import RESULTS_FOLDER
-from .kinds import OURS, checked_attributes, is_number, made_of
+from .kinds import LONGEST_LABEL, OURS, checked_attributes, is_number, made_of
 from .series import WRITES, Series, series_of
 
 SUFFIX = ".workload.json"
@@ -144,6 +144,8 @@ def _record(path: Path, content: dict[str, Any]) -> Record:
         raise TypeError("its windows over time are no lists of one length")
     if not all(value is None or is_number(value) for column in columns for value in column):
         raise TypeError("its windows over time are not all numbers")
+    if any(len(phase.name.encode()) > LONGEST_LABEL for phase in phases):
+        raise TypeError(f"the name of a phase has more than {LONGEST_LABEL} bytes")
     if len(phases) > MOST_PHASES or record.clients < 0 or record.writers < 0:
         raise TypeError(f"it has {len(phases)} phases, {record.clients} clients and {record.writers} writers")
     assert record.series.label

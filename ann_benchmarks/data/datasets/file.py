@@ -159,12 +159,15 @@ def _checked_attributes(file: h5py.File, path: Path, distance: str) -> dict[str,
     if not sparse and attributes["dimension"] != train.shape[1]:
         raise _damaged(path, f"its dimension is {attributes['dimension']} but its rows have {train.shape[1]}")
     arrays = [file[key] for key in ("neighbors", "distances") if key in file]
+    shapes: list[tuple[int, ...]] = [getattr(array, "shape", None) or () for array in arrays]
+    if any(len(shape) != 2 or shape[0] != queries or shape[1] == 0 or shape != shapes[0] for shape in shapes):
+        names = [key for key in ("neighbors", "distances") if key in file]
+        found = " and ".join(
+            f"{name} {shape}" for name, shape in reversed([*zip(names, shapes, strict=True)])
+        )
+        raise _damaged(path, f"{queries} queries, but {found}")
     if arrays and (problem := truth_problem(file, arrays)):
         raise _damaged(path, problem)
-    shapes = [array.shape for array in arrays]
-    if any(len(shape) != 2 or shape[0] != queries or shape[1] == 0 or shape != shapes[0] for shape in shapes):
-        found = " and ".join(f"{key} {file[key].shape}" for key in ("distances", "neighbors") if key in file)
-        raise _damaged(path, f"{queries} queries, but {found}")
     return attributes
 
 

@@ -65,7 +65,7 @@ def truth_problem(file: h5py.File, arrays: Sequence[Any]) -> str | None:
     for array, name in zip(arrays, ("neighbors", "distances"), strict=False):
         if not isinstance(array, h5py.Dataset) or len(array.shape or ()) != 2 or not array.size:
             return f"'{name}' is no array of two dimensions"
-        if not is_of_numbers(array.dtype):
+        if not is_of_numbers(array.dtype, "iu" if name == "neighbors" else "fiu"):
             return f"'{name}' holds {shortened(array.dtype, 60)}"
         if problem := lacking(file, array) or (None if fits_in_memory(array) else "does not fit into memory"):
             return f"'{name}' {problem}"
