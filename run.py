@@ -1,5 +1,10 @@
 """Measure algorithms on a dataset: python run.py --local --dataset NAME --algorithm NAME."""
 
+if __name__ == "__main__":  # before the imports, which take seconds on a busy machine
+    from ann_benchmarks.common.beginning import begin
+
+    begin()
+
 import argparse
 import sys
 from collections.abc import Sequence
@@ -13,9 +18,8 @@ from ann_benchmarks.data.datasets.dataset import Dataset
 from ann_benchmarks.definitions.configs import Config, read_configs, with_run_groups
 from ann_benchmarks.definitions.definition import Data, Definition, supported_data
 from ann_benchmarks.definitions.selection import config_warnings, named_algorithms, select_definitions
-from ann_benchmarks.experiments.carrying_out import add_experiment_options, carry_out, split_arguments
-from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.jobs.plan import Plan, Scope, make_plan
+from ann_benchmarks.experiments.carrying_out import EXPERIMENT_OPTIONS, add_experiment_options, carry_out
+from ann_benchmarks.jobs.job import Job, Plan, Scope, make_plan
 from ann_benchmarks.results.file import RESULTS_FOLDER, truth_mark
 from ann_benchmarks.run import options
 from ann_benchmarks.run.containers.engine import OTHER_WAY, connect
@@ -27,11 +31,8 @@ def main(arguments: Sequence[str] | None = None, program: str = "run.py", tiers:
     """Run what a command line requests: one plan, or the steps of an experiment. Return the exit status."""
     parser = make_parser(program, tiers)
     words = sys.argv[1:] if arguments is None else arguments
-    experiment, given = split_arguments(words)
-    if experiment.experiment:
-        return carry_out(experiment.experiment, experiment.mini, parser, given, run)
-    if experiment.mini:
-        raise UserError("--mini is the miniature of an experiment: add --experiment")
+    if any(word.partition("=")[0] in EXPERIMENT_OPTIONS for word in words):
+        return carry_out(words, parser, run)
     return run(parser.parse_args(words))
 
 
@@ -92,15 +93,7 @@ def run(args: argparse.Namespace) -> int:
     timeout = None if args.timeout == -1 else args.timeout
     containers = options.requested_containers(args)
     place = (engine, containers, files_of(name), args.definitions, args.parallelism, timeout, simulation)
-    try:
-        with options.sigterm_raises():
-            return execute(plan, Workplace(*place), options.requested_limits(args))
-    except options.Terminated:
-        print(
-            "terminated; what is finished is kept, the same command goes on (--force starts over)",
-            file=sys.stderr,
-        )
-        return options.TERMINATED
+    return execute(plan, Workplace(*place), options.requested_limits(args))
 
 
 def described(name: str, dataset: Dataset) -> Data:

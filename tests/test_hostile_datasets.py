@@ -13,7 +13,7 @@ from h5py import h5d, h5s, h5t
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import get_dataset
-from ann_benchmarks.data.datasets.truth import read_truth
+from ann_benchmarks.data.datasets.queries import read_truth
 from ann_benchmarks.data.vectors import open_rows
 
 from .hostile_cases import array_values

@@ -11,11 +11,11 @@ from typing import Any
 
 import psutil
 
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.host import memory_bytes, usable_cores
 
-from .memory import readable, system_reserve
-from .tier import GIB, HUGE_PAGES, MIB, Disk, Tier
+from .memory import GIB, MIB, readable, system_reserve
+from .tier import HUGE_PAGES, Disk, Tier
 
 MemorySizes = tuple[int | None, int | None]  # bytes of shared_buffers and of available RAM; None: all
 
@@ -32,6 +32,7 @@ DISKS = {
     )
 }
 
+_M = 16  # of the index whose size scales a ladder
 _GB_OF_5M = ((2, 8), (4, 16), (8, 32), (16, 64), (32, 128), (64, 256))
 _GB_OF_100M = ((16, 64), (32, 128), (64, 256), (128, 512), (256, 1024), (512, None))
 _GB_OF_1B = ((32, 128), (64, 256), (128, 512), (256, 1024), (512, 1200), (750, None))
@@ -75,7 +76,7 @@ def _tiers(element: str, size: tuple[int, int, int]) -> Iterator[Tier]:
             found[kind] = value
         disk = _disk(found)
     except ValueError as error:
-        raise UserError(f"--tiers: '{element}': {error}") from None
+        raise UserError(f"--tiers: '{shown(element)}': {error}") from None
     for buffers, ram in found.get("memory", [(None, None)]):
         yield Tier(buffers, ram, found.get("cpus"), disk)
 
@@ -93,7 +94,7 @@ def _part(part: str, size: tuple[int, int, int]) -> tuple[str, Any]:
         return "memory", [_pair(part)]
     counted = re.fullmatch(r"([0-9]{1,9})(cpus?|iops|MBps)", part)
     if counted is None:
-        what = f"'{part}' is not known" if part else "something is missing"
+        what = f"'{shown(part)}' is not known" if part else "something is missing"
         raise ValueError(f"{what}: {_EXAMPLES}")
     number, kind = int(counted[1]), "cpus" if counted[2] == "cpu" else counted[2]
     if number < _COUNTS[kind]:
@@ -120,7 +121,7 @@ def _bytes(text: str) -> int | None:
         return None
     size = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(MB|GB)?", text, re.IGNORECASE)
     if size is None:
-        raise ValueError(f"'{text}' is not a size: {_EXAMPLES}")
+        raise ValueError(f"'{shown(text)}' is not a size: {_EXAMPLES}")
     megabytes = Decimal(size[1]) * (1 if (size[2] or "").upper() == "MB" else 1024)
     if megabytes % 1:
         raise ValueError(f"'{text}' is not a whole number of MB: write {max(round(megabytes), 1)}MB")
@@ -156,9 +157,9 @@ def _scaled(gigabytes: int, scale: float) -> int:
     return round(gigabytes * GIB * scale / _STEP) * _STEP
 
 
-def _index_bytes(rows: int, dimension: int, m: int = 16) -> int:
+def _index_bytes(rows: int, dimension: int) -> int:
     """Estimate an HNSW index as the report does: the vectors, 8 bytes of links for each of m, 64 others."""
-    return rows * (4 * dimension + 8 * m + 64)
+    return rows * (4 * dimension + 8 * _M + 64)
 
 
 def check_capacity(tiers: Sequence[Tier], method: str | None = None) -> None:

@@ -1,14 +1,14 @@
 """What the entry points share: argument types, and how a command ends."""
 
 import argparse
-import os
 import sys
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
+from .command import report_end, signals_raise
 from .errors import UserError
-
-INTERRUPTED = 130  # what a shell reports for a command ended by Ctrl-C
+from .names import checked_path, output_path, path_text
+from .quantities import amount, byte_size, finite, seed_number, whole
 
 
 class HelpWithDefaults(argparse.HelpFormatter):
@@ -19,54 +19,46 @@ class HelpWithDefaults(argparse.HelpFormatter):
         return action.help if is_silent else f"{action.help} (default: %(default)s)"
 
 
-def positive_int(text: str) -> int:
-    """Read a whole number of at least 1 from a command line."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of at least 1")
-    return number
+def read_by(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Make a type for argparse of a function that raises UserError."""
+
+    def read(text: str) -> Any:
+        try:
+            return parse(text)
+        except UserError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read
 
 
-def positive_ints(text: str) -> list[int]:
-    """Read whole numbers of at least 1, separated by commas; each once, in their order."""
-    return list(dict.fromkeys(positive_int(part) for part in text.split(",")))
+def each_of(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Make a type for argparse of values that are separated by commas; each once, in their order."""
+    return read_by(lambda text: list(dict.fromkeys(parse(part) for part in text.split(","))))
 
 
-def positive_float(text: str) -> float:
-    """Read a number above 0 from a command line."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0")
-    return number
-
-
-def positive_floats(text: str) -> list[float]:
-    """Read numbers above 0, separated by commas; each once, in their order."""
-    return list(dict.fromkeys(positive_float(part) for part in text.split(",")))
+positive_int = read_by(whole())
+positive_ints = each_of(whole())
+positive_float = read_by(amount)
+positive_floats = each_of(amount)
+limit = read_by(whole(-1))  # -1: none
+seed = read_by(seed_number)
+number = read_by(finite)
+size = read_by(byte_size)
+path = read_by(checked_path)
+path_or_pattern = read_by(path_text)
+file_to_write = read_by(output_path)
 
 
 def run_command(main: Callable[[], int | None]) -> NoReturn:
-    """Run an entry point and exit with its status: a user's mistake is one line on stderr and status 1."""
+    """Run an entry point and exit with its status: what a user can mend is one line and status 1."""
     try:
-        status = main() or 0
-        sys.stdout.flush()
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        status = 1
-    except KeyboardInterrupt:
-        print(
-            "interrupted; what is finished is kept, the same command goes on (--force starts over)",
-            file=sys.stderr,
-        )
-        status = INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output (head, less) has gone; nothing is left to tell it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = 0
+        with signals_raise():
+            status: Any
+            try:
+                status = main() or 0
+            except SystemExit as end:  # of argparse
+                status = end.code
+            sys.stdout.flush()
+    except BaseException as error:
+        status = report_end(error)
     sys.exit(status)

@@ -9,6 +9,8 @@ import zipfile
 import zlib
 from typing import Any, TypeVar
 
+from .errors import one_line
+
 # What numpy, h5py, pyarrow and zipfile raise, depending on which byte of a file is wrong.
 DAMAGE = (
     OSError,
@@ -44,9 +46,8 @@ def clean_text(value: object) -> str:
 
 
 def shortened(value: object, longest: int = LONGEST_REASON) -> str:
-    """Return a text of any length and kind as one line of at most so many characters."""
-    text = " ".join(clean_text(f"{value!s:.{4 * longest}}").split())
-    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+    """Return a value of any length and kind as one line of about so many characters."""
+    return one_line(f"{value!s:.{4 * longest}}", longest)
 
 
 def reason_of(error: BaseException) -> str:

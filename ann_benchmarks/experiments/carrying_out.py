@@ -6,22 +6,23 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from ann_benchmarks.common.cli import path_or_pattern
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.output import counted, say, warn
 from ann_benchmarks.installing.main import main as install
 from ann_benchmarks.run.containers.engine import OTHER_WAY, connect, find_image
-from ann_benchmarks.run.options import TERMINATED
 
 from .options import Options
 from .schema import FOLDER, Experiment, Step, find_experiment, read_experiment
 
+EXPERIMENT_OPTIONS = ("--experiment", "--mini")
 SETTINGS = "ANN_BENCHMARKS_PG_SETTINGS"
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """Split a command line into the choice of an experiment, and the options for its steps."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--experiment", metavar="FILE")
+    parser.add_argument("--experiment", metavar="FILE", type=path_or_pattern)
     parser.add_argument("--mini", action="store_true")
     return parser.parse_known_args(arguments)
 
@@ -38,18 +39,17 @@ def add_experiment_options(parser: argparse.ArgumentParser) -> None:
 
 
 def carry_out(
-    name: str,
-    is_mini: bool,
-    parser: argparse.ArgumentParser,
-    given: Sequence[str],
-    run: Callable[[argparse.Namespace], int],
+    words: Sequence[str], parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]
 ) -> int:
-    """Run the steps of an experiment, whose options those of the user (`given`) override.
+    """Run the steps of the experiment that a command line names; its other options override theirs.
 
     Return the exit status. A failed step is reported, and the next one begins: the same command continues
     with what is missing.
     """
-    experiment = read_experiment(find_experiment(name), is_mini, Options(parser))
+    chosen, given = split_arguments(words)
+    if not chosen.experiment:
+        raise UserError("--mini is the miniature of an experiment: add --experiment")
+    experiment = read_experiment(find_experiment(chosen.experiment), chosen.mini, Options(parser))
     steps = [(step, arguments_of(step, parser, given)) for step in experiment.steps if not step.skip]
     say(f"experiment {experiment.name}: {experiment.title} ({counted(len(steps), 'step')})")
     failed = []
@@ -63,8 +63,6 @@ def carry_out(
         except UserError as error:
             warn(f"step {step.name}: {error}")
             status = 1
-        if status == TERMINATED:
-            return status
         if status:
             failed.append(step.name)
     say(f"report: python report.py {shlex.join(report_arguments(experiment, given))}")

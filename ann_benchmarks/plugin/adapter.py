@@ -1,7 +1,7 @@
 """Everything that the framework uses of an algorithm, typed, and what happens where a plug-in lacks it.
 
-`Plugin` and `PluginClass` are the only ones that look for a plug-in's optional methods. methods.py names
-them, and protocols.py says what they return.
+`Plugin` and `PluginClass` are the only ones that look for a plug-in's optional methods. plugin_class.py
+names them, and protocols.py says what they return.
 """
 
 import math
@@ -10,7 +10,7 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 
-from .methods import needed, optional
+from .plugin_class import needed, optional
 from .protocols import Clients, NoWatch, PreparedQueries, SearchedArgument, ServerMonitor, Watch, Writable
 
 
@@ -151,6 +151,12 @@ class Plugin:
     def clients_by(self) -> str:
         """How query is called by several clients without open_clients: by "threads" or "processes"."""
         return str(self._optional("clients_by", "threads"))
+
+    def check_clients(self, clients: int) -> None:
+        """Raise UserError for more clients than the plug-in can have here; without most_clients, none are."""
+        most: int | None = self._optional("most_clients", lambda: None)()
+        if most is not None and clients > most:
+            raise UserError(f"{self.class_name} can have {most:,} clients here, not {clients:,}: give fewer")
 
     @property
     def open_clients(self) -> Callable[..., Clients] | None:

@@ -12,13 +12,18 @@ from typing import Any
 import h5py
 import numpy as np
 
-from ann_benchmarks.common.foreign import DAMAGE, clean_text, plain
+from ann_benchmarks.common.foreign import DAMAGE, clean_text, from_json, plain
 
 ALL = "attributes"  # the attribute that holds the others as JSON
 LONGEST_TEXT = 60_000  # bytes; HDF5 takes no attribute of 64 KiB and more
 LONGEST = 64  # elements; an attribute that is a longer array is data, not a property
 MOST = 2000  # attributes of a file
 MOST_CHARACTERS = 2**24  # of all of them; what is stored once may be the text of many
+_VERSION_NAMES = "version_names"  # of a result: NAME -> what people call it, as its plug-in says
+_VERSION = "_version"
+_OTHERS = ("framework_version", "pgbench_version")
+# Where none were stored:
+_EARLIER = {"postgres": "PostgreSQL", "vector": "pgvector", "vchord": "VectorChord"}
 
 
 def write_attributes(file: h5py.File, attrs: Mapping[str, Any]) -> None:
@@ -91,3 +96,10 @@ def plain_attributes(attrs: Mapping[str, Any]) -> dict[str, Any]:
         if value is not None:
             found[clean_text(name)] = clean_text(value) if isinstance(value, dict) else value
     return found
+
+
+def version_names(attrs: Mapping[str, Any]) -> dict[str, str]:
+    """Return what people call each version of a result, by its attribute."""
+    known = _EARLIER | from_json(attrs.get(_VERSION_NAMES), dict[str, Any]())
+    stems = (name.removesuffix(_VERSION) for name in attrs if name.endswith(_VERSION) and name not in _OTHERS)
+    return {f"{stem}{_VERSION}": str(known.get(stem, stem)) for stem in stems}

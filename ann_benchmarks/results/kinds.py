@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hint
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import shortened
+from ann_benchmarks.common.names import LONGEST_FOLDER
 
 from .attributes import plain_attributes
 
 LARGEST = 1e100  # what is beyond is no measurement; its square and its inverse are still numbers
-LONGEST_LABEL = 255  # bytes; it names a folder
 LONGEST_NAME = 2000  # characters of the arguments of a point
 LONGEST_FACT = 1000
 SHOWN = 40
@@ -47,8 +47,8 @@ _CHECKS = {
     "a list of numbers": lambda value: (
         is_number(value) or (isinstance(value, list) and all(map(is_number, value)))
     ),
-    f"a text of up to {LONGEST_LABEL} bytes": lambda value: (
-        isinstance(value, str) and len(value.encode()) <= LONGEST_LABEL
+    f"a text of up to {LONGEST_FOLDER} bytes": lambda value: (
+        isinstance(value, str) and len(value.encode()) <= LONGEST_FOLDER
     ),
     f"a text of up to {LONGEST_NAME:,} characters": lambda value: (
         isinstance(value, str) and len(value) <= LONGEST_NAME
@@ -77,7 +77,7 @@ _KINDS = (
     )),
     _Kind("a whole number of at most 1,000,000", ("run_count",)),
     _Kind("a list of numbers", ("run_seconds",)),
-    _Kind(f"a text of up to {LONGEST_LABEL} bytes", ("algo",)),
+    _Kind(f"a text of up to {LONGEST_FOLDER} bytes", ("algo",)),
     _Kind(f"a text of up to {LONGEST_NAME:,} characters", ("name",)),
     _Kind(f"a text of up to {LONGEST_FACT:,} characters", (
         "cpu", "dataset", "distance", "docker_image", "driver", "kernel", "loop", "objective", "query_order",
@@ -85,7 +85,8 @@ _KINDS = (
         "workload",
     )),
     _Kind("yes or no", (
-        "batch_mode", "caches_dropped", "clients_were_limit", "index_reused", "runs_disagree", "warmup_settled",
+        "batch_mode", "caches_dropped", "clients_were_limit", "index_reused", "runs_disagree",
+        "warmup_settled",
     )),
 )  # fmt: skip
 KINDS = {name: kind.expected for kind in _KINDS for name in kind.names}

@@ -16,9 +16,10 @@ from typing import Any
 from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import DAMAGE, plain, reason_of
+from ann_benchmarks.common.names import LONGEST_FOLDER
 
 from .file import RESULTS_FOLDER
-from .kinds import LONGEST_LABEL, OURS, checked_attributes, is_number, made_of
+from .kinds import OURS, checked_attributes, is_number, made_of
 from .series import WRITES, Series, series_of
 
 SUFFIX = ".workload.json"
@@ -144,8 +145,8 @@ def _record(path: Path, content: dict[str, Any]) -> Record:
         raise TypeError("its windows over time are no lists of one length")
     if not all(value is None or is_number(value) for column in columns for value in column):
         raise TypeError("its windows over time are not all numbers")
-    if any(len(phase.name.encode()) > LONGEST_LABEL for phase in phases):
-        raise TypeError(f"the name of a phase has more than {LONGEST_LABEL} bytes")
+    if any(len(phase.name.encode()) > LONGEST_FOLDER for phase in phases):
+        raise TypeError(f"the name of a phase has more than {LONGEST_FOLDER} bytes")
     if len(phases) > MOST_PHASES or record.clients < 0 or record.writers < 0:
         raise TypeError(f"it has {len(phases)} phases, {record.clients} clients and {record.writers} writers")
     assert record.series.label
@@ -160,8 +161,8 @@ def _phase(content: dict[str, Any]) -> Phase:
 
 def iter_record_paths(dataset: str | None = None, count: int | None = None) -> Iterator[Path]:
     """Every record, of one dataset and count or of all, sorted."""
-    folder = Path(RESULTS_FOLDER)
-    yield from sorted(folder.glob(f"{glob.escape(dataset) if dataset else '*'}/{count or '*'}/*/*{SUFFIX}"))
+    below = "*" if dataset is None else glob.escape(dataset)
+    yield from sorted(Path(RESULTS_FOLDER).glob(f"{below}/{count or '*'}/*/*{SUFFIX}"))
 
 
 Windows = dict[str, list[Any]]

@@ -15,11 +15,10 @@ from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import DAMAGE, clean_text, reason_of
-from ann_benchmarks.common.forks import each
 from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.data.datasets import stored_distances, truth_file
 
-from .cache import MetricsCache, Stamp, file_stamp, is_settled
+from .cache import MetricsCache, Stamp, each, file_stamp, is_settled
 from .file import TRUTH_ATTRIBUTE, read_result, truth_mark
 from .intervals import Interval
 from .kinds import checked_attributes

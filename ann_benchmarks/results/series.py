@@ -9,8 +9,9 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import clean_text, from_json
+from ann_benchmarks.common.names import LONGEST_FOLDER, too_long
 
-from .kinds import LONGEST_LABEL, is_number, made_of
+from .kinds import is_number, made_of
 
 ATTRIBUTE = "series"  # of a result file: the fields that are not the default, as JSON
 OWN_DRIVER = "own"
@@ -137,8 +138,8 @@ def series_of(attrs: Mapping[str, Any], folder: str) -> Series:
     can have.
     """
     series = _series_of(attrs, folder)
-    if not 0 < len(series.folder.encode()) <= LONGEST_LABEL:
-        raise UserError(f"the name of its series has {len(series.folder.encode())} bytes: it names a folder")
+    if problem := too_long(series.folder, LONGEST_FOLDER):
+        raise UserError(f"the name of its series {problem}: it names a folder")
     return series
 
 

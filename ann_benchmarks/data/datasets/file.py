@@ -15,7 +15,7 @@ from ann_benchmarks.distance import METRICS
 
 from ..vectors import Rows, checked, open_rows
 from .dataset import Dataset, as_one_array
-from .truth import TrueNeighbors, truth_problem
+from .queries import TrueNeighbors, truth_problem
 
 
 class HDF5Dataset(Dataset):

@@ -49,7 +49,7 @@ def require_vectors(label: str, shape: Sequence[int], dtype: np.dtype[Any]) -> N
         )
     if dtype.kind not in "fiub" or dtype.itemsize > 8:
         raise UserError(
-            f"{label} holds {shortened(dtype, 60)}, not numbers of up to 64 bits; rows of uneven length do too"
+            f"{label} holds {shortened(dtype, 60)}, not numbers of up to 64 bits; so do rows of uneven length"
         )
     if not 0 <= shape[0] < LARGEST or not 0 <= shape[1] < LARGEST or (shape[0] and not shape[1]):
         raise UserError(f"{label} has {shape[0]} rows of {shape[1]} numbers; a row has one or more")
