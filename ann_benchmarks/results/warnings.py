@@ -1,10 +1,10 @@
 """What the reader of the figures should be warned of, each with the results that it concerns."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ann_benchmarks.common.foreign import from_json
 from ann_benchmarks.common.numbers import figure_text
 
 from .comparable import clients, family
@@ -172,7 +172,7 @@ def main_wait(facts: Mapping[str, Any]) -> str:
     """Name what the sessions mostly waited for, other than a CPU or their client, if it was much."""
     shares = {
         event: share
-        for event, share in json.loads(facts.get("wait_events", "{}")).items()
+        for event, share in from_json(facts.get("wait_events"), dict[str, Any]()).items()
         if event not in ("CPU", "idle") and not event.startswith("Client:")
     }
     event = max(shares, key=lambda name: shares[name], default="")
