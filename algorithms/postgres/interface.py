@@ -75,7 +75,12 @@ class PostgresInterface(BaseANN):  # type: ignore[misc, unused-ignore]
 
     def get_batch_results(self) -> list[list[int]]:
         """Return the ids of each query of the last batch."""
-        ids = {number: found for run in self._querying.batch() for number, found in run.ids.items()}
+        runs = self._querying.batch()
+        ids = {
+            number: [id for id in found if id >= 0]
+            for run in runs
+            for number, found in zip(run.sampled.tolist(), run.ids.tolist(), strict=True)
+        }
         return [ids[number] for number in range(len(ids))]
 
     def get_batch_latencies(self) -> np.ndarray[Any, Any]:

@@ -3,10 +3,21 @@
 import mmap
 import os
 import tempfile
+from typing import NamedTuple
 
 import numpy as np
 
-_READINGS = 4  # of a query: sent, answered, due, number
+_READINGS = 5  # of a query: sent, answered, due, number, rows
+
+
+class Readings(NamedTuple):
+    """What a book has of each query, each (queries,): times in s, and the rows of its answer."""
+
+    sent: np.ndarray
+    answered: np.ndarray
+    due: np.ndarray
+    numbers: np.ndarray
+    rows: np.ndarray
 
 
 class Book:
@@ -35,17 +46,21 @@ class Book:
         os.ftruncate(self.file, max(queries, 1) * _READINGS * 8)
 
     def writer(self, queries: int) -> "memoryview[float]":
-        """Open it for writing: sent and answered of each query in turn, then, behind all, due and number."""
+        """Open it for writing: sent and answered of each query, then due and number of each, then its rows.
+
+        Each of the three parts has room for all queries, and begins where the one before it ends.
+        """
         return memoryview(self._map(queries)).cast("d")
 
-    def read(self, room: int, queries: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return sent, answered, due and number of the queries that were written, each (queries,)."""
+    def read(self, room: int, queries: int) -> Readings:
+        """Return what was written of that many queries."""
         values = np.frombuffer(self._map(room))
         times = values[: 2 * queries].reshape(-1, 2).copy()
         arrivals = values[2 * room : 2 * (room + queries)].reshape(-1, 2).copy()
+        rows = values[4 * room : 4 * room + queries].astype(np.int64)
         del values  # which would keep the memory mapped
         self._unmap()
-        return times[:, 0], times[:, 1], arrivals[:, 0], arrivals[:, 1].astype(np.int64)
+        return Readings(times[:, 0], times[:, 1], arrivals[:, 0], arrivals[:, 1].astype(np.int64), rows)
 
     def close(self) -> None:
         """Close the file."""

@@ -2,7 +2,9 @@
 
 import math
 import os
+import random
 import time
+from array import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,8 +40,9 @@ def become_clients(sockets: list[int], books: list[int], arrivals: int, paramete
 class _Queries(MemberRun[QuerySession, InOrder | WhenDue]):
     """The loops. Between two queries nothing is encoded, decoded, printed or collected.
 
-    Two readings of the clock are written for each query. Of the raw answers the first to each query is kept,
-    if requested; the others are only checked for errors.
+    Two readings of the clock are written for each query, and the rows of its answer. If requested, one answer
+    to each query is kept, drawn evenly from all: the n-th replaces the one before with probability 1 / n
+    (reservoir sampling, Vitter 1985).
     """
 
     def __init__(
@@ -52,7 +55,8 @@ class _Queries(MemberRun[QuerySession, InOrder | WhenDue]):
     ) -> None:
         super().__init__(session, work, book)
         self.queries, self.arrivals = queries, arrivals
-        self.kept: dict[int, Any] = {}
+        self.draw = random.Random().random  # seeded anew: else all forks would draw the same
+        self.kept: dict[int, array[int]] = {}  # ids
 
     def carry_out(self, start: float) -> None:
         if isinstance(self.work, InOrder):
@@ -63,20 +67,25 @@ class _Queries(MemberRun[QuerySession, InOrder | WhenDue]):
     def send_in_order(self, work: InOrder, start: float) -> None:
         execute, clock, fine = self.session.execute, time.perf_counter, pq.ExecStatus.TUPLES_OK
         queries, book, kept, keeps = self.queries, self.book, self.kept, work.keeps_ids
+        decode, draw, times_sent = self.session.id_array, self.draw, [0] * len(self.queries)
         order = work.order.tolist()
         end = math.inf if work.seconds is None else start + work.seconds
-        at, last = 0, 2 * work.room
+        at, last, rows_at = 0, 2 * work.room, 4 * work.room
         now = start
         while now < end and at < last:
             for number in order:
                 book[at] = clock()
                 result = execute(STATEMENT, queries[number], _BINARY, 1)
                 book[at + 1] = now = clock()
+                book[rows_at] = rows = result.ntuples
                 at += 2
-                if result.status != fine:
-                    self.session.ids(result)  # raises what the server reports
-                if keeps and number not in kept:
-                    kept[number] = result
+                rows_at += 1
+                if not rows and result.status != fine:
+                    self.session.check(result)  # raises what the server reports
+                if keeps:
+                    times_sent[number] = times = times_sent[number] + 1
+                    if draw() * times < 1:
+                        kept[number] = decode(result)
                 if now >= end or at >= last:
                     break
         self.count = at // 2
@@ -84,9 +93,10 @@ class _Queries(MemberRun[QuerySession, InOrder | WhenDue]):
     def send_when_due(self, work: WhenDue, start: float) -> None:
         execute, clock, fine = self.session.execute, time.perf_counter, pq.ExecStatus.TUPLES_OK
         queries, book, kept, keeps = self.queries, self.book, self.kept, work.keeps_ids
+        decode, draw, times_sent = self.session.id_array, self.draw, [0] * len(self.queries)
         sleep, read, unpack, size = time.sleep, os.read, ARRIVAL.unpack, ARRIVAL.size
         arrivals = self.arrivals
-        at, last, behind = 0, 2 * work.room, 2 * work.room
+        at, last, behind, rows_at = 0, 2 * work.room, 2 * work.room, 4 * work.room
         end = start + work.until
         while at < last and (record := read(arrivals, size)):
             due, number = unpack(record)
@@ -101,12 +111,23 @@ class _Queries(MemberRun[QuerySession, InOrder | WhenDue]):
             book[at + 1] = clock()
             book[behind + at] = due
             book[behind + at + 1] = number
+            book[rows_at] = rows = result.ntuples
             at += 2
-            if result.status != fine:
-                self.session.ids(result)  # raises what the server reports
-            if keeps and number not in kept:
-                kept[number] = result
+            rows_at += 1
+            if not rows and result.status != fine:
+                self.session.check(result)  # raises what the server reports
+            if keeps:
+                times_sent[number] = times = times_sent[number] + 1
+                if draw() * times < 1:
+                    kept[number] = decode(result)
         self.count = at // 2
 
-    def result(self) -> dict[int, list[int]]:
-        return {number: self.session.ids(result) for number, result in self.kept.items()}
+    def result(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the numbers of the queries, (kept,), and the ids that answer them, (kept, most rows)."""
+        numbers = np.fromiter(self.kept, np.int64, len(self.kept))
+        lengths = np.fromiter(map(len, self.kept.values()), np.int64, len(self.kept))
+        ids = np.full((len(numbers), lengths.max(initial=0)), -1, np.int64)
+        ids[np.arange(ids.shape[1]) < lengths[:, None]] = np.frombuffer(
+            b"".join(self.kept.values()), np.int64
+        )
+        return numbers, ids

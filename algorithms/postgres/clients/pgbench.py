@@ -216,7 +216,9 @@ def _runs_of(log: np.ndarray[Any, Any], clients: int, cpu_seconds: float) -> lis
                 due=due if has_rate else None,
                 sent=due + log[own, _LATE] / 1e6 if has_rate else due,
                 answered=(answered[own] - first) / 1e6,
-                ids={},
+                rows=None,
+                sampled=np.empty(0, np.int64),
+                ids=np.empty((0, 0), np.int64),
                 cpu_seconds=cpu_seconds / clients,
             )
         )

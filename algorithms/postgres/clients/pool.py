@@ -65,15 +65,18 @@ class ClientPool(ProcessGroup):
         """Return what each client measured in the last run; to be called once after each."""
         runs = []
         for book, work, report in self._reports():
-            sent, answered, due, numbers = book.read(work.room, report.count)
+            read = book.read(work.room, report.count)
             is_closed = isinstance(work, InOrder)
+            sampled, ids = report.result
             runs.append(
                 ClientRun(
-                    np.resize(work.order, report.count) if is_closed else numbers,
-                    None if is_closed else due,
-                    sent,
-                    answered,
-                    report.result,
+                    np.resize(work.order, report.count) if is_closed else read.numbers,
+                    None if is_closed else read.due,
+                    read.sent,
+                    read.answered,
+                    read.rows,
+                    sampled,
+                    ids,
                     report.cpu_seconds,
                 )
             )

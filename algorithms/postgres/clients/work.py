@@ -1,7 +1,6 @@
 """What members of a group are given to do and what they report: plain data between processes."""
 
 import struct
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,8 +35,7 @@ class WhenDue:
 class MemberReport:
     """What a member reports besides what it has written into its book.
 
-    `result` is a client's ids by the numbers of the queries, or the numbers of the changes that a writer made
-    in vain.
+    `result` is a client's sample of answers, or the numbers of the changes that a writer made in vain.
     """
 
     count: int  # of queries or changes
@@ -50,22 +48,25 @@ class ClientRun:
     """What one client measured: when each query was due, sent and answered, and its answer.
 
     `numbers`, `sent` and `answered` are (queries,), in the order of sending, times in s on the clock of
-    time.perf_counter, which all processes of a machine share; `due` is alike, or None in a closed loop. `ids`
-    has the first answer to each number that was sent, if the client was to keep them. `cpu_seconds` is what
-    the client itself has used meanwhile.
+    time.perf_counter, which all processes of a machine share; `due` is alike, or None in a closed loop.
+    `rows` is the number of rows of each answer, or None where that is not known. `ids`, (sampled, most rows),
+    are answers to the queries whose numbers are `sampled`: of all answers to a number one, drawn evenly; -1
+    for none. `cpu_seconds` is what the client itself has used meanwhile.
     """
 
     numbers: np.ndarray
     due: np.ndarray | None
     sent: np.ndarray
     answered: np.ndarray
-    ids: Mapping[int, Any]
+    rows: np.ndarray | None
+    sampled: np.ndarray
+    ids: np.ndarray
     cpu_seconds: float
 
 
 @dataclass(frozen=True)
 class WriterRun(ClientRun):
-    """What one writer did, in the order of doing: five arrays of one length; `ids` is empty.
+    """What one writer did, in the order of doing: five arrays of one length, and no rows.
 
     `numbers` are the places of the changes among all that were handed over; `due` is NaN, or None in all,
     where a change was due at once. `done` is False where no row was changed.

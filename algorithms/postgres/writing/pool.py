@@ -14,7 +14,7 @@ from . import loop
 from .loop import UntilEnd, WriteAccess
 from .stream import Feed, record_layout
 
-READINGS_BYTES = 32  # of a change, in a book
+READINGS_BYTES = 40  # of a change, in a book
 
 
 class WriterPool(ProcessGroup):
@@ -73,10 +73,15 @@ class WriterPool(ProcessGroup):
         self._close_books()
         runs = []
         for book, work, report in self._reports():
-            sent, answered, due, numbers = book.read(work.room, report.count)
-            done = ~np.isin(numbers, report.result)
-            has_due = due if self._has_due else None
-            runs.append(WriterRun(numbers, has_due, sent, answered, {}, report.cpu_seconds, done))
+            read = book.read(work.room, report.count)
+            done = ~np.isin(read.numbers, report.result)
+            due = read.due if self._has_due else None
+            none = np.empty(0, np.int64)
+            runs.append(
+                WriterRun(
+                    read.numbers, due, read.sent, read.answered, None, none, none, report.cpu_seconds, done
+                )
+            )
         return runs
 
     def end(self) -> None:
