@@ -71,7 +71,9 @@ def _answers(
 ) -> ClientAnswers:
     """Return what a client measured whose every answer is the query's own number."""
     sampled, rows = np.unique(numbers), np.ones(len(numbers), np.int64)
-    return ClientAnswers(numbers, due, sent, answered, rows, sampled, sampled[:, None], 0.0)
+    return ClientAnswers(
+        numbers, due, sent, answered, rows, sampled, sampled[:, None], rows[: len(sampled)], 0.0
+    )
 
 
 class Computed(BaseANN):

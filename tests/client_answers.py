@@ -13,7 +13,7 @@ def made_answers(
     """A client's answers without ids, each of one row if nothing else is said."""
     rows = np.ones(len(sent), np.int64) if rows is None else np.asarray(rows)
     none = np.empty(0, np.int64)
-    return ClientAnswers(np.asarray(numbers), due, sent, answered, rows, none, none.reshape(0, 0), cpu)
+    return ClientAnswers(np.asarray(numbers), due, sent, answered, rows, none, none.reshape(0, 0), none, cpu)
 
 
 def ids_of(given: Any) -> dict[int, list[int]]:

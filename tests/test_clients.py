@@ -53,12 +53,14 @@ def test_each_client_asks_what_it_is_told_in_its_order(pool: ClientPool, algorit
         answers = pool.answers()
         for order, given in zip(orders, answers, strict=True):
             assert (given.numbers == order).all()
-            assert set(ids_of(given)) == set(order)
+            assert set(ids_of(given)) <= set(order)
             assert (given.answered > given.sent).all()
             assert (given.sent[1:] >= given.answered[:-1]).all()
             assert 0 <= given.cpu_seconds < given.answered[-1] - given.sent[0] + 0.1
-    assert ids_of(answers[0]) == {number: algorithm.query(q, K) for number, q in enumerate(QUERIES)}
-    assert ids_of(answers[1]) == ids_of(answers[0])
+    true = {number: algorithm.query(query, K) for number, query in enumerate(QUERIES)}
+    found = [ids_of(given) for given in answers]
+    assert found[0] | found[1] | found[2] == true
+    assert all(ids.items() <= true.items() for ids in found)
     starts = [given.sent[0] for given in answers]
     assert max(starts) - min(starts) < 0.2
 
@@ -69,7 +71,7 @@ def test_for_a_time_instead_of_a_number(pool: ClientPool):
         assert 0.25 < given.answered[-1] - given.sent[0] < 0.6
         assert (given.numbers == np.resize([1, 2, 3], len(given.numbers))).all()
         assert len(given.numbers) > 20
-        assert set(ids_of(given)) == {1, 2, 3}
+        assert set(ids_of(given)) <= {1, 2, 3}
 
 
 def test_every_client_is_a_connection_and_a_process_of_its_own(pool: ClientPool, server: Server):

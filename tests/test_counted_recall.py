@@ -9,6 +9,7 @@ import pytest
 
 from ann_benchmarks.algorithms.base.module import BaseANN
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
+from ann_benchmarks.algorithms.postgres.clients.sample import RawSample, own_places
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.load.one_client import ClientAnswers
 from ann_benchmarks.load.orders import QueryOrder
@@ -49,9 +50,10 @@ class Failing(BaseANN):
 def sampled(numbers: list[int], answers: dict[int, list[int]]) -> ClientAnswers:
     """A client that has sent queries of these numbers and kept these answers."""
     given = made_answers(numbers, np.arange(len(numbers)), np.arange(len(numbers)) + 0.5)
+    weights = np.bincount(numbers)[[*answers]]
     return ClientAnswers(
         given.numbers, None, given.sent, given.answered, given.rows, np.array([*answers]),
-        padded([*answers.values()]), 0.0,
+        padded([*answers.values()]), weights, 0.0,
     )  # fmt: skip
 
 
@@ -61,8 +63,8 @@ def test_of_a_query_s_answers_each_is_kept_with_the_same_probability():
         sample = AnswerSample(np.random.default_rng(seed).random)
         for answer in range(4):
             sample.note(7, [answer])
-        numbers, ids = sample.arrays()
-        assert numbers.tolist() == [7]
+        numbers, ids, weights = sample.arrays()
+        assert numbers.tolist() == [7] and weights.tolist() == [4]
         kept.append(int(ids[0, 0]))
     # Of 4,000 draws 1,000 are expected of each; 150 is more than five standard deviations.
     assert np.bincount(kept, minlength=4) == pytest.approx([1000] * 4, abs=150)
@@ -159,3 +161,27 @@ def test_the_answers_of_pgbench_are_said_to_be_others(plugin_server: Server):
     assert found_share(run) == 1.0
     assert run.facts["queries_answered_aside"] == 60
     assert "60 of the answers that the recall is of were given after the run" in " ".join(remarks(run.facts))
+
+
+def test_an_even_sample_has_all_answers_with_the_same_probability_and_own_ones_certainly():
+    counts = np.zeros(200)
+    for seed in range(1500):
+        sample = RawSample([0, 3], 10, np.random.default_rng(seed).random)
+        turn = sample.turn
+        for place in range(200):
+            if place == turn:
+                turn = sample.keep(place, place, [place])
+        numbers, ids, weights = sample.arrays(200, list)
+        assert numbers.tolist() == ids[:, 0].tolist()
+        assert numbers[:2].tolist() == [0, 3] and weights.tolist() == [1.0] * 2 + [20.0] * 10
+        assert len(set(numbers[2:].tolist())) == 10
+        counts[numbers[2:]] += 1
+    # 75 are expected of each place; the standard deviation is 8.4.
+    assert counts.min() > 75 - 45 and counts.max() < 75 + 45
+    assert counts[:100].sum() == pytest.approx(7500, rel=0.04)
+
+
+def test_the_first_of_all_clients_to_send_a_query_keeps_its_answer():
+    places = own_places([np.array([4, 1, 2, 0]), np.array([1, 4, 3, 1]), np.array([], dtype=int)])
+    assert [own.tolist() for own in places] == [[0, 2, 3], [0, 2], []]
+    assert RawSample([], 0).turn == np.inf

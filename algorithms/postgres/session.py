@@ -4,16 +4,13 @@ import gc
 import json
 import os
 import time
-from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import psycopg
 from psycopg import pq
-from psycopg.adapt import Transformer
 
 from .encoding import VectorEncoder, text_vector
 from .errors import PostgresError, refusal
@@ -23,7 +20,6 @@ from .watching import CLIENT_APPLICATION, flush_statement
 
 STATEMENT = b"ann_query"
 _BINARY = (1,)
-_first = itemgetter(0)
 
 
 @dataclass(frozen=True)
@@ -83,7 +79,6 @@ class QuerySession(PreparedSession):
         """Connect, prepare the statement, and check its plan for a vector."""
         super().__init__(statement.parameters, CLIENT_APPLICATION, statement.extensions)
         self.encode = VectorEncoder(statement.dimension).encode
-        self._transformer = Transformer()
         self.prepare(STATEMENT, statement.sql)
         set_and_check(self._connection, statement.settings)
         plan = self.plan(vector)
@@ -123,11 +118,6 @@ class QuerySession(PreparedSession):
             self.check(result)
         value = result.get_value
         return [int.from_bytes(value(row, 0) or b"", "big") for row in range(result.ntuples)]
-
-    def id_array(self, result: pq.abc.PGresult) -> "array[int]":
-        """Decode an answer that is no error, as quickly and into as little memory as Python can."""
-        self._transformer.set_pgresult(result)
-        return array("q", self._transformer.load_rows(0, result.ntuples, _first))
 
     def plan(self, vector: np.ndarray[Any, Any]) -> dict[str, Any]:
         """Return the plan that the statement has."""

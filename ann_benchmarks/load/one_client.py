@@ -29,6 +29,7 @@ class ClientAnswers:
     rows: np.ndarray
     sampled: np.ndarray
     ids: np.ndarray
+    weights: np.ndarray
     cpu_seconds: float
 
 

@@ -29,9 +29,10 @@ class AnswerSample:
         if self._draw() * times < 1:
             self._kept[number] = copy.copy(answer)
 
-    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the numbers of the queries, (kept,), and the ids, (kept, most ids), -1 for none."""
-        return np.fromiter(self._kept, np.int64, len(self._kept)), padded([*self._kept.values()])
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return numbers of queries, (kept,), ids, (kept, most ids), and for how many answers each stands."""
+        weights = np.array([self._times[number] for number in self._kept], dtype=float)
+        return np.fromiter(self._kept, np.int64, len(self._kept)), padded([*self._kept.values()]), weights
 
 
 def padded(answers: Sequence[Any] | np.ndarray, width: int = 0) -> np.ndarray:
@@ -45,19 +46,16 @@ def padded(answers: Sequence[Any] | np.ndarray, width: int = 0) -> np.ndarray:
 def one_each(answers: Sequence[Answers], queries: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return an answer to each query, (queries, most ids), and whether there is one, (queries,).
 
-    Of a query's answers in all clients each is drawn with the same probability. A client's sample stands for
-    as many as it has counted: the smallest of exponential variates, over these numbers, decides between the
-    clients (Efraimidis and Spirakis 2006).
+    Between several of a query's answers their weights decide: the smallest of exponential variates, each over
+    its weight, is that of the one that is drawn (Efraimidis and Spirakis 2006).
     """
     rng = np.random.default_rng(seed)
     ids = np.full((queries, max((given.ids.shape[1] for given in answers), default=0)), -1, dtype=np.int64)
     best = np.full(queries, np.inf)
     for given in answers:
-        if not len(given.sampled):
-            continue
-        counts = np.bincount(given.numbers, minlength=queries)[given.sampled]
-        keys = rng.exponential(size=len(given.sampled)) / np.maximum(counts, 1)
-        wins = keys < best[given.sampled]
+        keys = rng.exponential(size=len(given.sampled)) / given.weights
+        wins = np.argsort(-keys)  # of several answers to one query, the last one that is written stays
+        wins = wins[keys[wins] < best[given.sampled[wins]]]
         chosen = given.sampled[wins]
         best[chosen] = keys[wins]
         ids[chosen] = -1

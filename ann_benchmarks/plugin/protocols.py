@@ -13,8 +13,8 @@ class Answers(Protocol):
 
     Times are seconds on a clock that all clients share. `due` is None in a closed loop; in an open one it is
     when each query should have been sent. `rows` is the number of ids of each answer, None where that is not
-    known. `ids`, (sampled, most ids), -1 for none, are answers to the queries whose numbers are `sampled`: of
-    the client's answers to each query one, all with the same probability, where the client was to keep them.
+    known. Where the client was to keep ids, `ids`, (sampled, most ids), -1 for none, are answers to the
+    queries whose numbers are `sampled`. Each stands for as many answers of this client as its weight says.
     """
 
     numbers: np.ndarray
@@ -24,6 +24,7 @@ class Answers(Protocol):
     rows: np.ndarray | None
     sampled: np.ndarray
     ids: np.ndarray
+    weights: np.ndarray
     cpu_seconds: float  # of the client itself
 
 

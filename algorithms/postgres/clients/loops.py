@@ -2,9 +2,7 @@
 
 import math
 import os
-import random
 import time
-from array import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +12,7 @@ from psycopg import pq
 from ..session import STATEMENT, QuerySession
 from ..statement import QueryStatement
 from .member import MemberRun, become_members
+from .sample import RawSample
 from .work import ARRIVAL, InOrder, WhenDue
 
 _BINARY = (1,)
@@ -40,9 +39,8 @@ def become_clients(sockets: list[int], books: list[int], arrivals: int, paramete
 class _Queries(MemberRun[QuerySession, InOrder | WhenDue]):
     """The loops. Between two queries nothing is encoded, decoded, printed or collected.
 
-    Two readings of the clock are written for each query, and the rows of its answer. If requested, one answer
-    to each query is kept, drawn evenly from all: the n-th replaces the one before with probability 1 / n
-    (reservoir sampling, Vitter 1985).
+    Two readings of the clock are written for each query, and the rows of its answer. If requested, a sample
+    of the answers is kept.
     """
 
     def __init__(
@@ -55,8 +53,7 @@ class _Queries(MemberRun[QuerySession, InOrder | WhenDue]):
     ) -> None:
         super().__init__(session, work, book)
         self.queries, self.arrivals = queries, arrivals
-        self.draw = random.Random().random  # seeded anew: else all forks would draw the same
-        self.kept: dict[int, array[int]] = {}  # ids
+        self.sample = RawSample(work.own.tolist() if isinstance(work, InOrder) else (), work.slots)
 
     def carry_out(self, start: float) -> None:
         if isinstance(self.work, InOrder):
@@ -66,40 +63,38 @@ class _Queries(MemberRun[QuerySession, InOrder | WhenDue]):
 
     def send_in_order(self, work: InOrder, start: float) -> None:
         execute, clock, fine = self.session.execute, time.perf_counter, pq.ExecStatus.TUPLES_OK
-        queries, book, kept, keeps = self.queries, self.book, self.kept, work.keeps_ids
-        decode, draw, times_sent = self.session.id_array, self.draw, [0] * len(self.queries)
+        queries, book, keep, turn = self.queries, self.book, self.sample.keep, self.sample.turn
         order = work.order.tolist()
         end = math.inf if work.seconds is None else start + work.seconds
-        at, last, rows_at = 0, 2 * work.room, 4 * work.room
+        place, at, last, rows_from = 0, 0, 2 * work.room, 4 * work.room
         now = start
         while now < end and at < last:
             for number in order:
                 book[at] = clock()
                 result = execute(STATEMENT, queries[number], _BINARY, 1)
                 book[at + 1] = now = clock()
-                book[rows_at] = rows = result.ntuples
-                at += 2
-                rows_at += 1
+                book[rows_from + place] = rows = result.ntuples
                 if not rows and result.status != fine:
                     self.session.check(result)  # raises what the server reports
-                if keeps:
-                    times_sent[number] = times = times_sent[number] + 1
-                    if draw() * times < 1:
-                        kept[number] = decode(result)
+                if place == turn:
+                    turn = keep(place, number, result)
+                at += 2
+                place += 1
                 if now >= end or at >= last:
                     break
-        self.count = at // 2
+        self.count = place
 
     def send_when_due(self, work: WhenDue, start: float) -> None:
         execute, clock, fine = self.session.execute, time.perf_counter, pq.ExecStatus.TUPLES_OK
-        queries, book, kept, keeps = self.queries, self.book, self.kept, work.keeps_ids
-        decode, draw, times_sent = self.session.id_array, self.draw, [0] * len(self.queries)
+        queries, book, keep, turn = self.queries, self.book, self.sample.keep, self.sample.turn
         sleep, read, unpack, size = time.sleep, os.read, ARRIVAL.unpack, ARRIVAL.size
         arrivals = self.arrivals
-        at, last, behind, rows_at = 0, 2 * work.room, 2 * work.room, 4 * work.room
+        place, at, last, behind, rows_from = 0, 0, 2 * work.room, 2 * work.room, 4 * work.room
         end = start + work.until
         while at < last and (record := read(arrivals, size)):
             due, number = unpack(record)
+            if is_first := number < 0:
+                number = ~number
             due += start
             now = clock()
             if now >= end:
@@ -111,23 +106,15 @@ class _Queries(MemberRun[QuerySession, InOrder | WhenDue]):
             book[at + 1] = clock()
             book[behind + at] = due
             book[behind + at + 1] = number
-            book[rows_at] = rows = result.ntuples
-            at += 2
-            rows_at += 1
+            book[rows_from + place] = rows = result.ntuples
             if not rows and result.status != fine:
                 self.session.check(result)  # raises what the server reports
-            if keeps:
-                times_sent[number] = times = times_sent[number] + 1
-                if draw() * times < 1:
-                    kept[number] = decode(result)
-        self.count = at // 2
+            if is_first or place == turn:
+                turn = keep(place, number, result, is_first)
+            at += 2
+            place += 1
+        self.count = place
 
-    def result(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the numbers of the queries, (kept,), and the ids that answer them, (kept, most rows)."""
-        numbers = np.fromiter(self.kept, np.int64, len(self.kept))
-        lengths = np.fromiter(map(len, self.kept.values()), np.int64, len(self.kept))
-        ids = np.full((len(numbers), lengths.max(initial=0)), -1, np.int64)
-        ids[np.arange(ids.shape[1]) < lengths[:, None]] = np.frombuffer(
-            b"".join(self.kept.values()), np.int64
-        )
-        return numbers, ids
+    def result(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the sample: numbers of queries, ids, and for how many answers each stands."""
+        return self.sample.arrays(self.count, self.session.ids)

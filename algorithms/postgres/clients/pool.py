@@ -1,5 +1,6 @@
 """Several clients of one server that send queries at the same time."""
 
+import math
 import os
 import tempfile
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from ..errors import PostgresError
 from ..statement import QueryStatement
 from . import loops
 from .group import MOST_A_SECOND, ProcessGroup
+from .sample import EVEN, own_places
 from .work import ARRIVAL, ClientRun, InOrder, WhenDue
 
 
@@ -41,8 +43,13 @@ class ClientPool(ProcessGroup):
         With `seconds`, each goes through its order again and again for that time.
         """
         room = None if seconds is None else round(seconds * MOST_A_SECOND) + 1
+        slots = self._slots() if keeps_ids else 0
+        own = own_places(orders) if keeps_ids else [np.empty(0, np.int64)] * len(orders)
         self._prepare(
-            [InOrder(np.asarray(order), seconds, keeps_ids, room or len(order)) for order in orders]
+            [
+                InOrder(np.asarray(order), seconds, places, slots, room or len(order))
+                for order, places in zip(orders, own, strict=True)
+            ]
         )
 
     def prepare_arrivals(
@@ -55,11 +62,15 @@ class ClientPool(ProcessGroup):
         arrivals = np.empty(len(due), dtype=[("due", "f8"), ("number", "i8")])
         assert arrivals.itemsize == ARRIVAL.size
         arrivals["due"], arrivals["number"] = due, numbers
+        if keeps_ids:
+            _, first = np.unique(numbers, return_index=True)
+            arrivals["number"][first] = ~arrivals["number"][first]
         os.ftruncate(self._arrivals.fileno(), 0)
         os.lseek(self._arrivals.fileno(), 0, os.SEEK_SET)
         write_all(self._arrivals.fileno(), arrivals.tobytes())
         os.lseek(self._arrivals.fileno(), 0, os.SEEK_SET)
-        self._prepare([WhenDue(float(due[-1]) + patience, keeps_ids, len(due))] * len(self))
+        slots = self._slots() if keeps_ids else 0
+        self._prepare([WhenDue(float(due[-1]) + patience, slots, len(due))] * len(self))
 
     def answers(self) -> list[ClientRun]:
         """Return what each client measured in the last run; to be called once after each."""
@@ -67,7 +78,7 @@ class ClientPool(ProcessGroup):
         for book, work, report in self._reports():
             read = book.read(work.room, report.count)
             is_closed = isinstance(work, InOrder)
-            sampled, ids = report.result
+            numbers, ids, weights = report.result
             runs.append(
                 ClientRun(
                     np.resize(work.order, report.count) if is_closed else read.numbers,
@@ -75,12 +86,16 @@ class ClientPool(ProcessGroup):
                     read.sent,
                     read.answered,
                     read.rows,
-                    sampled,
+                    numbers,
                     ids,
+                    weights,
                     report.cpu_seconds,
                 )
             )
         return runs
+
+    def _slots(self) -> int:
+        return math.ceil(EVEN * len(self._queries) / len(self))
 
     def has_rested(self, queries: np.ndarray, clients: int) -> bool:
         """Whether this number of processes is at rest and has these very queries."""

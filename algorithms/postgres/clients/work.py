@@ -18,16 +18,20 @@ class InOrder:
 
     order: np.ndarray  # (queries,), int
     seconds: float | None
-    keeps_ids: bool
+    own: np.ndarray  # places in the order whose answers are kept, ascending
+    slots: int  # of the even sample of answers
     room: int  # queries that the book has room for
 
 
 @dataclass(frozen=True)
 class WhenDue:
-    """Open loop: the client takes one arrival after the other from the file that all of them read."""
+    """Open loop: the client takes one arrival after the other from the file that all of them read.
+
+    Where the answer is to be kept, the number of an arrival is the complement of the query's (~number).
+    """
 
     until: float  # s from the start; nothing is sent later
-    keeps_ids: bool
+    slots: int  # of the even sample of answers
     room: int
 
 
@@ -50,8 +54,8 @@ class ClientRun:
     `numbers`, `sent` and `answered` are (queries,), in the order of sending, times in s on the clock of
     time.perf_counter, which all processes of a machine share; `due` is alike, or None in a closed loop.
     `rows` is the number of rows of each answer, or None where that is not known. `ids`, (sampled, most rows),
-    are answers to the queries whose numbers are `sampled`: of all answers to a number one, drawn evenly; -1
-    for none. `cpu_seconds` is what the client itself has used meanwhile.
+    -1 for none, are answers to the queries whose numbers are `sampled`, of which each stands for as many as
+    its weight says. `cpu_seconds` is what the client itself has used meanwhile.
     """
 
     numbers: np.ndarray
@@ -61,7 +65,12 @@ class ClientRun:
     rows: np.ndarray | None
     sampled: np.ndarray
     ids: np.ndarray
+    weights: np.ndarray
     cpu_seconds: float
+
+
+_NONE = np.empty(0, np.int64)
+NO_SAMPLE = (_NONE, _NONE.reshape(0, 0), _NONE)  # of answers: the numbers, ids and weights
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..clients.group import MOST_A_SECOND, ProcessGroup
-from ..clients.work import WriterRun
+from ..clients.work import NO_SAMPLE, WriterRun
 from . import loop
 from .loop import UntilEnd, WriteAccess
 from .stream import Feed, record_layout
@@ -76,12 +76,8 @@ class WriterPool(ProcessGroup):
             read = book.read(work.room, report.count)
             done = ~np.isin(read.numbers, report.result)
             due = read.due if self._has_due else None
-            none = np.empty(0, np.int64)
-            runs.append(
-                WriterRun(
-                    read.numbers, due, read.sent, read.answered, None, none, none, report.cpu_seconds, done
-                )
-            )
+            times = due, read.sent, read.answered
+            runs.append(WriterRun(read.numbers, *times, None, *NO_SAMPLE, report.cpu_seconds, done))
         return runs
 
     def end(self) -> None:
