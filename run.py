@@ -13,9 +13,8 @@ from ann_benchmarks.data.datasets.dataset import Dataset
 from ann_benchmarks.definitions.configs import Config, read_configs, with_run_groups
 from ann_benchmarks.definitions.definition import Data, Definition, supported_data
 from ann_benchmarks.definitions.selection import config_warnings, named_algorithms, select_definitions
-from ann_benchmarks.experiments.carrying_out import add_experiment_options, carry_out, split_arguments
-from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.jobs.plan import Plan, Scope, make_plan
+from ann_benchmarks.experiments.carrying_out import EXPERIMENT_OPTIONS, add_experiment_options, carry_out
+from ann_benchmarks.jobs.job import Job, Plan, Scope, make_plan
 from ann_benchmarks.results.file import RESULTS_FOLDER, truth_mark
 from ann_benchmarks.run import options
 from ann_benchmarks.run.containers.engine import OTHER_WAY, connect
@@ -27,11 +26,8 @@ def main(arguments: Sequence[str] | None = None, program: str = "run.py", tiers:
     """Run what a command line requests: one plan, or the steps of an experiment. Return the exit status."""
     parser = make_parser(program, tiers)
     words = sys.argv[1:] if arguments is None else arguments
-    experiment, given = split_arguments(words)
-    if experiment.experiment:
-        return carry_out(experiment.experiment, experiment.mini, parser, given, run)
-    if experiment.mini:
-        raise UserError("--mini is the miniature of an experiment: add --experiment")
+    if any(word.partition("=")[0] in EXPERIMENT_OPTIONS for word in words):
+        return carry_out(words, parser, run)
     return run(parser.parse_args(words))
 
 

@@ -36,7 +36,7 @@ def algorithm(plugin_server: Server):
 
 @pytest.fixture
 def pool(algorithm):
-    pool = ClientPool(algorithm._querying.statement(16, K), QUERIES, 3)
+    pool = ClientPool(algorithm.statement(16, K), QUERIES, 3)
     yield pool
     pool.close()
 
@@ -102,7 +102,7 @@ def test_a_lost_connection_ends_all_and_says_why(pool: ClientPool, server: Serve
 
 
 def test_a_wrong_plan_is_told_before_anything_is_measured(algorithm, server: Server):
-    statement = algorithm._querying.statement(16, K)
+    statement = algorithm.statement(16, K)
     with server.connect() as connection:
         connection.execute(
             f"UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{statement.index}'::regclass"
@@ -131,7 +131,7 @@ pool.run()
 
 
 def test_a_killed_parent_leaves_no_client(algorithm, tmp_path: Path):
-    statement = algorithm._querying.statement(16, K)
+    statement = algorithm.statement(16, K)
     script = tmp_path / "parent.py"
     script.write_text(
         PARENT.format(parameters=dict(statement.parameters), sql=statement.sql, index=statement.index)

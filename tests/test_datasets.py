@@ -23,9 +23,8 @@ from ann_benchmarks.data.datasets import (
     get_dataset,
 )
 from ann_benchmarks.data.datasets.generated import blobs, split
-from ann_benchmarks.data.datasets.queries import Queries
+from ann_benchmarks.data.datasets.queries import Queries, TrueNeighbors
 from ann_benchmarks.data.datasets.registry import find_entry
-from ann_benchmarks.data.datasets.truth import TrueNeighbors
 from ann_benchmarks.distance import candidate_distances
 from ann_benchmarks.results.file import truth_mark
 
@@ -125,12 +124,9 @@ def test_queries_hold_vectors_and_true_neighbours() -> None:
     np.testing.assert_array_equal(queries.vectors, [[1, 2, 3], [4, 5, 6]])
     np.testing.assert_array_equal(queries.true_neighbors, neighbors[:, :4])
     assert queries.true_neighbors.dtype == np.int64
-    for count in (1, 4):
-        found, expected = queries.true_distances(count), dataset.true_distances(count)
-        assert found.dtype == np.float64 and truth_mark(found) == truth_mark(expected)
-        np.testing.assert_array_equal(found, distances[:, :count])
-    with pytest.raises(UserError, match="'small' has 4 true neighbours a query, fewer than 5"):
-        queries.true_distances(5)
+    found, expected = queries.truth.known_distances, dataset.true_distances(4)
+    assert found.dtype == np.float64 and truth_mark(found) == truth_mark(expected)
+    np.testing.assert_array_equal(found, distances[:, :4])
     with pytest.raises(UserError, match="'small' has 5 true neighbours a query, fewer than 6"):
         dataset.queries(6)
 
@@ -157,8 +153,7 @@ def test_each_query_keeps_its_filter() -> None:
     assert [query.filter for query in ends] == ["color = 1", "color = 2"]
     assert [query.number for query in ends] == [0, 1]
     np.testing.assert_array_equal(ends.true_neighbors, [[0, 1], [4, 5]])
-    np.testing.assert_array_equal(ends.true_distances(2), [[0, 1], [4, 5]])
-    assert len(queries.first(2)) == 2 and len(queries.first(9)) == 3
+    np.testing.assert_array_equal(ends.truth.known_distances, [[0, 1], [4, 5]])
     with pytest.raises(ValueError, match="different lengths"):
         Queries(np.eye(3), truth, ["color = 1"])
 

@@ -177,7 +177,9 @@ def test_a_damaged_record_is_left_out(tmp_path, monkeypatch, capsys):
 
 def test_termination_ends_all_steps(tmp_path):
     path, seen = written(tmp_path, SMALL), []
-    status = carry_out(str(path), False, make_parser(), ["--local"], lambda args: seen.append(1) or 143)
+    status = carry_out(
+        ["--experiment", str(path), "--local"], make_parser(), lambda args: seen.append(1) or 143
+    )
     assert status == 143 and len(seen) == 1
 
 

@@ -31,7 +31,7 @@ def test_nothing_but_the_adapter_looks_for_methods():
     [
         ("ann_benchmarks/common/errors.py", "import ann_benchmarks.results.file", "floors"),
         (
-            "ann_benchmarks/jobs/plan.py",
+            "ann_benchmarks/jobs/job.py",
             "from ann_benchmarks.algorithms.postgres import catalog",
             "no database",
         ),

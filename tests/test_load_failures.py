@@ -22,7 +22,7 @@ import psycopg
 import pytest
 from distributed import LocalCluster
 
-from ann_benchmarks.algorithms.postgres.clients import loops, member
+from ann_benchmarks.algorithms.postgres.clients import member, pool
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.load.remote_clients import RemoteClients
@@ -383,7 +383,7 @@ def test_a_client_that_cannot_be_started_is_told(tmp_path: Path, monkeypatch: py
     book, arrivals = [os.open(os.devnull, os.O_RDONLY) for _ in range(2)]
     np.save(tmp_path / "parameters.npy", np.zeros((1, 4), np.uint8))
     parameters = os.open(tmp_path / "parameters.npy", os.O_RDONLY)
-    loops.become_clients([theirs.detach()], [book], arrivals, parameters)
+    pool.become_clients([theirs.detach()], [book], arrivals, parameters)
     with Connection(ours.detach()) as pipe:
         said = pipe.recv()
         assert isinstance(said, PostgresError)

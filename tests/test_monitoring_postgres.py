@@ -190,7 +190,7 @@ def test_the_plug_in_names_its_phases(plugin_server: Server):
         assert entered == ["start", "load", "build", "prewarm"]
         with monitor.phase("measure"):
             algorithm.time_queries(train[:300], 10)
-            algorithm._querying.flush_statistics()
+            algorithm.flush_statistics()
             time.sleep(0.3)  # shorter phases are not kept
         recording = monitor.cut()
     finally:

@@ -37,7 +37,7 @@ def statement(plugin_server: Server) -> Iterator[QueryStatement]:
     algorithm = PGVectorHNSW("euclidean", {"M": 8, "efConstruction": 32})
     algorithm.fit(TRAIN)
     algorithm.set_query_arguments(40)
-    yield algorithm._querying.statement(16, 10)
+    yield algorithm.statement(16, 10)
     algorithm.done()
 
 
@@ -98,9 +98,7 @@ def test_every_form_of_an_index_is_used(plugin_server: Server, form: str, argume
     try:
         algorithm.fit(TRAIN)
         algorithm.set_query_arguments(*arguments)
-        clients = PgbenchClients(
-            algorithm._querying.statement(16, 10), QUERIES, 1, PROGRAM
-        )  # looks at the plan
+        clients = PgbenchClients(algorithm.statement(16, 10), QUERIES, 1, PROGRAM)  # looks at the plan
         try:
             assert [len(given.sent) for given in ask(clients, [np.arange(7)])] == [7]
         finally:

@@ -186,7 +186,7 @@ def test_the_users_settings_win(fitted, monkeypatch: pytest.MonkeyPatch):
 def test_a_batch_keeps_its_settings_and_its_connections_out_of_the_time(fitted):
     algorithm, train = fitted
     algorithm.prepare_batch_query(train[:30], K)
-    assert len(algorithm._querying._clients) >= 1
+    assert len(algorithm._clients) >= 1
     algorithm.run_batch_query()
     assert json.loads(algorithm.get_additional()["settings"])["hnsw.ef_search"] == "100"
     assert len(algorithm.get_batch_latencies()) == 30

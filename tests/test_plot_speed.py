@@ -12,9 +12,8 @@ import numpy as np
 import psutil
 import pytest
 
-from ann_benchmarks.common import forks
-from ann_benchmarks.common.forks import each
-from ann_benchmarks.results import runs
+from ann_benchmarks.results import cache, runs
+from ann_benchmarks.results.cache import each
 from ann_benchmarks.results.file import iter_result_paths, read_result
 from ann_benchmarks.results.runs import fitting_processes, load_runs
 
@@ -131,7 +130,7 @@ def test_forks_end_with_their_parent(number, tmp_path):
     script = """
 import sys, time
 from ann_benchmarks.common.cli import run_command
-from ann_benchmarks.common.forks import each
+from ann_benchmarks.results.cache import each
 def slow(item):
     time.sleep(0.05)
     return item
@@ -162,7 +161,7 @@ run_command(main)
 
 
 def test_one_process_where_there_are_no_forks(monkeypatch):
-    monkeypatch.setattr(forks.sys, "platform", "win32")
+    monkeypatch.setattr(cache.sys, "platform", "win32")
     here = os.getpid()
     assert list(each(lambda item: os.getpid(), range(4), 3)) == [here] * 4
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.results.attributes import ALL, plain_attributes
+from ann_benchmarks.results.attributes import ALL, plain_attributes, version_names
 from ann_benchmarks.results.file import (
     damage,
     iter_result_paths,
@@ -14,7 +14,6 @@ from ann_benchmarks.results.file import (
     result_path,
     write_result,
 )
-from ann_benchmarks.results.versions import version_names
 
 ATTRS = {"best_search_time": 0.5, "count": 2, "name": "x", "batch_mode": False}
 

@@ -17,7 +17,8 @@ from ann_benchmarks.algorithms.postgres.servers.account import server_account
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.tiering import ExternalTieredServer
-from tiers.tier import MIB, Disk, Tier
+from tiers.memory import MIB
+from tiers.tier import Disk, Tier
 
 from .programs import temporary_folder
 

@@ -17,8 +17,8 @@ from tiers.disk import block_device
 from tiers.group_files import remove_group
 from tiers.holding import Holding
 from tiers.ledger import Ledger, own_hold
-from tiers.memory import ControlGroup, WholeMachine, meminfo, system_reserve
-from tiers.tier import GIB, MIB, Disk, Tier
+from tiers.memory import GIB, MIB, ControlGroup, WholeMachine, meminfo, system_reserve
+from tiers.tier import Disk, Tier
 
 from .tier_holds import (
     inside,

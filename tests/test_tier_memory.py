@@ -17,9 +17,8 @@ from tiers.holding import Holding
 from tiers.keeper import Keeper, keep_limit
 from tiers.ledger import Ledger, own_hold
 from tiers.locked_memory import LockedMemory
-from tiers.memory import ControlGroup, WholeMachine, meminfo, readable
-from tiers.simulated import SimulatedServer
-from tiers.tier import GIB, MIB, Tier
+from tiers.memory import GIB, MIB, ControlGroup, WholeMachine, meminfo, readable
+from tiers.tier import SimulatedServer, Tier
 
 from .tier_holds import inside, line_of, needs_huge_pages, needs_memory_group, program, until
 

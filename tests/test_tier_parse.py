@@ -8,8 +8,9 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from tiers import parse
+from tiers.memory import GIB, MIB
 from tiers.parse import check_capacity, parse_tiers
-from tiers.tier import GIB, MIB, Disk, Tier
+from tiers.tier import Disk, Tier
 
 ROWS, DIMENSION = 2_000_000, 96
 GP3 = Disk("gp3", 3_000, 125_000_000)

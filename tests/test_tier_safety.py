@@ -15,8 +15,8 @@ from tiers import group_files, locked_memory, release
 from tiers.holding import Holding
 from tiers.ledger import HeldGroup, Hold, Ledger, own_hold, start_of
 from tiers.locked_memory import LockedMemory
-from tiers.memory import ControlGroup, WholeMachine
-from tiers.tier import MIB, Tier
+from tiers.memory import MIB, ControlGroup, WholeMachine
+from tiers.tier import Tier
 
 from .test_tier_memory import Heap
 from .tier_holds import guards_of, line_of, needs_huge_pages, needs_memory_group, own_group, program, until

@@ -22,18 +22,16 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Finished, Note
 from ann_benchmarks.jobs.found_before import found_before, value_found_before
-from ann_benchmarks.jobs.job import Job, Procedure
-from ann_benchmarks.jobs.plan import Scope
+from ann_benchmarks.jobs.job import Job, Procedure, Scope
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, result_path, write_result
 from ann_benchmarks.run.execute import first_definitions
 from ann_benchmarks.run.pool import JobOutcome, WorkerPool
 from ann_benchmarks.run.worker import NoWorker
-from tiers.console import SweepConsole
 from tiers.locked_memory import Ballast
-from tiers.memory import meminfo
-from tiers.server import server_of
-from tiers.simulated import MemoryWatch, SimulatedServer
-from tiers.tier import GIB, MIB, Disk, Tier
+from tiers.memory import GIB, MIB, meminfo
+from tiers.options import server_of
+from tiers.sweep import SweepConsole
+from tiers.tier import Disk, MemoryWatch, SimulatedServer, Tier
 
 from . import test_load_run
 from .programs import run_program

@@ -7,8 +7,7 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.jobs.job import Procedure
-from ann_benchmarks.jobs.plan import Scope, make_plan
+from ann_benchmarks.jobs.job import Procedure, Scope, make_plan
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.workload import Mix, Workload
 from ann_benchmarks.measure.workloads.over_time import Span, Timeline, Times, rate_of
@@ -24,7 +23,7 @@ from ann_benchmarks.measure.workloads.table_state import (
 )
 from ann_benchmarks.results.records import Record, write_record
 from ann_benchmarks.results.series import Series
-from ann_benchmarks.run.workload_options import requested_workloads
+from ann_benchmarks.run.load_options import requested_loads
 from run import main, make_parser
 
 DEFINITION = Definition("some", "some", "Some", "none", ["euclidean"], [[1], [2], [3]], False)
@@ -32,7 +31,7 @@ WRITES = Workload("writes", 4, 30.0, load=Load(8), rate=200.0)
 
 
 def requested(*arguments):
-    return requested_workloads(make_parser().parse_args(["--local", *arguments]))
+    return requested_loads(make_parser().parse_args(["--local", *arguments]))
 
 
 def test_every_combination_makes_a_curve_of_its_own():

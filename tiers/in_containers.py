@@ -11,15 +11,13 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import memory_bytes
 from ann_benchmarks.jobs.job import Job
 
-from .console import SweepConsole
 from .control_groups import MEMORY, find_place
 from .disk import block_device, device_name, drop_caches
 from .keeper import Keeper, keep_limit
-from .memory import ControlGroup
+from .memory import MIB, ControlGroup
 from .parse import check_capacity, parse_tiers
-from .server import TieredServer, plugin_errors
-from .simulated import SimulatedServer
-from .tier import CONTAINER, MIB, Disk, Tier
+from .sweep import SweepConsole, TieredServer, plugin_errors
+from .tier import CONTAINER, Disk, SimulatedServer, Tier
 
 _FOR_PROCESSES = 256 * MIB  # at first, on top of what is to be available
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from ann_benchmarks.common.errors import describe
 
 from .group_files import set_memory_limit
-from .memory import ControlGroup, dead_band, most_taken
-from .tier import MIB
+from .memory import MIB, ControlGroup, dead_band, most_taken
 
 SECONDS = 0.5  # between two corrections
 _ROOM = 16 * MIB  # of a group above what cannot be taken from it

@@ -16,8 +16,7 @@ from ann_benchmarks.common.errors import UserError
 
 from .disk import drop_caches
 from .ledger import Hold, Ledger
-from .memory import WholeMachine, dead_band, meminfo, most_taken, readable, system_reserve
-from .tier import MIB
+from .memory import MIB, WholeMachine, dead_band, meminfo, most_taken, readable, system_reserve
 
 _NUMBER = Path("/proc/sys/vm/nr_hugepages")
 _COMPACT = Path("/proc/sys/vm/compact_memory")

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from .tier import GIB, MIB
-
+GIB = 1 << 30
+MIB = 1 << 20
 UNLIMITED = (1 << 63) - 1
 _MEMINFO = Path("/proc/meminfo")
 _LEAST_RESERVE, _MOST_RESERVE = 512 * MIB, 2 * GIB

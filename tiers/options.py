@@ -1,12 +1,17 @@
 """run.py's options of tiers: what they are, what cannot go together, and what they request."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.jobs.conditions import Conditions
+from ann_benchmarks.definitions.definition import Definition, plugin_class
+from ann_benchmarks.jobs.job import Conditions
 from ann_benchmarks.run.simulation import Simulation
+
+from .in_containers import ContainerSweep
+from .parse import parse_tiers
+from .sweep import Sweep, TieredServer
+from .tier import SimulatedServer
 
 METHODS = ("auto", "hugepages", "cgroup")
 
@@ -57,24 +62,32 @@ def check_tier_options(args: argparse.Namespace) -> None:
 
 def requested_simulation(args: argparse.Namespace, definitions: Sequence[Definition]) -> Simulation:
     """Return what simulates the tiers of --tiers for the servers of these definitions."""
-    # What only a sweep needs:
-    from .in_containers import ContainerSweep
-    from .server import server_of
-    from .sweep import Sweep
-
     server = server_of(definitions, args.restart_command)
     if not args.local:
         return ContainerSweep(args.tiers, server)
     return Sweep(args.tiers, args.tier_method or "auto", server)
 
 
+def server_of(definitions: Iterable[Definition], restart_command: str | None) -> TieredServer:
+    """Return the server behind these definitions; UserError where the plug-in of none runs any."""
+    problem = UserError("no algorithm is requested whose server tiers could simulate: leave --tiers out")
+    for definition in {(each.module, each.constructor): each for each in definitions}.values():
+        try:
+            server: TieredServer = plugin_class(definition).simulated_server(restart_command)
+            return server
+        except RuntimeError as error:
+            raise UserError(str(error)) from None
+        except UserError as error:
+            problem = error
+        except ImportError as error:
+            problem = UserError(f"'{definition.algorithm}' cannot be imported, which tiers need: {error}")
+    raise problem
+
+
 def possible_conditions(args: argparse.Namespace, rows: int, dimension: int) -> list[Conditions]:
     """Return every tier by every method that may have held its memory."""
     if args.tiers is None:
         return []
-    from .parse import parse_tiers
-    from .simulated import SimulatedServer
-
     methods = [method for method in METHODS if method != "auto"] if args.local else ["container"]
     if args.tier_method not in (None, "auto"):
         methods = [args.tier_method]

@@ -14,8 +14,8 @@ import psutil
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import memory_bytes, usable_cores
 
-from .memory import readable, system_reserve
-from .tier import GIB, HUGE_PAGES, MIB, Disk, Tier
+from .memory import GIB, MIB, readable, system_reserve
+from .tier import HUGE_PAGES, Disk, Tier
 
 MemorySizes = tuple[int | None, int | None]  # bytes of shared_buffers and of available RAM; None: all
 
@@ -32,6 +32,7 @@ DISKS = {
     )
 }
 
+_M = 16  # of the index whose size scales a ladder
 _GB_OF_5M = ((2, 8), (4, 16), (8, 32), (16, 64), (32, 128), (64, 256))
 _GB_OF_100M = ((16, 64), (32, 128), (64, 256), (128, 512), (256, 1024), (512, None))
 _GB_OF_1B = ((32, 128), (64, 256), (128, 512), (256, 1024), (512, 1200), (750, None))
@@ -156,9 +157,9 @@ def _scaled(gigabytes: int, scale: float) -> int:
     return round(gigabytes * GIB * scale / _STEP) * _STEP
 
 
-def _index_bytes(rows: int, dimension: int, m: int = 16) -> int:
+def _index_bytes(rows: int, dimension: int) -> int:
     """Estimate an HNSW index as the report does: the vectors, 8 bytes of links for each of m, 64 others."""
-    return rows * (4 * dimension + 8 * m + 64)
+    return rows * (4 * dimension + 8 * _M + 64)
 
 
 def check_capacity(tiers: Sequence[Tier], method: str | None = None) -> None:

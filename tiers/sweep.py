@@ -1,23 +1,111 @@
-"""A sweep: every tier brought about in its turn, and its jobs measured on a server that has no more."""
+"""A sweep: every tier brought about in its turn, and its jobs measured on a server that has no more.
 
+`TieredServer` is what tiers need of a database's server, whatever is measured on them.
+"""
+
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.output import warn
+from ann_benchmarks.common.output import counted, say, warn
+from ann_benchmarks.jobs.events import Event, PointDone, PointFailed, WorkloadDone
 from ann_benchmarks.jobs.job import Job, JobRequest
+from ann_benchmarks.run.console import Console
+from ann_benchmarks.run.pool import JobOutcome
 from ann_benchmarks.run.worker import NoWorker, ProcessWorker, Worker
 
-from .console import SweepConsole
 from .control_groups import MEMORY, choose_groups
 from .holding import Holding
 from .parse import check_capacity, parse_tiers
-from .server import TieredServer, plugin_errors
-from .simulated import SimulatedServer
-from .tier import CONTROL_GROUP, HUGE_PAGES, Tier
+from .tier import CONTROL_GROUP, HUGE_PAGES, SimulatedServer, Tier
+
+
+class TieredServer(Protocol):
+    """A server that is given what a tier has.
+
+    Methods raise RuntimeError, whose text is one line for the user, where that cannot be.
+    """
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether workers start it; else it is the user's, and serve() restarts it."""
+
+    def check(self, tiers: Sequence[Tier]) -> str | None:
+        """Refuse tiers that the server cannot be given, before anything is changed; return advice, if any."""
+
+    def data_folder(self) -> Path | None:
+        """Return the folder of its data, None where it is on another machine, or not ours to know."""
+
+    def environment(self, tier: Tier | None, groups: Sequence[Path] = ()) -> Mapping[str, str]:
+        """Return the variables of a worker, or a container, whose server is to have what a tier has.
+
+        None: a server that builds, with all the machine's memory. `groups` are the files that take
+        the pids of its processes.
+        """
+
+    def serve(self, tier: Tier) -> int | None:
+        """Restart the user's server as the tier says; return its pid, None if it is on another machine."""
+
+    def give_back(self) -> None:
+        """Give the user's server its own settings back."""
+
+
+@contextmanager
+def plugin_errors() -> Iterator[None]:
+    """Turn the errors of plug-ins, which know no UserError, into that."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise UserError(str(error)) from None
+
+
+class SweepConsole(Console):
+    """Prints what run.py prints, and a line for each tier."""
+
+    def __init__(self, jobs: Sequence[Job], trouble: Callable[[], str | None]) -> None:
+        """Take all jobs, and show the order of their tiers; `trouble` returns what is wrong with one."""
+        self._trouble = trouble
+        self._said: str | None = None
+        self._tiers = list(dict.fromkeys(str(job.procedure.conditions) for job in jobs))
+        self._points = sum(len(job.points) for job in jobs)
+        self._done = 0
+        self._begun = time.monotonic()
+        self._current: str | None = None
+        say(f"{counted(len(self._tiers), 'tier')}, in this order: {', '.join(self._tiers)}")
+
+    def started(self, job: Job) -> None:
+        """Say that a definition is begun, and a tier if it is another one."""
+        tier = str(job.procedure.conditions)
+        if tier != self._current:
+            self._current = tier
+            left = f", {self._left()}" if self._done else ""
+            place = f"tier {self._tiers.index(tier) + 1} of {len(self._tiers)}"
+            say(f"{place}: {tier} ({self._done} of {counted(self._points, 'point')} done{left})")
+        super().started(job)
+
+    def event(self, job: Job, event: Event) -> None:
+        """Show an event of a worker."""
+        self._done += isinstance(event, PointDone | WorkloadDone | PointFailed)
+        trouble = self._trouble()
+        if trouble is not None and trouble != self._said:
+            warn(trouble)
+        self._said = trouble
+        super().event(job, event)
+
+    def failed(self, outcome: JobOutcome) -> None:
+        """Say that a definition has failed; its other points will not be measured."""
+        self._done += len(outcome.job.points) - outcome.done - outcome.failed_points
+        super().failed(outcome)
+
+    def _left(self) -> str:
+        """Estimate the time left by the mean of the points that are done, starts of servers included."""
+        seconds = (time.monotonic() - self._begun) / self._done * (self._points - self._done)
+        return f"about {seconds / 60:.0f} min left" if seconds > 90 else f"about {seconds:.0f} s left"
 
 
 class Sweep:
@@ -36,8 +124,6 @@ class Sweep:
             if advice := self._server.check(tiers):
                 warn(advice)
             folder = self._server.data_folder()
-            for tier in tiers:
-                self._server.environment(tier)  # refuses what it cannot give
         if folder is not None:  # else the server's memory is that of another machine
             check_capacity(tiers, self._method)
         return [SimulatedServer(tier, self._method) for tier in tiers]

@@ -90,9 +90,9 @@ class RowEncoder:
 class VectorEncoder:
     """Encodes one vector after the other as a binary query parameter, in the same buffer."""
 
-    def __init__(self, dimension: int, column_type: str = "vector") -> None:
+    def __init__(self, dimension: int) -> None:
         """Write the header, which is the same for all."""
-        element = ELEMENTS[column_type].newbyteorder(">")
+        element = ELEMENTS["vector"].newbyteorder(">")
         self._buffer = bytearray(struct.pack(">HH", dimension, 0) + bytes(element.itemsize * dimension))
         self._values = np.frombuffer(self._buffer, dtype=element, offset=4)
 

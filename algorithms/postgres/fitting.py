@@ -9,14 +9,13 @@ from typing import Any
 import psycopg
 
 from . import catalog
-from .building import IndexBuild, IndexHooks
+from .building import Index, IndexBuild, IndexHooks
 from .catalog import BuiltIndex, LoadedTable, relation_bytes
 from .chunks import LoadOptions, load_table
 from .environment import given_settings
 from .errors import PostgresError
 from .extension import RequiredExtension
 from .forms import query_sql, vector_form
-from .index import Index
 from .machine import drop_from_cache
 from .servers import Server
 from .settings import QUERY_SESSION, SESSION, apply_settings, settable

@@ -5,33 +5,37 @@ building, reuse, measuring and bookkeeping are in the parts. docs/indexes.md sho
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import psycopg
 
-from .building import IndexHooks
+from .building import Index, IndexHooks, SearchRange
+from .chunks import LoadOptions
 from .errors import PostgresError
 from .extension import RequiredExtension
-from .fitting import IndexedTable
+from .fitting import BuildOptions, IndexedTable
 from .forms import DISTANCE_OPERATORS
-from .index import Index, SearchRange
-from .interface import PostgresInterface
 from .prewarming import warm_index
+from .querying import QueriedTable
 from .releases import InstallableExtension
 from .servers import Server
 from .tiering import tiered_server
+from .watching import PostgresStatistics, ServerWatch
+from .writing import WritableTable
 
 __all__ = ["Index", "PostgresANN", "SearchRange"]
 
 
-class PostgresANN(InstallableExtension, PostgresInterface):
+class PostgresANN(InstallableExtension, QueriedTable):
     """An approximate index of PostgreSQL behind ann-benchmarks' plug-in interface."""
 
     extension = "vector"
     builds_on: tuple[str, ...] = ()  # other extensions whose versions an index depends on
     library = ""  # of the extension, where the server has to load it when it starts
     column_type = "vector"
+    streams_training_set = True
     # What people call the software whose versions are stored; a subclass adds its own.
     version_names: ClassVar[Mapping[str, str]] = {"postgres": "PostgreSQL", "vector": "pgvector"}
 
@@ -43,6 +47,8 @@ class PostgresANN(InstallableExtension, PostgresInterface):
         self.metric = metric
         hooks = IndexHooks(self.index, self.create_index, self.note_of_build, self.prewarm)
         super().__init__(IndexedTable(self.required_extension(), metric, hooks))
+        self._build_options = BuildOptions()
+        self._statistics: PostgresStatistics | None = None
 
     # What a subclass describes
 
@@ -89,18 +95,6 @@ class PostgresANN(InstallableExtension, PostgresInterface):
 
     # What a subclass uses
 
-    def set_query_settings(self, settings: Mapping[str, Any], rerank: int | None = None) -> None:
-        """Apply settings to all queries from now on; the plan is made and checked anew.
-
-        With `rerank`, the index finds this number of candidates, which are sorted by their exact distances.
-        """
-        self._querying.use(settings, rerank)
-
-    @property
-    def query_settings(self) -> Mapping[str, str]:
-        """The settings of all queries now, written as PostgreSQL reads them."""
-        return self._querying.settings
-
     @property
     def server(self) -> Server:
         """The server, from fit on."""
@@ -130,6 +124,72 @@ class PostgresANN(InstallableExtension, PostgresInterface):
     def index_name(self) -> str | None:
         """The name of the index, with its schema; None before it is there, or without one."""
         return self._indexed.names()[1]
+
+    # What the framework calls
+
+    def fit(self, X: Any) -> None:
+        """Load the vectors and build the index, unless both are there from an earlier run."""
+        self.done()
+        self._indexed.make(X, self.column_type, self._build_options)
+
+    def get_memory_usage(self) -> float:
+        """Size of the index in KiB, 0 before it is built."""
+        return self._indexed.index_kib
+
+    def set_load_options(self, threads: int | None = None, chunk_rows: int | None = None) -> None:
+        """Load over `threads` connections, `chunk_rows` in a transaction; None: as in the environment."""
+        self._build_options = replace(self._build_options, load=LoadOptions(threads, chunk_rows))
+
+    def set_build_options(self, rebuild: bool, prewarm: bool = True) -> None:
+        """Build the index anew although one is there, and leave it cold if its start is to be measured so."""
+        self._build_options = replace(self._build_options, rebuilds=rebuild, prewarms=prewarm)
+
+    def serve_only(self) -> None:
+        """Find the index, however much memory it was built with, and build none."""
+        self._build_options = replace(self._build_options, only_serves=True)
+
+    def set_phase_listener(self, enter: Callable[[str], object]) -> None:
+        """Have `enter` called with the name of each phase of fit."""
+        self._indexed.enter_phase = enter
+
+    def open_writable(
+        self, X: Any, rows: int, has_key: bool = False, autovacuum: bool = False
+    ) -> WritableTable:
+        """In place of fit, make a table to write to, which is dropped when it is closed.
+
+        The index is made for `rows`; X has the first of them, perhaps none. With `has_key`, rows can be
+        found by their id.
+        """
+        self.done()
+        options = self._build_options
+        return self._indexed.make_writable(X, rows, self.column_type, has_key, autovacuum, options)
+
+    def watch_server(self) -> ServerWatch:
+        """Return what observes the server during a run."""
+        table, index = self._indexed.names()
+        assert table is not None
+        return ServerWatch(self._indexed.server, table, index, self.flush_statistics)
+
+    def open_monitor(self) -> PostgresStatistics:
+        """Return what samples the server's statistics, once it is started."""
+        self._statistics = PostgresStatistics(
+            lambda: getattr(self._indexed, "server", None), self._indexed.names
+        )
+        return self._statistics
+
+    def cool(self) -> None:
+        """Have the next query find nothing in memory: a server of ours is restarted, its files uncached."""
+        self.done()
+        self._indexed.cool()
+        self.recover()
+
+    def recover(self) -> None:
+        """Be ready for the next point after one has failed, for whatever reason."""
+        self.done()
+        self._indexed.server.revive()
+        if self._statistics is not None:
+            self._statistics.revived()
+        self._indexed.recover()
 
     def get_additional(self) -> dict[str, Any]:
         """Return what is stored with the measurements, and what people call the versions in it."""

@@ -24,19 +24,19 @@ _VACUUM = (
 )
 
 
-def progress_bar(total: int, doing: str, unit: str) -> "tqdm[Any]":
+def progress_bar(total: int, doing: str) -> "tqdm[Any]":
     """Make a bar with rate and time left; it shows on a terminal only, and goes when it is done."""
-    return tqdm(total=total, desc=doing, unit=f" {unit}", unit_scale=True, disable=None, leave=False)
+    return tqdm(total=total, desc=doing, unit=" rows", unit_scale=True, disable=None, leave=False)
 
 
 def index_progress(server: Server, backend: int, rows: int) -> AbstractContextManager[None]:
     """Show how far the CREATE INDEX of another connection's backend has come, phase by phase."""
-    return _progress(server, _INDEX, backend, progress_bar(rows, "building index", "rows"))
+    return _progress(server, _INDEX, backend, progress_bar(rows, "building index"))
 
 
 def vacuum_progress(server: Server, backend: int, rows: int) -> AbstractContextManager[None]:
     """Show how far the VACUUM of another connection's backend has come; of its indexes, only the phase."""
-    return _progress(server, _VACUUM, backend, progress_bar(rows, "vacuuming", "rows"))
+    return _progress(server, _VACUUM, backend, progress_bar(rows, "vacuuming"))
 
 
 @contextmanager

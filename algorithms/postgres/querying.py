@@ -1,4 +1,7 @@
-"""The connections that send a plug-in's queries: one session, many clients or a batch, never two of them."""
+"""How a plug-in is queried: by one session, many clients or a batch, never two of them.
+
+base/module.py describes what the methods are for.
+"""
 
 import json
 from collections.abc import Callable, Mapping
@@ -7,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.module import BaseANN
 from . import machine
 from .clients import ClientPool, ClientRun, RestingClients
 from .errors import PostgresError
@@ -15,26 +19,36 @@ from .session import QuerySession, SessionFacts
 from .statement import QueryStatement
 
 
-class Querying:
+class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
     """Queries on one table, with the settings of the point that is measured."""
 
+    drivers = ("pgbench",)  # other programs that can make the load
+
     def __init__(self, indexed: IndexedTable) -> None:
-        """Take the table with its index; nothing is connected yet."""
+        """Take the table, which is not there before fit; nothing is connected yet."""
         self._indexed = indexed
-        self.settings: Mapping[str, str] = {}
+        self._query_settings: Mapping[str, str] = {}
         self._rerank: int | None = None
         self._session: QuerySession | None = None
-        self._count = 0  # neighbours that the session's statement returns
+        self._session_count = 0  # neighbours that the session's statement returns
+        self._session_facts: dict[str, Any] = {}
         self._clients: ClientPool | None = None
-        self._resting = RestingClients()
+        self._resting_clients = RestingClients()
         self._batch: list[ClientRun] = []
-        self._facts: dict[str, Any] = {}
 
-    def use(self, settings: Mapping[str, Any], rerank: int | None) -> None:
-        """Apply settings to all queries from now on; with `rerank`, sort this number of candidates again."""
-        self.settings = {name: str(value) for name, value in settings.items()}
+    def set_query_settings(self, settings: Mapping[str, Any], rerank: int | None = None) -> None:
+        """Apply settings to all queries from now on; the plan is made and checked anew.
+
+        With `rerank`, the index finds this number of candidates, which are sorted by their exact distances.
+        """
+        self._query_settings = {name: str(value) for name, value in settings.items()}
         self._rerank = rerank
-        self.close()
+        self.end_sessions()
+
+    @property
+    def query_settings(self) -> Mapping[str, str]:
+        """The settings of all queries now, written as PostgreSQL reads them."""
+        return self._query_settings
 
     def statement(self, dimension: int, n: int) -> QueryStatement:
         """Return the query for the n nearest rows."""
@@ -42,19 +56,42 @@ class Querying:
             raise PostgresError(
                 f"re-ranking {self._rerank} candidates cannot give {n} neighbours: re-rank {n} or more"
             )
-        return self._indexed.statement(dimension, int(n), self.settings, self._rerank)
+        return self._indexed.statement(dimension, int(n), self._query_settings, self._rerank)
 
-    def session_for(self, q: np.ndarray[Any, Any], n: int) -> QuerySession:
-        """Return the session for the n nearest rows; `q` is a vector to check the plan with."""
-        if self._session is None or n != self._count:
-            self.close()
-            self._session = QuerySession(self.statement(len(q), n), q)
-            self._count = n
-        return self._session
+    # One query after the other
+
+    def prepare_query(self, q: np.ndarray[Any, Any], n: int) -> None:
+        """Encode the vector, which is the client's work and not the server's."""
+        session = self._session_for(q, n)
+        self._parameter = session.encode(q)
+        self._run, self._decode = session.run, session.ids
+
+    def run_prepared_query(self) -> None:
+        """Send it and wait for the answer: what is timed."""
+        self._result = self._run(self._parameter)
+
+    def get_prepared_query_results(self) -> list[int]:
+        """Decode the answer."""
+        return self._decode(self._result)
+
+    def query(self, q: np.ndarray[Any, Any], n: int) -> list[int]:
+        """Encode, run and decode one query."""
+        self.prepare_query(q, n)
+        self.run_prepared_query()
+        return self.get_prepared_query_results()
+
+    def time_queries(self, X: np.ndarray[Any, Any], n: int) -> tuple[np.ndarray[Any, Any], list[list[int]]]:
+        """Run all queries, one after the other; return the seconds and the ids of each."""
+        return self._session_for(X[0], n).time_queries(X)
+
+    # Many at the same time
 
     def open_clients(self, X: np.ndarray[Any, Any], n: int, clients: int, **how: Any) -> Any:
-        """Start this number of clients, each a process with a connection, for queries of the rows of X."""
-        self.close()
+        """Start this number of clients, each a process with a connection, for queries of the rows of X.
+
+        `how` may name another driver.
+        """
+        self.end_sessions()
         statement = self.statement(X.shape[1], n)
         if how.get("driver") == "pgbench":
             from .clients.pgbench import PgbenchClients, find_pgbench  # which others do not need
@@ -62,48 +99,64 @@ class Querying:
             program = find_pgbench(self._indexed.server.programs)
             opened: Any = PgbenchClients(statement, X, clients, program, how.get("skew"))
         else:
-            opened = self._resting.open(statement, X, clients)
+            opened = self._resting_clients.open(statement, X, clients)
         if opened.members:
-            self._facts = _facts(opened.members[0])
+            self._session_facts = _facts(opened.members[0])
         return opened
 
     def clients_opener(self, X: np.ndarray[Any, Any], n: int) -> Callable[[int], ClientPool]:
         """Return what starts a number of clients on another machine."""
-        self.close()
+        self.end_sessions()
         return partial(ClientPool, self.statement(X.shape[1], n), X)
 
-    def prepare_batch(self, X: np.ndarray[Any, Any], n: int) -> None:
+    def prepare_batch_query(self, X: np.ndarray[Any, Any], n: int) -> None:
         """Start a client for each core, which are to share the rows of X out."""
-        self.close()
         clients = min(machine.cores(), len(X))
         self._clients = self.open_clients(X, n, clients)
         self._clients.prepare([np.arange(i, len(X), clients) for i in range(clients)])
 
-    def run_batch(self) -> None:
-        """Run all queries, each client its own one after the other."""
+    def run_batch_query(self) -> None:
+        """Run all queries, each client its own one after the other: what is timed."""
         assert self._clients is not None
         self._batch = []
         self._clients.run()
 
-    def batch(self) -> list[ClientRun]:
-        """Return what each client measured in the last batch."""
-        if not self._batch:
-            assert self._clients is not None
-            self._batch = self._clients.answers()
-        return self._batch
+    def batch_query(self, X: np.ndarray[Any, Any], n: int) -> None:
+        """Prepare and run in one."""
+        self.prepare_batch_query(X, n)
+        self.run_batch_query()
 
-    def facts(self) -> dict[str, Any]:
-        """Return the settings and the plan of the last sessions, as JSON."""
+    def get_batch_results(self) -> list[list[int]]:
+        """Return the ids of each query of the last batch."""
+        ids = {
+            number: [row for row in found if row >= 0]
+            for run in self._batch_runs()
+            for number, found in zip(run.sampled.tolist(), run.ids.tolist(), strict=True)
+        }
+        return [ids[number] for number in range(len(ids))]
+
+    def get_batch_latencies(self) -> np.ndarray[Any, Any]:
+        """Return the seconds of each query of the last batch."""
+        runs = self._batch_runs()
+        latencies = np.empty(sum(len(run.numbers) for run in runs))
+        for run in runs:
+            latencies[run.numbers] = run.answered - run.sent
+        return latencies
+
+    # Afterwards
+
+    def get_additional(self) -> dict[str, Any]:
+        """Return what is stored with the measurements: facts of the table, settings and plan of a session."""
         if self._session is not None:
-            self._facts = _facts(self._session.facts())
-        return self._facts
+            self._session_facts = _facts(self._session.facts())
+        return self._indexed.facts() | self._session_facts
 
     def flush_statistics(self) -> None:
         """Have the server count what the session has done; clients do so themselves."""
         if self._session is not None:
             self._session.flush_statistics()
 
-    def close(self) -> None:
+    def end_sessions(self) -> None:
         """End the sessions; the processes of clients rest."""
         if self._session is not None:
             self._session.close()
@@ -111,10 +164,26 @@ class Querying:
             self._clients.close()
         self._session, self._clients = None, None
 
-    def end(self) -> None:
-        """End the sessions and the processes."""
-        self.close()
-        self._resting.end()
+    def done(self) -> None:
+        """End the sessions and the processes, and let other runs use the table; the server runs on."""
+        self.end_sessions()
+        self._resting_clients.end()
+        self._indexed.release()
+
+    def _session_for(self, q: np.ndarray[Any, Any], n: int) -> QuerySession:
+        """Return the session for the n nearest rows; `q` is a vector to check the plan with."""
+        if self._session is None or n != self._session_count:
+            self.end_sessions()
+            self._session = QuerySession(self.statement(len(q), n), q)
+            self._session_count = n
+        return self._session
+
+    def _batch_runs(self) -> list[ClientRun]:
+        """Return what each client measured in the last batch."""
+        if not self._batch:
+            assert self._clients is not None
+            self._batch = self._clients.answers()
+        return self._batch
 
 
 def _facts(session: SessionFacts) -> dict[str, Any]:

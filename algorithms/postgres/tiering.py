@@ -1,6 +1,6 @@
 """Servers of tiers: what has to be set and restarted for one to have the memory of a smaller machine.
 
-The framework simulates the smaller machine (tiers/server.py is its side). A tier is whatever has
+The framework simulates the smaller machine (tiers/sweep.py is its side). A tier is whatever has
 `shared_buffers`, `ram`, `cpus` and `limited_disk`, sizes in bytes, None where there is no limit.
 """
 
@@ -20,7 +20,6 @@ from . import altered_settings, machine
 from .environment import PREFIX, given_settings, server_kind
 from .errors import PostgresError
 from .servers import current_server, numa
-from .servers.base import Server
 from .servers.external import ExternalServer
 from .settings import current_setting, megabytes
 from .watching.processes import server_processes
@@ -41,7 +40,8 @@ class LocalTieredServer:
     is_ours = True
 
     def check(self, tiers: Sequence[Any]) -> str | None:
-        """Refuse nothing; return what to do where there are several NUMA nodes."""
+        """Refuse tiers whose shared_buffers the user sets; return what to do on several NUMA nodes."""
+        _given_settings(*tiers)
         return numa.advice()
 
     def data_folder(self) -> Path | None:
@@ -54,14 +54,12 @@ class LocalTieredServer:
         None: one that leaves the memory to the build and to the system's cache. The user's own settings win,
         but for what the tier is about.
         """
-        given = given_settings()
+        given = _given_settings(tier) if tier else given_settings()
         settings: dict[str, str] = {}
         if tier is None:
             buffers = max(min(_BUILD_BUFFERS, machine.memory_bytes() // 16), _LEAST_BUILD_BUFFERS)
             settings["shared_buffers"] = megabytes(buffers)
         elif tier.shared_buffers is not None:
-            if "shared_buffers" in given:
-                raise PostgresError(f"tiers set shared_buffers: take it out of {PREFIX}SETTINGS")
             settings["shared_buffers"] = megabytes(tier.shared_buffers)
         words = (f"{name}={value}" for name, value in {**settings, **given}.items())
         return {f"{PREFIX}SETTINGS": shlex.join(words), f"{PREFIX}GROUPS": ":".join(map(str, groups))}
@@ -79,10 +77,10 @@ class ExternalTieredServer(LocalTieredServer):
 
     is_ours = False
 
-    def __init__(self, command: str | None, server: Server | None = None) -> None:
-        """Take the shell command that restarts it, and the server: by default that of the environment."""
+    def __init__(self, command: str | None) -> None:
+        """Take the shell command that restarts the server that the environment names."""
         self._command = (command or "").strip()
-        self._server = server or ExternalServer()
+        self._server = ExternalServer()
 
     def check(self, tiers: Sequence[Any]) -> str | None:
         """Refuse tiers that the server cannot be given; return what to do where it favours a NUMA node."""
@@ -91,6 +89,7 @@ class ExternalTieredServer(LocalTieredServer):
                 "a server of your own has to be restarted for each tier: "
                 "say how, as in --restart-command 'systemctl restart postgresql'"
             )
+        _given_settings(*tiers)
         with self._connect() as connection:
             altered_settings.former(connection)
             pid = _postmaster(connection)
@@ -181,6 +180,14 @@ def tiered_server(restart_command: str | None) -> LocalTieredServer:
     if restart_command is not None:
         raise PostgresError("--restart-command is for a server that is not ours: leave it out")
     return LocalTieredServer()
+
+
+def _given_settings(*tiers: Any) -> Mapping[str, str]:
+    """Return the user's settings; PostgresError where a tier sets one of them."""
+    given = given_settings()
+    if "shared_buffers" in given and any(tier.shared_buffers is not None for tier in tiers):
+        raise PostgresError(f"tiers set shared_buffers: take it out of {PREFIX}SETTINGS")
+    return given
 
 
 def _started_at(connection: psycopg.Connection[Any]) -> datetime:

@@ -177,4 +177,4 @@ def plugin_class(definition: Definition) -> PluginClass:
 
 def construct(definition: Definition) -> Plugin:
     """Import a plug-in and construct its algorithm with the definition's build arguments."""
-    return plugin_class(definition).construct(definition.arguments)
+    return Plugin(plugin_class(definition).constructor(*definition.arguments))

@@ -15,6 +15,7 @@ from ann_benchmarks.run.options import TERMINATED
 from .options import Options
 from .schema import FOLDER, Experiment, Step, find_experiment, read_experiment
 
+EXPERIMENT_OPTIONS = ("--experiment", "--mini")
 SETTINGS = "ANN_BENCHMARKS_PG_SETTINGS"
 
 
@@ -38,18 +39,17 @@ def add_experiment_options(parser: argparse.ArgumentParser) -> None:
 
 
 def carry_out(
-    name: str,
-    is_mini: bool,
-    parser: argparse.ArgumentParser,
-    given: Sequence[str],
-    run: Callable[[argparse.Namespace], int],
+    words: Sequence[str], parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]
 ) -> int:
-    """Run the steps of an experiment, whose options those of the user (`given`) override.
+    """Run the steps of the experiment that a command line names; its other options override theirs.
 
     Return the exit status. A failed step is reported, and the next one begins: the same command continues
     with what is missing.
     """
-    experiment = read_experiment(find_experiment(name), is_mini, Options(parser))
+    chosen, given = split_arguments(words)
+    if not chosen.experiment:
+        raise UserError("--mini is the miniature of an experiment: add --experiment")
+    experiment = read_experiment(find_experiment(chosen.experiment), chosen.mini, Options(parser))
     steps = [(step, arguments_of(step, parser, given)) for step in experiment.steps if not step.skip]
     say(f"experiment {experiment.name}: {experiment.title} ({counted(len(steps), 'step')})")
     failed = []

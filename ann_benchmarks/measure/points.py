@@ -58,7 +58,7 @@ class Points:
         sparse = dataset.attrs.get("type") == "sparse"
         self.train: Any = dataset.train() if sparse else dataset.train_rows()
         self.queries = dataset.queries(job.count)
-        self.true_distances = self.queries.true_distances(job.count)
+        self.true_distances = self.queries.truth.known_distances
         how = (job.count, len(self.train), self.conditions, self.monitor, job.execution.quiet)
         self.one_by_one = Subject(plugin, self.queries.copied_vectors(), *how)
         self.at_once = Subject(plugin, self.queries.copied_batch(), *how)

@@ -11,8 +11,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.jobs.conditions import Conditions
-from ann_benchmarks.jobs.job import Procedure
+from ann_benchmarks.jobs.job import Conditions, Procedure
 from ann_benchmarks.load.sampled import padded
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.load.warmup import Warmup, warm_up

@@ -1,6 +1,8 @@
 """A thread that samples while a job goes on, and knows in which phase it is."""
 
 import json
+import os
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -11,7 +13,6 @@ from typing import Any, Protocol
 from ann_benchmarks.plugin import ServerMonitor, dashboard_panels
 
 from . import machine
-from .forks import no_fork
 from .samples import CLOSE_SECONDS, Sample, Stretch
 
 INTERVAL_SECONDS = 1.0
@@ -19,6 +20,11 @@ PAUSE_CPU, PAUSE_WALL = 200, 20  # times what a sample takes, is the least time 
 BOUNDARY_SECONDS = 0.5  # that a new phase waits for its first sample
 STOP_SECONDS = 2.0
 OTHER = "other"  # the phase between those that have a name
+_PATIENCE_SECONDS = 1.0  # of a fork, with a server that does not answer
+
+# No fork in the middle of a sample: it would inherit the locks of libraries as they are at that moment.
+no_fork = threading.Lock()
+_is_held = False
 
 
 @dataclass(frozen=True)
@@ -194,3 +200,19 @@ class Monitor:
             sample.totals.update(machine.totals())
             sample.levels.update(machine.levels())
         return sample
+
+
+def _before() -> None:
+    global _is_held
+    _is_held = no_fork.acquire(timeout=_PATIENCE_SECONDS)
+
+
+def _after() -> None:
+    global _is_held
+    if _is_held:
+        _is_held = False
+        no_fork.release()
+
+
+if sys.platform != "win32":
+    os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after)

@@ -4,8 +4,8 @@ from .adapter import Plugin as Plugin
 from .adapter import client_facts as client_facts
 from .adapter import dashboard_panels as dashboard_panels
 from .adapter import stated_throughput as stated_throughput
-from .methods import ATTRIBUTES as ATTRIBUTES
-from .methods import METHODS as METHODS
+from .plugin_class import ATTRIBUTES as ATTRIBUTES
+from .plugin_class import METHODS as METHODS
 from .plugin_class import PluginClass as PluginClass
 from .protocols import Answers as Answers
 from .protocols import Changes as Changes

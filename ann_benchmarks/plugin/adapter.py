@@ -1,7 +1,7 @@
 """Everything that the framework uses of an algorithm, typed, and what happens where a plug-in lacks it.
 
-`Plugin` and `PluginClass` are the only ones that look for a plug-in's optional methods. methods.py names
-them, and protocols.py says what they return.
+`Plugin` and `PluginClass` are the only ones that look for a plug-in's optional methods. plugin_class.py
+names them, and protocols.py says what they return.
 """
 
 import math
@@ -10,7 +10,7 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 
-from .methods import needed, optional
+from .plugin_class import needed, optional
 from .protocols import Clients, NoWatch, PreparedQueries, SearchedArgument, ServerMonitor, Watch, Writable
 
 

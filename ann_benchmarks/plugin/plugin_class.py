@@ -1,13 +1,40 @@
-"""A plug-in's class as the framework uses it: construction, and the versions that it can have."""
+"""A plug-in's class as the framework uses it, and the names that the framework looks for in plug-ins.
 
-from collections.abc import Sequence
+docs/plugins.md lists the names for those who write a plug-in; a test compares the two.
+"""
+
 from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 
-from .adapter import Plugin
-from .methods import needed, optional
+# Methods and class methods that a plug-in may have besides those of BaseANN.
+METHODS = (
+    *("set_query_arguments", "supports_prepared_queries", "query_verbose", "time_queries", "search_range"),
+    *("prepare_query", "run_prepared_query", "get_prepared_query_results"),
+    *("prepare_batch_query", "run_batch_query", "get_batch_latencies", "open_clients", "clients_opener"),
+    *("set_load_options", "set_build_options", "serve_only", "set_phase_listener"),
+    *("watch_server", "open_monitor", "cool", "recover", "open_writable", "learns_from_rows"),
+    *("installed_versions", "use_version", "install_version", "simulated_server"),
+    *("install_local", "local_target", "local_state"),
+)
+# Class attributes.
+ATTRIBUTES = ("streams_training_set", "clients_by", "drivers", "instead_of_installing")
+_OPTIONAL = METHODS + ATTRIBUTES
+
+
+def optional(plugin: Any, name: str, default: Any = None) -> Any:
+    """Return a method or attribute of a plug-in or its class, the default where it has none."""
+    assert name in _OPTIONAL, name
+    return getattr(plugin, name, default)
+
+
+def needed(plugin: Any, name: str, by: str) -> Any:
+    """Return a method that a plug-in must have because it has another; UserError where it lacks it."""
+    if (method := optional(plugin, name)) is None:
+        owner = plugin if isinstance(plugin, type) else type(plugin)
+        raise UserError(f"{owner.__name__} has {by} but no {name}: define both, or neither")
+    return method
 
 
 class PluginClass:
@@ -16,10 +43,6 @@ class PluginClass:
     def __init__(self, constructor: Any) -> None:
         """Take the class."""
         self.constructor = constructor
-
-    def construct(self, arguments: Sequence[Any]) -> Plugin:
-        """Construct the algorithm with a definition's build arguments."""
-        return Plugin(self.constructor(*arguments))
 
     def installed_versions(self) -> dict[str, str]:
         """Return the versions of what it uses, tried out; without the method, none are known."""
@@ -61,7 +84,7 @@ class PluginClass:
         return str(optional(self.constructor, "instead_of_installing", ""))
 
     def simulated_server(self, restart_command: str | None) -> Any:
-        """Return the server that tiers simulate (tiers/server.py); UserError where it has none."""
+        """Return the server that tiers simulate (tiers/sweep.py); UserError where it has none."""
         if (server := optional(self.constructor, "simulated_server")) is None:
             raise UserError(f"{self.constructor.__name__} runs no server: leave --tiers out")
         return server(restart_command)

@@ -8,10 +8,10 @@ from typing import Any
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import UNKNOWN, size_text
 from ann_benchmarks.data.datasets import get_dataset, is_present
+from ann_benchmarks.results.attributes import version_names
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run
-from ann_benchmarks.results.versions import version_names
 
 from .content import Report
 from .document import Block, Heading, Listing, Paragraph, Table

@@ -16,6 +16,11 @@ import numpy as np
 ALL = "attributes"  # the attribute that holds the others as JSON
 LONGEST_TEXT = 60_000  # bytes; HDF5 takes no attribute of 64 KiB and more
 LONGEST = 64  # elements; an attribute that is a longer array is data, not a property
+_VERSION_NAMES = "version_names"  # of a result: NAME -> what people call it, as its plug-in says
+_VERSION = "_version"
+_OTHERS = ("framework_version", "pgbench_version")
+# Where none were stored:
+_EARLIER = {"postgres": "PostgreSQL", "vector": "pgvector", "vchord": "VectorChord"}
 
 
 def write_attributes(file: h5py.File, attrs: Mapping[str, Any]) -> None:
@@ -85,3 +90,13 @@ def plain_attributes(attrs: Mapping[str, Any]) -> dict[str, Any]:
             value = clean_text(value)
         plain[clean_text(name)] = value
     return plain
+
+
+def version_names(attrs: Mapping[str, Any]) -> dict[str, str]:
+    """Return what people call each version of a result, by its attribute."""
+    known = _EARLIER
+    with suppress(TypeError, ValueError):
+        stored = attrs.get(_VERSION_NAMES)
+        known = _EARLIER | dict(json.loads(stored) if isinstance(stored, str) else stored or {})
+    stems = (name.removesuffix(_VERSION) for name in attrs if name.endswith(_VERSION) and name not in _OTHERS)
+    return {f"{stem}{_VERSION}": str(known.get(stem, stem)) for stem in stems}

@@ -14,12 +14,11 @@ import numpy as np
 from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.forks import each
 from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.data.datasets import stored_distances, truth_file
 
 from .attributes import clean_text, plain_attributes
-from .cache import MetricsCache, Stamp, file_stamp, is_settled
+from .cache import MetricsCache, Stamp, each, file_stamp, is_settled
 from .file import TRUTH_ATTRIBUTE, read_result, truth_mark
 from .intervals import Interval
 from .metrics import Measurement, Truth, all_metrics, compute_all, standard_metrics

@@ -1,4 +1,4 @@
-"""run.py's options that say what load is made."""
+"""run.py's options that say what load is made: what is queried, and what is written."""
 
 import argparse
 import math
@@ -11,12 +11,14 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.load.orders import QueryOrder
 from ann_benchmarks.load.request import Load, Objective
 from ann_benchmarks.load.warmup import Warmup
-from ann_benchmarks.load.workload import Workload
-
-from .workload_options import add_workload_options, check_workload_options, requested_workloads
+from ann_benchmarks.load.workload import SECONDS, WRITERS, Mix, Workload
 
 OF_CLIENTS = ("max_queries", "duration", "query_order", "distinct_queries", "rate", "slo", "driver",
               "debug_single_query", "scheduler")  # fmt: skip
+OF_A_WORKLOAD = ("writers", "write_rate", "write_mix", "loaded", "autovacuum")
+BESIDE_QUERIES = ("clients", "write_rate", "write_mix", "query_order", "distinct_queries")
+NOT_HAD = ("max_queries", "rate", "slo", "driver", "scheduler", "debug_single_query", "warmup", "batch",
+           "build_only")  # fmt: skip
 
 
 def add_load_options(parser: argparse.ArgumentParser) -> None:
@@ -63,11 +65,53 @@ def add_load_options(parser: argparse.ArgumentParser) -> None:
         help="queries before each point that do not count: until the throughput no longer rises, none and"
         " with cold caches, or N (default: auto where the algorithm is a database or --clients is given)",
     )
-    add("--target-recall", metavar="R", type=_recall, help="measure each index where it first has recall R")
+    add(
+        "--target-recall",
+        metavar="R",
+        type=_share("recall", with_zero=False),
+        help="measure each index where it first has recall R",
+    )
     add("--driver", choices=["own", "pgbench"], help="who makes the load of PostgreSQL (default: own)")
     add("--scheduler", metavar="ADDRESS", help="run the clients on the machines of this Dask cluster")
     add("--debug-single-query", action="store_true", help="have clients ask the first query again and again")
     add_workload_options(parser)
+
+
+def add_workload_options(parser: argparse.ArgumentParser) -> None:
+    """Add them, in a group of their own; none of them is ann-benchmarks'."""
+    add = parser.add_argument_group("workloads that write").add_argument
+    add(
+        "--workload",
+        choices=list(SECONDS),
+        help="inserts: rows are inserted into an empty index; writes: rows are written beside --clients that"
+        " ask. --duration is that of the writing (default: 900 s of inserts, 300 s of writes)",
+    )
+    add(
+        "--writers",
+        metavar="N,M",
+        type=positive_ints,
+        help="write by N connections, then by M, ... (default: 1 for inserts, 4 for writes)",
+    )
+    add(
+        "--write-rate",
+        metavar="R,S",
+        type=positive_floats,
+        help="let R writes a second come, then S, ...; latency counts from when one was due",
+    )
+    add(
+        "--write-mix",
+        metavar="MIX",
+        type=_read_by(Mix.parse),
+        help="shares of the writes (default: insert:50,update:25,delete:25)",
+    )
+    add(
+        "--loaded",
+        metavar="SHARE",
+        type=_share("share", with_zero=True),
+        help="share of the rows that are loaded and indexed at first (default: 0.8 for writes; for inserts 0,"
+        " or 0.1 where an index cannot be made of nothing)",
+    )
+    add("--autovacuum", action="store_true", help="leave it on (default: nothing vacuums but the workload)")
 
 
 def check_load_options(args: argparse.Namespace) -> None:
@@ -79,7 +123,7 @@ def check_load_options(args: argparse.Namespace) -> None:
         raise UserError("--clients cannot be had with --batch or --parallelism: its clients need all cores")
     for name in OF_CLIENTS:
         if getattr(args, name) and not args.clients:
-            raise UserError(f"--{name.replace('_', '-')} says what clients ask: add --clients")
+            raise UserError(f"{_option(name)} says what clients ask: add --clients")
     if args.max_queries and args.duration:
         raise UserError("--max-queries and --duration cannot both end a run: give one of them")
     if args.rate and args.slo:
@@ -110,6 +154,32 @@ def check_load_options(args: argparse.Namespace) -> None:
         raise UserError(f"--build-only measures nothing: leave {option} out")
 
 
+def check_workload_options(args: argparse.Namespace) -> None:
+    """Refuse options that cannot go together."""
+    given = [name for name in OF_A_WORKLOAD if getattr(args, name) not in (None, False)]
+    if args.workload is None:
+        if given:
+            raise UserError(f"{_option(given[0])} says how a workload writes: add --workload")
+        return
+    for name in NOT_HAD:
+        if getattr(args, name):
+            raise UserError(f"{_option(name)} cannot be had with --workload: leave it out")
+    if args.parallelism > 1:
+        raise UserError("--workload needs all cores: leave --parallelism at 1")
+    if args.workload == "inserts":
+        for name in BESIDE_QUERIES:
+            if getattr(args, name):
+                raise UserError(f"{_option(name)} is of --workload writes: leave it out")
+    else:
+        for name, example in (("clients", "32"), ("write_rate", "200")):
+            if not getattr(args, name):
+                raise UserError(f"--workload writes needs {_option(name)}, such as {_option(name)} {example}")
+        if args.loaded == 0:
+            raise UserError("--workload writes needs rows to begin with: give --loaded above 0")
+    if args.loaded == 1 and (args.workload == "inserts" or (args.write_mix or Mix()).share("insert")):
+        raise UserError("--loaded 1 leaves no row to insert: give less")
+
+
 def requested_loads(args: argparse.Namespace) -> Sequence[Load | Workload]:
     """Return a load for each number of clients and each rate; none without clients.
 
@@ -134,6 +204,33 @@ def requested_loads(args: argparse.Namespace) -> Sequence[Load | Workload]:
     ]
 
 
+def requested_workloads(args: argparse.Namespace) -> list[Workload]:
+    """Return a workload for each number of clients, of writers, and each rate."""
+    seconds = args.duration or SECONDS[args.workload]
+    order = args.query_order or QueryOrder()
+    how = {"seconds": seconds, "order": order, "distinct": args.distinct_queries}
+    loads = [Load(clients, **how) for clients in args.clients or []]
+    none: list[Any] = [None]
+    every = product(loads or none, args.writers or [WRITERS[args.workload]], args.write_rate or none)
+    return [
+        Workload(
+            args.workload,
+            writers,
+            seconds,
+            args.loaded,
+            load,
+            rate,
+            args.write_mix or Mix(),
+            args.autovacuum,
+        )
+        for load, writers, rate in every
+    ]
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
 def _read_by(parse: Callable[[str], Any]) -> Callable[[str], Any]:
     """Make a type for argparse of a function that raises UserError."""
 
@@ -146,11 +243,17 @@ def _read_by(parse: Callable[[str], Any]) -> Callable[[str], Any]:
     return read
 
 
-def _recall(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is no recall: give a number above 0 and up to 1")
-    return value
+def _share(kind: str, with_zero: bool) -> Callable[[str], float]:
+    """Make a type for argparse of a share, "recall" or "share" in its error."""
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = -1.0
+        if not 0 <= value <= 1 or (value == 0 and not with_zero):
+            least = "a number from 0 to 1" if with_zero else "a number above 0 and up to 1"
+            raise argparse.ArgumentTypeError(f"'{text}' is no {kind}: give {least}")
+        return value
+
+    return read

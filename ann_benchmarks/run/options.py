@@ -15,8 +15,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 from ann_benchmarks.definitions.selection import named_algorithms
-from ann_benchmarks.jobs.conditions import Conditions
-from ann_benchmarks.jobs.job import Execution, Procedure
+from ann_benchmarks.jobs.job import Conditions, Execution, Procedure
 from ann_benchmarks.load.workload import Workload
 
 from .containers.containers import Wishes

@@ -5,8 +5,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
-from ann_benchmarks.jobs.conditions import Conditions
-from ann_benchmarks.jobs.job import Job
+from ann_benchmarks.jobs.job import Conditions, Job
 
 from .pool import Observer
 from .worker import Worker

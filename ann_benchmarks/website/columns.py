@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from ann_benchmarks.common.numbers import size_text
+from ann_benchmarks.results.attributes import version_names
 from ann_benchmarks.results.built import build_arguments
 from ann_benchmarks.results.comparable import family
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.metrics import all_metrics, standard_metrics
 from ann_benchmarks.results.runs import Run, interval, number
-from ann_benchmarks.results.versions import version_names
 from ann_benchmarks.results.warnings import main_wait, warnings_of_one
 
 Value = str | float | None

@@ -13,8 +13,7 @@ from typing import Any
 
 from ..errors import PostgresError
 from ..session import SessionFacts
-from .book import Book
-from .work import MemberReport
+from .work import Book, MemberReport
 
 CONNECT_SECONDS = 60
 END_SECONDS = 2

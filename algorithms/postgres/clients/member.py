@@ -19,8 +19,7 @@ import psycopg
 
 from ..errors import PostgresError
 from ..session import PreparedSession
-from .book import Book
-from .work import MemberReport
+from .work import Book, MemberReport
 
 _SET_TIMER_SLACK = 29  # of Linux' prctl
 _Session = TypeVar("_Session", bound=PreparedSession)

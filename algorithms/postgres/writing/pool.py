@@ -1,20 +1,135 @@
-"""Several writers of one table: started together, run together, and ended together."""
+"""Several writers of one table: how they are run, and what each does with the changes in the stream."""
 
 import mmap
 import os
 import socket
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from psycopg import pq
 
 from ..clients.group import MOST_A_SECOND, ProcessGroup
+from ..clients.member import MemberRun, become_members
 from ..clients.work import NO_SAMPLE, WriterRun
-from . import loop
-from .loop import UntilEnd, WriteAccess
-from .stream import Feed, record_layout
+from ..session import PreparedSession
+from ..settings import apply_settings
+from .stream import DELETE, END, HEAD, ID_BYTES, INSERT, UPDATE, Feed, record_layout
 
 READINGS_BYTES = 40  # of a change, in a book
+STATEMENTS = {
+    INSERT: "INSERT INTO {} (id, embedding) VALUES ($1, $2)",
+    UPDATE: "UPDATE {} SET embedding = $2 WHERE id = $1",
+    DELETE: "DELETE FROM {} WHERE id = $1",
+}
+_NAMES = {INSERT: b"ann_insert", UPDATE: b"ann_update", DELETE: b"ann_delete"}
+
+
+@dataclass(frozen=True)
+class WriteAccess:
+    """All that it takes to write to a table, also from another process."""
+
+    parameters: Mapping[str, Any]  # of libpq
+    application: str  # the session's application_name
+    table: str
+    column_type: str
+    dimension: int
+    settings: Mapping[str, str]  # of the session
+    extensions: tuple[str, ...]  # whose libraries define settings, besides pgvector
+
+
+@dataclass(frozen=True)
+class UntilEnd:
+    """One writer's work: to take changes until `seconds` s after the start, or until its book is full."""
+
+    seconds: float
+    room: int  # changes that the book has room for
+
+
+def become_writers(sockets: list[int], books: list[int], stream: int, turns: tuple[int, int]) -> None:
+    """Become a writer for each socket, with its book, and wait until all have ended.
+
+    All read the records from one socket, `stream`; the one that has the byte of the pipe `turns` reads
+    one. All of these are given as file descriptors.
+    """
+
+    def run(session: WriteSession, work: UntilEnd, book: "memoryview[float]") -> _Changes:
+        return _Changes(session, work, book, stream, turns)
+
+    become_members(sockets, books, [stream, *turns], WriteSession, run)
+
+
+class WriteSession(PreparedSession):
+    """A session with a prepared statement for each kind of change, each committed by itself."""
+
+    doing = "to write"
+
+    def __init__(self, access: WriteAccess) -> None:
+        """Connect and prepare."""
+        super().__init__(access.parameters, access.application, access.extensions)
+        self.layout = record_layout(access.dimension, access.column_type)
+        apply_settings(self._connection, access.settings)
+        for kind, sql in STATEMENTS.items():
+            self.prepare(_NAMES[kind], sql.format(access.table))
+
+
+class _Changes(MemberRun[WriteSession, UntilEnd]):
+    """The loop. A change is taken out of the stream before its time is read; nothing is encoded here."""
+
+    def __init__(
+        self,
+        session: WriteSession,
+        work: UntilEnd,
+        book: "memoryview[float]",
+        stream: int,
+        turns: tuple[int, int],
+    ) -> None:
+        super().__init__(session, work, book)
+        self.stream, self.turns = socket.socket(fileno=os.dup(stream)), turns
+        self.missed: list[int] = []  # the numbers of changes that found no row
+
+    def carry_out(self, start: float) -> None:
+        record = bytearray(self.session.layout.itemsize)
+        content = memoryview(record)[HEAD.size :]
+        both = (content[:ID_BYTES], content[ID_BYTES:])
+        calls = {
+            INSERT: (_NAMES[INSERT], both, (1, 1)),
+            UPDATE: (_NAMES[UPDATE], both, (1, 1)),
+            DELETE: (_NAMES[DELETE], both[:1], (1,)),
+        }
+        execute, clock, fine = self.session.execute, time.perf_counter, pq.ExecStatus.COMMAND_OK
+        read, size, unpack = self.stream.recv_into, len(record), HEAD.unpack_from
+        mine, yours = self.turns
+        end = start + self.work.seconds
+        book, behind, at = self.book, 2 * self.work.room, 0
+        while at < behind:
+            token = os.read(mine, 1)
+            taken = read(record, size, socket.MSG_WAITALL)
+            os.write(yours, token)
+            due, number, kind = unpack(record)
+            now = clock()
+            if taken < size or kind == END or now >= end:
+                break
+            due += start  # no number where it is due at once
+            if due > now:
+                time.sleep(due - now)
+            call = calls[kind]
+            book[behind + at], book[behind + at + 1] = due, number
+            book[at] = clock()
+            result = execute(*call)
+            book[at + 1] = clock()
+            at += 2
+            if result.status != fine:
+                self.session.check(result)
+            if result.command_tuples != 1:
+                self.missed.append(number)
+        self.count = at // 2
+
+    def result(self) -> list[int]:
+        self.stream.close()
+        return self.missed
 
 
 class WriterPool(ProcessGroup):
@@ -33,7 +148,7 @@ class WriterPool(ProcessGroup):
         os.write(self._turns[1], b".")
         self._feed = Feed(ours, stream, record_layout(access.dimension, access.column_type), writers)
         files = [stream.fileno(), *self._turns]
-        super().__init__(writers, loop.become_writers, [files[0], self._turns], files, access)
+        super().__init__(writers, become_writers, [files[0], self._turns], files, access)
 
     def prepare_changes(self, changes: Iterable[Any], most: int, seconds: float, has_due: bool) -> None:
         """Have them make the changes, each by whichever writer is free; returns when all are ready.
@@ -75,8 +190,7 @@ class WriterPool(ProcessGroup):
         for book, work, report in self._reports():
             read = book.read(work.room, report.count)
             done = ~np.isin(read.numbers, report.result)
-            due = read.due if self._has_due else None
-            times = due, read.sent, read.answered
+            times = read.due if self._has_due else None, read.sent, read.answered
             runs.append(WriterRun(read.numbers, *times, None, *NO_SAMPLE, report.cpu_seconds, done))
         return runs
 

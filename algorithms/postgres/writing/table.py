@@ -18,8 +18,7 @@ from ..progress import index_progress, vacuum_progress
 from ..servers import Server
 from ..settings import apply_settings
 from ..watching import CLIENT_APPLICATION, flush_statement
-from .loop import WriteAccess
-from .pool import WriterPool
+from .pool import WriteAccess, WriterPool
 
 BUILD_SETTINGS = ("maintenance_work_mem", "max_parallel_maintenance_workers")
 WRITER_APPLICATION = "ann_benchmarks_writer"

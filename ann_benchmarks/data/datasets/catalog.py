@@ -11,8 +11,8 @@ from ann_benchmarks.common.errors import UserError
 from .dataset import DATA_FOLDER, Dataset
 from .downloads import get_parts
 from .parts import Parts
+from .queries import read_truth, truth_path
 from .registry import Entry, SingleFile, aliases, find_entry, read_description, registered
-from .truth import read_truth, truth_path
 
 
 def dataset_path(name: str) -> Path:

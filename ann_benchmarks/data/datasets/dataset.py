@@ -13,8 +13,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.distance import candidate_distances
 
 from ..vectors import Rows
-from .queries import Queries
-from .truth import TrueNeighbors, read_truth, truth_path, write_truth
+from .queries import Queries, TrueNeighbors, read_truth, truth_path, write_truth
 
 _FIRST_ROWS = 64
 _SAMPLED_ROWS = 1024

@@ -13,7 +13,7 @@ from ann_benchmarks.distance import METRICS
 
 from ..vectors import Rows, checked, open_rows
 from .dataset import Dataset, as_one_array
-from .truth import TrueNeighbors
+from .queries import TrueNeighbors
 
 # What h5py and numpy raise, depending on which byte of a file is wrong.
 _HDF5_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError)

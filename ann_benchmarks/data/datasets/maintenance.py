@@ -16,7 +16,7 @@ from ..vectors import Rows, convert, open_source
 from .catalog import canonical_name, dataset_path, described, entry_of, get_dataset, is_present, make_dataset
 from .dataset import DATA_FOLDER, Dataset
 from .parts import Parts, PartsDataset
-from .truth import TrueNeighbors, agreement, read_truth, truth_path
+from .queries import TrueNeighbors, agreement, read_truth, truth_path
 
 CHECKED_QUERIES = 100  # whose distances --verify computes again
 CONVERTED_TYPES = ("float16", "float32", "uint8", "int8")

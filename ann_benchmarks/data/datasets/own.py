@@ -17,8 +17,8 @@ from ann_benchmarks.distance import METRICS
 from ..vectors import Rows, checked, open_source, source_files
 from .catalog import dataset_path, description_path
 from .dataset import DATA_FOLDER
+from .queries import truth_path
 from .registry import find_entry, read_description
-from .truth import truth_path
 from .write import NEIGHBORS, write_dense
 
 QUERIES = 1000

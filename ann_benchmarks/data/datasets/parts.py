@@ -12,7 +12,7 @@ from ann_benchmarks.common.errors import UserError
 
 from ..vectors import FirstRows, Rows, checked, open_parts, open_rows, read_neighbors, shard_ids
 from .dataset import DATA_FOLDER, Dataset, as_one_array
-from .truth import TrueNeighbors, rows_of_ids
+from .queries import TrueNeighbors, rows_of_ids
 
 BINARY = {".fbin": 4, ".u8bin": 1, ".i8bin": 1}  # bytes of a number; before them 8 of rows and dimension
 

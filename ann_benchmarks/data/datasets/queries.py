@@ -1,12 +1,52 @@
-"""Queries as values: a vector, perhaps a filter, and the true neighbours under that filter."""
+"""Queries as values: a vector, perhaps a filter, and the true neighbours under that filter.
 
-from collections.abc import Iterator, Sequence
+True neighbours that were found here lie in a file next to the data: data/NAME.truth.h5.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, overload
 
+import h5py
 import numpy as np
 
-from .truth import TrueNeighbors
+from ann_benchmarks.common.atomic import atomic_path
+from ann_benchmarks.common.disk import disk_errors
+from ann_benchmarks.common.errors import UserError
+
+SUFFIX = ".truth.h5"
+
+
+@dataclass(frozen=True, eq=False)
+class TrueNeighbors:
+    """Row numbers (n_queries, k) int64 of each query's nearest rows, and their distances, ascending.
+
+    Distances are None where those who published the neighbours have others than ours. `dataset` is named in
+    messages.
+    """
+
+    neighbors: np.ndarray
+    distances: np.ndarray | None
+    dataset: str = ""
+
+    @property
+    def known_distances(self) -> np.ndarray:
+        """The distances, where they must be known."""
+        assert self.distances is not None
+        return self.distances
+
+    def nearest(self, count: int) -> "TrueNeighbors":
+        """Return `count` neighbours a query, with distances in float64; UserError where fewer are known."""
+        known = self.neighbors.shape[1]
+        if known < count:
+            raise UserError(
+                f"dataset '{self.dataset}' has {known} true neighbours a query, fewer than {count};"
+                f" use --count {known} or less, or find more by:"
+                f" python create_dataset.py --ground-truth {self.dataset} --neighbors {count}"
+            )
+        distances = self.known_distances[:, :count].astype(np.float64)
+        return TrueNeighbors(self.neighbors[:, :count].astype(np.int64), distances, self.dataset)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,17 +117,6 @@ class Queries(Sequence[Query]):
         """The row numbers of each query's nearest rows, (n, k) int64."""
         return self.truth.neighbors
 
-    def true_distances(self, count: int) -> np.ndarray:
-        """Distances of each query's `count` nearest rows, ascending: (n, count) float64, in a new array.
-
-        Raises UserError where fewer neighbours are known.
-        """
-        return self.truth.nearest(count).known_distances
-
-    def first(self, number: int) -> "Queries":
-        """Return the first `number` of them, or all where there are not more."""
-        return self[:number]
-
     def copied_vectors(self) -> list[np.ndarray]:
         """Return each vector in an array of its own, which a plug-in may change in place."""
         return [np.array(vector) for vector in self.vectors]
@@ -95,3 +124,64 @@ class Queries(Sequence[Query]):
     def copied_batch(self) -> np.ndarray | list[np.ndarray]:
         """Return all vectors as one array, or a list of sets, which a plug-in may change in place."""
         return self.copied_vectors() if isinstance(self.vectors, list) else np.array(self.vectors)
+
+
+def truth_path(name: str, data: Path) -> Path:
+    """Where the true neighbours that were found here lie."""
+    return data / f"{name}{SUFFIX}"
+
+
+def write_truth(path: Path, truth: TrueNeighbors, attributes: dict[str, Any]) -> None:
+    """Store true neighbours with attributes; `mark` tells which vectors they are true of."""
+    with disk_errors(path), atomic_path(path) as temporary, h5py.File(temporary, "w") as file:
+        file.attrs.update(attributes)
+        file["neighbors"], file["distances"] = truth.neighbors, truth.distances
+
+
+def read_truth(path: Path, mark: str | None = None) -> TrueNeighbors:
+    """Read true neighbours; UserError when the file is damaged, or its mark is another than the one given."""
+    name = path.name.removesuffix(SUFFIX)
+    try:
+        with h5py.File(path, "r", locking=False) as file:
+            if mark is None or file.attrs.get("mark") == mark:
+                return TrueNeighbors(file["neighbors"][()], file["distances"][()], name)
+    except (OSError, RuntimeError, KeyError, ValueError) as error:
+        raise UserError(f"{path} is damaged ({str(error).splitlines()[0]}); delete it") from None
+    raise UserError(
+        f"{path} holds the true neighbours of other vectors; delete it, or find these by: "
+        f"python create_dataset.py --ground-truth {name} --force"
+    )
+
+
+def rows_of_ids(ids: np.ndarray, numbered: Iterable[np.ndarray] | None, rows: int, path: Path) -> np.ndarray:
+    """Turn the ids that a published truth names into row numbers.
+
+    `numbered` gives the id of every row in order, in blocks; without it, ids are row numbers.
+    """
+    if numbered is not None:
+        named = np.unique(ids)
+        row_of = np.full(len(named), -1, dtype=np.int64)
+        start = 0
+        for block in numbered:
+            at = np.minimum(np.searchsorted(named, block), len(named) - 1)
+            here = np.flatnonzero(named[at] == block)
+            row_of[at[here]] = start + here
+            start += len(block)
+        found = row_of[np.searchsorted(named, ids)]
+        found[found >= rows] = -1
+    else:
+        found = np.where((ids >= 0) & (ids < rows), ids, -1).astype(np.int64)
+    query, place = np.unravel_index(np.argmin(found), found.shape)
+    if found[query, place] < 0:
+        raise UserError(
+            f"{path} row {query} (from 0) names id {ids[query, place]}, which none of the {rows:,} training"
+            " rows has; delete it and get it again"
+        )
+    return found
+
+
+def agreement(found: TrueNeighbors, published: TrueNeighbors) -> float:
+    """Share of published neighbours that are as near as those found, to 1e-5 of their distances."""
+    k = min(found.neighbors.shape[1], published.neighbors.shape[1])
+    limit = found.known_distances[:, k - 1 : k]
+    return float(np.mean(published.known_distances[:, :k] <= limit + 1e-5 * np.abs(limit) + 1e-9))

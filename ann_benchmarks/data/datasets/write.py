@@ -62,15 +62,10 @@ def write_dense(
 
 
 def write_sets(
-    path: Path,
-    metric: str,
-    dimension: int,
-    train: Sequence[np.ndarray],
-    test: Sequence[np.ndarray],
-    neighbors: int = NEIGHBORS,
+    path: Path, metric: str, dimension: int, train: Sequence[np.ndarray], test: Sequence[np.ndarray]
 ) -> None:
     """Write a dataset of integer sets in ann-benchmarks' sparse form: sorted items end to end, and sizes."""
-    ids, distances = exact_neighbors(metric, train, test, neighbors)
+    ids, distances = exact_neighbors(metric, train, test, NEIGHBORS)
     arrays = {"neighbors": ids, "distances": distances}
     for key, sets in (("train", train), ("test", test)):
         arrays[key] = np.concatenate([np.sort(items) for items in sets])
