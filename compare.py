@@ -5,12 +5,14 @@ everything that these names leave open is alike: dataset, count, series and argu
 """
 
 import argparse
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from ann_benchmarks.common.cli import positive_int, run_command
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.cli import path_or_pattern, positive_int, read_by, run_command
+from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.quantities import read_number
 from ann_benchmarks.comparing.listing import list_runs, show_run
 from ann_benchmarks.comparing.matching import SideBySide, compare
 from ann_benchmarks.comparing.measurements import METRICS
@@ -71,15 +73,13 @@ def share(limits: str, fits: Callable[[float], bool]) -> Callable[[str], float]:
     """Return a reader of shares such as 5% or 0.05 on a command line."""
 
     def read(text: str) -> float:
-        try:
-            number = float(text[:-1]) / 100 if text.endswith("%") else float(text)
-        except ValueError:
-            number = -1.0
-        if not fits(number):
-            raise argparse.ArgumentTypeError(f"'{text}' is no share {limits}, such as 5% or 0.05")
-        return number
+        number = read_number(text.removesuffix("%"))
+        share = math.nan if number is None else number / 100 if text.endswith("%") else number
+        if not fits(share):
+            raise UserError(f"'{shown(text)}' is no share {limits}, such as 5% or 0.05")
+        return share
 
-    return read
+    return read_by(read)
 
 
 def argument_parser() -> argparse.ArgumentParser:
@@ -91,17 +91,29 @@ def argument_parser() -> argparse.ArgumentParser:
     recall = share("from 0 to 1", lambda number: 0 <= number <= 1)
     size = share("below 100%", lambda number: 0 <= number < 1)
     chance = share("above 0 and up to 0.5", lambda number: 0 < number <= 0.5)
-    add("names", nargs="*", metavar="A B", help="what to compare; with --list, folders")
-    add("--a", nargs="+", metavar="A", help="repetitions of one side, instead of A")
-    add("--b", nargs="+", metavar="B", help="repetitions of the other side, instead of B")
+    add("names", nargs="*", metavar="A B", type=path_or_pattern, help="what to compare; with --list, folders")
+    add("--a", nargs="+", metavar="A", type=path_or_pattern, help="repetitions of one side, instead of A")
+    add(
+        "--b",
+        nargs="+",
+        metavar="B",
+        type=path_or_pattern,
+        help="repetitions of the other side, instead of B",
+    )
     add("--paired", action="store_true", help="the first of A was measured next to the first of B, and so on")
     add("--list", action="store_true", help="list the runs in results/, or in the named folders")
-    add("--show", metavar="RUN", help="show everything known about one run")
+    add("--show", metavar="RUN", type=path_or_pattern, help="show everything known about one run")
     add("--dataset", metavar="DATASET", help="only results of this dataset")
     add("--count", type=positive_int, help="only results with this number of neighbours")
     add("--algorithm", metavar="NAME", help="only this series, and those whose names begin with NAME-")
     add("--at-recall", type=recall, metavar="R", help="from each series its fastest point with this recall")
-    add("--noise", nargs="+", metavar="FOLDER", help="repetitions that show how well this machine repeats")
+    add(
+        "--noise",
+        nargs="+",
+        metavar="FOLDER",
+        type=path_or_pattern,
+        help="repetitions that show how well this machine repeats",
+    )
     add("--by", choices=list(METRICS), help="the metric that decides (default qps, at a given rate p99)")
     add("--error-rate", type=chance, default=0.05, metavar="P", help="of false verdicts (default 0.05)")
     add("--fail-if-slower", type=size, metavar="SIZE", help="exit with 1 if B is slower, beyond noise, by"

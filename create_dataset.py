@@ -1,9 +1,8 @@
 """Make, get, check or convert a dataset, or find its true neighbours."""
 
 import argparse
-from pathlib import Path
 
-from ann_benchmarks.common.cli import positive_int, run_command
+from ann_benchmarks.common.cli import file_to_write, path_or_pattern, positive_int, run_command, seed
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import (
     canonical_name,
@@ -41,22 +40,26 @@ def parse_arguments() -> argparse.Namespace:
     what.add_argument(
         "--convert",
         metavar="SOURCE",
+        type=path_or_pattern,
         help="write a dataset's vectors, or those of a file, as one NPY file; resumes",
     )
     own = parser.add_argument_group("your own vectors")
     own.add_argument(
         "--train",
         metavar="FILE",
+        type=path_or_pattern,
         help="NPY, NPZ, HDF5, Parquet, fbin, u8bin, i8bin, fvecs or bvecs; FILE:KEY names an array or"
         " column in it, 'part_*.npy' several files",
     )
     queries = own.add_mutually_exclusive_group()
-    queries.add_argument("--test", metavar="FILE", help="the queries, in a file of their own")
+    queries.add_argument(
+        "--test", metavar="FILE", type=path_or_pattern, help="the queries, in a file of their own"
+    )
     queries.add_argument(
         "--queries", type=positive_int, help=f"how many rows to hold out as queries (default {QUERIES})"
     )
     own.add_argument("--distance", metavar="METRIC", help=", ".join(METRICS))
-    own.add_argument("--seed", type=int, default=1, help="chooses the rows held out (default %(default)s)")
+    own.add_argument("--seed", type=seed, default=1, help="chooses the rows held out (default %(default)s)")
     own.add_argument(
         "--in-place",
         action="store_true",
@@ -77,7 +80,9 @@ def parse_arguments() -> argparse.Namespace:
         default=4,
         help="connections to download through at once (default %(default)s)",
     )
-    parser.add_argument("--output", metavar="FILE", type=Path, help="the NPY file that --convert writes")
+    parser.add_argument(
+        "--output", metavar="FILE", type=file_to_write, help="the NPY file that --convert writes"
+    )
     parser.add_argument("--dtype", choices=CONVERTED_TYPES, help="type of the numbers that --convert writes")
     parser.add_argument("--force", action="store_true", help="replace what is there")
     args = parser.parse_args()
@@ -106,11 +111,11 @@ def main() -> int:
     args = parse_arguments()
     if args.list:
         print(dataset_table())
-    elif args.verify:
+    elif args.verify is not None:
         return verify(args.verify)
-    elif args.ground_truth:
+    elif args.ground_truth is not None:
         print(find_truth(args.ground_truth, args.neighbors, args.scheduler, args.force))
-    elif args.convert:
+    elif args.convert is not None:
         path = convert_source(args.convert, args.output, args.dtype, args.force)
         print(f"{path} is ready")
     elif args.name is None:

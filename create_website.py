@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from ann_benchmarks.common.cli import run_command
+from ann_benchmarks.common.cli import path, run_command
 from ann_benchmarks.website import create_website
 from ann_benchmarks.website.plots import all_plot_variants
 
@@ -13,7 +13,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     variants = list(all_plot_variants)
     parser.add_argument("--plottype", nargs="*", choices=variants, default=variants, help="only these plots")
-    parser.add_argument("--outputdir", type=Path, default=Path(), metavar="DIR", help="default: this folder")
+    parser.add_argument("--outputdir", type=path, default=Path(), metavar="DIR", help="default: this folder")
     parser.add_argument("--latex", action="store_true", help="add pgfplots code for each plot")
     parser.add_argument("--scatter", action="store_true", help="add plots of all points, not only the best")
     parser.add_argument(

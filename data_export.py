@@ -1,16 +1,17 @@
 """Write the metrics of all results to a CSV file."""
 
 import argparse
-from pathlib import Path
 
-from ann_benchmarks.common.cli import run_command
+from ann_benchmarks.common.cli import file_to_write, run_command
 from ann_benchmarks.results.export import export_results
 
 
 def main() -> None:
     """Read the command line and export."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="the CSV file to write")
+    parser.add_argument(
+        "--output", type=file_to_write, required=True, metavar="FILE", help="the CSV file to write"
+    )
     parser.add_argument(
         "--recompute", action="store_true", help="compute the metrics anew, whatever is cached"
     )

@@ -5,9 +5,8 @@ draw what the machine and the server did during one result.
 """
 
 import argparse
-from pathlib import Path
 
-from ann_benchmarks.common.cli import positive_int, run_command
+from ann_benchmarks.common.cli import file_to_write, limit, number, path, positive_int, run_command
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.plotting.dashboard import draw_monitoring
 from ann_benchmarks.plotting.draw import PlotRequest, draw_dataset, draw_tiers
@@ -28,8 +27,10 @@ def main() -> None:
         "--count", type=positive_int, default=10, help="k, the number of neighbours (default 10)"
     )
     parser.add_argument("--definitions", metavar="FILE", default="algos.yaml", help="accepted and not used")
-    parser.add_argument("--limit", type=int, default=-1, help="accepted and not used")
-    parser.add_argument("-o", "--output", type=Path, help="default: results/DATASET.png or DATASET-tiers.png")
+    parser.add_argument("--limit", type=limit, default=-1, help="accepted and not used")
+    parser.add_argument(
+        "-o", "--output", type=file_to_write, help="default: results/DATASET.png or DATASET-tiers.png"
+    )
     parser.add_argument(
         "-x", "--x-axis", choices=list(all_metrics), default="k-nn", help="metric on the x axis"
     )
@@ -49,7 +50,7 @@ def main() -> None:
     parser.add_argument("--batch", action="store_true", help="plot the results of batch mode")
     parser.add_argument(
         "--target-recall",
-        type=float,
+        type=number,
         metavar="RECALL",
         help=f"what a point must reach for the metric {QPS_AT_RECALL} and --tiers (default {TARGET_RECALL})",
     )
@@ -72,7 +73,7 @@ def main() -> None:
     parser.add_argument(
         "--monitoring",
         metavar="RESULT",
-        type=Path,
+        type=path,
         help="what the machine and the server did meanwhile, from the file of a result or workload",
     )
     args = parser.parse_args()

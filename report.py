@@ -2,9 +2,8 @@
 
 import argparse
 import sys
-from pathlib import Path
 
-from ann_benchmarks.common.cli import positive_int, run_command
+from ann_benchmarks.common.cli import file_to_write, number, path_or_pattern, positive_int, run_command
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.experiments.report import report_experiment
 from ann_benchmarks.reporting.chapters import report_results
@@ -20,12 +19,17 @@ def main() -> None:
     add("--algorithm", nargs="+", default=[], metavar="NAME", help="only these curves; vchord selects"
         " vchord-c32 and every other name that begins with vchord-")  # fmt: skip
     add("--count", type=positive_int, help="only results with this number of neighbours")
-    add("-o", "--output", type=Path, metavar="FOLDER", help="default: reports/DATASET")
+    add("-o", "--output", type=file_to_write, metavar="FOLDER", help="default: reports/DATASET")
     add("--title", help="the report's heading")
-    add("--target-recall", type=float, metavar="RECALL", help="the recall that results must reach to be"
+    add("--target-recall", type=number, metavar="RECALL", help="the recall that results must reach to be"
         f" compared (default {TARGET_RECALL})")  # fmt: skip
     add("--recompute", action="store_true", help="compute the metrics anew, whatever is cached")
-    add("--experiment", metavar="FILE", help="report an experiment; give the options that run.py was given")
+    add(
+        "--experiment",
+        metavar="FILE",
+        type=path_or_pattern,
+        help="report an experiment; give the options that run.py was given",
+    )
     add("--mini", action="store_true", help="with --experiment: report its miniature")
     args, others = parser.parse_known_args()
     if args.experiment:

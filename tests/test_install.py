@@ -527,9 +527,9 @@ def test_the_real_release_yml() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("github: own/thing", "must have the lines"),
-        ("- 1", "must have the lines"),
-        ("github: [", "cannot be read"),
+        ("github: own/thing", "release.yml:1: release.yml has no 'version'"),
+        ("- 1", "release.yml:1: expected release.yml here, found [1]"),
+        ("github: [", "release.yml:2: not valid YAML"),
         ("github: own/thing\nversion: 1.2\nasset: a", "'version' must be a text"),
         ("github: thing\nversion: 1.2.0\nasset: a", "must be OWNER/NAME"),
         ("github: own/thing\nversion: 1.2.0\nasset: '{arch}'", "may have {version}, {major}, {machine}"),

@@ -71,10 +71,11 @@ def test_what_is_said_has_no_secrets() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("argument: A\nsecret: B\n", "must have the lines argument: ..., secret: ..., source: ..."),
-        ("argument: A\nsecret: 1\nsource: C\n", "must have the lines"),
-        ("- x", "must have the lines"),
-        ("{", "cannot be read"),
+        ("argument: A\nsecret: B\n", "download.yml:1: download.yml has no 'source'"),
+        ("argument: A\nsecret: 1\nsource: C\n", "download.yml:2: 'secret' must be a text, not 1"),
+        ("- x", "download.yml:1: expected download.yml here, found ['x']"),
+        ("{", "download.yml:2: not valid YAML"),
+        ("", "download.yml: is empty; expected the lines argument: ..., secret: ..., source: ..."),
         ("argument: A\nsecret: B\nsource: C\n", "is for a script download.sh next to it"),
     ],
 )

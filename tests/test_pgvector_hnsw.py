@@ -323,3 +323,28 @@ def test_a_disk_too_small_is_refused_before_the_load(plugin_server: Server, monk
     monkeypatch.setattr("ann_benchmarks.algorithms.postgres.machine.free_disk_bytes", lambda folder: 1000)
     with pytest.raises(PostgresError, match="the vectors need .* left: free some, or name another folder"):
         plugin().fit(clustered(1000, 8, seed=7))
+
+
+@pytest.mark.parametrize("value", [40.5, "40.25"])
+def test_a_fraction_of_a_whole_setting_is_not_measured(fitted, value):
+    algorithm, train = fitted
+    algorithm.set_query_arguments(value)
+    with pytest.raises(
+        PostgresError, match=f"hnsw.ef_search is {value}, which the server would round: give a"
+    ):
+        algorithm.query(train[0], K)
+    algorithm.set_query_arguments(40.0)  # which is whole
+    assert len(algorithm.query(train[0], K)) == K
+
+
+def test_more_clients_than_connections_are_known_before_a_build(plugin_server: Server, monkeypatch):
+    assert plugin().most_clients() <= 500
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_SETTINGS", "max_connections=20")
+    assert plugin().most_clients() == 20
+    for name, value in plugin_server.connection_parameters().items():
+        if name in ("host", "port", "user", "dbname"):
+            monkeypatch.setenv(f"ANN_BENCHMARKS_PG_{name.upper()}", str(value))
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_SERVER", "external")
+    assert plugin().most_clients() == 500  # as the server says, and no variable
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_PORT", "1")
+    assert plugin().most_clients() is None or plugin().most_clients() > 500

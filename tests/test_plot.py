@@ -275,12 +275,9 @@ def test_many_series_and_every_format(tmp_path):
         ({"dataset": "nope"}, r"unknown dataset 'nope': there are results of d \(count 10\)"),
         ({"count": 5}, r"nothing to plot for d with count 5: there are results of d \(count 10\)"),
         ({"batch": True}, "nothing to plot: no batch result"),
-        ({"y": "distcomps"}, "no result has both k-nn and distcomps"),
         ({"x_scale": "a"}, "unknown x scale 'a': use linear"),
         ({"x_scale": "a-1"}, "unknown x scale"),
         ({"y_scale": "a3"}, "unknown y scale 'a3'"),
-        ({"x": "qps", "y": "k-nn", "x_scale": "a3"}, "values between 0 and 1"),
-        ({"y_scale": "logit"}, "values between 0 and 1"),
         ({"output": Path("x.doc")}, "must end in one of"),
         ({"output": Path("data/d.hdf5/x.png")}, "cannot write data/d.hdf5/x.png"),
     ],
@@ -289,6 +286,30 @@ def test_mistakes_are_one_line(results, options, message):
     with pytest.raises(UserError, match=message) as error:
         draw(**options)
     assert "\n" not in str(error.value)
+
+
+# As in ann-benchmarks, whose scripts draw every pair of metrics, whatever the algorithm counts.
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"y": "distcomps"}, "every result has a 0 for k-nn or distcomps"),
+        ({"x": "distcomps", "x_scale": "log"}, "the picture is empty"),
+        ({"x": "qps", "y": "k-nn", "x_scale": "a3"}, "the a3 scale is for values up to 1, which qps exceeds"),
+        ({"y_scale": "logit"}, "the y axis is linear"),
+    ],
+)
+def test_what_a_scale_cannot_show_is_drawn_with_a_warning(results, capsys, options, said):
+    draw(**options)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("warning: ") and said in line
+    assert Path("results/d.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize(("x_scale", "y_scale"), [("logit", "log"), ("a3", "log"), ("linear", "logit")])
+def test_shares_that_are_all_1_are_drawn_on_every_scale(tmp_path, capsys, x_scale, y_scale):
+    view = View("k-nn", "epsilon", x_scale, y_scale)
+    assert create_plot({"a": [Point(1.0, 1.0)]}, view, tmp_path / "a.svg") == 1
+    assert capsys.readouterr().err == ""
 
 
 def test_empty_folder_is_one_line(tmp_path, monkeypatch):

@@ -175,7 +175,9 @@ def test_a_neighbour_that_does_not_exist_is_an_error(strange):
 
 
 def test_minus_one_means_no_neighbour():
-    assert measured([[1, -1, -1], []]).neighbors.tolist() == [[1, -1, -1], [-1, -1, -1]]
+    assert measured([[1, 2, -1], []]).neighbors.tolist() == [[1, 2, -1], [-1, -1, -1]]
+    with pytest.raises(UserError, match="query 1 was answered with -1 more than once"):
+        measured([[1, 2, -1], [1, -1, -1]])
 
 
 def test_an_answer_still_to_be_computed_is_refused():

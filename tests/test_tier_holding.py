@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from tiers import control_groups, group_files, locked_memory
+from tiers import control_groups, group_files, locked_memory, systemd
 from tiers import disk as disks
 from tiers import holding as holdings
 from tiers.control_groups import Group, choose_groups, find_place
@@ -18,7 +18,7 @@ from tiers.group_files import remove_group
 from tiers.holding import Holding
 from tiers.ledger import Ledger, own_hold
 from tiers.memory import GIB, MIB, ControlGroup, WholeMachine, meminfo, system_reserve
-from tiers.tier import Disk, Tier
+from tiers.tier import Disk, SimulatedServer, Tier
 
 from .tier_holds import (
     inside,
@@ -384,6 +384,42 @@ def test_limits_that_the_kernel_does_not_keep_are_an_error(version_2_double, mon
     (group.folder / "cpuset.cpus.effective").write_text("5000-5001\n")
     with pytest.raises(UserError, match=r"has CPUs \[5000, 5001\]"):
         group.limit_cpus(1)
+
+
+def test_limits_that_are_taken_away_later_are_noticed(version_2_double):
+    (group,) = choose_groups(["cpuset", "io"], "tier", processes=version_2_double)
+    group.make()
+    assert group.limits() == {}
+    group.limit_cpus(1)
+    group.limit_disk("8:0", Disk("own", iops=10))
+    server = SimulatedServer(Tier(cpus=1, disk=Disk("own", iops=10)), "cgroup", limits=group.limits())
+    server.check({})
+    (group.folder / "io.max").unlink()  # as the kernel does when the controller is switched off above
+    with pytest.raises(UserError, match=r"io\.max was removed, .*systemd-run --scope -p Delegate=yes"):
+        server.check({})
+
+
+@pytest.mark.parametrize(
+    "user, own, chosen",
+    [
+        (0, "/user.slice/user-0.slice/session-5.scope", ["--system", "user-0.slice"]),
+        (0, "/", ["--system", "-.slice"]),
+        (9, "/user.slice/user-9.slice/user@9.service/app.slice/own.scope", ["--user", "app.slice"]),
+        (9, "/user.slice/user-9.slice/session-5.scope", []),
+    ],
+)
+def test_systemd_is_requested_to_keep_controllers(version_2_double, monkeypatch, tmp_path, user, own, chosen):
+    (version_2_double / "self/cgroup").write_text(f"0::{own}\n")
+    calls = []
+    monkeypatch.setattr(subprocess, "run", lambda command, **options: calls.append(command))
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    monkeypatch.setattr(systemd, "_RUNS", tmp_path / "not there")
+    systemd.keep_controllers(7, version_2_double)
+    assert not calls
+    monkeypatch.setattr(systemd, "_RUNS", tmp_path)
+    systemd.keep_controllers(7, version_2_double)
+    assert [[word for word in call if word in chosen] for call in calls] == ([chosen] if chosen else [])
+    assert all("ann-benchmarks-tiers-7.scope" in call for call in calls)
 
 
 def test_the_mounted_part_of_a_tree_is_where_a_container_sees_it(tmp_path):

@@ -17,6 +17,7 @@ from .group_files import has_ended, make_folder, remove_group, set_memory_limit,
 from .tier import Disk
 
 MEMORY, CPUS, DISK = "memory", "cpuset", "io"
+_FIXED = ("cpuset.cpus", "io.max", "blkio.throttle.*_device")  # files that nothing of ours changes later
 _NAMES_IN_VERSION_1 = {DISK: "blkio"}
 _WHAT = {MEMORY: "memory", CPUS: "CPUs", DISK: "disk"}
 _PROCESSES = Path("/proc")
@@ -153,6 +154,11 @@ class Group:
                 _require_line(file, f"{device} {text}")
         except OSError as error:
             raise _refused(DISK, self.folder, error) from None
+
+    def limits(self) -> dict[Path, str]:
+        """Return what the files of CPUs and disk hold, those without a limit left out."""
+        files = [file for pattern in _FIXED for file in self.folder.glob(pattern)]
+        return {file: text for file in files if (text := file.read_text()).strip()}
 
 
 def choose_groups(controllers: Iterable[str], name: str, processes: Path = _PROCESSES) -> list[Group]:

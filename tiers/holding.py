@@ -19,6 +19,7 @@ from .ledger import HeldGroup, Hold, Ledger, own_hold
 from .locked_memory import LockedMemory, require_rights
 from .memory import ControlGroup, WholeMachine, meminfo, readable, shared_memory_of
 from .release import ENDING_SECONDS, empty, give_back, release_dead, start_guard
+from .systemd import keep_controllers
 from .tier import CONTROL_GROUP, HUGE_PAGES, Tier
 
 METHODS = (HUGE_PAGES, CONTROL_GROUP)
@@ -36,6 +37,7 @@ class Holding:
         self.folder = folder
         self.memory: WholeMachine | ControlGroup | None = None  # what a server's watch is to sample
         self.facts: dict[str, Any] = {}  # attributes of the results of the tier that is set
+        self.limits: dict[Path, str] = {}  # what files of its groups are to hold
         self._ledger = ledger or Ledger()
         self._hold: Hold | None = None
         self._locked: LockedMemory | None = None
@@ -69,6 +71,7 @@ class Holding:
             self._ledger.write(hold)
         try:
             self._guard = start_guard(self._ledger, hold)
+            keep_controllers(self._guard.pid)
         except BaseException:
             self._give_back()
             raise
@@ -158,7 +161,7 @@ class Holding:
         locked.ballast.resize(0)
         with self._ledger.changing(hold):
             empty(self._ledger, hold)
-        self._groups, self.memory, self.facts = [], None, {}
+        self._groups, self.memory, self.facts, self.limits = [], None, {}, {}
 
     def _give_back(self) -> None:
         self._stop_keeper()
@@ -193,6 +196,7 @@ class Holding:
                 group.limit_cpus(tier.cpus)
             if DISK in group.controllers and disk is not None:
                 group.limit_disk(device, disk)
+        self.limits = {file: text for group in groups for file, text in group.limits().items()}
 
     def _is_limit(self, tier: Tier) -> bool:
         return self.method == CONTROL_GROUP and tier.ram is not None

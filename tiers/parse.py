@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.host import memory_bytes, usable_cores
 
 from .memory import GIB, MIB, readable, system_reserve
@@ -76,7 +76,7 @@ def _tiers(element: str, size: tuple[int, int, int]) -> Iterator[Tier]:
             found[kind] = value
         disk = _disk(found)
     except ValueError as error:
-        raise UserError(f"--tiers: '{element}': {error}") from None
+        raise UserError(f"--tiers: '{shown(element)}': {error}") from None
     for buffers, ram in found.get("memory", [(None, None)]):
         yield Tier(buffers, ram, found.get("cpus"), disk)
 
@@ -94,7 +94,7 @@ def _part(part: str, size: tuple[int, int, int]) -> tuple[str, Any]:
         return "memory", [_pair(part)]
     counted = re.fullmatch(r"([0-9]{1,9})(cpus?|iops|MBps)", part)
     if counted is None:
-        what = f"'{part}' is not known" if part else "something is missing"
+        what = f"'{shown(part)}' is not known" if part else "something is missing"
         raise ValueError(f"{what}: {_EXAMPLES}")
     number, kind = int(counted[1]), "cpus" if counted[2] == "cpu" else counted[2]
     if number < _COUNTS[kind]:
@@ -121,7 +121,7 @@ def _bytes(text: str) -> int | None:
         return None
     size = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(MB|GB)?", text, re.IGNORECASE)
     if size is None:
-        raise ValueError(f"'{text}' is not a size: {_EXAMPLES}")
+        raise ValueError(f"'{shown(text)}' is not a size: {_EXAMPLES}")
     megabytes = Decimal(size[1]) * (1 if (size[2] or "").upper() == "MB" else 1024)
     if megabytes % 1:
         raise ValueError(f"'{text}' is not a whole number of MB: write {max(round(megabytes), 1)}MB")

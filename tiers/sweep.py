@@ -162,7 +162,7 @@ class Sweep:
                 self._bring_about(conditions.tier, holding)
         except UserError as error:
             return NoWorker(str(error))
-        server = replace(conditions, memory=holding.memory, held=holding.facts)
+        server = replace(conditions, memory=holding.memory, held=holding.facts, limits=holding.limits)
         if not self._server.is_ours:
             return TierWorker(server, {})
         return TierWorker(server, self._server.environment(conditions.tier, holding.groups))

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from ann_benchmarks.common.errors import UserError
@@ -162,6 +163,7 @@ class SimulatedServer:
     method: str
     memory: AvailableMemory | None = field(default=None, compare=False)
     held: Mapping[str, Any] = field(default_factory=dict, compare=False)  # attributes of what was set
+    limits: Mapping[Path, str] = field(default_factory=dict, compare=False)  # what files are to hold
 
     def __str__(self) -> str:
         return f"{self.tier} by {self.method}"
@@ -188,7 +190,13 @@ class SimulatedServer:
         return 0
 
     def check(self, facts: Mapping[str, Any]) -> None:
-        """Raise UserError where the memory or shared_buffers were not those of the tier."""
+        """Raise UserError where the limits, the memory or shared_buffers were not those of the tier."""
+        for file, text in self.limits.items():
+            if not file.exists() or file.read_text() != text:
+                raise UserError(
+                    f"tier {self.tier} was not kept: its limit in {file} was removed, most likely by"
+                    " systemd: run it in a unit of its own, by systemd-run --scope -p Delegate=yes"
+                )
         buffers = facts.get("shared_buffers")
         if self.tier.shared_buffers is not None and buffers != self.tier.shared_buffers:
             has = "an unknown size" if buffers is None else amount(buffers)

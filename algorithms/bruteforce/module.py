@@ -1,5 +1,7 @@
 """Exact search: every query is compared with every vector."""
 
+from typing import Any
+
 import numpy as np
 
 from ..base.module import BaseANN
@@ -9,6 +11,7 @@ class ExactScan(BaseANN):
     """Exact scan with NumPy: slow and without error, as a reference for other algorithms."""
 
     clients_by = "processes"
+    precision: Any = np.float32
 
     def __init__(self, metric: str) -> None:
         """Take one of euclidean, angular and ip."""
@@ -19,7 +22,7 @@ class ExactScan(BaseANN):
 
     def fit(self, X: np.ndarray) -> None:
         """Keep the vectors, (n, dimension), and what each one's norm contributes to a score."""
-        self._vectors = np.ascontiguousarray(X, dtype=np.float32)
+        self._vectors = np.ascontiguousarray(X, dtype=self.precision)
         squares = np.einsum("ij,ij->i", self._vectors, self._vectors)
         self._half_squares = squares / 2
         self._norms = np.sqrt(squares)
@@ -35,3 +38,51 @@ class ExactScan(BaseANN):
         n = min(n, len(scores))
         best = np.argpartition(scores, len(scores) - n)[len(scores) - n :]
         return best[np.argsort(-scores[best])]
+
+
+class BruteForceBLAS(ExactScan):
+    """Exact scan that returns distances: ann-benchmarks' datasets.py makes its files with this name of here.
+
+    Beside vectors it takes rows of bools (hamming) and sets of integers (jaccard).
+    """
+
+    def __init__(self, metric: str, precision: Any = np.float32) -> None:
+        """Take one of angular, euclidean, jaccard and, with bool as precision, hamming."""
+        if metric not in ("angular", "euclidean", "hamming", "jaccard"):
+            raise NotImplementedError(f"BruteForceBLAS has no metric '{metric}'")
+        if metric == "hamming" and precision != np.bool_:
+            raise NotImplementedError(f"BruteForceBLAS compares bools under hamming, not {precision}")
+        super().__init__(
+            "angular" if metric == "angular" else "euclidean"
+        )  # which ranks bits as hamming does
+        self._of = metric
+        self.precision = np.float32 if metric == "hamming" else precision
+        self.name = "BruteForceBLAS()"
+
+    def fit(self, X: Any) -> None:
+        """Keep the vectors, (n, dimension), or the sets."""
+        if self._of == "jaccard":
+            self._sets = [frozenset(np.asarray(row).tolist()) for row in X]
+        else:
+            super().fit(X)
+
+    def query(self, q: Any, n: int) -> Any:
+        """Return the n nearest; sets that share nothing with the query are left out."""
+        return [row for row, _ in self.query_with_distances(q, n)]
+
+    def query_with_distances(self, q: Any, n: int) -> list[tuple[int, float]]:
+        """Return the n nearest with their distances, nearest first."""
+        if self._of == "jaccard":
+            own = frozenset(np.asarray(q).tolist())
+            distances = np.array([1 - len(own & other) / (len(own | other) or 1) for other in self._sets])
+            rows = np.argsort(distances, kind="stable")[:n]
+            return [(row, distances[row]) for row in rows if distances[row] < 1 - 1e-5]
+        vector = np.asarray(q, dtype=self.precision)
+        rows = super().query(vector, n)
+        near, vector = self._vectors[rows].astype(np.float64), vector.astype(np.float64)
+        if self._of == "angular":
+            distances = 1 - near @ vector / self._norms[rows] / (np.linalg.norm(vector) or 1)
+        else:
+            squares = ((near - vector) ** 2).sum(axis=1)
+            distances = squares / len(vector) if self._of == "hamming" else np.sqrt(squares)
+        return list(zip(rows, distances, strict=True))

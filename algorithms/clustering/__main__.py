@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from ann_benchmarks.common.atomic import atomic_path
-from ann_benchmarks.common.cli import HelpWithDefaults, positive_int, run_command
+from ann_benchmarks.common.cli import HelpWithDefaults, file_to_write, positive_int, run_command, seed, size
 from ann_benchmarks.common.disk import disk_errors
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import canonical_name, get_dataset
-from ann_benchmarks.run.containers.limits import size
 
 from . import ALGORITHMS, DEVICES, Clustering, ClusteringError, Settings, cluster
 
@@ -69,7 +68,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("--dataset", metavar="NAME", required=True, help="the vectors to cluster")
     add("--lists", metavar="[COARSE,]LISTS", type=_lists, required=True, help="such as 2000, or 550,320000")
     add("--device", choices=DEVICES, default="cpu", help="gpu: by PyTorch or CuPy")
-    add("-o", "--output", metavar="FILE", type=Path, required=True, help="the NPY file to write")
+    add("-o", "--output", metavar="FILE", type=file_to_write, required=True, help="the NPY file to write")
     add("--sampling-factor", metavar="N", type=positive_int, default=256, help="sampled rows for each list")
     add("--iterations", metavar="N", type=positive_int, default=10, help="the most passes over the sample")
     add("--algorithm", choices=ALGORITHMS, default="lloyd", help="hierarchical: faster, less exact")
@@ -86,7 +85,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="for the sample; a larger one is kept on disk (default: half of what is free)",
     )
     add("--device-memory", metavar="SIZE", type=size, help="of the GPU (default: what is free)")
-    add("--seed", metavar="N", type=int, default=0, help="of the sample and the start")
+    add("--seed", metavar="N", type=seed, default=0, help="of the sample and the start")
     add("--force", action="store_true", help="replace the file")
     return parser
 

@@ -13,6 +13,7 @@ import psycopg
 
 from .building import Index, IndexHooks, SearchRange
 from .chunks import LoadOptions
+from .connections import most_connections
 from .errors import PostgresError
 from .extension import RequiredExtension
 from .fitting import BuildOptions, IndexedTable
@@ -135,6 +136,10 @@ class PostgresANN(InstallableExtension, QueriedTable):
     def get_memory_usage(self) -> float:
         """Size of the index in KiB, 0 before it is built."""
         return self._indexed.index_kib
+
+    def most_clients(self) -> int | None:
+        """Return how many connections the server takes, or this machine's files allow; None: not known."""
+        return most_connections()
 
     def set_load_options(self, threads: int | None = None, chunk_rows: int | None = None) -> None:
         """Load over `threads` connections, `chunk_rows` in a transaction; None: as in the environment."""

@@ -13,6 +13,7 @@ from .errors import PostgresError
 
 GIB = 1 << 30
 MIB = 1 << 20
+MOST_CONNECTIONS = 500  # of clients that send queries at the same time, to a server of our own
 SHARED_MEMORY_SHARE = 45  # percent of the memory that a build may take; /dev/shm commonly offers 50
 
 # Any session can set these, so they hold on a server that is not ours, too.
@@ -43,7 +44,7 @@ def server_profile(memory: int, cores: int, free_disk: int, shared_memory: int |
         "shared_buffers": megabytes(max(memory // 4, 128 * MIB)),
         "huge_pages": "off",  # those there are may be held back from servers, for a tier
         "autovacuum": "off",
-        "max_connections": "500",  # of clients that send queries at the same time
+        "max_connections": str(MOST_CONNECTIONS),
         "max_parallel_maintenance_workers": str(max(cores - 1, 0)),  # the leader builds, too
         "max_parallel_workers": str(cores),
         "max_worker_processes": str(cores + 8),

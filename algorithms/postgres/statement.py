@@ -1,5 +1,6 @@
 """A query as every session runs it: its SQL, its settings, and the index that its plan has to use."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ _LOAD_ACCESS_METHODS = """
     JOIN pg_depend ON objid = pg_am.oid AND classid = 'pg_am'::regclass
     JOIN pg_extension ON pg_extension.oid = refobjid AND refclassid = 'pg_extension'::regclass
     WHERE deptype = 'e' AND amtype = 'i' AND extname = ANY(%s)"""
+
+_FRACTION = re.compile(r"\s*[+-]?([0-9]*\.[0-9]*[1-9][0-9]*|[0-9.]+e-[0-9]+)\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -56,15 +59,17 @@ def set_and_check(
         try:
             row = connection.execute(
                 "SELECT current_setting(%s, true), set_config(%s, %s, false),"
-                " EXISTS (SELECT FROM pg_settings WHERE name = %s)",
+                " (SELECT vartype FROM pg_settings WHERE name = %s)",
                 [name, name, value, name],
             ).fetchone()
         except psycopg.Error as error:
             raise refusal(f"the server refuses {name} = {value}", error) from None
         assert row is not None
-        before, after, is_known = row
-        if not is_known:
+        before, after, kind = row
+        if kind is None:
             raise PostgresError(f"the server has no setting {name}: is the extension's library loaded?")
+        if kind == "integer" and _FRACTION.fullmatch(value):
+            raise PostgresError(f"{name} is {value}, which the server would round: give a whole number")
         if before != after:
             changed[name] = (before, after)
     return changed

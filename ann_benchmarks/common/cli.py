@@ -4,9 +4,11 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from .errors import UserError
+from .errors import UserError, one_line
+from .names import checked_path, output_path, path_text
+from .quantities import amount, byte_size, finite, seed_number, whole
 
 INTERRUPTED = 130  # what a shell reports for a command ended by Ctrl-C
 
@@ -19,36 +21,34 @@ class HelpWithDefaults(argparse.HelpFormatter):
         return action.help if is_silent else f"{action.help} (default: %(default)s)"
 
 
-def positive_int(text: str) -> int:
-    """Read a whole number of at least 1 from a command line."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of at least 1")
-    return number
+def read_by(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Make a type for argparse of a function that raises UserError."""
+
+    def read(text: str) -> Any:
+        try:
+            return parse(text)
+        except UserError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read
 
 
-def positive_ints(text: str) -> list[int]:
-    """Read whole numbers of at least 1, separated by commas; each once, in their order."""
-    return list(dict.fromkeys(positive_int(part) for part in text.split(",")))
+def each_of(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Make a type for argparse of values that are separated by commas; each once, in their order."""
+    return read_by(lambda text: list(dict.fromkeys(parse(part) for part in text.split(","))))
 
 
-def positive_float(text: str) -> float:
-    """Read a number above 0 from a command line."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0")
-    return number
-
-
-def positive_floats(text: str) -> list[float]:
-    """Read numbers above 0, separated by commas; each once, in their order."""
-    return list(dict.fromkeys(positive_float(part) for part in text.split(",")))
+positive_int = read_by(whole())
+positive_ints = each_of(whole())
+positive_float = read_by(amount)
+positive_floats = each_of(amount)
+limit = read_by(whole(-1))  # -1: none
+seed = read_by(seed_number)
+number = read_by(finite)
+size = read_by(byte_size)
+path = read_by(checked_path)
+path_or_pattern = read_by(path_text)
+file_to_write = read_by(output_path)
 
 
 def run_command(main: Callable[[], int | None]) -> NoReturn:
@@ -69,4 +69,9 @@ def run_command(main: Callable[[], int | None]) -> NoReturn:
         # The reader of our output (head, less) has gone; nothing is left to tell it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0
+    except OSError as error:
+        # What the system refuses is not ours to foresee everywhere: a name, a right, a disk.
+        name = f"{error.filename}: " if error.filename is not None else ""
+        print(f"error: {one_line(f'{name}{error.strerror or error}')}", file=sys.stderr)
+        status = 1
     sys.exit(status)

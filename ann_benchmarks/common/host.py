@@ -2,6 +2,7 @@
 
 import os
 import platform
+import resource
 import sys
 from contextlib import suppress
 from functools import cache
@@ -15,6 +16,13 @@ from .version import VERSION
 _MEMORY_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+
+# All processes and threads of Linux, and of a control group.
+_PROCESS_LIMITS = (
+    Path("/proc/sys/kernel/pid_max"),
+    Path("/proc/sys/kernel/threads-max"),
+    Path("/sys/fs/cgroup/pids.max"),
 )
 
 
@@ -62,6 +70,18 @@ def usable_cores() -> int:
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def most_processes() -> int:
+    """Return how many processes and threads this account can have at most, those of others included."""
+    limits = []
+    for file in _PROCESS_LIMITS:
+        with suppress(OSError, ValueError):  # absent, or "max"
+            limits.append(int(file.read_text()))
+    own = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    if own != resource.RLIM_INFINITY and os.geteuid() != 0:  # which does not hold for root
+        limits.append(own)
+    return min(limits, default=sys.maxsize)
 
 
 def memory_bytes() -> int:

@@ -1,13 +1,16 @@
 """config.yml files: found, read and checked; a mistake is named with its file, line and key."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.names import name_problem
 from ann_benchmarks.common.yaml_file import Where, YamlFile
+from ann_benchmarks.common.yaml_nodes import read_text
 from ann_benchmarks.distance import METRICS
 
 ANY_METRIC = "any"
@@ -16,6 +19,8 @@ TEXT_KEYS = ("name", "module", "constructor", "docker_tag")
 DEFINITION_KEYS = (*TEXT_KEYS, "base_args", "run_groups", "more_run_groups", "disabled")
 # A key that a run group may have is added here and read in definitions.py.
 RUN_GROUP_KEYS = ("args", "arg_groups", "query_args", "query_arg_groups", "datasets", "rows")
+MOST_POINTS = 100_000  # of all run groups of one file, after their arguments have been expanded
+_MODULE = re.compile(r"[\w-]+(\.[\w-]+)*")
 
 
 @dataclass(frozen=True)
@@ -41,8 +46,8 @@ class BrokenConfig:
     def mentions(self, algorithm: str) -> bool:
         """Whether the algorithm is (as far as an unreadable file can tell) one of this file's."""
         try:
-            text = self.path.read_text(errors="replace")
-        except OSError:
+            text = read_text(self.path)
+        except UserError:
             text = ""
         names = re.findall(r"""\bname\s*:\s*["']?([^"'#,}\n]+)""", text)
         return algorithm in {self.path.parent.name, *(name.strip() for name in names)}
@@ -104,6 +109,8 @@ def read_config(path: Path) -> Config:
 class ConfigFile(YamlFile):
     """Compares what a file holds with what it may hold."""
 
+    points = 0  # of the run groups so far
+
     def check(self) -> None:
         """Refuse the first mistake."""
         self.mapping((), self.content, "point types", POINT_TYPES)
@@ -124,6 +131,10 @@ class ConfigFile(YamlFile):
         for key in TEXT_KEYS:
             if not self.checked((*where, key), definition[key], str):
                 self.fail((*where, key), f"'{key}' must not be empty")
+        if problem := name_problem(definition["name"]):
+            self.fail((*where, "name"), f"'name' {problem}: results are kept in a folder of that name")
+        if not _MODULE.fullmatch(definition["module"]):
+            self.fail((*where, "module"), f"'{shown(definition['module'])}' is no module of Python")
         self.checked((*where, "disabled"), definition.get("disabled", False), bool)
         if definition.get("base_args") != {}:  # which files of ann-benchmarks have
             self.checked((*where, "base_args"), definition.get("base_args", []), list)
@@ -133,14 +144,19 @@ class ConfigFile(YamlFile):
             for name, group in groups.items():
                 if key == "more_run_groups" and name in definition["run_groups"]:
                     self.fail((*where, key, name), f"run group '{name}' stands under 'run_groups', too")
-                check_run_group(self, (*where, key, name), name, group)
+                self.points += check_run_group(self, (*where, key, name), name, group, self.points)
 
 
-def check_run_group(file: YamlFile, where: Where, name: str, group: Any) -> None:
-    """Refuse a run group that is not as it should be."""
-    file.mapping(where, group, f"run group '{name}'", RUN_GROUP_KEYS)
+def check_run_group(file: YamlFile, where: Where, name: str, group: Any, before: int = 0) -> int:
+    """Return how many points a run group has; refuse one that is not as it should be.
+
+    `before` is how many the groups above it have: all groups of a file share one bound.
+    """
+    file.mapping(where, group, f"run group '{shown(name)}'", RUN_GROUP_KEYS)
     if "args" not in group and "arg_groups" not in group:
-        file.fail(where, f"run group '{name}' has neither 'args' nor 'arg_groups'; write 'args: []' for none")
+        file.fail(
+            where, f"run group '{shown(name)}' has neither 'args' nor 'arg_groups'; write 'args: []' for none"
+        )
     for key in ("args", "query_args", "arg_groups", "query_arg_groups"):
         value = group.get(key, [])
         if not isinstance(value, dict) or key.endswith("groups"):  # arguments by name
@@ -150,6 +166,31 @@ def check_run_group(file: YamlFile, where: Where, name: str, group: Any) -> None
         _check_dataset_names(file, (*where, "datasets"), group["datasets"])
     if "rows" in group:
         _check_row_range(file, (*where, "rows"), group["rows"])
+    points = _expansions(group, "args", "arg_groups") * _expansions(group, "query_args", "query_arg_groups")
+    if before + points > MOST_POINTS:
+        file.fail(
+            where,
+            f"run group '{shown(name)}' has {points:.6g} combinations of arguments, and the groups above it"
+            f" {before:,}: give fewer values, for {MOST_POINTS:,} in all",
+        )
+    return points
+
+
+def _expansions(group: Mapping[str, Any], plain: str, grouped: str) -> int:
+    """Return how many combinations definition.py makes of a run group's arguments, without making them."""
+    if grouped in group:
+        return math.prod(
+            _combinations(part) if isinstance(part, dict) else _choices(part) for part in group[grouped]
+        )
+    return _combinations(group.get(plain, ()))
+
+
+def _combinations(arguments: Any) -> int:
+    return math.prod(map(_choices, arguments.values() if isinstance(arguments, dict) else arguments))
+
+
+def _choices(value: Any) -> int:
+    return len(value) if isinstance(value, list) else 1
 
 
 def _check_choices(file: YamlFile, where: Where, arguments: Any) -> None:

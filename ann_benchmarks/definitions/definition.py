@@ -153,6 +153,12 @@ def supported_data(configs: Iterable[Config]) -> dict[str, dict[str, list[str]]]
     return supported
 
 
+class MissingFolder(UserError):
+    """A plug-in imports from a folder beside its own that was not copied with it."""
+
+    is_unavailable = True  # as where a package is missing, the others can run
+
+
 def plugin_class(definition: Definition) -> PluginClass:
     """Import the plug-in's module and return its class; an ImportError means that it needs something."""
     name = f"{definition.module}.module"
@@ -163,6 +169,13 @@ def plugin_class(definition: Definition) -> PluginClass:
             raise UserError(
                 f"the config.yml of '{definition.algorithm}' names the module '{definition.module}', but"
                 f" '{error.name}' does not exist; Python looks in its path (PYTHONPATH)"
+            ) from None
+        parent, _, own = definition.module.rpartition(".")
+        if parent and error.name and error.name.startswith(f"{parent}."):
+            other = error.name.removeprefix(f"{parent}.").partition(".")[0]
+            raise MissingFolder(
+                f"the plug-in folder '{own}' imports '{error.name}', which does not exist:"
+                f" copy the folder '{other}' next to it, too"
             ) from None
         raise
     try:

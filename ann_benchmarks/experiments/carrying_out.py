@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from ann_benchmarks.common.cli import path_or_pattern
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.output import counted, say, warn
 from ann_benchmarks.installing.main import main as install
@@ -22,7 +23,7 @@ SETTINGS = "ANN_BENCHMARKS_PG_SETTINGS"
 def split_arguments(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """Split a command line into the choice of an experiment, and the options for its steps."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--experiment", metavar="FILE")
+    parser.add_argument("--experiment", metavar="FILE", type=path_or_pattern)
     parser.add_argument("--mini", action="store_true")
     return parser.parse_known_args(arguments)
 

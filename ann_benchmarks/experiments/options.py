@@ -45,6 +45,8 @@ class Options:
             words = [option, str(value)]
         else:
             raise UserError(f"the option '{name}' cannot be {value!r:.40}")
+        if any(isinstance(part, str) and part.startswith("-") for part in as_list(value)):
+            raise UserError(f"the value of '{name}' begins with '-', as options do: write it without")
         self.parse(words)
         return words
 
@@ -55,4 +57,9 @@ class Options:
             with contextlib.redirect_stderr(messages):
                 return self._parser.parse_args(words)
         except SystemExit:
-            raise UserError(" ".join(messages.getvalue().rpartition("error: ")[2].split())) from None
+            raise UserError(messages.getvalue().rpartition("error: ")[2]) from None
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return a list as it is, and anything else in a list."""
+    return value if isinstance(value, list) else [value]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ann_benchmarks.common.cli import file_to_write
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.reporting.chapters import FOLDER, readable_records
@@ -36,7 +37,7 @@ def report_experiment(words: Sequence[str], parser: argparse.ArgumentParser, job
     """Write the report that a command line requests, run.py's options included; return its folder."""
     experiment, others = split_arguments(words)
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    own.add_argument("-o", "--output", type=Path)
+    own.add_argument("-o", "--output", type=file_to_write)
     own.add_argument("--title")
     args, given = own.parse_known_args(others)
     target = Options(parser).parse(given).target_recall or TARGET_RECALL

@@ -1,11 +1,13 @@
 """What an experiment's file holds: experiments/NAME.yml, read and checked."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.names import exists
 from ann_benchmarks.common.yaml_file import Where, YamlFile
 from ann_benchmarks.definitions.configs import check_run_group
 
@@ -16,6 +18,7 @@ KEYS = ("title", "source", "text", "steps", "findings")
 STEP_KEYS = ("name", "title", "text", "run", "groups", "settings", "install", "skip", "pictures", "tables")
 FINDING_KEYS = ("says", "published", "not-testable", "compare", "metric", "to-metric", "at-recall", "of",
                 "to", "over", "least", "most", "unit")  # fmt: skip
+FINDING_TEXTS = ("says", "published", "not-testable", "compare", "metric", "to-metric", "over", "unit")
 COMPARISONS = ("ratio", "spread", "value")
 SELECTION_KEYS = ("step", "algorithm", "dataset", "clients", "writers", "tier", "disk", "cpus", "build",
                   "query", "order", "workload", "rate")  # fmt: skip
@@ -85,11 +88,11 @@ class Experiment:
 def find_experiment(name: str) -> Path:
     """Return the file of a name or a path; UserError says what there is."""
     path = Path(name)
-    if path.suffix in (".yml", ".yaml") or path.is_file():
+    if path.suffix in (".yml", ".yaml") or (exists(path) and path.is_file()):
         return path
     known = sorted(file.stem for file in FOLDER.glob("*.yml"))
     if name not in known:
-        raise UserError(f"there is no experiment '{name}': give a file, or one of {', '.join(known)}")
+        raise UserError(f"there is no experiment '{shown(name)}': give a file, or one of {', '.join(known)}")
     return FOLDER / f"{name}.yml"
 
 
@@ -161,15 +164,26 @@ class ExperimentFile(YamlFile):
         self.mapping(place("groups"), groups, "run groups by algorithm")
         for algorithm, named in groups.items():
             self.mapping(place("groups", algorithm), named, "run groups")
+            points = 0
             for name, group in named.items():
-                check_run_group(self, place("groups", algorithm, name), name, group)
+                points += check_run_group(self, place("groups", algorithm, name), name, group, points)
         self.mapping(place("settings"), settings, "settings of the server")
+        for setting, value in settings.items():
+            if not re.fullmatch(r"\w+(\.\w+)*", setting) or not isinstance(value, (str, int, float)):
+                self.fail(place("settings", setting), f"'{shown(setting)}' is no setting: write NAME: VALUE")
         lists = {
             key: self.checked(place(key), merged.get(key, []), list)
             for key in ("install", "pictures", "tables")
         }
         for i, item in enumerate(lists["install"]):
-            self.mapping(place("install", i), item, "options of install.py", INSTALL_KEYS)
+            at = place("install", i)
+            self.mapping(at, item, "options of install.py", INSTALL_KEYS, INSTALL_KEYS[:1])
+            values = self.checked((*at, "build-arg"), item.get("build-arg", []), list)
+            words = {(*at, "algorithm"): item["algorithm"]}
+            words |= {(*at, "build-arg", number): value for number, value in enumerate(values)}
+            for inside, word in words.items():
+                if self.checked(inside, word, str).startswith("-"):
+                    self.fail(inside, f"'{shown(word)}' is an option of install.py: leave it out")
         for key, kinds in (("pictures", PICTURES), ("tables", TABLES)):
             for i, item in enumerate(lists[key]):
                 self.mapping(place(key, i), item, f"{key} such as kind: {kinds[0]}")
@@ -193,6 +207,11 @@ class ExperimentFile(YamlFile):
         merged = {key: value for key, value in content.items() if key != "mini"}
         if self._is_mini:
             merged |= mini
+        for key in FINDING_TEXTS:
+            if key in merged:
+                merged[key] = self.text((*where, key), merged[key])
+        if "published" not in merged:
+            self.fail(where, "the finding has no 'published'")
         compare = merged.get("compare", "")
         if not merged.get("not-testable"):
             self.member((*where, "compare"), compare, "comparison", COMPARISONS)

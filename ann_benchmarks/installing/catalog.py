@@ -77,8 +77,14 @@ class ImageCatalog:
             path.parent.name for path in folder.glob("*/Dockerfile") if path.parent.name != BASE_FOLDER
         )
         self.files |= {PREFIX + name: folder / name / "Dockerfile" for name in self.plugins}
-        found = {image: read_restricted(path.parent) for image, path in self.files.items()}
-        self.restricted = {image: restricted for image, restricted in found.items() if restricted}
+        self.restricted: dict[str, RestrictedPackage] = {}
+        self.problems: dict[str, str] = {}  # images whose download.yml cannot be used, and why
+        for image, path in self.files.items():
+            try:
+                if restricted := read_restricted(path.parent):
+                    self.restricted[image] = restricted
+            except UserError as error:
+                self.problems[image] = str(error)
         self._check_secrets_are_known()
 
     def specs(self, requested: str | None) -> list[ImageSpec]:
@@ -99,6 +105,12 @@ class ImageCatalog:
         for image in list(chosen):
             needed: dict[str, Dockerfile] = {}
             self._collect(image, needed, ())
+            if problem := next((self.problems[name] for name in needed if name in self.problems), None):
+                if requested is not None:
+                    raise UserError(problem)
+                self.left_out[image] = problem
+                del chosen[image]
+                continue
             missing = [
                 package
                 for package in map(self._download, needed)

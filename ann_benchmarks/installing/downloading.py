@@ -16,15 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.yaml_file import YamlFile
 from ann_benchmarks.run.containers.guard import remove_all, start_guard
 from ann_benchmarks.run.containers.sandbox import OWNER_LABEL
 
 from .build_inputs import proxies, without_secrets
 
-_DOWNLOAD_KEYS = {"argument", "secret", "source"}
+_DOWNLOAD_KEYS = ("argument", "secret", "source")
 
 
 @dataclass(frozen=True)
@@ -53,16 +52,11 @@ def read_restricted(folder: Path) -> RestrictedPackage | None:
     path = folder / "download.yml"
     if not path.is_file():
         return None
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
-    if (
-        not isinstance(content, dict)
-        or set(content) != _DOWNLOAD_KEYS
-        or not all(isinstance(value, str) for value in content.values())
-    ):
-        raise UserError(f"{path} must have the lines argument: ..., secret: ..., source: ...")
+    file = YamlFile(path, "the lines argument: ..., secret: ..., source: ...")
+    content = file.content
+    file.mapping((), content, "download.yml", _DOWNLOAD_KEYS, _DOWNLOAD_KEYS)
+    for key, value in content.items():
+        file.checked((key,), value, str)
     script = folder / "download.sh"
     if not script.is_file():
         raise UserError(f"{path} is for a script download.sh next to it, which is not there")

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import requests
-import yaml
 
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.names import name_problem
+from ann_benchmarks.common.yaml_file import YamlFile
 from ann_benchmarks.data.download import DownloadRequest, fetch
 from ann_benchmarks.data.download.server import Refused, Temporary, read_all
 from ann_benchmarks.definitions.configs import Config, read_configs
@@ -90,7 +91,7 @@ def _download(plugin: PluginClass, config: Config, algorithm: str, version: str 
     return get_release(read_release(path, version, target), target, CACHE / path.parent.name, hint)
 
 
-_RELEASE_KEYS = {"github", "version", "asset"}
+_RELEASE_KEYS = ("github", "version", "asset")
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,8 @@ class PublishedRelease:
 
     def asset_for(self, target: Mapping[str, str]) -> str:
         """Name the file for a target, such as {"machine": "x86_64"}."""
-        return self.asset.format(version=self.version, **target)
+        values = {"version": self.version, **target}
+        return re.sub(r"\{(\w+)\}", lambda match: values[match[1]], self.asset)
 
     def is_asset(self, name: str) -> bool:
         """Whether a file is that of this version, for whatever target."""
@@ -117,30 +119,27 @@ class PublishedRelease:
 
 def read_release(path: Path, version: str | None, target: Mapping[str, str]) -> PublishedRelease:
     """Read a release.yml, with this version in place of its own; UserError names its mistakes."""
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
-    if not isinstance(content, dict) or set(content) != _RELEASE_KEYS:
-        raise UserError(f"{path} must have the lines github: OWNER/NAME, version: ..., asset: ...")
+    file = YamlFile(path, "the lines github: OWNER/NAME, version: ..., asset: ...")
+    content = file.content
+    file.mapping((), content, "release.yml", _RELEASE_KEYS, _RELEASE_KEYS)
     for key, value in content.items():
         if not isinstance(value, str):
-            raise UserError(f"{path}: '{key}' must be a text: write {key}: '{value}'")
+            file.fail((key,), f"'{key}' must be a text: write {key}: '{shown(value)}'")
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", content["github"]):
-        raise UserError(f"{path}: 'github' must be OWNER/NAME, not '{content['github']}'")
+        file.fail(("github",), f"'github' must be OWNER/NAME, not '{shown(content['github'])}'")
     chosen = content["version"] if version is None else version
     if not re.fullmatch(r"\w[\w.+-]*", chosen):
-        raise UserError(f"'{chosen}' is no version of a release; give one such as {content['version']}")
+        raise UserError(
+            f"'{shown(chosen)}' is no version of a release; give one such as {content['version']}"
+        )
     release = PublishedRelease(content["github"], chosen, content["asset"])
     try:
         name = release.asset_for(target)
-    except (KeyError, IndexError, ValueError):
+    except KeyError:
         known = ", ".join(f"{{{key}}}" for key in ("version", *target))
-        raise UserError(
-            f"{path}: 'asset' may have {known} in it, not what it has: '{release.asset}'"
-        ) from None
-    if Path(name).name != name:
-        raise UserError(f"{path}: 'asset' must be the name of a file, not '{name}'")
+        file.fail(("asset",), f"'asset' may have {known} in it, not what it has: '{shown(release.asset)}'")
+    if problem := name_problem(name):
+        file.fail(("asset",), f"'asset' must be the name of a file, but '{shown(name)}' {problem}")
     return release
 
 

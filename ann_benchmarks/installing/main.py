@@ -1,11 +1,12 @@
 """install.py: parse the command line, and do what it requests."""
 
 import argparse
+import os
 from collections.abc import Sequence
-from pathlib import Path
 
-from ann_benchmarks.common.cli import positive_int
+from ann_benchmarks.common.cli import path, positive_int
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.output import say
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 
 # By what they are for; each has a default that is filled in where it is used.
@@ -23,7 +24,8 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     add(
         "--algorithm",
         metavar="NAME[:TAG]",
-        help="build this algorithm's image alone, tagged TAG (default: every one that has a Dockerfile)",
+        help="build this algorithm's image alone, tagged TAG (default: that of the variable LIBRARY, else"
+        " every one that has a Dockerfile)",
     )
     add("--proc", metavar="N", type=positive_int, help="images to build at the same time (default: 1)")
     add(
@@ -63,7 +65,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     add(
         "--export",
         metavar="DIR",
-        type=Path,
+        type=path,
         help="copy the plug-ins into the ann-benchmarks checkout DIR instead",
     )
     add("--local", action="store_true", help="install a published release for this machine itself instead")
@@ -76,13 +78,13 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     release.add_argument(
         "--archive",
         metavar="FILE",
-        type=Path,
+        type=path,
         help="with --local: a release archive or .deb that you have already",
     )
     add(
         "--definitions",
         metavar="FOLDER",
-        type=Path,
+        type=path,
         default=DEFINITIONS_FOLDER,
         help="where the algorithms are: FOLDER/*/config.yml (default: %(default)s)",
     )
@@ -103,6 +105,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         install_local(args.algorithm, args.version, args.archive, args.definitions)
         return 0
+    # ann-benchmarks' CI names the image to build in this variable.
+    if args.algorithm is None and (library := os.environ.get("LIBRARY")):
+        say(f"only the image of {library} is built, which the variable LIBRARY names")
+        args.algorithm = library
     from .images import build_images
 
     return build_images(args)

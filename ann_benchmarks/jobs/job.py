@@ -84,6 +84,7 @@ class Execution:
     chunk_size: int | None = None  # rows
     rebuild: bool = False  # although an index is there from an earlier run
     build_only: bool = False
+    clients: int = 0  # the most that there are at the same time, those that write included
     monitoring: bool = True  # of the machine and the server, all the time
     show_progress: bool = True
     facts: Mapping[str, Any] = field(default_factory=dict)  # stored with each point

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.quantities import read_number
 
 ZIPF_LENGTH = 10_000  # queries drawn for a client that goes on for a time, before it repeats itself
 _POPULARITY_SEED = 1932
+MOST_SKEW = 100.0  # with which all but the first query are as good as never sent
 KINDS = ("same", "shuffled", "zipf", "single")
 
 
@@ -31,12 +33,11 @@ class QueryOrder:
         kind, colon, number = text.partition(":")
         if kind in ("same", "shuffled") and not colon:
             return cls(kind)
-        try:
-            skew = float(number) if kind == "zipf" else math.nan
-        except ValueError:
-            skew = math.nan
-        if not 0 < skew < math.inf:
-            raise UserError(f"'{text}' is no order of queries: give same, shuffled, or zipf:S with S above 0")
+        skew = read_number(number) if kind == "zipf" else None
+        if skew is None or not 0 < skew <= MOST_SKEW:
+            raise UserError(
+                f"'{shown(text)}' is no order of queries: give same, shuffled, or zipf:S with S above 0"
+            )
         return cls("zipf", skew)
 
     def __str__(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.results.metrics import PERCENTILES
 
 from .orders import QueryOrder, poisson_arrivals
@@ -30,9 +30,13 @@ class Objective:
     @classmethod
     def parse(cls, text: str) -> "Objective":
         """Read such as "p99:50ms"; UserError says what is allowed."""
-        match = re.fullmatch(rf"({'|'.join(PERCENTILES)}|p99\.9):(\d+(?:\.\d+)?)(us|ms|s)", text)
+        match = re.fullmatch(
+            rf"({'|'.join(PERCENTILES)}|p99\.9):([0-9]{{1,9}}(?:\.[0-9]{{1,9}})?)(us|ms|s)", text
+        )
         if match is None or float(match[2]) == 0:
-            raise UserError(f"'{text}' is no objective: give a percentile and a time, such as p99:50ms")
+            raise UserError(
+                f"'{shown(text)}' is no objective: give a percentile and a time, such as p99:50ms"
+            )
         return cls(match[1].replace(".", ""), float(match[2]) * UNITS[match[3]], text)
 
     @property

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.quantities import MOST, read_whole
 
 PIECE_SECONDS = 0.1
 LEAST_SECONDS, MOST_LEAST_SECONDS = 0.6, 3.0  # of a warm-up: within these, as long as a run
@@ -31,9 +32,10 @@ class Warmup:
         """Read "auto", "off" or a number; UserError says what is allowed."""
         if text in ("auto", "off"):
             return cls(text)
-        if text.isascii() and text.isdigit() and int(text) > 0:
-            return cls("queries", int(text))
-        raise UserError(f"'{text}' is no warm-up: give auto, off, or a number of queries")
+        number = read_whole(text)
+        if number is not None and 0 < number <= MOST:
+            return cls("queries", number)
+        raise UserError(f"'{shown(text)}' is no warm-up: give auto, off, or a number of queries")
 
     @property
     def is_off(self) -> bool:

@@ -4,7 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.quantities import MOST_AMOUNT, read_number
 
 from .request import Load
 
@@ -27,15 +28,12 @@ class Mix:
         shares = dict.fromkeys(KINDS, 0.0)
         for part in text.split(","):
             kind, _, number = part.partition(":")
-            try:
-                share = float(number)
-            except ValueError:
-                share = math.nan
-            if kind not in KINDS or not 0 <= share < math.inf:
-                raise UserError(f"'{text}' is no mix: give such as insert:50,update:25,delete:25")
+            share = read_number(number)
+            if kind not in KINDS or share is None or not 0 <= share <= MOST_AMOUNT:
+                raise UserError(f"'{shown(text)}' is no mix: give such as insert:50,update:25,delete:25")
             shares[kind] = share
         if not any(shares.values()):
-            raise UserError(f"'{text}' writes nothing: give such as insert:50,update:25,delete:25")
+            raise UserError(f"'{shown(text)}' writes nothing: give such as insert:50,update:25,delete:25")
         return cls(tuple(100 * share / sum(shares.values()) for share in shares.values()))
 
     def share(self, kind: str) -> float:

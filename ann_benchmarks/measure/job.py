@@ -11,7 +11,7 @@ from ann_benchmarks.data.datasets import Dataset, get_dataset
 from ann_benchmarks.definitions.definition import construct
 from ann_benchmarks.jobs.events import Built, Event
 from ann_benchmarks.jobs.job import Job, JobRequest
-from ann_benchmarks.monitoring import NoMonitor, Phases, open_monitor
+from ann_benchmarks.monitoring import Monitor, NoMonitor, Phases
 from ann_benchmarks.plugin import Plugin
 
 from .points import Points
@@ -25,9 +25,10 @@ def carry_out(request: JobRequest, report: Callable[[Event], None]) -> None:
     monitor: Phases = NoMonitor()
     try:
         _check_arguments(job, plugin)
+        plugin.check_clients(job.execution.clients)
         dataset, _ = get_dataset(job.dataset)
         if job.execution.monitoring:
-            monitor = open_monitor(plugin.open_monitor(), in_container="container_memory_bytes" in facts)
+            monitor = Monitor(plugin.open_monitor(), in_container="container_memory_bytes" in facts)
         with dataset:
             if job.procedure.workload is not None:
                 return run_workload(request, plugin, dataset, report, monitor)

@@ -1,6 +1,6 @@
 """What the machine and the server do while a run goes on, by phase: sampled, stored with each point, read."""
 
-from ann_benchmarks.monitoring.monitor import Monitor, NoMonitor, Phases, open_monitor
+from ann_benchmarks.monitoring.monitor import Monitor, NoMonitor, Phases
 from ann_benchmarks.monitoring.stored import Monitored, read_monitoring
 
-__all__ = ["Monitor", "Monitored", "NoMonitor", "Phases", "open_monitor", "read_monitoring"]
+__all__ = ["Monitor", "Monitored", "NoMonitor", "Phases", "read_monitoring"]

@@ -62,11 +62,6 @@ class Phases(Protocol):
         """End it."""
 
 
-def open_monitor(server: ServerMonitor | None, in_container: bool = False) -> "Monitor":
-    """Begin to sample the machine, and the server that a plug-in reports on."""
-    return Monitor(server, in_container)
-
-
 class NoMonitor:
     """Nothing is sampled."""
 

@@ -175,3 +175,10 @@ def within(box: Box, other: Box) -> bool:
 def overlap(box: Box, other: Box) -> bool:
     """Whether two boxes have a common area."""
     return box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]
+
+
+def picture_path(output: Path, name: str) -> Path:
+    """Return where a picture goes that the user wants at `output`: in a folder, it gets this name."""
+    if output.is_dir():
+        return output / name
+    return output if output.suffix else output.with_name(f"{output.name}.png")

@@ -21,7 +21,7 @@ from ann_benchmarks.monitoring.stored import from_json
 from ann_benchmarks.results.file import read_attributes
 from ann_benchmarks.results.records import SUFFIX, Record, read_record
 
-from .canvas import GREY, save
+from .canvas import GREY, picture_path, save
 from .styles import LIGHT_COLORS
 
 OTHER = "other"  # what has no name of its own is left white
@@ -107,8 +107,8 @@ def draw_monitoring(result: Path, output: Path | None) -> None:
         monitored, what = read_monitoring(result), read_attributes(result)
     if monitored is None:
         raise UserError(f"nothing was sampled for {result}: measure it with run.py --force")
-    picture = output or result.with_name(f"{result.stem}-monitoring.png")
-    picture = picture if picture.suffix else picture.with_name(f"{picture.name}.png")
+    usual = result.with_name(f"{result.stem}-monitoring.png")
+    picture = picture_path(output, usual.name) if output else usual
     draw_dashboard(monitored, picture, f"{what.get('algo', '')} on {what.get('dataset', '')}\n{what['name']}")
     print(f"wrote {picture}")
 

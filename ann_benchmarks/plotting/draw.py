@@ -1,17 +1,20 @@
 """What plot.py does: choose the results of one dataset, draw them, say where the picture is."""
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.output import warn
 from ann_benchmarks.data.datasets import canonical_name, dataset_names, make_truth_file
 from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, ROUNDING, TARGET_RECALL
 from ann_benchmarks.results.runs import Run, load_runs
 from ann_benchmarks.results.tiers import as_tier_run, fastest, whole_machine
 
+from .canvas import picture_path
 from .figure import View, create_plot
 from .points import over_first, points_by_algorithm
 from .published import read_points, read_tiers
@@ -63,6 +66,11 @@ def draw_dataset(request: PlotRequest) -> None:
     if at_target:
         check_reached(runs, target)
     series = points_by_algorithm(runs, view.x, view.y, target, request.intervals)
+    if not series:
+        if not any(is_known(run, view) for run in runs):
+            raise UserError(f"nothing to plot: no result has both {view.x} and {view.y}")
+        # ann-benchmarks' CI and scripts draw what an algorithm does not count, too.
+        warn(f"every result has a 0 for {view.x} or {view.y}, which is not drawn: the picture is empty")
     if view.normalise:
         series = {name: over_first(points, (view.x, view.y)) for name, points in series.items()}
     styles = result_styles({run.algorithm for run in runs})
@@ -134,7 +142,7 @@ def runs_of(dataset: str, request: PlotRequest) -> list[Run]:
 def to_folder(output: Path | None, name: str, draw: Callable[[Path], None]) -> None:
     """Draw into `output`, else by this name into results/ or, where that is read-only, here."""
     if output:
-        draw(output if output.suffix else output.with_name(f"{output.name}.png"))
+        draw(picture_path(output, name))
         return
     try:
         draw(Path("results") / name)
@@ -143,6 +151,11 @@ def to_folder(output: Path | None, name: str, draw: Callable[[Path], None]) -> N
             raise
         print(f"{error}; writing to the current folder instead", file=sys.stderr)
         draw(Path(name))
+
+
+def is_known(run: Run, view: View) -> bool:
+    """Whether a result has both metrics, be they 0."""
+    return all(math.isfinite(run.metrics.get(name, math.nan)) for name in view.metrics)
 
 
 def check_reached(runs: Sequence[Run], target: float) -> None:

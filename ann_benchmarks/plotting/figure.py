@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.output import warn
 from ann_benchmarks.results.metrics import all_metrics, pareto_frontier, plot_label
 
 from .canvas import (
@@ -66,18 +66,17 @@ def create_plot(
 ) -> int:
     """Draw the Pareto frontier of each series into a picture; return the number of points drawn.
 
-    `others` are points of another machine; with `view.normalise` all are shares already. The format follows
-    the name's ending. UserError if nothing can be drawn or the file not written.
+    `others` are points of another machine; with `view.normalise` all are shares already. Without a point the
+    picture is an empty frame. The format follows the name's ending. UserError if the file cannot be written.
     """
     scales = (parse_scale(view.x_scale, "x"), parse_scale(view.y_scale, "y"))
     figure = Figure(figsize=(10, 6.5))
     axes = figure.subplots()
     drawn, faded = draw_series(axes, series, view, styles or assign_styles(series), others)
-    if not drawn:
-        raise UserError(f"nothing to plot: no result has both {view.x} and {view.y}")
     points = [point for point, _ in drawn]
     theirs = [point for curve in others.series.values() for point in curve] if others else []
-    fit_scales(axes, points, [*faded, *theirs], (view.x, "qps" if view.normalise else view.y), scales)
+    if points or theirs:
+        fit_scales(axes, points, [*faded, *theirs], (view.x, "qps" if view.normalise else view.y), scales)
     draw_bars(axes, drawn)
     add_note(axes, bars_note(points, *view.metrics))
     add_labels(axes, [*points, *theirs], GREY)
@@ -158,6 +157,11 @@ def fit_scales(
     xs, ys = map(with_room, coordinates([*drawn, *faded]), ends, scales)
     axes.update_datalim([(min(xs), min(ys)), (max(xs), max(ys))])
     for name, values, metric, scale in zip("xy", (xs, ys), metrics, scales, strict=True):
+        if scale.is_for_shares and max(values) > 1:  # as in ann-benchmarks, there is a picture even so
+            warn(
+                f"the {scale} scale is for values up to 1, which {metric} exceeds: the {name} axis is linear"
+            )
+            scale = Scale("linear")
         apply_scale(axes, name, scale, values, all_metrics[metric].is_share)
 
 

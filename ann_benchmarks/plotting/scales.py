@@ -8,13 +8,16 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.numbers import plain_number
+from ann_benchmarks.common.quantities import read_number
 
+LEAST_POWER, MOST_POWER = 0.01, 100.0  # beyond which all values fall on one place
 SCALES = ("linear", "log", "symlog", "logit")
 NEAR_ONE = (0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999, 0.99999, 1)
 Transform = Callable[[np.ndarray], np.ndarray]
 PADDING = 0.03  # of the length of the axis, left free beyond the outermost points
+NEXT_TO_ONE = 0.9  # where an axis begins, about, if all values are 1
 EDGE = 0.1  # of the length of a logit axis, from the largest share below 1 to 1
 SMALLEST_GAP = 0.045  # of the length of the axis, between two ticks
 ROOM = 0.1  # of the length of the axis, that bars may add to it at either end
@@ -27,20 +30,25 @@ class Scale:
     name: str
     power: float = 1.0
 
+    def __str__(self) -> str:
+        return f"a{self.power:g}" if self.name == "a" else self.name
+
+    @property
+    def is_for_shares(self) -> bool:
+        """Whether it spreads what is near 1, and can show nothing beyond."""
+        return self.name in ("a", "logit")
+
 
 def parse_scale(text: str, axis: str) -> Scale:
     """Read a scale from the command line; `axis` is "x", where aN is allowed too, or "y"."""
     if text in SCALES:
         return Scale(text)
     if axis == "x" and text.startswith("a"):
-        try:
-            power = float(text[1:])
-        except ValueError:
-            power = math.nan
-        if 0 < power < math.inf:
+        power = read_number(text[1:])
+        if power is not None and LEAST_POWER <= power <= MOST_POWER:
             return Scale("a", power)
-    known = ", ".join(SCALES) + (", or aN with N above 0, such as a3" if axis == "x" else "")
-    raise UserError(f"unknown {axis} scale '{text}': use {known}")
+    known = ", ".join(SCALES) + (", or aN with N from 0.01 to 100, such as a3" if axis == "x" else "")
+    raise UserError(f"unknown {axis} scale '{shown(text)}': use {known}")
 
 
 def power_functions(power: float) -> tuple[Transform, Transform]:
@@ -104,7 +112,7 @@ def apply_scale(axes: Axes, name: str, scale: Scale, values: Sequence[float], is
 
     `is_share` says that the metric cannot exceed 1. UserError if the scale cannot show the values.
     """
-    if scale.name in ("a", "logit"):
+    if scale.is_for_shares:
         spread_near_one(axes, name, scale, values)
         return
     axes.set(**{f"{name}scale": scale.name})
@@ -124,15 +132,14 @@ def apply_scale(axes: Axes, name: str, scale: Scale, values: Sequence[float], is
 
 def spread_near_one(axes: Axes, name: str, scale: Scale, values: Sequence[float]) -> None:
     """Give an axis the scale aN or logit, and ticks at round shares of 1 that leave room for each other."""
-    inside = [v for v in values if 0 < v < 1]
-    if max(values) > 1 or not inside:
-        label = "logit" if scale.name == "logit" else f"a{scale.power:g}"
+    if max(values) > 1:
         raise UserError(
-            f"the {label} scale is for values between 0 and 1, which these are not: use linear or log"
+            f"the {scale} scale is for values between 0 and 1, which these are not: use linear or log"
         )
     forward: Transform
     if scale.name == "logit":
         # 1 is infinitely far away: it is shown at the end of the axis, a step beyond the largest share.
+        inside = [v for v in values if 0 < v < 1] or [NEXT_TO_ONE]
         start, end = logit(np.array([min(inside), max(inside)]))
         length = float(end - start) or 10.0
         beyond = EDGE if max(values) == 1 else PADDING
@@ -142,7 +149,7 @@ def spread_near_one(axes: Axes, name: str, scale: Scale, values: Sequence[float]
         def forward(v: np.ndarray) -> np.ndarray:
             return logit(np.clip(v, low, high))
     else:
-        low, high = max(min(values) - PADDING * (1 - min(values)), 0.0), 1.0
+        low, high = max(min(values) - PADDING * ((1 - min(values)) or 1 - NEXT_TO_ONE), 0.0), 1.0
         forward, inverse = power_functions(scale.power)
     limits = (low, max(high, max(values)))
     getattr(axes, f"set_{name}scale")("function", functions=(forward, inverse))

@@ -152,6 +152,12 @@ class Plugin:
         """How query is called by several clients without open_clients: by "threads" or "processes"."""
         return str(self._optional("clients_by", "threads"))
 
+    def check_clients(self, clients: int) -> None:
+        """Raise UserError for more clients than the plug-in can have here; without most_clients, none are."""
+        most: int | None = self._optional("most_clients", lambda: None)()
+        if most is not None and clients > most:
+            raise UserError(f"{self.class_name} can have {most:,} clients here, not {clients:,}: give fewer")
+
     @property
     def open_clients(self) -> Callable[..., Clients] | None:
         """What starts clients of its own; None: the framework's call query."""

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.names import exists
 from ann_benchmarks.common.yaml_file import Where, YamlFile
 
 from .tables import MARK, TEXT, Published, PublishedTable, Row
@@ -24,9 +25,9 @@ def published_names() -> list[str]:
 def published(name: str) -> Published:
     """Read reference/NAME.yml, or NAME itself where it is a path that ends in .yml."""
     path = Path(name) if name.endswith(".yml") else FOLDER / f"{name}.yml"
-    if not path.exists():
+    if not exists(path):
         known = ", ".join(published_names()) or "none"
-        raise UserError(f"there are no published figures named '{name}': there are {known}")
+        raise UserError(f"there are no published figures named '{shown(name)}': there are {known}")
     return PublishedFile(path, ", ".join(KEYS)).published()
 
 

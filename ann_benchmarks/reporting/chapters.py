@@ -31,7 +31,7 @@ def report_results(
 ) -> Path:
     """Write a report of the results of one dataset; return its folder, by default reports/DATASET."""
     target = checked_target(target_recall)
-    dataset = canonical_name(dataset) if dataset else only_dataset()
+    dataset = only_dataset() if dataset is None else canonical_name(dataset)
     folder = folder or FOLDER / dataset
     runs, records = results_of(dataset, algorithms, count, recompute)
     words = ["python", "report.py", "--dataset", dataset]

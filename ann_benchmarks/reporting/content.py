@@ -8,6 +8,7 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import UNKNOWN
+from ann_benchmarks.common.yaml_file import is_number
 from ann_benchmarks.plotting.styles import Style
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run
@@ -15,7 +16,8 @@ from ann_benchmarks.results.runs import Run
 from .document import Block, Paragraph, Table
 
 MOST_ROWS = 30  # bars or lines in a picture
-ANYWHERE = ("kind", "algorithms", "of", "recall", "title")  # the options of every kind
+# The options of every kind, each with a value of its own kind.
+ANYWHERE: Mapping[str, Any] = {"kind": "", "algorithms": [], "of": None, "recall": 0.0, "title": ""}
 
 
 @dataclass(frozen=True)
@@ -140,14 +142,15 @@ def make(kinds: Mapping[str, Kind], what: str, request: Mapping[str, Any], shown
     name = str(request.get("kind"))
     if name not in kinds:
         raise UserError(f"there is no {what} of kind '{name}': choose from {', '.join(kinds)}")
-    parameters = [
-        parameter for parameter in inspect.signature(kinds[name]).parameters if parameter != "shown"
-    ]
+    signature = inspect.signature(kinds[name]).parameters
+    parameters = [parameter for parameter in signature if parameter != "shown"]
     own = [option for one in parameters for option in (OVERLAY if one == "overlay" else (one,))]
     options = {key: value for key, value in request.items() if key not in ANYWHERE}
     if unknown := sorted(set(options) - set(own)):
-        known = ", ".join([*own, *ANYWHERE[1:]])
+        known = ", ".join([*own, *list(ANYWHERE)[1:]])
         raise UserError(f"the {what} '{name}' has no option '{unknown[0]}': it has {known}")
+    defaults = {key: parameter.default for key, parameter in signature.items()}
+    check_kinds(f"the {what} '{name}'", request, {**vars(Overlay()), **defaults, **ANYWHERE})
     if "overlay" in parameters:
         options["overlay"] = Overlay(
             **{option: options.pop(option) for option in OVERLAY if option in options}
@@ -161,6 +164,19 @@ def make(kinds: Mapping[str, Kind], what: str, request: Mapping[str, Any], shown
         return kinds[name](shown, **options)
     except UserError as error:
         return [Paragraph(f"No {what} of {name}: {error}.", is_note=True)]
+
+
+def check_kinds(what: str, options: Mapping[str, Any], examples: Mapping[str, Any]) -> None:
+    """Raise UserError for an option whose value is of another kind than its example."""
+    for name, value in options.items():
+        example = examples[name]
+        fits = is_number(value) if isinstance(example, float) else type(value) is type(example)
+        if name == "algorithms":
+            fits = isinstance(value, (str, list))
+        elif example is None:
+            fits = value is None or isinstance(value, Mapping)
+        if not fits:
+            raise UserError(f"the option '{name}' of {what} cannot be {value!r:.40}")
 
 
 def known_table(columns: Mapping[str, Sequence[str]], caption: str, words: frozenset[str]) -> Table:

@@ -1,7 +1,6 @@
 """The pictures of a report: one function a kind, in the dict below."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,7 @@ def frontier(
     shown: Shown,
     x: str = "k-nn",
     y: str = "qps",
-    x_scale: str = "a3",
+    x_scale: str = "",
     y_scale: str = "log",
     raw: bool = False,
     overlay: Overlay = NO_OVERLAY,
@@ -53,19 +52,16 @@ def frontier(
         if name not in all_metrics:
             raise UserError(f"there is no metric '{name}': choose from {', '.join(all_metrics)}")
     series = points_by_algorithm(shown.runs, x, y, shown.target)
+    if not series:
+        raise UserError(f"nothing to plot: no result has both {x} and {y}")
     others = None
     if overlay.published and shown.runs:
         dataset = shown.runs[0].dataset
         others = read_points(overlay.published, dataset, x, y, overlay.normalise, overlay.where)
     path = shown.file("frontier" if (x, y) == ("k-nn", "qps") else f"{y}-over-{x}")
+    x_scale = x_scale or ("a3" if all_metrics[x].is_share else "linear")
     view = View(x, y, x_scale, y_scale, raw, overlay.normalise)
-    rest = (path, shown.title, shown.styles, others)
-    try:
-        create_plot(series, view, *rest)
-    except UserError:  # the scale spreads values near 1, and these are all 1 or no shares
-        if not x_scale.startswith("a"):
-            raise
-        create_plot(series, replace(view, x_scale="linear"), *rest)
+    create_plot(series, view, path, shown.title, shown.styles, others)
     return [Picture(path.name, f"{plot_label(x, y)}."), *origin_note(others.origin if others else "")]
 
 

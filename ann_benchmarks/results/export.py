@@ -35,7 +35,7 @@ UNDER_OTHER_NAMES = {"algo", "name", "build_time", "index_size", "expect_extra"}
 def row(run: Run) -> dict[str, Any]:
     """Return the cells of one run by column; lists as JSON."""
     cells: dict[str, Any] = {
-        "algorithm": run.algorithm,
+        "algorithm": run.series.folder,  # which tells a batch from single queries
         "parameters": run.parameters,
         "count": run.count,
         **run.metrics,

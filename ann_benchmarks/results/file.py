@@ -17,6 +17,7 @@ from h5py import h5d
 
 from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.names import LONGEST_FOLDER, checked_name
 
 from .attributes import read_attributes_of, write_attributes
 
@@ -43,9 +44,8 @@ def result_path(dataset: str, count: int, folder: str, arguments: list[Any]) -> 
 
     `folder` is that of the series, `arguments` are the build arguments and the query arguments.
     """
-    for kind, name in (("dataset", dataset), ("algorithm", folder)):
-        if name in ("", ".", "..") or re.search(r"[/\\\0]", name):
-            raise UserError(f"'{name}' cannot be the name of a folder; give the {kind} another name")
+    checked_name(dataset, "dataset")
+    checked_name(folder, "folder of results", LONGEST_FOLDER)
     text = json.dumps(arguments, sort_keys=True)
     name = re.sub(r"\W+", "_", text).strip("_")
     if len(name) > LONGEST_NAME:
@@ -56,7 +56,7 @@ def result_path(dataset: str, count: int, folder: str, arguments: list[Any]) -> 
 
 def iter_result_paths(dataset: str | None = None, count: int | None = None) -> Iterator[Path]:
     """Every result file, of one dataset and count or of all, sorted; files being written are left out."""
-    pattern = f"{glob.escape(dataset) if dataset else '*'}/{count or '*'}/*/*.hdf5"
+    pattern = f"{'*' if dataset is None else glob.escape(dataset)}/{count or '*'}/*/*.hdf5"
     for path in sorted(Path(RESULTS_FOLDER).glob(pattern)):
         if path.is_file() and path.stat().st_size > 0:
             yield path

@@ -133,8 +133,8 @@ def _phase(content: dict[str, Any]) -> Phase:
 
 def iter_record_paths(dataset: str | None = None, count: int | None = None) -> Iterator[Path]:
     """Every record, of one dataset and count or of all, sorted."""
-    folder = Path(RESULTS_FOLDER)
-    yield from sorted(folder.glob(f"{glob.escape(dataset) if dataset else '*'}/{count or '*'}/*/*{SUFFIX}"))
+    below = "*" if dataset is None else glob.escape(dataset)
+    yield from sorted(Path(RESULTS_FOLDER).glob(f"{below}/{count or '*'}/*/*{SUFFIX}"))
 
 
 Windows = dict[str, list[Any]]

@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
-from ann_benchmarks.common.cli import positive_float, positive_floats, positive_int, positive_ints
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.cli import positive_float, positive_floats, positive_int, positive_ints, read_by
+from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.quantities import read_number
 from ann_benchmarks.load.orders import QueryOrder
-from ann_benchmarks.load.request import Load, Objective
+from ann_benchmarks.load.request import OPEN_SECONDS, Load, Objective
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.load.workload import SECONDS, WRITERS, Mix, Workload
 
+MOST_QUERIES = 100_000_000  # of one run, whose times are all kept in memory
 OF_CLIENTS = ("max_queries", "duration", "query_order", "distinct_queries", "rate", "slo", "driver",
               "debug_single_query", "scheduler")  # fmt: skip
 OF_A_WORKLOAD = ("writers", "write_rate", "write_mix", "loaded", "autovacuum")
@@ -35,7 +37,7 @@ def add_load_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--query-order",
         metavar="ORDER",
-        type=_read_by(QueryOrder.parse),
+        type=read_by(QueryOrder.parse),
         help="shuffled: each client in an order of its own; same: all in one; zipf:S: some much more often"
         " (default: shuffled)",
     )
@@ -55,13 +57,13 @@ def add_load_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--slo",
         metavar="PERCENTILE:TIME",
-        type=_read_by(Objective.parse),
+        type=read_by(Objective.parse),
         help="find the highest rate that keeps it, such as p99:50ms",
     )
     add(
         "--warmup",
         metavar="auto|off|N",
-        type=_read_by(Warmup.parse),
+        type=read_by(Warmup.parse),
         help="queries before each point that do not count: until the throughput no longer rises, none and"
         " with cold caches, or N (default: auto where the algorithm is a database or --clients is given)",
     )
@@ -101,7 +103,7 @@ def add_workload_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--write-mix",
         metavar="MIX",
-        type=_read_by(Mix.parse),
+        type=read_by(Mix.parse),
         help="shares of the writes (default: insert:50,update:25,delete:25)",
     )
     add(
@@ -124,6 +126,14 @@ def check_load_options(args: argparse.Namespace) -> None:
     for name in OF_CLIENTS:
         if getattr(args, name) and not args.clients:
             raise UserError(f"{_option(name)} says what clients ask: add --clients")
+    for option, queries in (
+        ("--max-queries", args.max_queries or 0),
+        ("--rate and --duration", max(args.rate or [0]) * (args.duration or OPEN_SECONDS)),
+    ):
+        if queries > MOST_QUERIES:
+            raise UserError(
+                f"{option}: {queries:,.0f} queries in one run, more than {MOST_QUERIES:,}: give less"
+            )
     if args.max_queries and args.duration:
         raise UserError("--max-queries and --duration cannot both end a run: give one of them")
     if args.rate and args.slo:
@@ -231,29 +241,14 @@ def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _read_by(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Make a type for argparse of a function that raises UserError."""
-
-    def read(text: str) -> Any:
-        try:
-            return parse(text)
-        except UserError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return read
-
-
 def _share(kind: str, with_zero: bool) -> Callable[[str], float]:
     """Make a type for argparse of a share, "recall" or "share" in its error."""
 
-    def read(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = -1.0
-        if not 0 <= value <= 1 or (value == 0 and not with_zero):
+    def parse(text: str) -> float:
+        value = read_number(text)
+        if value is None or not 0 <= value <= 1 or (value == 0 and not with_zero):
             least = "a number from 0 to 1" if with_zero else "a number above 0 and up to 1"
-            raise argparse.ArgumentTypeError(f"'{text}' is no {kind}: give {least}")
+            raise UserError(f"'{shown(text)}' is no {kind}: give {least}")
         return value
 
-    return read
+    return read_by(parse)

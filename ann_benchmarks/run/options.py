@@ -9,17 +9,18 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ann_benchmarks.common.cli import HelpWithDefaults, positive_int
+from ann_benchmarks.common.cli import HelpWithDefaults, limit, path, positive_int, size
 from ann_benchmarks.common.dask_cluster import knock
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.host import usable_cores
+from ann_benchmarks.common.host import most_processes, usable_cores
+from ann_benchmarks.common.output import counted
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 from ann_benchmarks.definitions.selection import named_algorithms
 from ann_benchmarks.jobs.job import Conditions, Execution, Procedure
 from ann_benchmarks.load.workload import Workload
 
 from .containers.containers import Wishes
-from .containers.limits import cpu_list, size
+from .containers.limits import cpu_list
 from .execute import Limits, command_line
 from .load_options import add_load_options, check_load_options, requested_loads
 
@@ -43,7 +44,7 @@ def make_parser(program: str = "run.py") -> argparse.ArgumentParser:
     add(
         "--definitions",
         metavar="FOLDER",
-        type=Path,
+        type=path,
         default=DEFINITIONS_FOLDER,
         help="where the algorithms are: FOLDER/*/config.yml",
     )
@@ -70,12 +71,12 @@ def make_parser(program: str = "run.py") -> argparse.ArgumentParser:
         default=5,
         help="times to ask all queries; the best counts",
     )
-    add("--timeout", type=int, default=2 * 3600, help="seconds for each definition, -1 for no limit")
+    add("--timeout", type=limit, default=2 * 3600, help="seconds for each definition, -1 for no limit")
     add("--local", action="store_true", help="run on this machine itself instead of in Docker")
     add("--batch", action="store_true", help="give algorithms all queries at once")
     add(
         "--max-n-algorithms",
-        type=int,
+        type=limit,
         default=-1,
         help="run this many definitions at most, of each algorithm if several are named; -1 for all",
     )
@@ -85,7 +86,12 @@ def make_parser(program: str = "run.py") -> argparse.ArgumentParser:
         help="run definitions that are disabled in their config.yml too",
     )
     add("--no-monitoring", action="store_true", help="sample neither the machine nor the server meanwhile")
-    add("--parallelism", type=positive_int, default=1, help="definitions to run at the same time")
+    add(
+        "--parallelism",
+        type=positive_int,
+        default=1,
+        help="definitions to run at the same time, at most the cores but one",
+    )
     add(
         "--load-threads",
         metavar="N",
@@ -118,7 +124,7 @@ def add_container_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--storage",
         metavar="FOLDER",
-        type=Path,
+        type=path,
         help="where containers keep what outlives them, such as indexes (default: storage)",
     )
 
@@ -143,11 +149,16 @@ def check_options(args: argparse.Namespace, is_simulated: bool) -> None:
     if args.batch and args.parallelism > 1 and not args.build_only:
         raise UserError("--batch uses all cores for one definition; leave --parallelism at 1")
     check_load_options(args)
+    clients, most = most_clients(args), most_processes()
+    if clients > most and not args.scheduler:
+        raise UserError(f"{clients:,} clients are as many processes or threads; this machine allows {most:,}")
     if args.scheduler:
         knock(args.scheduler)  # before anything is built
-    if args.parallelism > usable_cores():
+    most = max(usable_cores() - 1, 1)  # as in ann-benchmarks: what supervises them needs a core, too
+    if args.parallelism > most:
         raise UserError(
-            f"--parallelism {args.parallelism} is more than this machine's {usable_cores()} cores"
+            f"--parallelism {args.parallelism} leaves no core free; with {counted(usable_cores(), 'core')},"
+            f" {most} is the most"
         )
     if args.max_n_algorithms == 0:
         raise UserError("nothing to run: --max-n-algorithms is 0")
@@ -188,10 +199,16 @@ def requested_execution(args: argparse.Namespace) -> Execution:
         args.load_threads,
         args.chunk_size,
         args.rebuild,
+        clients=most_clients(args),
         monitoring=not args.no_monitoring,
         show_progress=args.parallelism == 1,
         facts={"command_line": command_line()},
     )
+
+
+def most_clients(args: argparse.Namespace) -> int:
+    """Return how many clients and writers there are to be at the same time, at most."""
+    return sum(max(numbers or [0]) for numbers in (args.clients, args.writers))
 
 
 def requested_limits(args: argparse.Namespace) -> Limits:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.names import checked_name
 
 from .dataset import DATA_FOLDER, Dataset
 from .downloads import get_parts
@@ -62,7 +63,11 @@ def dataset_names() -> list[str]:
 
 
 def canonical_name(name: str) -> str:
-    """The name that an alias stands for; any other name, and that of a file in data/, is its own."""
+    """The name that an alias stands for; any other name, and that of a file in data/, is its own.
+
+    UserError for what cannot be the name of a file. All names that people give come through here.
+    """
+    checked_name(name, "dataset")
     if dataset_path(name).exists() or description_path(name).exists():
         return name
     return aliases().get(name, name)
@@ -85,7 +90,7 @@ def entry_of(name: str) -> Entry | None:
 
 def make_dataset(name: str, connections: int = 4) -> None:
     """Get what is missing of a dataset, or make its one file anew. UserError if the name is unknown."""
-    entry = described(name)
+    entry = described(checked_name(name, "dataset"))
     if entry is None:
         raise _unknown(name)
     if isinstance(entry, Parts):
@@ -146,6 +151,6 @@ def _unknown(name: str) -> UserError:
     close = difflib.get_close_matches(name, [*dataset_names(), *aliases()], n=3)
     hint = f"did you mean {' or '.join(close)}? " if close else ""
     return UserError(
-        f"unknown dataset '{name}'; {hint}'python create_dataset.py --list' names them all and "
+        f"unknown dataset '{shown(name)}'; {hint}'python create_dataset.py --list' names them all and "
         "'python create_dataset.py --name NAME --train FILE' makes one from your vectors"
     )

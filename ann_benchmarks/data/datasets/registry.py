@@ -1,15 +1,15 @@
 """The datasets that have a name, as registry.yml lists them, and those described next to the data."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.errors import shown
+from ann_benchmarks.common.names import name_problem
+from ann_benchmarks.common.yaml_file import Where, YamlFile
 from ann_benchmarks.distance import METRICS
 
 from . import generated
@@ -66,14 +66,16 @@ _KEYS = {
     *("distance", "rows", "dimension", "queries", "aliases", "hdf5", "generate"),
     *("train", "test", "neighbors", "folder", "first_of", "sha256", "md5", "recompute_distances"),
 }
+_RANGE = re.compile(r"\{([0-9]{1,9})\.\.([0-9]{1,9})\}")
+_MOST_PARTS = 100_000
 
 
 @cache
 def registered() -> dict[str, Entry]:
     """Every registered dataset by name."""
-    lines = yaml.safe_load(_REGISTRY.read_text())
-    datasets = {name: content for name, content in lines.items() if not name.startswith(".")}
-    return {name: _entry(name, content, datasets, str(_REGISTRY)) for name, content in datasets.items()}
+    file = DescriptionFile(_REGISTRY, "datasets by name")
+    datasets = {name: content for name, content in file.content.items() if not name.startswith(".")}
+    return {name: file.entry((name,), name, content, datasets) for name, content in datasets.items()}
 
 
 @cache
@@ -91,94 +93,97 @@ def find_entry(name: str) -> Entry | None:
 
 def read_description(path: Path) -> Parts:
     """Read data/NAME.yml, which describes a dataset by the keys of the registry; UserError if it does not."""
-    try:
-        content = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f", line {mark.line + 1}" if mark else ""
-        reason = getattr(error, "problem", None) or getattr(error, "strerror", None) or "not text"
-        raise UserError(f"cannot read {path}{line}: {reason}; correct it") from None
-    if not isinstance(content, dict):
-        raise UserError(f"{path} must have lines such as 'distance: euclidean', 'train: FILE', 'test: FILE'")
-    entry = _entry(path.stem, content, {}, str(path))
-    if not isinstance(entry, Parts):
-        raise UserError(f"{path} must name its vectors as 'train: FILE' and its queries as 'test: FILE'")
+    file = DescriptionFile(path, "lines such as 'distance: euclidean', 'train: FILE', 'test: FILE'")
+    if isinstance(file.content, dict) and "train" not in file.content and "first_of" not in file.content:
+        file.fail((), "it must name its vectors as 'train: FILE' and its queries as 'test: FILE'")
+    entry = file.entry((), path.stem, file.content, {})
+    assert isinstance(entry, Parts)
     return entry
 
 
-def _entry(name: str, content: Mapping[str, Any], others: Mapping[str, Any], source: str) -> Entry:
-    """Make an entry of the lines under its name."""
-    where = f"{source}: '{name}'"
-    _check(where, content)
-    whole = None
-    if "first_of" in content:
-        parent = content["first_of"]
-        if parent not in others or "rows" not in content:
-            raise UserError(f"{where}: first_of needs `rows`, and the name of another dataset there")
-        whole = others[parent]["rows"]
-        content = {"folder": parent, **others[parent], "aliases": [], "neighbors": "", **content}
-    known = {key: content[key] for key in ("rows", "dimension", "queries") if key in content}
-    names = tuple(content.get("aliases", ()))
-    if "train" not in content:
-        address = content.get("hdf5", "").format(name=name)
-        return SingleFile(
+class DescriptionFile(YamlFile):
+    """Turns what a file says of datasets into entries."""
+
+    def entry(self, where: Where, name: str, content: Any, others: Mapping[str, Any]) -> Entry:
+        """Make an entry of the lines under its name; UserError names the line of a mistake."""
+        self._check(where, content)
+        whole = None
+        if "first_of" in content:
+            parent = content["first_of"]
+            if parent not in others or "rows" not in content:
+                self.fail(where, "first_of needs `rows`, and the name of another dataset there")
+            whole = others[parent]["rows"]
+            content = {"folder": parent, **others[parent], "aliases": [], "neighbors": "", **content}
+        known = {key: content[key] for key in ("rows", "dimension", "queries") if key in content}
+        names = tuple(content.get("aliases", ()))
+        if "train" not in content:
+            return SingleFile(
+                name,
+                content["distance"],
+                **known,
+                aliases=names,
+                url=content.get("hdf5", "").replace("{name}", name),
+                recompute_distances=content.get("recompute_distances", False),
+                generate=content.get("generate"),
+            )
+        checksums = {
+            file: f"{kind}:{digest}"
+            for kind in ("sha256", "md5")
+            for file, digest in content.get(kind, {}).items()
+        }
+        train = content["train"]
+        return Parts(
             name,
             content["distance"],
+            self._parts((*where, "train"), [train] if isinstance(train, str) else train),
+            content["test"],
+            content.get("neighbors", ""),
             **known,
             aliases=names,
-            url=address,
-            recompute_distances=content.get("recompute_distances", False),
-            generate=content.get("generate"),
+            folder=content.get("folder", name),
+            whole_rows=whole,
+            checksums=checksums,
         )
-    checksums = {
-        file: f"{kind}:{digest}"
-        for kind in ("sha256", "md5")
-        for file, digest in content.get(kind, {}).items()
-    }
-    train = content["train"]
-    return Parts(
-        name,
-        content["distance"],
-        tuple(part for text in ([train] if isinstance(train, str) else train) for part in _expand(text)),
-        content["test"],
-        content.get("neighbors", ""),
-        **known,
-        aliases=names,
-        folder=content.get("folder", name),
-        whole_rows=whole,
-        checksums=checksums,
-    )
 
+    def _check(self, where: Where, content: Any) -> None:
+        self.mapping(where, content, "the dataset", sorted(_KEYS))
+        if "first_of" not in content and content.get("distance") not in METRICS:
+            self.fail((*where, "distance"), f"distance must be one of {', '.join(METRICS)}")
+        if ("train" in content) != ("test" in content):
+            self.fail(where, "train and test belong together")
+        for key in ("rows", "dimension", "queries"):
+            if key in content and (type(content[key]) is not int or content[key] < 1):
+                self.fail((*where, key), f"{key} must be a whole number of at least 1")
+        for key in ("test", "neighbors", "folder", "hdf5", "first_of"):
+            if not isinstance(content.get(key, ""), str):
+                self.fail((*where, key), f"{key} must be one text, not {shown(content[key])}")
+        for key in ("train", "aliases"):
+            texts = content.get(key, ["-"])
+            texts = [texts] if isinstance(texts, str) and key == "train" else texts
+            if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+                self.fail((*where, key), f"{key} must be a list of texts, not {shown(texts)}")
+        if content.get("train") == []:
+            self.fail((*where, "train"), "train names no file")
+        if problem := name_problem(content.get("folder", "-")):
+            self.fail((*where, "folder"), f"folder {problem}; give the name of a folder in data/")
+        for key in ("sha256", "md5", "generate"):
+            if not isinstance(content.get(key, {}), dict):
+                self.fail((*where, key), f"{key} must have lines 'NAME: VALUE', not {shown(content[key])}")
 
-def _check(where: str, content: Mapping[str, Any]) -> None:
-    unknown = set(content) - _KEYS
-    if unknown:
-        raise UserError(f"{where}: unknown key '{min(unknown)}'; the keys are {', '.join(sorted(_KEYS))}")
-    if "first_of" not in content and content.get("distance") not in METRICS:
-        raise UserError(f"{where}: distance must be one of {', '.join(METRICS)}")
-    if ("train" in content) != ("test" in content):
-        raise UserError(f"{where}: train and test belong together")
-    for key in ("rows", "dimension", "queries"):
-        if key in content and not (isinstance(content[key], int) and content[key] > 0):
-            raise UserError(f"{where}: {key} must be a whole number of at least 1")
-    for key in ("test", "neighbors", "folder", "hdf5", "first_of"):
-        if not isinstance(content.get(key, ""), str):
-            raise UserError(f"{where}: {key} must be one text, not {content[key]!r}")
-    for key in ("train", "aliases"):
-        texts = content.get(key, ["-"])
-        texts = [texts] if isinstance(texts, str) and key == "train" else texts
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise UserError(f"{where}: {key} must be a list of texts, not {texts!r}")
-    if content.get("train") == []:
-        raise UserError(f"{where}: train names no file")
-    for key in ("sha256", "md5", "generate"):
-        if not isinstance(content.get(key) or {}, dict):
-            raise UserError(f"{where}: {key} must have lines 'NAME: VALUE', not {content[key]!r}")
+    def _parts(self, where: Where, addresses: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of all parts; refuse a range of more than anybody has."""
+        parts: list[str] = []
+        for address in addresses:
+            numbers = _RANGE.search(address)
+            if numbers is not None and int(numbers[2]) - int(numbers[1]) >= _MOST_PARTS:
+                self.fail(where, f"train names more than {_MOST_PARTS:,} parts: {shown(numbers[0])}")
+            parts += _expand(address)
+        return tuple(parts)
 
 
 def _expand(address: str) -> list[str]:
     """Names of all parts: part{0..2}.npy is part0.npy, part1.npy, part2.npy; {00..10} keeps two digits."""
-    match = re.search(r"\{(\d+)\.\.(\d+)\}", address)
+    match = _RANGE.search(address)
     if match is None:
         return [address]
     first, last = match.groups()

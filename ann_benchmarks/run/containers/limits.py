@@ -7,32 +7,23 @@ import sys
 
 import psutil
 
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.common.numbers import size_text
 
-_MOST_CPUS = 1 << 16
+_MOST_CPUS = 1 << 13  # that Linux can have
 LEAST_MEMORY = 6 * 2**20  # that Docker allows
-_UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-
-
-def size(text: str) -> int:
-    """Read a size as Docker writes it, such as 512m or 8g; for argparse."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
-    if match is None or not float(match[1]):
-        raise argparse.ArgumentTypeError(f"'{text}' is no size: give such as 512m or 8g")
-    return int(float(match[1]) * _UNITS[match[2]])
 
 
 def cpu_list(text: str) -> list[int]:
     """Read CPUs as Docker and the kernel write them, such as 0-3,6; for argparse."""
-    cpus: list[int] = []
+    cpus: set[int] = set()
     for part in text.split(","):
-        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+        match = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", part.strip())
         if match is None or not int(match[1]) <= int(match[2] or match[1]) < _MOST_CPUS:
-            raise argparse.ArgumentTypeError(f"'{text}' names no CPUs: give such as 0-3,6")
-        cpus += range(int(match[1]), int(match[2] or match[1]) + 1)
-    return sorted(set(cpus))
+            raise argparse.ArgumentTypeError(f"'{shown(text)}' names no CPUs: give such as 0-3,6")
+        cpus.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return sorted(cpus)
 
 
 def written(cpus: list[int]) -> str:

@@ -1,0 +1,35 @@
+"""How many connections there can be: what a server takes, and what this machine allows its clients."""
+
+import resource
+
+from .environment import connection_parameters, given_settings, server_kind, starts_service
+from .errors import PostgresError
+from .servers.base import connect
+from .settings import MOST_CONNECTIONS, current_setting
+
+_FILES_A_CLIENT = 3  # while it starts: both ends of a socket, and its book
+_OTHER_FILES = 32
+
+
+def most_connections() -> int | None:
+    """Return how many clients can be connected at the same time, None where that is not known yet."""
+    known = [limit for limit in (_taken_by_server(), _files_allow()) if limit is not None]
+    return min(known, default=None)
+
+
+def _taken_by_server() -> int | None:
+    text = given_settings().get("max_connections", str(MOST_CONNECTIONS))
+    if server_kind() == "external":
+        if starts_service():
+            return None  # it need not run yet
+        try:
+            with connect(connection_parameters()) as connection:
+                text = current_setting(connection, "max_connections")
+        except PostgresError:
+            return None  # which is reported where it matters
+    return int(text) if text.isdecimal() else None
+
+
+def _files_allow() -> int | None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)  # up to which a process can raise its own limit
+    return None if most == resource.RLIM_INFINITY else max((most - _OTHER_FILES) // _FILES_A_CLIENT, 1)

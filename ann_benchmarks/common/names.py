@@ -1,0 +1,66 @@
+"""Names that people give, and that become names of files and folders."""
+
+from pathlib import Path
+
+from .errors import UserError, shown
+
+# File systems take 255 bytes; while it is written, a file has a longer name.
+LONGEST_NAME = 200
+LONGEST_FOLDER = 255
+_LONGEST_PATH = 4000
+
+
+def name_problem(name: str, longest: int = LONGEST_NAME) -> str | None:
+    """Say why no file or folder can have a name, None if one can: "is empty", "has a '/' in it"."""
+    if not name.strip():
+        return "is empty"
+    if name in (".", ".."):
+        return f"is '{name}', which stands for a folder"
+    if size_problem := too_long(name, longest):
+        return size_problem
+    bad = next((c for c in name if c in "/\\" or not c.isprintable()), None)
+    return None if bad is None else f"has {bad!r} in it"
+
+
+def too_long(name: str, most: int = LONGEST_NAME) -> str | None:
+    """Say that a name has more bytes than this, None if it has not."""
+    size = len(name.encode(errors="surrogateescape"))
+    return f"has {size:,} bytes, more than {most}" if size > most else None
+
+
+def checked_name(name: str, kind: str, longest: int = LONGEST_NAME) -> str:
+    """Return the name of a `kind` of thing that is kept in files; UserError if no file can have it."""
+    if problem := name_problem(name, longest):
+        raise UserError(f"'{shown(name)}' cannot be the name of a {kind}: it {problem}")
+    return name
+
+
+def path_text(text: str) -> str:
+    """Return a path, or a pattern of paths, as it is written; UserError if no file can have it."""
+    if not text or "\0" in text:
+        raise UserError(f"'{shown(text)}' is no path")
+    longest = max(text.split("/"), key=len)
+    if problem := too_long(longest, LONGEST_FOLDER) or too_long(text, _LONGEST_PATH):
+        raise UserError(f"'{shown(text)}' is no path: it {problem}")
+    return text
+
+
+def checked_path(text: str) -> Path:
+    """Return the path of a file or folder; UserError if none can have it."""
+    return Path(path_text(text))
+
+
+def output_path(text: str) -> Path:
+    """Return the path of what is to be written; UserError if its name is too long for that."""
+    path = checked_path(text)
+    if problem := too_long(path.name):
+        raise UserError(f"'{shown(path.name)}' cannot be the name of a file: it {problem}")
+    return path
+
+
+def exists(path: Path) -> bool:
+    """Whether there is something of this name; False also where no file can have it."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False

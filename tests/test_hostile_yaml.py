@@ -1,0 +1,134 @@
+"""Files of settings that are hostile or damaged: each is a line with file and key, and nothing hangs."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, seed, settings
+
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.yaml_file import YamlFile
+from ann_benchmarks.common.yaml_nodes import MOST_BYTES, MOST_DEPTH
+from ann_benchmarks.definitions.configs import MOST_POINTS, read_config, read_configs
+
+from .hostile_commands import attack_once, load_commands
+from .hostile_yaml import BOMB, CONFIG, KINDS, settings_files
+
+CASES = 30  # a sample: python -m tests.hostile_commands --what yaml --cases 2000
+
+
+def refused(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "f.yml"
+    path.write_text(text)
+    with pytest.raises(UserError) as raised:
+        YamlFile(path, "anything")
+    message = str(raised.value)
+    assert message.startswith(str(path)) and len(message.splitlines()) == 1
+    return message.removeprefix(str(path))
+
+
+# Before there were bounds, the first eight crashed the interpreter, never ended or were tracebacks.
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (BOMB, ":6: it has more than 200,000 entries, counting what aliases repeat"),
+        ("- " * 100_000, f":1: it has more than {MOST_DEPTH} levels"),
+        ("[" * 3000, f":1: it has more than {MOST_DEPTH} levels"),
+        ("&a [*a]", ":1: '*a' stands within '&a', so that it has no end"),
+        ("a: &a\n  b: *a", ":2: '*a' stands within '&a'"),
+        (
+            "a: b\nc: {d: [2024-99-99]}",
+            ":2: 'd': 2024-99-99 is read as timestamp: write it without",
+        ),
+        ("a: 0x_", ":1: 'a': 0x_ is no whole number"),
+        ("a: !!int foo", ":1: 'a': foo is no whole number"),
+        ("a: !!int ''", ":1: 'a': is no whole number"),
+        ("a: !!bool maybe", ":1: 'a': maybe is no truth value"),
+        ("a: !!binary ====", ":1: 'a': ==== is read as binary"),
+        ("a: " + "9" * 5000, "99999 is no whole number: correct it, or put it in quotes"),
+        ("a: 0x" + "f" * 20, "is a number beyond 64 bits: put it in quotes"),
+        ("a: 1" + ":1" * 300_000, "is no whole number"),
+        ("{a: {b: {[c]: d}}}", ":1: 'b': a mapping or a list cannot be a key"),
+        ("{1: 2}", ":1: the key '1' is no text: put it in quotes"),
+        ('a: "b\\0c"', ":1: 'a': b\\x00c has a zero byte"),
+        ("a: {<<: 3}", ":1: not valid YAML: expected a mapping"),
+        ("a: =", ":1: 'a': = is read as value"),
+        ("a: *b", ":1: not valid YAML: found undefined alias"),
+        ("a: 1\na: 2", ":2: the key 'a' stands here a second time"),
+        ("a: !!python/object/apply:os.system [id]", ":1: 'a': this is read as python/object/apply:os.system"),
+        ("x" * (MOST_BYTES + 1), ": cannot be read: it has more than 4,194,304 bytes"),
+    ],
+)
+def test_what_yaml_raises_is_a_line(tmp_path: Path, text: str, message: str) -> None:
+    assert message in refused(tmp_path, text)
+
+
+def test_aliases_and_merges_within_the_bounds_are_followed(tmp_path: Path) -> None:
+    path = tmp_path / "f.yml"
+    path.write_text("a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\nc: [*a, *a]\nd: {<<: [*a, {z: .inf}]}\n")
+    content = YamlFile(path, "anything").content
+    assert content["b"] == {"x": 1, "y": 3} and content["c"] == [{"x": 1, "y": 2}] * 2
+    assert content["d"] == {"x": 1, "y": 2, "z": float("inf")}
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("pipe", ".", "a" * 300):
+        with pytest.raises(UserError, match="cannot be read"):
+            YamlFile(tmp_path / name, "anything")
+
+
+def test_expansions_are_counted_before_they_are_made(tmp_path: Path) -> None:
+    path = tmp_path / "config.yml"
+    values = [[*range(10)]] * 9
+    path.write_text(CONFIG.replace("args: []", f"args: {values}"))
+    with pytest.raises(UserError, match=r"config.yml:\d+: run group 'all' has 2e\+09 comb"):
+        read_config(path)
+    numbers = [*range(200)]
+    text = CONFIG.replace("args: []", f"args: {[numbers, numbers]}")
+    path.write_text(text.replace("[{M: 8}]", f"[{{M: {numbers}, N: {numbers}}}]"))
+    with pytest.raises(UserError, match=f"group 'more' has 80000 .* above it 80,000: .* {MOST_POINTS:,}"):
+        read_config(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("name: exact", "name: " + "a" * 300, "'name' has 300 bytes, more than 200"),
+        ("name: exact", "name: a/b", "'name' has '/' in it"),
+        ("module: ann", "module: ..ann", "is no module of Python"),
+    ],
+)
+def test_names_of_algorithms(tmp_path: Path, old: str, new: str, message: str) -> None:
+    path = tmp_path / "config.yml"
+    path.write_text(CONFIG.replace(old, new))
+    with pytest.raises(UserError, match=message):
+        read_config(path)
+
+
+def test_a_broken_folder_is_set_aside(tmp_path: Path) -> None:
+    for name, text in (("good", CONFIG), ("deep", "- " * 100_000), ("bomb", BOMB), ("date", "a: 2024-99-99")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.yml").write_text(text)
+    configs, broken = read_configs(tmp_path)
+    assert [config.names() for config in configs] == [["exact"]]
+    assert [file.path.parent.name for file in broken] == ["bomb", "date", "deep"]
+    assert broken[0].mentions("bomb") and not broken[0].mentions("exact")
+
+
+def test_hostile_files_end_in_a_line(tmp_path: Path) -> None:
+    load_commands()
+    tried: dict[str, int] = {}
+
+    @seed(1)
+    @settings(max_examples=CASES, deadline=None, derandomize=True, database=None)
+    @given(settings_files())
+    def each(case: tuple[str, str, str, list[str]]) -> None:
+        kind, text, command, words = case
+        ended = attack_once(tmp_path, command, words, (kind, text))
+        tried[kind] = tried.get(kind, 0) + 1
+        assert not ended.problem, f"{command} {words}: {ended.problem}\n{ended.errors[-2000:]}"
+
+    each()
+    print("cases tried:", tried)
+    assert set(tried) <= set(KINDS) and sum(tried.values()) >= CASES
