@@ -1,5 +1,10 @@
 """Make, get, check or convert a dataset, or find its true neighbours."""
 
+if __name__ == "__main__":  # before the imports, which take seconds on a busy machine
+    from ann_benchmarks.common.beginning import begin
+
+    begin()
+
 import argparse
 
 from ann_benchmarks.common.cli import file_to_write, path_or_pattern, positive_int, run_command, seed

@@ -15,6 +15,7 @@ The first six are ann-benchmarks' own, with its defaults; the others are additio
 """
 
 import os
+import re
 import shlex
 from collections.abc import Mapping
 
@@ -81,6 +82,6 @@ def load_option(name: str) -> int | None:
     text = variable(name)
     if not text:
         return None
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise PostgresError(f"{PREFIX}{name} is '{text}': give a whole number from 1 on")
+    if not re.fullmatch("0*[1-9][0-9]{0,8}", text):
+        raise PostgresError(f"{PREFIX}{name} is '{text:.40}': give a whole number from 1 on")
     return int(text)

@@ -2,12 +2,10 @@
 
 import argparse
 import os
-import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from ann_benchmarks.common.cli import HelpWithDefaults, limit, path, positive_int, size
 from ann_benchmarks.common.dask_cluster import knock
@@ -23,12 +21,6 @@ from .containers.containers import Wishes
 from .containers.limits import cpu_list
 from .execute import Limits, command_line
 from .load_options import add_load_options, check_load_options, requested_loads
-
-TERMINATED = 128 + signal.SIGTERM
-
-
-class Terminated(BaseException):
-    """SIGTERM has come."""
 
 
 def make_parser(program: str = "run.py") -> argparse.ArgumentParser:
@@ -220,17 +212,3 @@ def requested_limits(args: argparse.Namespace) -> Limits:
 def requested_containers(args: argparse.Namespace) -> Wishes:
     """Return what containers are to have."""
     return Wishes(args.memory, args.cpuset, args.storage or Path("storage"))
-
-
-@contextmanager
-def sigterm_raises() -> Iterator[None]:
-    """Make SIGTERM an exception, so that workers are stopped as they are by Ctrl-C."""
-
-    def terminate(number: int, frame: Any) -> NoReturn:
-        raise Terminated
-
-    before = signal.signal(signal.SIGTERM, terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

