@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.jobs.job import Conditions, Procedure
+from ann_benchmarks.load.sampled import padded
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.load.warmup import Warmup, warm_up
 from ann_benchmarks.monitoring import NoMonitor, Phases
@@ -241,12 +242,9 @@ def _quiet_collector() -> Iterator[None]:
         gc.unfreeze()
 
 
-def checked_neighbors(answers: Sequence[Any], count: int, rows: int) -> np.ndarray:
+def checked_neighbors(answers: Sequence[Any] | np.ndarray, count: int, rows: int) -> np.ndarray:
     """Put answers into an array, (queries, at least count), -1 for none; UserError names a wrong one."""
-    width = max(count, *map(len, answers))
-    neighbors = np.full((len(answers), width), -1, dtype=np.int64)
-    for row, answer in zip(neighbors, answers, strict=True):
-        row[: len(answer)] = answer
+    neighbors = padded(answers, count)
     strange = (neighbors < -1) | (neighbors >= rows)
     if strange.any():
         query, place = np.argwhere(strange)[0]
