@@ -40,6 +40,9 @@ lock: .venv/dev
 	for image in $(IMAGES); do \
 	    $(COMPILE) -c requirements.lock -c requirements-dev.lock $$image.in -o $$image.lock || exit; \
 	done
+	for wheel in algorithms/postgres/wheels/*.lock; do \
+	    sed 's/ .*//;q' $$wheel | $(COMPILE) --no-deps - -o $$wheel || exit; \
+	done
 
 clean:
 	rm -rf .venv

@@ -4,6 +4,11 @@ A and B are folders of results, series, runs of --list or single result files. T
 everything that these names leave open is alike: dataset, count, series and arguments. See docs/comparing.md.
 """
 
+if __name__ == "__main__":  # before the imports, which take seconds on a busy machine
+    from ann_benchmarks.common.beginning import begin
+
+    begin()
+
 import argparse
 import math
 import sys

@@ -1,5 +1,10 @@
 """Make a website of all results: interactive plots and tables that open from a file."""
 
+if __name__ == "__main__":  # before the imports, which take seconds on a busy machine
+    from ann_benchmarks.common.beginning import begin
+
+    begin()
+
 import argparse
 from pathlib import Path
 

@@ -1,5 +1,10 @@
 """Write the metrics of all results to a CSV file."""
 
+if __name__ == "__main__":  # before the imports, which take seconds on a busy machine
+    from ann_benchmarks.common.beginning import begin
+
+    begin()
+
 import argparse
 
 from ann_benchmarks.common.cli import file_to_write, run_command

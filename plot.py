@@ -4,6 +4,11 @@ With --tiers, draw throughput and tail latency by available RAM, and write them 
 draw what the machine and the server did during one result.
 """
 
+if __name__ == "__main__":  # before the imports, which take seconds on a busy machine
+    from ann_benchmarks.common.beginning import begin
+
+    begin()
+
 import argparse
 
 from ann_benchmarks.common.cli import file_to_write, limit, number, path, positive_int, run_command

@@ -1,5 +1,10 @@
 """Write a report on the results of one dataset: Markdown and HTML with pictures, a CSV and a JSON."""
 
+if __name__ == "__main__":  # before the imports, which take seconds on a busy machine
+    from ann_benchmarks.common.beginning import begin
+
+    begin()
+
 import argparse
 import sys
 

@@ -1,5 +1,10 @@
 """Measure algorithms on a dataset: python run.py --local --dataset NAME --algorithm NAME."""
 
+if __name__ == "__main__":  # before the imports, which take seconds on a busy machine
+    from ann_benchmarks.common.beginning import begin
+
+    begin()
+
 import argparse
 import sys
 from collections.abc import Sequence
@@ -88,15 +93,7 @@ def run(args: argparse.Namespace) -> int:
     timeout = None if args.timeout == -1 else args.timeout
     containers = options.requested_containers(args)
     place = (engine, containers, files_of(name), args.definitions, args.parallelism, timeout, simulation)
-    try:
-        with options.sigterm_raises():
-            return execute(plan, Workplace(*place), options.requested_limits(args))
-    except options.Terminated:
-        print(
-            "terminated; what is finished is kept, the same command goes on (--force starts over)",
-            file=sys.stderr,
-        )
-        return options.TERMINATED
+    return execute(plan, Workplace(*place), options.requested_limits(args))
 
 
 def described(name: str, dataset: Dataset) -> Data:

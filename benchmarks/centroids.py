@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from ann_benchmarks.algorithms.clustering import DEVICES
 from ann_benchmarks.algorithms.clustering.kmeans import normalized
+from ann_benchmarks.algorithms.clustering.settings import DEVICES
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.vchord.centroids import SOURCES
 from ann_benchmarks.algorithms.vchord.module import VectorChord

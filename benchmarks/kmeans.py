@@ -19,9 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ann_benchmarks.algorithms.clustering import Clustering, ClusteringError, Settings, cluster, open_device
+from ann_benchmarks.algorithms.clustering.clustering import cluster, open_device
 from ann_benchmarks.algorithms.clustering.cpu import Cpu
 from ann_benchmarks.algorithms.clustering.gpu import Gpu, GpuRows
+from ann_benchmarks.algorithms.clustering.settings import Clustering, ClusteringError, Settings
 from ann_benchmarks.algorithms.postgres import machine
 from ann_benchmarks.data.datasets.generated import KINDS, Generated
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ann_benchmarks.common.atomic import atomic_path
+from ann_benchmarks.common.errors import UserError
 
 
 def test_the_file_appears_whole(tmp_path: Path):
@@ -39,3 +40,13 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path):
         temporary.touch()
     assert not dead.exists()
     assert living.exists()
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path: Path):
+    """Not a device either, which root could replace for all."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, tmp_path):
+        with pytest.raises(UserError, match="is not a file that can be replaced"), atomic_path(path):
+            pass
+    assert pipe.is_fifo()

@@ -7,18 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ann_benchmarks.algorithms.clustering import (
-    Clustering,
-    ClusteringError,
-    Settings,
-    cluster,
-    cpu,
-    sample,
-)
+from ann_benchmarks.algorithms.clustering import cpu, sample
+from ann_benchmarks.algorithms.clustering.clustering import cluster
 from ann_benchmarks.algorithms.clustering.cpu import Cpu
 from ann_benchmarks.algorithms.clustering.groups import shares
 from ann_benchmarks.algorithms.clustering.kmeans import KMeans
 from ann_benchmarks.algorithms.clustering.nearest import NearestTable
+from ann_benchmarks.algorithms.clustering.settings import Clustering, ClusteringError, Settings
 
 from .clustering_data import SlicesOnly, blobs, nearest
 

@@ -5,10 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ann_benchmarks.algorithms.clustering import ClusteringError, Settings, cluster, clustering, gpu
+from ann_benchmarks.algorithms.clustering import clustering, gpu
+from ann_benchmarks.algorithms.clustering.clustering import cluster
 from ann_benchmarks.algorithms.clustering.cpu import Cpu
 from ann_benchmarks.algorithms.clustering.gpu import Gpu
 from ann_benchmarks.algorithms.clustering.libraries import CupyArrays, TorchArrays, open_cupy, open_torch
+from ann_benchmarks.algorithms.clustering.settings import ClusteringError, Settings
 
 from .clustering_data import blobs
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ann_benchmarks.algorithms.clustering import Settings, algorithms, cluster, state
+from ann_benchmarks.algorithms.clustering import algorithms, state
+from ann_benchmarks.algorithms.clustering.clustering import cluster
+from ann_benchmarks.algorithms.clustering.settings import Settings
 
 from .clustering_data import SlicesOnly, blobs
 from .conftest import ROOT
@@ -18,7 +20,9 @@ PROGRAM = """
 import sys
 import numpy as np
 from pathlib import Path
-from ann_benchmarks.algorithms.clustering import Settings, cluster, state
+from ann_benchmarks.algorithms.clustering.settings import Settings
+from ann_benchmarks.algorithms.clustering.clustering import cluster
+from ann_benchmarks.algorithms.clustering import state
 state.SHARE_OF_SAVING = 1000
 folder = Path(sys.argv[1])
 rows = np.load(folder / "rows.npy", mmap_mode="r")

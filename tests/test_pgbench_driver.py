@@ -16,9 +16,10 @@ import psutil
 import pytest
 
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
-from ann_benchmarks.algorithms.postgres.clients.pgbench import PgbenchClients, find_pgbench
+from ann_benchmarks.algorithms.postgres.clients.pgbench import PgbenchClients, PgbenchProgram, find_pgbench
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server
+from ann_benchmarks.algorithms.postgres.servers.account import server_account
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.statement import QueryStatement
 from ann_benchmarks.algorithms.postgres.watching import CLIENT_APPLICATION
@@ -30,6 +31,7 @@ pytestmark = pytest.mark.alone  # it measures
 TRAIN = clustered(2000, 16, seed=11)
 QUERIES = TRAIN[:40]
 PROGRAM = embedded_installation() / "bin" / "pgbench"
+OURS = PgbenchProgram(PROGRAM, server_account())
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ def opened(statement: QueryStatement, server: Server, tmp_path: Path, monkeypatc
     open_ones: list[PgbenchClients] = []
 
     def opened(clients: int = 2, skew: float | None = None, **changes) -> PgbenchClients:
-        open_ones.append(PgbenchClients(replace(statement, **changes), QUERIES, clients, PROGRAM, skew))
+        open_ones.append(PgbenchClients(replace(statement, **changes), QUERIES, clients, OURS, skew))
         return open_ones[-1]
 
     yield opened
@@ -81,7 +83,7 @@ def test_each_client_sends_so_many_queries(opened):
         for given in answers:
             assert given.due is None
             assert (given.numbers == -1).all()
-            assert given.ids == {}
+            assert not len(given.sampled) and given.rows is None
             assert (given.answered > given.sent).all()
             # The next is sent when the last is answered, which microseconds may not tell apart.
             assert (given.sent[1:] >= given.answered[:-1] - 2e-6).all()
@@ -98,7 +100,7 @@ def test_every_form_of_an_index_is_used(plugin_server: Server, form: str, argume
     try:
         algorithm.fit(TRAIN)
         algorithm.set_query_arguments(*arguments)
-        clients = PgbenchClients(algorithm.statement(16, 10), QUERIES, 1, PROGRAM)  # looks at the plan
+        clients = PgbenchClients(algorithm.statement(16, 10), QUERIES, 1, OURS)  # looks at the plan
         try:
             assert [len(given.sent) for given in ask(clients, [np.arange(7)])] == [7]
         finally:
@@ -295,7 +297,7 @@ def test_pgbench_is_found_or_it_is_said_where_it_was_looked_for(tmp_path: Path, 
 
 def test_a_program_that_does_not_run_is_told(statement: QueryStatement, server: Server, tmp_path: Path):
     with pytest.raises(PostgresError, match="pgbench does not run: No such file"):
-        PgbenchClients(statement, QUERIES, 1, tmp_path / "pgbench")
+        PgbenchClients(statement, QUERIES, 1, PgbenchProgram(tmp_path / "pgbench"))
     assert tables(server) == []
 
 
@@ -303,10 +305,10 @@ PARENT = """
 import sys
 import numpy as np
 from pathlib import Path
-from ann_benchmarks.algorithms.postgres.clients.pgbench import PgbenchClients
+from ann_benchmarks.algorithms.postgres.clients.pgbench import PgbenchClients, PgbenchProgram
 from ann_benchmarks.algorithms.postgres.statement import QueryStatement
 
-clients = PgbenchClients({statement!r}, np.ones((4, 16), np.float32), 2, Path({program!r}))
+clients = PgbenchClients({statement!r}, np.ones((4, 16), np.float32), 2, PgbenchProgram(Path({program!r})))
 clients.prepare([np.arange(4)] * 2, seconds=60)
 print("ready", flush=True)
 clients.run()

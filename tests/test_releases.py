@@ -1,5 +1,6 @@
 """Releases of pgvector beside each other on this machine: installed from wheels, run, told apart."""
 
+import re
 import zipfile
 from pathlib import Path
 
@@ -83,13 +84,49 @@ def test_wheels_that_will_not_do(tmp_path, monkeypatch):
     with pytest.raises(PostgresError, match="has no PostgreSQL with pgvector, not pgvector 0.6.2; there are"):
         releases.install_release("vector", "0.6.2", wheel)
     wheel.write_bytes(b"no wheel")
-    with pytest.raises(PostgresError, match="cannot be unpacked: .*; give another wheel"):
+    with pytest.raises(PostgresError, match="is damaged, or is no .zip, .whl, .*: .*; download it again"):
         releases.install_release("vector", "0.6.2", wheel)
     with pytest.raises(PostgresError, match="pgvector 0.1 is in no wheel; there are wheels with 0.5.1"):
         releases.install_release("vector", "0.1", None)
-    monkeypatch.setitem(releases.WHEELS, "0.2", "no-such-package-of-postgres==1")
+    pinned = f"no-such-package-of-postgres==1 --hash=sha256:{'0' * 64}"
+    (tmp_path / "pgvector-0.2.lock").write_text(pinned)
+    monkeypatch.setitem(releases.WHEELS, "0.2", tmp_path / "pgvector-0.2.lock")
     with pytest.raises(PostgresError, match="cannot be downloaded: .*--archive WHEEL takes yours"):
         releases.install_release("vector", "0.2", None)
     assert not list((tmp_path / "data/releases/pgvector").iterdir())
     with pytest.raises(NotInstalledError):
         releases.use_release("vector", "0.6.2")
+
+
+def test_another_wheel_than_the_pinned_one_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "pins").mkdir()
+    with zipfile.ZipFile(tmp_path / "thing_of_ours-1-py3-none-any.whl", "w") as archive:
+        archive.writestr("thing_of_ours-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: x\nVersion: 1\n")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    lock = tmp_path / "pins/pgvector-0.2.lock"
+    lock.write_text(f"thing_of_ours==1 --hash=sha256:{'0' * 64}\n")
+    monkeypatch.setitem(releases.WHEELS, "0.2", lock)
+    with pytest.raises(PostgresError, match="has another sha256 than the one it is pinned by; --archive"):
+        releases.download("0.2", tmp_path / "pins")
+
+
+def test_every_release_is_pinned():
+    assert list(releases.WHEELS) == ["0.5.1", "0.6.2", "0.7.4", "0.8.0", "0.8.1"]
+    for lock in releases.WHEELS.values():
+        wheel, *pins = lock.read_text().replace("\\\n", "").split()
+        assert re.fullmatch(r"[\w-]+==[\d.]+", wheel)
+        assert pins and all(re.fullmatch("--hash=sha256:[0-9a-f]{64}", pin) for pin in pins)
+
+
+def test_nothing_of_a_wheel_is_run_when_it_is_installed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    program = b"#!/bin/sh\ntouch %s/ran\necho 'postgres (PostgreSQL) 17.1'\n" % str(tmp_path).encode()
+    with zipfile.ZipFile("own.whl", "w") as archive:
+        archive.writestr("own/pginstall/bin/postgres", program)
+        archive.writestr(
+            "own/pginstall/share/postgresql/extension/vector.control", "default_version = '9.9'\n"
+        )
+    said = releases.install_release("vector", "9.9", tmp_path / "own.whl")
+    assert "with a PostgreSQL 17 in data/releases" in said
+    assert not (tmp_path / "ran").exists()

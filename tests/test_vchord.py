@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ann_benchmarks.algorithms.clustering import cluster
+from ann_benchmarks.algorithms.clustering.clustering import cluster
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.algorithms.postgres.catalog import drop_index

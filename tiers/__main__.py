@@ -1,5 +1,10 @@
 """Simulated servers from the command line: python -m tiers sweep | status | release."""
 
+if __name__ == "__main__":  # before the imports, which take seconds on a busy machine
+    from ann_benchmarks.common.beginning import begin
+
+    begin()
+
 import argparse
 import sys
 

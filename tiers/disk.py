@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -73,8 +74,7 @@ def _mounted(place: Path) -> tuple[str, str]:
 def drop_caches(folder: Path | None = None, everything: bool = True) -> None:
     """Write back and forget the files of a folder; with `everything` all files, where that is allowed."""
     if folder is not None:
-        with suppress(FileNotFoundError):  # a file that goes meanwhile
-            _forget(folder)
+        _forget(folder)
     if everything:
         os.sync()
         with suppress(OSError):
@@ -84,15 +84,18 @@ def drop_caches(folder: Path | None = None, everything: bool = True) -> None:
 def _forget(folder: Path) -> None:
     if sys.platform != "linux":
         return
-    for path in folder.rglob("*"):
-        if path.is_symlink() or not path.is_file():
-            continue
-        try:
-            file = os.open(path, os.O_RDONLY)
-        except OSError:
-            continue
-        try:
-            os.fsync(file)  # only what is on the disk can be forgotten
-            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(file)
+    # Folders are opened one in the other, and links not followed: who owns them may change them meanwhile.
+    for _, _, names, handle in os.fwalk(folder):
+        for name in names:
+            with suppress(OSError):
+                if stat.S_ISREG(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode):
+                    _forget_file(name, handle)
+
+
+def _forget_file(name: str, folder: int) -> None:
+    file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    try:
+        os.fsync(file)  # only what is on the disk can be forgotten
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(file)

@@ -34,8 +34,19 @@ class BaseANN:
 
     def batch_query(self, X: Any, n: int) -> None:
         """Answer all queries and keep the answers; by default on one thread a core."""
+
+        def answer(q: Any) -> tuple[Any, BaseException | None]:
+            try:
+                return self.query(q, n), None
+            except BaseException as error:  # also what ends a thread of a pool, which waits for its answer
+                return None, error
+
         with ThreadPool() as pool:
-            self.res = pool.map(lambda q: self.query(q, n), X)
+            answers = pool.map(answer, X)
+        for _, error in answers:
+            if error is not None:
+                raise error
+        self.res = [ids for ids, _ in answers]
 
     def get_batch_results(self) -> Sequence[Ids]:
         """Return the last batch's ids, one sequence a query."""

@@ -3,6 +3,11 @@
 A machine with a GPU can compute them for another that has none.
 """
 
+if __name__ == "__main__":  # before the imports, which take seconds on a busy machine
+    from ann_benchmarks.common.beginning import begin
+
+    begin()
+
 import argparse
 import json
 from contextlib import suppress
@@ -18,7 +23,8 @@ from ann_benchmarks.common.disk import disk_errors
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import canonical_name, get_dataset
 
-from . import ALGORITHMS, DEVICES, Clustering, ClusteringError, Settings, cluster
+from .clustering import cluster
+from .settings import ALGORITHMS, DEVICES, Clustering, ClusteringError, Settings
 
 METRICS = ("euclidean", "angular", "ip")
 

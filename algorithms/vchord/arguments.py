@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Any
 
-from ..clustering import ALGORITHMS, DEVICES
+from ..clustering.settings import ALGORITHMS, DEVICES
 from ..postgres.arguments import take_arguments
 from ..postgres.errors import PostgresError
 from .size import automatic_lists

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import psycopg
 
-from ..clustering import DEVICES
+from ..clustering.settings import DEVICES
 from ..postgres.encoding import text_vector
 from ..postgres.servers import Server
 from .arguments import VchordArguments

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ..clustering import FORM, Clustering, ClusteringError, Settings, cluster, open_device
+from ..clustering.clustering import cluster, open_device
+from ..clustering.settings import Clustering, ClusteringError, Settings
+from ..clustering.state import FORM
 from ..postgres import machine
 from ..postgres.arguments import whole_number
 from ..postgres.errors import PostgresError

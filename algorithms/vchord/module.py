@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ..clustering import DEVICES
+from ..clustering.settings import DEVICES
 from ..postgres.arguments import whole_number
 from ..postgres.catalog import side_table
 from ..postgres.errors import PostgresError

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import psutil
 
+from .errors import UserError
+
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
@@ -15,7 +17,10 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
     The content reaches the disk before the name does, so that a power cut leaves the old file or the new.
     The temporary name starts with a dot and has no known suffix: no reader takes it for a finished file.
+    UserError where `path` is a folder or a device.
     """
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path} is not a file that can be replaced: name another")  # /dev/null, for root
     path.parent.mkdir(parents=True, exist_ok=True)
     for abandoned in path.parent.glob(f".{glob.escape(path.name)}.partial-*"):
         owner = abandoned.suffix.removeprefix(".partial-")

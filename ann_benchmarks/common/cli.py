@@ -1,16 +1,14 @@
 """What the entry points share: argument types, and how a command ends."""
 
 import argparse
-import os
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from .errors import UserError, one_line
+from .command import report_end, signals_raise
+from .errors import UserError
 from .names import checked_path, output_path, path_text
 from .quantities import amount, byte_size, finite, seed_number, whole
-
-INTERRUPTED = 130  # what a shell reports for a command ended by Ctrl-C
 
 
 class HelpWithDefaults(argparse.HelpFormatter):
@@ -52,26 +50,15 @@ file_to_write = read_by(output_path)
 
 
 def run_command(main: Callable[[], int | None]) -> NoReturn:
-    """Run an entry point and exit with its status: a user's mistake is one line on stderr and status 1."""
+    """Run an entry point and exit with its status: what a user can mend is one line and status 1."""
     try:
-        status = main() or 0
-        sys.stdout.flush()
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        status = 1
-    except KeyboardInterrupt:
-        print(
-            "interrupted; what is finished is kept, the same command goes on (--force starts over)",
-            file=sys.stderr,
-        )
-        status = INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output (head, less) has gone; nothing is left to tell it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = 0
-    except OSError as error:
-        # What the system refuses is not ours to foresee everywhere: a name, a right, a disk.
-        name = f"{error.filename}: " if error.filename is not None else ""
-        print(f"error: {one_line(f'{name}{error.strerror or error}')}", file=sys.stderr)
-        status = 1
+        with signals_raise():
+            status: Any
+            try:
+                status = main() or 0
+            except SystemExit as end:  # of argparse
+                status = end.code
+            sys.stdout.flush()
+    except BaseException as error:
+        status = report_end(error)
     sys.exit(status)

@@ -1,6 +1,8 @@
 """The exception for mistakes that the user can mend, and how any other is written on one line."""
 
 import difflib
+import errno
+import os
 from collections.abc import Iterable
 
 LONGEST_LINE = 1000  # characters of a message
@@ -14,10 +16,10 @@ class UserError(Exception):
         return one_line(super().__str__())
 
 
-def one_line(text: str) -> str:
+def one_line(text: str, longest: int = LONGEST_LINE) -> str:
     """Write a text on one line of bounded length that leaves a terminal as it is, whatever it quotes."""
     text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text.split()))
-    return _shortened(text, LONGEST_LINE)
+    return _shortened(text, longest)
 
 
 def shown(value: object) -> str:
@@ -34,6 +36,42 @@ def describe(error: BaseException) -> str:
     text = one_line(str(error))
     is_own = type(error).__module__.startswith("ann_benchmarks.")
     return text if is_own and text else f"{type(error).__name__}: {text}".rstrip(": ")
+
+
+# What a machine, or a limit on a process, may be short of, and what to do then.
+_SHORTAGES = {
+    errno.ENOMEM: ("out of memory", "use less data, a larger machine, or a larger limit (ulimit -v)"),
+    errno.EMFILE: ("too many open files", "raise the limit (ulimit -n 1024)"),
+    errno.ENFILE: ("too many open files on this machine", "end other programs"),
+    errno.EAGAIN: (
+        "no further process or thread can be started",
+        "end others, or raise the limit (ulimit -u)",
+    ),
+    errno.ENOSPC: ("the disk is full", "free some space and run again"),
+    errno.EDQUOT: ("the disk's quota is used up", "free some space and run again"),
+}
+# As libraries put it, in an ImportError where one of their own cannot be loaded.
+_IN_WORDS = {os.strerror(code): code for code in _SHORTAGES} | {
+    "failed to map segment": errno.ENOMEM,
+    "can't start new thread": errno.EAGAIN,
+}
+
+
+def shortage(error: BaseException | None) -> str | None:
+    """Say what there is too little of, and what to do; None where that led to no part of the error."""
+    while error is not None:
+        code, detail = None, ""
+        if isinstance(error, MemoryError):
+            code, detail = errno.ENOMEM, " ".join(str(error).split())
+        elif isinstance(error, OSError) and error.errno in _SHORTAGES:
+            code, detail = error.errno, str(error.filename or "")
+        elif isinstance(error, ImportError | OSError | RuntimeError):
+            code = next((code for words, code in _IN_WORDS.items() if words in str(error)), None)
+        if code is not None:
+            what, advice = _SHORTAGES[code]
+            return f"{what}{f' ({detail})' if detail else ''}: {advice}"
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def closest(word: object, known: Iterable[str]) -> str:

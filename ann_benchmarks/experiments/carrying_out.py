@@ -11,7 +11,6 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.output import counted, say, warn
 from ann_benchmarks.installing.main import main as install
 from ann_benchmarks.run.containers.engine import OTHER_WAY, connect, find_image
-from ann_benchmarks.run.options import TERMINATED
 
 from .options import Options
 from .schema import FOLDER, Experiment, Step, find_experiment, read_experiment
@@ -64,8 +63,6 @@ def carry_out(
         except UserError as error:
             warn(f"step {step.name}: {error}")
             status = 1
-        if status == TERMINATED:
-            return status
         if status:
             failed.append(step.name)
     say(f"report: python report.py {shlex.join(report_arguments(experiment, given))}")

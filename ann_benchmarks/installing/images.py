@@ -1,17 +1,14 @@
 """install.py for Docker: the base, then the images of plug-ins, several at a time, each checked."""
 
 import argparse
-import signal
-import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from ann_benchmarks.common.cli import INTERRUPTED
+from ann_benchmarks.common.command import signals_raise
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.output import warn
 from ann_benchmarks.definitions.configs import read_configs
@@ -49,15 +46,11 @@ def build_images(args: argparse.Namespace) -> int:
             warn(f"{image} is left out: {advice}")
     client = connect()
     outcomes: list[ImageOutcome] = []
-    try:
-        with _once_interrupted(), Progress() as progress:
-            if is_from_archive and any(spec.image == SMALL_BASE for spec in specs):
-                outcomes.append(_debian(client, args.mirror, bundle and bundle[0], args.no_cache, progress))
-            options = ImageBuildOptions(args.definitions, certificates, args.no_cache, secrets)
-            outcomes += ImageBuilder(client, options, progress).build(specs, args.proc or 1)
-    except KeyboardInterrupt:
-        print("interrupted; images that are finished are kept, the same command goes on", file=sys.stderr)
-        return INTERRUPTED
+    with signals_raise(is_once=True), Progress() as progress:
+        if is_from_archive and any(spec.image == SMALL_BASE for spec in specs):
+            outcomes.append(_debian(client, args.mirror, bundle and bundle[0], args.no_cache, progress))
+        options = ImageBuildOptions(args.definitions, certificates, args.no_cache, secrets)
+        outcomes += ImageBuilder(client, options, progress).build(specs, args.proc or 1)
     for line in table(outcomes):
         print(line)
     return 1 if any(outcome.state == FAILED for outcome in outcomes) else 0
@@ -189,25 +182,3 @@ class ImageBuilder:
 
 def _is_failed(outcome: ImageOutcome | None) -> bool:
     return outcome is not None and outcome.state == FAILED
-
-
-@contextmanager
-def _once_interrupted() -> Iterator[None]:
-    """Make other signals that end a program what Ctrl-C is; what is put away then is not interrupted."""
-
-    def interrupt(number: int, frame: Any) -> NoReturn:
-        for each in before:
-            # Not SIG_IGN, of which Python complains when two signals come together.
-            signal.signal(each, lambda number, frame: None)
-        raise KeyboardInterrupt
-
-    # A signal that was ignored when we were started, as by nohup, stays ignored.
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {each: signal.getsignal(each) for each in numbers if signal.getsignal(each) != signal.SIG_IGN}
-    for each in before:
-        signal.signal(each, interrupt)
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from ann_benchmarks.common.command import begin_fork, signals_wait
 from ann_benchmarks.common.errors import UserError, describe
 
 from .one_client import Client, all_arrivals, closed_after_an_error, common_start, no_collector, own_orders
@@ -92,21 +93,21 @@ class ProcessClients:
 
     def _fork(self, client: Client) -> None:
         ours, theirs = Pipe()
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), signals_wait():
             # Python warns of threads, which may hold locks that nobody releases in the fork; those of the
             # framework do nothing but wait for the end of another process.
             warnings.simplefilter("ignore", DeprecationWarning)
             process = os.fork()
-        if process == 0:
-            try:
-                for pipe in [*self._pipes, ours]:
-                    pipe.close()  # else the others would not see that their parent has ended
-                _serve(theirs, client)
-            finally:
-                os._exit(0)
-        self._processes.append(process)
-        self._pipes.append(ours)
-        theirs.close()
+            if process == 0:
+                try:
+                    for pipe in [*self._pipes, ours]:
+                        pipe.close()  # else the others would not see that their parent has ended
+                    _serve(theirs, client)
+                finally:
+                    os._exit(0)
+            self._processes.append(process)
+            self._pipes.append(ours)
+            theirs.close()
 
     def _take(self) -> tuple[float, int] | None:
         record = os.read(self._arrivals.fileno(), _ARRIVAL.itemsize)
@@ -144,8 +145,7 @@ class ProcessClients:
 
 def _serve(pipe: "pipes.Connection[Any, Any]", client: Client) -> None:
     """Be a client until the pipe closes. An error is sent, and ends it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C ends
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    begin_fork()
     threading.Thread(target=_end_with, args=(pipe.fileno(),), daemon=True).start()
     try:
         while True:

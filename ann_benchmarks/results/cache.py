@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ann_benchmarks.common.atomic import atomic_path
+from ann_benchmarks.common.command import begin_fork, signals_wait
+from ann_benchmarks.common.foreign import DAMAGE
 
 from . import metrics, series
 
@@ -56,7 +58,7 @@ class MetricsCache:
         self.changed = False
 
     def _load(self) -> dict[str, dict[str, Any]]:
-        with suppress(OSError, ValueError, TypeError, KeyError):
+        with suppress(*DAMAGE):
             content = json.loads(self.path.read_bytes())
             if content["version"] == self.version and isinstance(content["entries"], dict):
                 return content["entries"]
@@ -123,20 +125,19 @@ def _fork(
     forks: list[int],
 ) -> None:
     ours, theirs = Pipe(duplex=False)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), signals_wait():
         # Python warns of threads, whose locks nobody releases in a fork: those of the framework hold none,
         # and h5py, whose lock matters here, takes it before a fork and releases it on both sides.
         warnings.simplefilter("ignore", DeprecationWarning)
         process = os.fork()
-    if process == 0:
-        with suppress(BaseException):
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, whose end is ours
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            for pipe in [ours, *filter(None, pipes)]:
-                pipe.close()
-            for item in items:
-                theirs.send(function(item))
-        os._exit(0)
-    theirs.close()
-    pipes.append(ours)
-    forks.append(process)
+        if process == 0:
+            with suppress(BaseException):
+                begin_fork()
+                for pipe in [ours, *filter(None, pipes)]:
+                    pipe.close()
+                for item in items:
+                    theirs.send(function(item))
+            os._exit(0)
+        theirs.close()
+        pipes.append(ours)
+        forks.append(process)

@@ -2,15 +2,13 @@
 
 import argparse
 import os
-import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from ann_benchmarks.common.cli import HelpWithDefaults, limit, path, positive_int, size
-from ann_benchmarks.common.dask_cluster import knock
+from ann_benchmarks.common.dask_cluster import check_scheduler
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import most_processes, usable_cores
 from ann_benchmarks.common.output import counted
@@ -23,12 +21,6 @@ from .containers.containers import Wishes
 from .containers.limits import cpu_list
 from .execute import Limits, command_line
 from .load_options import add_load_options, check_load_options, requested_loads
-
-TERMINATED = 128 + signal.SIGTERM
-
-
-class Terminated(BaseException):
-    """SIGTERM has come."""
 
 
 def make_parser(program: str = "run.py") -> argparse.ArgumentParser:
@@ -153,7 +145,7 @@ def check_options(args: argparse.Namespace, is_simulated: bool) -> None:
     if clients > most and not args.scheduler:
         raise UserError(f"{clients:,} clients are as many processes or threads; this machine allows {most:,}")
     if args.scheduler:
-        knock(args.scheduler)  # before anything is built
+        check_scheduler(args.scheduler)  # before anything is built
     most = max(usable_cores() - 1, 1)  # as in ann-benchmarks: what supervises them needs a core, too
     if args.parallelism > most:
         raise UserError(
@@ -220,17 +212,3 @@ def requested_limits(args: argparse.Namespace) -> Limits:
 def requested_containers(args: argparse.Namespace) -> Wishes:
     """Return what containers are to have."""
     return Wishes(args.memory, args.cpuset, args.storage or Path("storage"))
-
-
-@contextmanager
-def sigterm_raises() -> Iterator[None]:
-    """Make SIGTERM an exception, so that workers are stopped as they are by Ctrl-C."""
-
-    def terminate(number: int, frame: Any) -> NoReturn:
-        raise Terminated
-
-    before = signal.signal(signal.SIGTERM, terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

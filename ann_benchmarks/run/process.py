@@ -1,6 +1,5 @@
 """The process that plug-ins run in: it takes requests from a pipe, one at a time, and answers with events."""
 
-import errno
 import faulthandler
 import multiprocessing
 import os
@@ -11,19 +10,18 @@ import traceback
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any, NoReturn
 
 from tqdm import tqdm
 
-from ann_benchmarks.common.errors import UserError, describe, one_line
+from ann_benchmarks.common.command import ENDING_SIGNALS, open_streams
+from ann_benchmarks.common.errors import UserError, describe, one_line, shortage
 from ann_benchmarks.definitions.definition import Definition, plugin_class
 from ann_benchmarks.jobs.events import Failure, Finished
 from ann_benchmarks.jobs.job import JobRequest
 from ann_benchmarks.measure.job import carry_out
 
 GRACE_SECONDS = 15  # between SIGTERM and SIGKILL
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True)
@@ -37,34 +35,45 @@ class Stopped(KeyboardInterrupt):
     """The process is to end. Libraries take it for Ctrl-C, on which database clients cancel a query."""
 
 
-def serve(pipe: Connection, crash_report: str, version: str | None = None) -> None:
+def serve(pipe: Connection, crash_report: Connection, version: str | None = None) -> None:
     """Carry out requests until the pipe closes, None comes or the process gets SIGTERM.
 
     `version` is the one that all plug-ins here are to use, None: the one that they have.
 
-    It always ends by returning, and thereby as Python processes end: finalizers of plug-ins run. The file
-    `crash_report`, which the parent has open, is given the stack of a crash in native code.
+    It is started with signals blocked. It always ends by returning, and thereby as Python processes end:
+    finalizers of plug-ins run. The file of `crash_report` is given the stack of a crash in native code.
     """
-    # Ctrl-C reaches every process of a terminal; the parent decides what becomes of this one. A handler that
-    # does nothing, unlike SIG_IGN, is not handed on to the programs that plug-ins start.
-    signal.signal(signal.SIGINT, _do_nothing)
-    signal.signal(signal.SIGTERM, _raise_stopped)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    tqdm.set_lock(
-        threading.RLock()
-    )  # its own lock is one between processes, which a crash would leave behind
+    open_streams()
     try:
-        with Path(crash_report).open("w") as file:
-            Path(crash_report).unlink()  # nothing is left of it, however the two processes end
-            faulthandler.enable(file)
+        try:
+            _take_signals()
+            threading.Thread(target=_end_with_parent, daemon=True).start()
+            # Its own lock is one between processes, which a crash would leave behind.
+            tqdm.set_lock(threading.RLock())
+            faulthandler.enable(crash_report.fileno())
             while (request := pipe.recv()) is not None:
                 pipe.send(_answer(request, pipe, version))
             faulthandler.disable()
-    except (EOFError, OSError, Stopped):
+        finally:
+            signal.signal(signal.SIGTERM, _do_nothing)
+    except (EOFError, ConnectionError, Stopped):
         pass  # the parent has gone or wants this process gone; either way nobody listens
-    finally:
-        signal.signal(signal.SIGTERM, _do_nothing)
+    except Exception as error:  # for lack of threads or files
+        with suppress(OSError):
+            pipe.send(failure_of(error))
+
+
+def _take_signals() -> None:
+    """Have SIGTERM end this process.
+
+    Ctrl-C reaches every process of a terminal; the parent decides what becomes of this one. A handler that
+    does nothing, unlike SIG_IGN, is not handed on to the programs that plug-ins start.
+    """
+    for number in ENDING_SIGNALS:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _do_nothing)
+    signal.signal(signal.SIGTERM, _raise_stopped)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
 
 
 def _answer(request: PluginCheck | JobRequest, pipe: Connection, version: str | None) -> Finished | Failure:
@@ -75,12 +84,14 @@ def _answer(request: PluginCheck | JobRequest, pipe: Connection, version: str | 
             plugin.use_version(version)
         if isinstance(request, JobRequest):
             carry_out(request, pipe.send)
-    except Exception as error:
+    except BaseException as error:  # a plug-in may raise what ends programs
+        if signal.getsignal(signal.SIGTERM) == _do_nothing:
+            raise Stopped from None  # whatever a library has made of it
         return failure_of(error)
     return Finished()
 
 
-def failure_of(error: Exception) -> Failure:
+def failure_of(error: BaseException) -> Failure:
     """Say what an exception means to the user."""
     text = one_line(str(error))
     details = "" if isinstance(error, UserError) else traceback.format_exc()
@@ -90,13 +101,7 @@ def failure_of(error: Exception) -> Failure:
         return Failure(f"cannot be imported: {text}", details, is_unavailable=True)
     if getattr(error, "is_unavailable", False):
         return Failure(text, is_unavailable=True)
-    if isinstance(error, MemoryError):
-        return Failure(
-            f"out of memory: {text or 'an allocation failed'}; give it less data or a larger machine", details
-        )
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return Failure(f"the disk is full: {text}; free some space and run again", details)
-    return Failure(describe(error), details)
+    return Failure(shortage(error) or describe(error), details)
 
 
 def _do_nothing(number: int, frame: Any) -> None:

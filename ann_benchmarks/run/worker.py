@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
-from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
+from ann_benchmarks.common.command import signals_wait
 from ann_benchmarks.jobs.events import Failure
 
-from .process import GRACE_SECONDS, STOP_SIGNALS, serve
+from .process import GRACE_SECONDS, serve
 
 END_SECONDS = 120  # for an idle worker's plug-ins to put away what they hold, such as a server
 LIKELY_CAUSES = {
@@ -61,17 +61,22 @@ class ProcessWorker:
         """Start it; `version` is the one that plug-ins in it are to use, None: the one that they have."""
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.crash_report = tempfile.NamedTemporaryFile("r", delete=False)  # noqa: SIM115
+        self.crash_report = _nameless_file()
+        report = Connection(os.dup(self.crash_report.fileno()))  # as which a file is handed on
         # Not a daemon: those may not have child processes, which plug-ins may want.
-        self.process = context.Process(target=serve, args=(theirs, self.crash_report.name, version))
-        resource_tracker.ensure_running()  # else start() would unblock the signals half-way
-        signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # until the worker has its handlers
+        self.process = context.Process(target=serve, args=(theirs, report, version))
         try:
-            with _environment(environment or {}):
+            resource_tracker.ensure_running()  # else start() would unblock the signals half-way
+            with signals_wait(), _environment(environment or {}):  # until the worker has its handlers
                 self.process.start()
+        except BaseException:
+            if self.process.pid is not None:
+                self.process.kill()  # it has not begun anything
+            self.stop()
+            raise
         finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
-        theirs.close()
+            theirs.close()
+            report.close()
 
     def send(self, request: Any) -> None:
         """Hand over a request; OSError when the process has just died."""
@@ -110,16 +115,17 @@ class ProcessWorker:
         finally:
             if self.process.is_alive():
                 self.process.kill()
-            self.process.join()
+            if self.process.pid is not None:  # else it could not be started
+                self.process.join()
             self.pipe.close()
             self.crash_report.close()
-            Path(self.crash_report.name).unlink(missing_ok=True)
 
     def death(self) -> Failure:
         """Say how the process came to its end."""
         self.process.join(GRACE_SECONDS)
         status = self.process.exitcode
-        details = self.crash_report.read()
+        self.crash_report.seek(0)
+        details = self.crash_report.read().decode(errors="replace")
         if status is None or status >= 0:
             return Failure(f"the process ended by itself with status {status}", details)
         try:
@@ -157,6 +163,13 @@ class NoWorker:
         self.pipe.close()
 
     ask_to_end = stop = end
+
+
+def _nameless_file() -> IO[bytes]:
+    """Open a file of which nothing is left, however the processes end that have it open."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("ann-crash-report"), "r+b")
+    return tempfile.TemporaryFile()
 
 
 @contextmanager

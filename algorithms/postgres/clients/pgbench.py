@@ -18,16 +18,20 @@ from psycopg.conninfo import make_conninfo
 
 from .. import machine
 from ..errors import PostgresError
+from ..servers import folder_files
+from ..servers.account import ServerAccount
+from ..servers.libpq import client_environment
 from ..session import SessionFacts
 from ..statement import QueryStatement
 from ..watching import CLIENT_APPLICATION
-from .pgbench_program import find_pgbench, run_to_its_end, version_of
+from .pgbench_program import PgbenchProgram, find_pgbench
 from .pgbench_queries import QueryTable
-from .work import ClientRun
+from .work import NO_SAMPLE, ClientRun
 
-__all__ = ["PgbenchClients", "find_pgbench"]
+__all__ = ["PgbenchClients", "PgbenchProgram", "find_pgbench"]
 
 LEAST_SKEW, MOST_SKEW = 1.001, 1000.0  # of pgbench's random_zipfian
+_LOG = "log"  # how the names of its parts begin
 _TPS = re.compile(r"^tps = ([\d.]+) \((?:without|excluding)", re.MULTILINE)
 _FAILED = re.compile(r"^number of failed transactions: ([1-9]\d*)", re.MULTILINE)
 # The columns of its log of all queries.
@@ -45,7 +49,7 @@ class PgbenchClients:
         statement: QueryStatement,
         queries: np.ndarray[Any, Any],
         clients: int,
-        program: Path,
+        program: PgbenchProgram,
         skew: float | None = None,
     ) -> None:
         """Put the queries, (count, dimension), into a table, and make sure that the index is used.
@@ -60,7 +64,7 @@ class PgbenchClients:
             )
         self.members: list[SessionFacts] = []  # no client is there but in a run
         self.queries_per_second = math.nan
-        self.version = version_of(program)
+        self.version = program.version()
         self._program, self._clients, self._parameters = program, clients, statement.parameters
         self._draw = _drawn(len(queries), skew)
         self._options = _options(statement.parameters.get("options", ""), statement.settings)
@@ -103,9 +107,13 @@ class PgbenchClients:
     def run(self) -> None:
         """Run pgbench, and wait for its end; PostgresError gives the reason where it fails."""
         try:
-            # For the log of all queries, which is large, and what pgbench prints.
-            with tempfile.TemporaryDirectory(prefix="ann-pgbench-") as folder:
-                self._run(Path(folder))
+            # For the log of all queries, which is large.
+            account = self._program.account
+            folder = Path(account.perform(folder_files.make_temporary, "ann-pgbench-"))
+            try:
+                self._run(folder)
+            finally:
+                account.perform(folder_files.remove, folder)
         except BaseException:
             self.close()
             raise
@@ -124,29 +132,35 @@ class PgbenchClients:
         self._queries.drop()
 
     def _run(self, folder: Path) -> None:
-        script, printed, log = folder / "query.sql", folder / "printed", folder / "log"
-        script.write_text(f"\\set number {self._draw}\n{self._queries.sql(':number')};\n")
         self._runs += 1
         threads = min(self._clients, machine.cores())
         command = [
-            *(str(self._program), "--no-vacuum", "--protocol", "prepared", "--file", f"{script}@1"),
+            *("--no-vacuum", "--protocol", "prepared", "--file", "-@1"),
             *("--client", str(self._clients), "--jobs", str(threads), *self._length),
-            *("--random-seed", str(self._runs), "--log", "--log-prefix", str(log)),
-            _conninfo(self._parameters),
+            *("--random-seed", str(self._runs), "--log", "--log-prefix", str(folder / _LOG)),
+            self._conninfo(),
         ]
         before = _cpu_seconds_of_children()
-        with printed.open("w") as output:
-            run_to_its_end(command, self._environment(), output)
-        cpu_seconds = _cpu_seconds_of_children() - before
-        self.queries_per_second = _queries_per_second(printed.read_text())
-        rows = _read_log(log, "--rate" in self._length)
+        with tempfile.TemporaryFile("w+") as script, tempfile.TemporaryFile("w+") as printed:
+            script.write(f"\\set number {self._draw}\n{self._queries.sql(':number')};\n")
+            script.seek(0)
+            self._program.run(command, self._environment(), script, printed)
+            cpu_seconds = _cpu_seconds_of_children() - before
+            printed.seek(0)
+            self.queries_per_second = _queries_per_second(printed.read())
+        rows = _read_log(folder, self._program.account, "--rate" in self._length)
         self._client_runs = _runs_of(rows, self._clients, cpu_seconds)
 
+    def _conninfo(self) -> str:
+        """What pgbench takes for the name of a database."""
+        said = {name: value for name, value in self._parameters.items() if name != "password"}
+        return make_conninfo("", **said | {"options": self._options, "application_name": CLIENT_APPLICATION})
+
     def _environment(self) -> dict[str, str]:
-        given = {"PGOPTIONS": self._options, "PGAPPNAME": CLIENT_APPLICATION, "LC_ALL": "C"}
+        environment = client_environment(self._parameters, self._program.account.environment())
         if "password" in self._parameters:  # everybody may read the arguments of a process
-            given["PGPASSWORD"] = str(self._parameters["password"])
-        return os.environ | given
+            environment["PGPASSWORD"] = str(self._parameters["password"])
+        return environment
 
 
 def _drawn(queries: int, skew: float | None) -> str:
@@ -158,12 +172,6 @@ def _options(given: str, settings: Mapping[str, str]) -> str:
     """Add a session's settings to libpq's `options`, in which a backslash keeps a space."""
     escaped = {name: re.sub(r"([\\\s])", r"\\\1", value) for name, value in settings.items()}
     return " ".join([given, *(f"-c {name}={value}" for name, value in escaped.items())]).strip()
-
-
-def _conninfo(parameters: Mapping[str, Any]) -> str:
-    """What pgbench takes for the name of a database; the rest is in the environment."""
-    elsewhere = ("password", "options", "application_name")
-    return make_conninfo("", **{name: value for name, value in parameters.items() if name not in elsewhere})
 
 
 def _queries_per_second(printed: str) -> float:
@@ -185,14 +193,18 @@ def _cpu_seconds_of_children() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _read_log(prefix: Path, has_rate: bool) -> np.ndarray[Any, Any]:
+def _read_log(folder: Path, account: ServerAccount, has_rate: bool) -> np.ndarray[Any, Any]:
     """Read the log, (queries, 6 or 7), whole numbers; each of pgbench's threads has written a part.
 
     The columns: client, which query of the client, microseconds that it took, script, when it was answered
     (seconds, microseconds; wall clock), and, at a rate, by how many microseconds it was sent too late. At a
     rate, what it took counts from when it was due.
     """
-    parts = [np.fromfile(path, np.int64, sep=" ") for path in prefix.parent.glob(f"{prefix.name}.*")]
+    parts = []
+    for name in account.perform(folder_files.files_in, folder):
+        if name.startswith(f"{_LOG}."):
+            with os.fdopen(account.perform(folder_files.open_file, folder / name, os.O_RDONLY), "rb") as file:
+                parts.append(np.fromfile(file, np.int64, sep=" "))
     return np.concatenate([np.empty(0, np.int64), *parts]).reshape(-1, 7 if has_rate else 6)
 
 
@@ -212,12 +224,13 @@ def _runs_of(log: np.ndarray[Any, Any], clients: int, cpu_seconds: float) -> lis
         due = (began[own] - first) / 1e6
         runs.append(
             ClientRun(
-                numbers=np.full(len(own), -1),
-                due=due if has_rate else None,
-                sent=due + log[own, _LATE] / 1e6 if has_rate else due,
-                answered=(answered[own] - first) / 1e6,
-                ids={},
-                cpu_seconds=cpu_seconds / clients,
+                np.full(len(own), -1),
+                due if has_rate else None,
+                due + log[own, _LATE] / 1e6 if has_rate else due,
+                (answered[own] - first) / 1e6,
+                None,
+                *NO_SAMPLE,
+                cpu_seconds / clients,
             )
         )
     return runs

@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from ..environment import PREFIX, variable
+from ..environment import PREFIX, folder_variable
 from ..errors import PostgresError
+from ..servers.account import ServerAccount
 
 _PR_SET_PDEATHSIG = 1
 _ERROR = re.compile(r"^pgbench: (?:error|fatal): (.*)")
@@ -23,9 +25,7 @@ def find_pgbench(binaries: Path | None) -> Path:
 
     `binaries` is None where the server is not run by us; ANN_BENCHMARKS_PG_BIN may name a folder then.
     """
-    folders = [binaries] if binaries else []
-    if variable("BIN"):
-        folders.append(Path(variable("BIN")).expanduser())
+    folders = [folder for folder in (binaries, folder_variable("BIN")) if folder]
     for folder in folders:
         if os.access(folder / "pgbench", os.X_OK):
             return folder / "pgbench"
@@ -39,31 +39,51 @@ def find_pgbench(binaries: Path | None) -> Path:
     )
 
 
-def version_of(program: Path) -> str:
-    """Return what pgbench prints of itself, such as "pgbench (PostgreSQL) 18.4"."""
-    try:
-        done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
-    except OSError as error:
-        raise PostgresError(f"{program} does not run: {error.strerror}") from None
-    except subprocess.CalledProcessError as error:
-        reason = " ".join(error.stderr.split()) or f"exit status {error.returncode}"
-        raise PostgresError(f"{program} does not run: {reason}") from None
-    return done.stdout.strip()
+@dataclass(frozen=True)
+class PgbenchProgram:
+    """The program, and who runs it: root runs nothing of a server's programs, which others may have made."""
+
+    path: Path
+    account: ServerAccount = ServerAccount("")  # noqa: RUF009 (it cannot be changed)
+
+    def version(self) -> str:
+        """Return what pgbench prints of itself, such as "pgbench (PostgreSQL) 18.4"."""
+        try:
+            done = subprocess.run(
+                [self.path, "--version"],
+                env=self.account.environment(),
+                capture_output=True,
+                text=True,
+                check=True,
+                **self.account.identity(),
+            )
+        except OSError as error:
+            raise PostgresError(f"{self.path} does not run: {error.strerror}") from None
+        except subprocess.CalledProcessError as error:
+            reason = " ".join(error.stderr.split()) or f"exit status {error.returncode}"
+            raise PostgresError(f"{self.path} does not run: {reason}") from None
+        return done.stdout.strip()
+
+    def run(
+        self, arguments: Sequence[str], environment: Mapping[str, str], script: IO[str], output: IO[str]
+    ) -> None:
+        """Run it to its end; its first error ends it, as PostgresError."""
+        process = subprocess.Popen(
+            [str(self.path), *arguments],
+            env=environment,
+            stdin=script,
+            stdout=output,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,  # the caller decides what Ctrl-C ends
+            preexec_fn=_end_with_parent(),
+            **self.account.identity(),
+        )
+        _wait_for(process)
 
 
-def run_to_its_end(command: Sequence[str], environment: Mapping[str, str], output: IO[str]) -> None:
-    """Run pgbench and wait for it; its first error ends it, as PostgresError."""
-    process = subprocess.Popen(
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        start_new_session=True,  # the caller decides what Ctrl-C ends
-        preexec_fn=_end_with_parent(),
-    )
+def _wait_for(process: "subprocess.Popen[str]") -> None:
     assert process.stderr is not None
     last = ""
     try:

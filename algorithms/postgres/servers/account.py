@@ -3,11 +3,21 @@
 import errno
 import os
 import pwd
+import re
+import stat
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..environment import PREFIX, variable
 from ..errors import PostgresError
+from . import folder_files
+from .acting import call_as
+from .way import is_safe_for_root, stranger_on
+
+_SECRET = re.compile("TOKEN|PASSW|SECRET|CREDENTIAL|_KEY", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -23,16 +33,70 @@ class ServerAccount:
         """Whether the server runs as another account than ours."""
         return self.uid != -1
 
+    def perform(self, action: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what a function returns when the account calls it (acting.call_as).
+
+        All that is done in a folder of the account is done so: as root, a link there would lead anywhere.
+        """
+        if not self.is_other:
+            return action(*arguments)
+        return call_as(self.uid, self.gid, action, *arguments)
+
+    def identity(self) -> dict[str, Any]:
+        """Return what subprocess takes to start a program as the account, in no folder of ours."""
+        if not self.is_other:
+            return {}
+        return {"user": self.uid, "group": self.gid, "extra_groups": [], "cwd": "/"}
+
+    def environment(self) -> dict[str, str]:
+        """Return our environment, for programs of the account: it may read that, so secrets are left out."""
+        is_secret = _SECRET.search if self.is_other else lambda name: None
+        return {name: value for name, value in os.environ.items() if not is_secret(name)}
+
     def own(self, folder: Path) -> None:
-        """Make a folder for the account; one that exists must be the account's already, or empty."""
-        if folder.is_symlink() and self.is_other:
-            raise PermissionError(errno.EPERM, "it is a link")
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not self.is_other or folder.stat().st_uid == self.uid:
+        """Make a folder for the account; one that exists must be the account's already, or empty.
+
+        Root makes it, or gives it away, only where nobody else can put something in its place.
+        """
+        if not self.is_other:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             return
-        if any(folder.iterdir()):
-            raise PermissionError(errno.EPERM, f"it is not empty and does not belong to '{self.name}'")
-        os.chown(folder, self.uid, self.gid)
+        # Who owns this file is trusted anyway: root runs it.
+        if (stranger := stranger_on(folder, {0, self.uid, Path(__file__).stat().st_uid})) is not None:
+            raise PermissionError(errno.EPERM, f"other accounts can change {stranger}")
+        if is_safe_for_root(folder):
+            self._give(folder.resolve())
+            return
+        folder = folder.resolve()
+        with suppress(PermissionError):
+            self.perform(folder_files.make_folder, folder)
+        if not self.has(folder):
+            raise PermissionError(
+                errno.EPERM,
+                f"root makes nothing where other accounts can write: make it, and give it to '{self.name}'",
+            )
+
+    def has(self, folder: Path) -> bool:
+        """Whether a folder is there that belongs to the account."""
+        try:
+            status = folder.lstat()
+        except OSError:
+            return False
+        return stat.S_ISDIR(status.st_mode) and (not self.is_other or status.st_uid == self.uid)
+
+    def _give(self, folder: Path) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            if os.fstat(handle).st_uid == self.uid:
+                return
+            if os.listdir(handle):  # noqa: PTH208 (of an opened folder)
+                raise PermissionError(errno.EPERM, f"it is not empty and does not belong to '{self.name}'")
+            if not is_safe_for_root(folder):  # somebody was faster in a folder that all may write
+                raise PermissionError(errno.EPERM, "another account has made it")
+            os.fchown(handle, self.uid, self.gid)
+        finally:
+            os.close(handle)
 
     def can_reach(self, path: Path) -> bool:
         """Whether the account may enter every folder on the way to `path`, and read what is there."""

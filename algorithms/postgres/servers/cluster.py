@@ -9,9 +9,8 @@ install-VERSION-...  copy of the programs, only where the server's account canno
 import fcntl
 import os
 import re
-import shutil
 import signal
-import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -21,11 +20,14 @@ import psycopg
 
 from ..environment import OTHER_FOLDER
 from ..errors import PostgresError
+from . import folder_files
 from .account import ServerAccount
+from .way import is_safe_for_root
 
 _NOBODY = str(2**31 - 1)  # a pid that no system gives
 _STOP_SECONDS = 120
-_SOCKET_PREFIX = "ann-pg-"
+SOCKET_PREFIX = "ann-pg-"
+_MOST_OF_LOG, _MOST_OF_PID_FILE = 1 << 20, 4096  # bytes that are read
 _LONGEST_SOCKET_FOLDER = 80  # of the 107 bytes that a Unix socket's path may have
 
 
@@ -34,7 +36,8 @@ class ClusterFolder:
 
     def __init__(self, root: Path | None, account: ServerAccount) -> None:
         """Take the folder (None: the default) and the account that the server runs as."""
-        self.root = (root or default_folder(account)).resolve()
+        self._named = (root or default_folder(account)).absolute()
+        self.root = self._named.resolve()
         self.socket_folder: Path | None = None
         self._account = account
         self._lock: IO[str] | None = None
@@ -42,7 +45,7 @@ class ClusterFolder:
     def take(self) -> None:
         """Make the folder and lock it for this process; PostgresError where it cannot be used."""
         try:
-            self._account.own(self.root)
+            self._account.own(self._named)
         except OSError as error:
             raise self._unusable(error) from None
         if not self._account.can_reach(self.root):
@@ -50,18 +53,16 @@ class ClusterFolder:
                 f"the account '{self._account.name}' that runs PostgreSQL cannot enter {self.root}: "
                 f"name {OTHER_FOLDER}, that it can enter"
             )
-        try:
-            lock = _open_ours(self.root / "lock", "a+")
-        except OSError as error:
-            raise self._unusable(error) from None
+        number = self._perform(folder_files.open_file, self.root / "lock", os.O_RDWR | os.O_CREAT)
+        lock = os.fdopen(number, "r+", errors="replace")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            lock.seek(0)
-            holder = lock.read().strip() or "unknown"
+            holder = re.match(r"\d*", lock.read(20))
             lock.close()
             raise PostgresError(
-                f"{self.root} is in use by process {holder}: wait for it, or name {OTHER_FOLDER}"
+                f"{self.root} is in use by process {(holder and holder[0]) or 'unknown'}: "
+                f"wait for it, or name {OTHER_FOLDER}"
             ) from None
         lock.truncate(0)
         lock.write(str(os.getpid()))
@@ -71,8 +72,8 @@ class ClusterFolder:
     def give_back(self) -> None:
         """Remove the socket, and let another process use the folder."""
         if self.socket_folder is not None:
-            with suppress(OSError):
-                shutil.rmtree(self.socket_folder)
+            with suppress(OSError, PostgresError):
+                self._account.perform(folder_files.remove, self.socket_folder)
             self.socket_folder = None
         if self._lock is not None:
             self._lock.close()
@@ -84,22 +85,27 @@ class ClusterFolder:
         self._home = self.root / f"pg{major.group() if major else version}"
         self.data = self._home / "data"
         self.log = self._home / "log"
-        self._account.own(self._home)
+        self._perform(folder_files.make_folder, self._home)
 
     def partial_data(self) -> Path:
-        """Return where a cluster is made, to be renamed: an interrupted initdb is never taken for one."""
+        """Return where a cluster is made, to be kept: an interrupted initdb is never taken for one."""
         partial = self._home / "data.partial"
-        shutil.rmtree(partial, ignore_errors=True)
+        self._perform(folder_files.remove, partial)
         return partial
+
+    def keep(self, partial: Path) -> None:
+        """Keep a cluster that is whole."""
+        self._perform(folder_files.rename, partial, self.data)
 
     def open_log(self) -> IO[bytes]:
         """Open an empty log."""
-        return _open_ours(self.log, "wb")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        return os.fdopen(self._perform(folder_files.open_file, self.log, flags), "wb")
 
     def last_words(self) -> str:
         """The last error in the server's log, on one line, with the log's path."""
         try:
-            lines = self.log.read_text(errors="replace").splitlines()
+            lines = self._account.perform(folder_files.end_of, self.log, _MOST_OF_LOG).splitlines()
         except OSError:
             lines = []
         grave = [line for line in lines if re.search(r"\b(FATAL|PANIC|ERROR):", line)] or lines[-1:]
@@ -110,34 +116,15 @@ class ClusterFolder:
         """Make the folder of the socket, elsewhere if its path would be too long."""
         folder = self._home / "socket"
         if len(os.fsencode(folder)) > _LONGEST_SOCKET_FOLDER:
-            folder = Path(tempfile.mkdtemp(prefix=_SOCKET_PREFIX))
-        self._account.own(folder)
+            folder = Path(self._perform(folder_files.make_temporary, SOCKET_PREFIX))
+        else:
+            self._perform(folder_files.make_folder, folder)
         self.socket_folder = folder
         return folder
 
     def stop_leftover(self) -> None:
-        """Stop a server whose run was killed: we hold the lock, so nobody else uses it.
-
-        The process is ours only if it works in our folder: a pid is given to others in time, and in a new
-        container at once. PostgreSQL would take any process of that pid for the server that it was.
-        """
-        file = self.data / "postmaster.pid"
-        try:
-            lines = file.read_text().splitlines()
-            process = psutil.Process(int(lines[0]))
-            if process.name() == "postgres" and Path(process.cwd()) == self.data:
-                end_postmaster(process)
-            else:
-                # The rest stays: by its shared memory, PostgreSQL finds backends that outlived the server.
-                with _open_ours(file, "r+") as opened:  # which stays its owner's
-                    opened.truncate()
-                    opened.write("\n".join([_NOBODY, *lines[1:], ""]))
-            socket_folder = Path(lines[4])
-        except (OSError, ValueError, IndexError, psutil.Error):
-            return
-        if socket_folder == self._home / "socket" or socket_folder.name.startswith(_SOCKET_PREFIX):
-            with suppress(OSError):
-                shutil.rmtree(socket_folder)
+        """Stop a server whose run was killed: we hold the lock, so nobody else uses it."""
+        self._perform(stop_leftover, self.data, self._home / "socket")
 
     def remove_orphans(self, connection: psycopg.Connection[Any]) -> None:
         """Delete the files of relations that a crash cut off: PostgreSQL keeps them without using them.
@@ -149,32 +136,61 @@ class ClusterFolder:
         ).fetchone()
         known = connection.execute("SELECT pg_relation_filenode(oid) FROM pg_class").fetchall()
         assert database is not None
-        filenodes = {str(filenode) for (filenode,) in known}
-        for file in (self.data / "base" / str(database[0])).iterdir():
-            relation = re.fullmatch(r"(\d+)(_[a-z]+)?(\.\d+)?", file.name)
-            if relation and relation[1] not in filenodes:
-                file.unlink(missing_ok=True)
+        folder, filenodes = self.data / "base" / str(database[0]), {str(filenode) for (filenode,) in known}
+        self._perform(folder_files.remove_relations, folder, filenodes)
+
+    def _perform(self, action: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what a function returns when the account calls it; PostgresError where it cannot."""
+        try:
+            return self._account.perform(action, *arguments)
+        except OSError as error:
+            raise self._unusable(error) from None
 
     def _unusable(self, error: OSError) -> PostgresError:
         return PostgresError(f"cannot use {self.root} for the server: {error.strerror}; name {OTHER_FOLDER}")
 
 
-def _open_ours(path: Path, mode: str) -> IO[Any]:
-    """Open a file in the server's folder; never through a link, which its account could have put there."""
+def stop_leftover(data: Path, socket_folder: Path) -> None:
+    """Stop the server that a data folder's pid file names, and remove its socket.
 
-    def opener(name: str, flags: int) -> int:
-        return os.open(name, flags | os.O_NOFOLLOW, 0o600)
-
-    return open(path, mode, opener=opener)
+    The process is ours only if it works in our folder: a pid is given to others in time, and in a new
+    container at once. PostgreSQL would take any process of that pid for the server that it was. Whoever calls
+    this can send signals to its own processes alone, whatever the file says.
+    """
+    file = data / "postmaster.pid"
+    try:
+        lines = folder_files.end_of(file, _MOST_OF_PID_FILE).splitlines()
+    except FileNotFoundError:
+        return
+    except OSError:  # no file, and PostgreSQL would wait at a pipe
+        folder_files.remove(file)
+        return
+    try:
+        process = psutil.Process(int(lines[0]))
+        if process.name() == "postgres" and Path(process.cwd()) == data:
+            end_postmaster(process)
+        else:
+            # The rest stays: by its shared memory, PostgreSQL finds backends that outlived the server.
+            with os.fdopen(folder_files.open_file(file, os.O_WRONLY | os.O_TRUNC), "w") as opened:
+                opened.write("\n".join([_NOBODY, *lines[1:], ""]))
+        named = Path(lines[4])
+    except (OSError, ValueError, OverflowError, IndexError, psutil.Error):
+        return
+    if named == socket_folder or named.name.startswith(SOCKET_PREFIX):
+        with suppress(OSError):
+            folder_files.remove(named)
 
 
 def default_folder(account: ServerAccount) -> Path:
-    """`data/postgres` under the current folder, else under /var/tmp if the account cannot go there.
+    """`data/postgres` under the current folder, else under /var/tmp; there, it is named after that folder.
 
-    Root's folders are often closed to everybody else. The name depends on the current folder.
+    Elsewhere, where the account cannot go: root's folders are often closed to everybody else. And where root
+    cannot make it safely, unless it is the account's already.
     """
     here = Path.cwd() / "data" / "postgres"
-    if account.can_reach(Path.cwd()):
+    if account.can_reach(Path.cwd()) and (
+        not account.is_other or account.has(here.resolve()) or is_safe_for_root(here)
+    ):
         return here
     name = re.sub(r"\W+", "-", str(Path.cwd())).strip("-")
     return Path("/var/tmp") / "ann-benchmarks" / name

@@ -6,13 +6,13 @@ import os
 import platform
 import re
 import struct
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from ..errors import PostgresError
 from .archive import read_archive
+from .binaries import built_version
 
 _LIBRARIES = "lib/postgresql"
 _EXTENSIONS = "share/postgresql/extension"
@@ -30,18 +30,8 @@ class Installation:
     folder: Path
 
     def major(self) -> str:
-        """Ask the server's program for its major version."""
-        program = self.folder / "bin/postgres"
-        try:
-            done = subprocess.run([str(program), "--version"], capture_output=True, text=True, check=True)
-        except (OSError, subprocess.CalledProcessError) as error:
-            raise PostgresError(f"{program} does not run: {error}") from None
-        match = re.search(r"\) (\d+)", done.stdout)
-        if not match:
-            raise PostgresError(
-                f"{program} --version prints '{done.stdout.strip()}', not a version of PostgreSQL"
-            )
-        return match[1]
+        """Read the major version out of the server's program."""
+        return re.split(r"\D", built_version(self.folder), maxsplit=1)[0]
 
     def machine(self) -> str:
         """Name the machine that its programs are for, as `uname -m` does."""
@@ -81,6 +71,9 @@ def read_release(archive: Path, extension: str) -> ExtensionRelease:
     if version is None:
         raise PostgresError(f"{archive}: its {control} names no default_version; take another release")
     named = _control_value(controls, "module_pathname")
+    for value in filter(None, (version, named and PurePosixPath(named).name)):
+        if ".." in value or not re.fullmatch(r"[\w$][\w.+~-]*", value):
+            raise PostgresError(f"{archive}: its {control} names '{value}', which is no version or file name")
     library = f"{PurePosixPath(named or extension).name}.so"
     libraries = {PurePosixPath(path).name for path in files}
     if named is None and library not in libraries and f"{extension}-{version}.so" in libraries:

@@ -1,6 +1,7 @@
 """A server of our own: one running cluster on a Unix socket, gone when this process is."""
 
 import multiprocessing.util
+import os
 import subprocess
 import time
 from collections.abc import Mapping
@@ -14,9 +15,10 @@ from .. import machine
 from ..environment import given_settings
 from ..errors import PostgresError
 from ..settings import server_profile
-from .account import server_account
+from .account import ServerAccount, server_account
 from .base import NOTICE_SECONDS, Server, library_list
 from .cluster import ClusterFolder, end_postmaster
+from .libpq import open_connection, own_parameters
 from .programs import ServerPrograms
 
 DATABASE = "ann"
@@ -33,9 +35,9 @@ class LocalServer(Server):
 
     def __init__(self, binaries: Path, folder: Path | None) -> None:
         """Take the programs' folder and the one to keep everything in (None: the default)."""
-        account = server_account()
-        self._cluster = ClusterFolder(folder, account)
-        self._programs = ServerPrograms(binaries, account, self._cluster.root)
+        self._account = server_account()
+        self._cluster = ClusterFolder(folder, self._account)
+        self._programs = ServerPrograms(binaries, self._account, self._cluster.root)
         self._process: subprocess.Popen[bytes] | None = None
         self._finalizer: Any = None
         self._required_libraries: list[str] = []
@@ -48,20 +50,18 @@ class LocalServer(Server):
         return self._cluster.root
 
     @property
+    def account(self) -> ServerAccount:
+        """The account that runs it."""
+        return self._account
+
+    @property
     def programs(self) -> Path:
         """The folder of its programs."""
         return self._programs.folder
 
     def connection_parameters(self) -> dict[str, Any]:
         """Keyword arguments of libpq."""
-        return {
-            "host": str(self._cluster.socket_folder),
-            "port": _PORT,
-            "user": SUPERUSER,
-            "dbname": DATABASE,
-            "gssencmode": "disable",
-            "options": "",
-        }
+        return own_parameters(str(self._cluster.socket_folder), _PORT, SUPERUSER, DATABASE)
 
     def last_words(self) -> str:
         """The last error in the server's log, on one line, with the log's path."""
@@ -79,7 +79,7 @@ class LocalServer(Server):
             self._programs.make_reachable()
             self._cluster.choose_version(self._programs.version())
             self._cluster.stop_leftover()
-            if not self._cluster.data.exists():
+            if not os.path.lexists(self._cluster.data):
                 self._initialise()
             self._run(settings)
         except BaseException:
@@ -117,7 +117,7 @@ class LocalServer(Server):
             "initdb", "--pgdata", str(partial), "--username", SUPERUSER, "--auth", "trust",
             "--encoding", "UTF8", "--locale", "C",
         )  # fmt: skip
-        partial.rename(self._cluster.data)
+        self._cluster.keep(partial)
 
     def _run(self, settings: Mapping[str, str]) -> None:
         arguments = self._arguments(settings)
@@ -166,7 +166,7 @@ class LocalServer(Server):
         maintenance = self.connection_parameters() | {"dbname": "postgres"}
         while True:
             try:
-                with psycopg.connect(**maintenance, autocommit=True, connect_timeout=5) as connection:
+                with open_connection(maintenance, 5) as connection:
                     exists = connection.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE])
                     if exists.rowcount == 0:
                         connection.execute(f"CREATE DATABASE {DATABASE}")

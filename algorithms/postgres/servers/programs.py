@@ -2,15 +2,19 @@
 
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
+import tarfile
+import tempfile
 from pathlib import Path
 from typing import IO
 
 from ..environment import variable
 from ..errors import PostgresError
+from . import folder_files
 from .account import ServerAccount
+from .binaries import built_version
+from .libpq import own_environment
 from .numa import interleaving
 
 
@@ -27,34 +31,34 @@ class ServerPrograms:
             return
         home = self.folder.parent
         package = home.parent
-        version = self.version(as_account=False)
         parts = [*home.rglob("*.so"), *home.rglob("*.control")]  # another extension's release is another copy
         mark = hashlib.sha256(repr(sorted((file.name, file.stat().st_size) for file in parts)).encode())
-        copy = self._root / f"install-{version}-{mark.hexdigest()[:8]}"
-        if not copy.exists():
-            for old in self._root.glob("install-*"):
-                shutil.rmtree(old, ignore_errors=True)
-            partial = copy.with_suffix(".partial")
-            shutil.copytree(home, partial / package.name / home.name, symlinks=True)
+        copy = self._root / f"install-{built_version(home)}-{mark.hexdigest()[:8]}"
+        if not self._account.perform(os.path.isdir, copy):
             # A wheel keeps the libraries that its programs are linked to next to its package.
-            for libraries in package.parent.glob(f"{package.name}.libs"):
-                shutil.copytree(libraries, partial / libraries.name)
-            for path in [partial, *partial.rglob("*")]:
-                os.chown(path, self._account.uid, self._account.gid, follow_symlinks=False)
-            partial.rename(copy)
+            libraries = package.parent.glob(f"{package.name}.libs")
+            with tempfile.TemporaryFile() as packed:
+                with tarfile.open(fileobj=packed, mode="w") as archive:
+                    for folder in [home, *libraries]:
+                        archive.add(folder, folder.relative_to(package.parent))
+                packed.flush()
+                packed.seek(0)
+                try:
+                    self._account.perform(folder_files.unpack_programs, packed.fileno(), copy)
+                except OSError as error:
+                    raise PostgresError(f"cannot copy the programs to {copy}: {error.strerror}") from None
         self.folder = copy / package.name / home.name / "bin"
 
-    def version(self, as_account: bool = True) -> str:
+    def version(self) -> str:
         """Return the version of PostgreSQL, such as "18.4"."""
-        return self.run("postgres", "--version", as_account=as_account).split()[2]
+        return self.run("postgres", "--version").split()[2]
 
-    def run(self, program: str, *arguments: str, as_account: bool = True) -> str:
+    def run(self, program: str, *arguments: str) -> str:
         """Run a program to its end and return what it printed; PostgresError if it fails."""
-        command = [str(self.folder / program), *arguments]
-        if as_account:
-            command = self._launch_arguments("", *command)
         done = subprocess.run(
-            command, cwd=self._root, env=_environment(), capture_output=True, text=True,
+            self._launch_arguments("", str(self.folder / program), *arguments),
+            env=own_environment(self._account.environment()),
+            capture_output=True, text=True, errors="replace",
             stdin=subprocess.DEVNULL, start_new_session=True, check=False,
         )  # fmt: skip
         if done.returncode != 0:
@@ -70,16 +74,10 @@ class ServerPrograms:
         return subprocess.Popen(
             self._launch_arguments(variable("GROUPS"), *command),
             stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.STDOUT,
-            cwd=self._root, env=_environment(), start_new_session=True,
+            env=own_environment(self._account.environment()), start_new_session=True,
         )  # fmt: skip
 
     def _launch_arguments(self, groups: str, *command: str) -> list[str]:
         launcher = str(Path(__file__).with_name("launcher.py"))
         identity = [str(os.getpid()), str(self._account.uid), str(self._account.gid)]
-        return [sys.executable, "-I", "-S", launcher, *identity, groups, *command]
-
-
-def _environment() -> dict[str, str]:
-    """Our environment without what would change the behaviour of the server or libpq."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_"))}
-    return environment | {"LANG": "C", "LC_ALL": "C"}
+        return [sys.executable, "-I", "-S", launcher, *identity, groups, str(self._root), *command]

@@ -54,11 +54,11 @@ class Messages:
 
 def main() -> None:
     """Carry out the request that comes first."""
-    signal.signal(signal.SIGTERM, _raise_run_ended)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _allow_files()
-    messages = Messages()
     try:
+        signal.signal(signal.SIGTERM, _raise_run_ended)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        _allow_files()
+        messages = Messages()
         request = read_request(sys.stdin.buffer)
         threading.Thread(target=_end_with_run, daemon=True).start()
         if isinstance(request, CheckRequest):
@@ -80,7 +80,7 @@ def _allow_files() -> None:
 def _check(request: CheckRequest) -> Checked:
     try:
         return Checked(versions=plugin_class(request.definition).installed_versions())
-    except Exception as error:
+    except (Exception, KeyboardInterrupt, SystemExit) as error:  # a plug-in may raise what ends programs
         return Checked(problem=describe(error))
 
 

@@ -1,0 +1,29 @@
+"""The first that a command does: what ends it from here on ends it without a traceback.
+
+This imports nothing by itself, for the rest of a command's imports takes seconds on a busy machine.
+"""
+
+import sys
+
+
+def begin() -> None:
+    """Begin a command, before its other imports. Until run_command, signals end it without a word."""
+    sys.excepthook = _report_uncaught
+    from .command import check_threads, end_silently, keep_caches, open_streams
+
+    end_silently()
+    open_streams()
+    keep_caches()
+    check_threads()
+
+
+def _report_uncaught(kind, error, trace):  # type: ignore[no-untyped-def]  # without an import for its types
+    """Say on one line what ended the imports; of Ctrl-C, Python sees to the exit status."""
+    if issubclass(kind, KeyboardInterrupt):
+        return
+    try:
+        from .command import report_end
+
+        report_end(error)
+    except BaseException:
+        sys.__excepthook__(kind, error, trace)

@@ -1,0 +1,216 @@
+"""What every command has: its streams, the signals that end it, and what it says of its end."""
+
+import errno
+import io
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_MANY_PROCESSES = 4096  # a limit that leaves room for the threads of libraries
+
+_is_waiting = False
+_came: int | None = None  # while signals were to wait
+
+
+class Ended(KeyboardInterrupt):
+    """A signal ends this command. Libraries take it for Ctrl-C, and put away what they hold."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+class OutputError(OSError):
+    """Standard output takes nothing more."""
+
+
+def end_silently() -> None:
+    """Have signals end this process as they end any program, without a word."""
+    _handle(signal.SIG_DFL)
+
+
+def open_streams() -> None:
+    """Have standard streams, also where the caller has closed some, so that no other file gets their numbers.
+
+    Messages that standard error does not take are lost, for which no work is given up. Where standard output
+    takes nothing, OutputError says so.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number, which is this
+    sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = _opened(_Output(1, "w", closefd=False), sys.stdout)
+    sys.stderr = _opened(_Messages(2, "w", closefd=False), sys.stderr)
+
+
+class _Output(io.FileIO):
+    def write(self, data: Any) -> Any:
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise OutputError(error.errno, error.strerror) from None
+
+
+class _Messages(io.FileIO):
+    def write(self, data: Any) -> Any:
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
+
+
+def _opened(raw: io.FileIO, like: Any) -> IO[str]:
+    """Open a stream as Python has opened it, or would have."""
+    is_error = raw.fileno() == 2
+    if like is not None:
+        like.flush()
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw),
+        encoding=getattr(like, "encoding", None),
+        errors="backslashreplace" if is_error else getattr(like, "errors", None),
+        line_buffering=is_error or raw.isatty(),
+        write_through=getattr(like, "write_through", False),
+    )
+
+
+def keep_caches() -> None:
+    """Have matplotlib keep its caches in data/ where the home folder cannot be written.
+
+    It would make a temporary folder for each process, which a killed one leaves behind.
+    """
+    if "MPLCONFIGDIR" not in os.environ and not _has_places_for_caches():
+        os.environ["MPLCONFIGDIR"] = str(Path.cwd() / "data" / "matplotlib")
+
+
+def _has_places_for_caches() -> bool:
+    names = {"XDG_CONFIG_HOME": "~/.config", "XDG_CACHE_HOME": "~/.cache"}
+    try:
+        folders = [Path(os.environ.get(name) or usual).expanduser() for name, usual in names.items()]
+    except RuntimeError:  # this account has no home
+        return False
+    return all(_can_be_written(folder / "matplotlib") for folder in folders)
+
+
+def _can_be_written(folder: Path) -> bool:
+    """Whether a folder can be written, or made."""
+    while not os.access(folder, os.F_OK) and folder != folder.parent:
+        folder = folder.parent
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
+def check_threads() -> None:
+    """Raise RuntimeError where a low limit (ulimit -u) allows no thread for each core.
+
+    Libraries start those when they are imported; without them, they end the process with words of their own.
+    """
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    if limit == resource.RLIM_INFINITY or limit > _MANY_PROCESSES:
+        return
+    import threading
+
+    from .host import usable_cores
+
+    end = threading.Event()
+    try:
+        for _ in range(usable_cores()):
+            threading.Thread(target=end.wait, daemon=True).start()
+    finally:
+        end.set()
+
+
+@contextmanager
+def signals_raise(is_once: bool = False) -> Iterator[None]:
+    """Within the block, signals that end a command raise Ended; those that its caller ignores stay ignored.
+
+    With `is_once`, what is put away after the first is not interrupted by another.
+    """
+
+    def once(number: int, frame: Any) -> None:
+        _handle(lambda number, frame: None)  # not SIG_IGN, of which Python complains when two come together
+        _raise_ended(number, frame)
+
+    before = _handle(once if is_once else _raise_ended)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def signals_wait() -> Iterator[None]:
+    """Within the block, signals that end a command wait for its end.
+
+    A process that is begun in it does not get them, until it unblocks them.
+    """
+    global _is_waiting, _came
+    _is_waiting = True
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
+    try:
+        yield
+    finally:
+        _is_waiting = False  # the handlers are for signals that another thread takes
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if _came is not None:
+            number, _came = _came, None
+            raise Ended(number)
+
+
+def begin_fork() -> None:
+    """Begin in a fork made while signals wait: Ctrl-C is for the parent, whose end is also ours."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
+
+
+def _handle(handler: Any) -> dict[signal.Signals, Any]:
+    """Set the handler of signals that are not ignored; return those that there were."""
+    before = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
+    before = {number: old for number, old in before.items() if old not in (signal.SIG_IGN, None)}
+    for number in before:
+        signal.signal(number, handler)
+    return before
+
+
+def _raise_ended(number: int, frame: Any) -> None:
+    global _came
+    if not _is_waiting:
+        raise Ended(number)
+    _came = number
+
+
+def report_end(error: BaseException) -> int:
+    """Say on one line why a command ends, and return its exit status; what is no user's mistake is raised."""
+    from .errors import UserError, one_line, shortage
+
+    if isinstance(error, KeyboardInterrupt):
+        number = getattr(error, "number", signal.SIGINT)
+        word = "interrupted" if number == signal.SIGINT else "terminated"
+        print(f"{word}; what is finished is kept, the same command goes on", file=sys.stderr)
+        return 128 + number
+    if isinstance(error, OutputError | BrokenPipeError):
+        # What is still to be written would fail again when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if error.errno == errno.EPIPE:
+            return 0  # the reader (head, less) has gone; nothing is left to say to it
+        print(f"error: cannot write to standard output: {error.strerror}", file=sys.stderr)
+        return 1
+    text = str(error) if isinstance(error, UserError) else shortage(error)
+    if text is None and isinstance(error, OSError):
+        # What the system refuses is not ours to foresee everywhere: a name, a right, a disk.
+        name = f"{error.filename}: " if error.filename is not None else ""
+        text = f"{name}{error.strerror or error}"
+    if text is None:
+        raise error
+    print(f"error: {one_line(text)}", file=sys.stderr)
+    return 1

@@ -1,0 +1,278 @@
+"""Archives that are damaged, or made to do harm: refused on one line, soon, in little memory."""
+
+import io
+import resource
+import signal
+import struct
+import subprocess
+import sys
+import tarfile
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.algorithms.postgres.servers import bounds
+from ann_benchmarks.algorithms.postgres.servers.archive import read_archive, unpack
+from ann_benchmarks.algorithms.postgres.servers.installation import read_release
+
+from .long_tests import takes_long
+from .programs import run_program
+
+FILES = {
+    "lib/thing.so": bytes(range(256)) * 20,
+    "share/thing.control": b"default_version = '1.2.0'\n",
+    "share/thing--1.2.0.sql": b"SELECT 1;\n" * 20,
+}
+
+
+def zipped(files: dict[str, bytes] = FILES, compression: int = zipfile.ZIP_DEFLATED) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", compression) as archive:
+        for name, body in files.items():
+            archive.writestr(zipfile.ZipInfo(name), body, compression)
+    return content.getvalue()
+
+
+def tarred(compression: str = "", files: dict[str, bytes] = FILES, **changes: object) -> bytes:
+    """A tar; `changes` are fields of the header of each member."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode=f"w:{compression}") as archive:
+        for name, body in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(body)
+            for field, value in changes.items():
+                setattr(member, field, value)
+            archive.addfile(member, io.BytesIO(body) if member.isreg() else None)
+    return content.getvalue()
+
+
+def debian(data: bytes, name: str = "data.tar", size: str = "", before: bytes = b"") -> bytes:
+    header = f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{size or len(data):<10}`\n".encode()
+    return b"!<arch>\n" + before + header + data
+
+
+def with_size(tar: bytes, size: bytes) -> bytes:
+    """A tar whose first header has this field for a size, and the checksum that belongs to it."""
+    header = bytearray(tar[:512])
+    header[124:136] = size
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    return bytes(header) + tar[512:]
+
+
+WHOLE = {
+    "zip": zipped(),
+    "stored zip": zipped(compression=zipfile.ZIP_STORED),
+    "zip by lzma": zipped(compression=zipfile.ZIP_LZMA),
+    "tar": tarred(),
+    "tar.gz": tarred("gz"),
+    "tar.bz2": tarred("bz2"),
+    "tar.xz": tarred("xz"),
+    "deb": debian(tarred()),
+    "deb.xz": debian(tarred("xz"), "data.tar.xz"),
+}
+
+
+@pytest.fixture(autouse=True)
+def _ends() -> Iterator[None]:
+    """What takes half a minute of CPU is read for ever."""
+
+    def end(*_: object) -> None:
+        pytest.fail("it hangs")
+
+    former = signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, 30)
+    yield
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    signal.signal(signal.SIGPROF, former)
+
+
+def harm(path: Path, content: bytes) -> str:
+    """Read an archive in every way; return the one line that refuses it, "" where none does."""
+    signal.setitimer(signal.ITIMER_PROF, 30)  # for each of them
+    path.write_bytes(content)
+    said = ""
+    for read in (
+        lambda: read_archive(path),
+        lambda: read_release(path, "thing"),
+        lambda: unpack(path, fresh(path), lambda member: True),
+    ):
+        try:
+            read()
+        except PostgresError as error:
+            said = str(error)
+            assert "\n" not in said and str(path) in said and len(said) < 600
+    for made in fresh(path).parent.rglob("*"):
+        assert not made.is_symlink()
+    return said
+
+
+def fresh(path: Path) -> Path:
+    """A new folder to unpack to."""
+    folder = path.with_name("unpacked") / str(time.monotonic_ns())
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_the_archives_are_right(tmp_path: Path) -> None:
+    for content in WHOLE.values():
+        assert harm(tmp_path / "x", content) == ""
+        assert read_archive(tmp_path / "x") == FILES
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_cut_off_anywhere(tmp_path: Path, kind: str, step: int = 0) -> None:
+    whole = WHOLE[kind]
+    for size in range(0, len(whole), step or max(len(whole) // 40, 1)):
+        harm(tmp_path / "x", whole[:size])
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+@settings(
+    max_examples=40,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(changes=st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), min_size=1, max_size=12))
+def test_changed_anywhere(tmp_path: Path, kind: str, changes: list[tuple[int, int]]) -> None:
+    content = bytearray(WHOLE[kind])
+    for place, value in changes:
+        content[place % len(content)] = value
+    harm(tmp_path / "x", bytes(content))
+
+
+@takes_long
+@pytest.mark.parametrize("kind", WHOLE)
+def test_every_byte(tmp_path: Path, kind: str) -> None:
+    test_cut_off_anywhere(tmp_path, kind, step=1)
+    whole = WHOLE[kind]
+    for place in range(len(whole)):
+        for value in (0, 0xFF, whole[place] ^ 0x80, ord("-")):
+            harm(tmp_path / "x", whole[:place] + bytes([value]) + whole[place + 1 :])
+
+
+def zip_with_mode(mode: int) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        info = zipfile.ZipInfo("lib/thing.so")
+        info.external_attr = mode << 16
+        archive.writestr(info, b"x")
+    return content.getvalue()
+
+
+def many_entries(number: int) -> bytes:
+    """A zip whose table of contents has this many entries, without what they name."""
+    entry = struct.pack("<4s4B4HL2L5H2L", b"PK\x01\x02", *[0] * 8, *[0] * 3, 1, *[0] * 6) + b"a"
+    end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 0, 0, number * len(entry), 0, 0)
+    return b"PK\x03\x04" + entry * number + end
+
+
+NAMES = ["../x.so", "a/../../x.so", "/etc/x.so", "..", "a\x1b[2Jb.so", "a\nb.so", "..\\x.so"]
+HOSTILE: dict[str, Callable[[], bytes]] = {
+    **{f"zip: {name!a}": lambda name=name: zipped({name: b""}) for name in NAMES},
+    **{f"tar: {name!a}": lambda name=name: tarred(files={name: b""}) for name in NAMES},
+    **{f"tar: {kind!r}": lambda kind=kind: tarred(type=kind) for kind in (tarfile.CHRTYPE, tarfile.BLKTYPE)},
+    "tar: a pipe": lambda: tarred(type=tarfile.FIFOTYPE),
+    "zip: a device": lambda: zip_with_mode(0o020644),
+    "zip: a pipe": lambda: zip_with_mode(0o010644),
+    "zip: entries": lambda: many_entries(300_000),
+    "tar: members": lambda: tarred("gz", {f"{number}": b"" for number in range(501)}),
+    "tar: a size below zero": lambda: with_size(tarred(), b"\xff" * 12),
+    "tar: back to the beginning": lambda: with_size(tarred(), b"\xff" * 10 + b"\xfe\x00"),
+    "tar: a size of 8 GiB": lambda: with_size(tarred(), b"77777777777\0"),
+    "tar: an endless size": lambda: with_size(tarred(), b"\x80" + b"\xff" * 11),
+    "tar: a large header": lambda: with_size(tarred(type=tarfile.XHDTYPE), b"00077777777\0"),
+    "deb: a size below zero": lambda: debian(b"", "other", "-60"),
+    "deb: data below zero": lambda: debian(b"", "data.tar", "-1"),
+    "deb: no number": lambda: debian(b"", "data.tar", "1_0"),
+    "deb: far away": lambda: debian(b"", "other", "9999999999"),
+    "deb: another deb in it": lambda: debian(debian(tarred())),
+    "deb: nothing": lambda: b"!<arch>\n",
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_what_was_made_to_do_harm_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    monkeypatch.setattr(bounds, "MOST_MEMBERS", 500)
+    folder = tmp_path / "a/b/c"
+    folder.mkdir(parents=True)
+    assert harm(folder / "x", HOSTILE[case]())
+    assert {path.name for path in tmp_path.rglob("x*")} == {"x"}
+
+
+@pytest.mark.parametrize("kind", ["gz", "bz2", "xz", "zip", "deb"])
+def test_bombs_are_not_read_to_their_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Of a ratio beyond that of any release, and many times larger than what is read of it."""
+    most = 8 << 20
+    monkeypatch.setattr(bounds, "_SMALL", most)
+    monkeypatch.setattr(bounds, "MOST_RATIO", 50)
+    bomb = {"lib/thing.so": bytes(64 << 20)}
+    content = zipped(bomb) if kind == "zip" else tarred("xz" if kind == "deb" else kind, bomb)
+    path = tmp_path / "x"
+    path.write_bytes(debian(content, "data.tar.xz") if kind == "deb" else content)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for read in (lambda: read_archive(path), lambda: unpack(path, fresh(path), lambda member: True)):
+        with pytest.raises(PostgresError, match="it unpacks to more than 8 MiB"):
+            read()
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 32 << 10  # KiB
+    assert sum(made.stat().st_size for made in tmp_path.rglob("*.so")) <= most
+
+
+def test_bounds_of_one_member_and_of_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, said in (
+        ("MOST_OF_A_MEMBER", "has more than 0 MiB"),
+        ("MOST_KEPT", "parts of extensions"),
+        ("MOST_PACKED", "it has more than"),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(bounds, name, 100)
+            assert said in harm(tmp_path / "x", WHOLE["stored zip"])
+
+
+@pytest.mark.parametrize(
+    "control",
+    [
+        b"default_version = '../../../evil'\n",
+        b"default_version = '/evil'\n",
+        b"default_version = '1..2'\n",
+        b"default_version = '.'\n",
+        b"default_version = '1.2.0'\nmodule_pathname = '$libdir/..'\n",
+    ],
+)
+def test_versions_and_libraries_that_lead_elsewhere(tmp_path: Path, control: bytes) -> None:
+    (tmp_path / "x").write_bytes(zipped({**FILES, "share/thing.control": control, "lib/...so": b""}))
+    with pytest.raises(PostgresError, match="which is no version or file name"):
+        read_release(tmp_path / "x", "thing")
+
+
+def test_the_command_refuses_on_one_line(tmp_path: Path) -> None:
+    """The package of 68 bytes that was read for ever, and a wheel that is damaged in the middle."""
+    package, wheel = tmp_path / "x.deb", tmp_path / "x.whl"
+    package.write_bytes(debian(b"", "other", "-60"))
+    assert package.stat().st_size == 68
+    content = bytearray(zipped({"p/pginstall/bin/postgres": bytes(range(256)) * 1000}))
+    content[len(content) // 2] ^= 0xFF
+    wheel.write_bytes(content)
+    for algorithm, archive in (("pgvector_hnsw", package), ("pgvector_hnsw:9.9", wheel)):
+        words = ("--local", "--algorithm", algorithm, "--archive", archive)
+        done = run_program("install.py", *words, cwd=tmp_path, timeout=60)
+        assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
+        assert done.stderr.startswith(f"error: {archive} is damaged, or is no .zip")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="another system has other devices")
+def test_what_is_no_file(tmp_path: Path) -> None:
+    subprocess.run(["mkfifo", tmp_path / "pipe"], check=True)
+    for path in (Path("/dev/zero"), tmp_path / "pipe", tmp_path):
+        with pytest.raises(PostgresError, match="it is no file"):
+            read_archive(path)

@@ -1,0 +1,136 @@
+"""What ends commands and workers at bad moments: no traceback, the conventional status, nothing left."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from .kill_commands import COMMANDS, PROBLEMS, Victim, command_line, environment_of, kill_often, load
+from .programs import temporary_folder
+from .test_run import SIX_POINTS, SLOW, finished, wait_for
+
+ROOT = Path(__file__).parents[1]
+INTERRUPTED_IMPORT = """
+import os, signal, time
+os.kill(os.getpid(), signal.{name})
+time.sleep(10)
+"""
+WORKER = """
+import os, sys
+from ann_benchmarks.run.worker import ProcessWorker
+worker = ProcessWorker()
+"""
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "run.py, pgvector"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_import_says_nothing(tmp_path: Path, command: str, number: signal.Signals) -> None:
+    for module in ("dataclasses", "numpy"):  # one of which every command imports
+        (tmp_path / f"{module}.py").write_text(INTERRUPTED_IMPORT.format(name=number.name))
+    done = subprocess.run(
+        command_line(command), cwd=tmp_path, env=environment_of(tmp_path), capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (-number, "", "")
+
+
+def begun_worker(tmp_path: Path, then: str) -> "subprocess.CompletedProcess[str]":
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", WORKER + then]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+
+
+def test_a_worker_that_is_ended_while_it_starts_says_nothing(tmp_path: Path) -> None:
+    done = begun_worker(tmp_path, "worker.ask_to_end()\nworker.stop()\nprint(worker.process.exitcode)")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_worker_that_is_killed_with_its_parent_leaves_no_file(tmp_path: Path) -> None:
+    done = begun_worker(tmp_path, "worker.process.kill()\nos._exit(3)")
+    assert (done.returncode, done.stderr) == (3, "")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_worker_that_cannot_be_started_leaves_nothing(tmp_path: Path) -> None:
+    script = """
+from multiprocessing import popen_spawn_posix
+def stop(*_): raise KeyboardInterrupt
+popen_spawn_posix.Popen._launch = stop
+before = set(os.listdir("/proc/self/fd"))
+try:
+    ProcessWorker()
+except KeyboardInterrupt:
+    print(len(set(os.listdir("/proc/self/fd")) - before))
+os._exit(0)
+"""
+    done = begun_worker(tmp_path, script)
+    assert (done.stdout, done.stderr) == ("0\n", "")
+    assert not list(tmp_path.iterdir())
+
+
+def test_caches_are_in_no_temporary_folder(tmp_path: Path) -> None:
+    """Where the home folder cannot be written, matplotlib would make one, which a killed process leaves."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary), "HOME": f"{__file__}/home"}
+    for name in ("MPLCONFIGDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+        environment.pop(name, None)
+    script = "from ann_benchmarks.common.beginning import begin; begin(); import matplotlib, os; os._exit(3)"
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment, check=False)
+    assert done.returncode == 3
+    assert not list(temporary.iterdir())
+    assert (tmp_path / "data/matplotlib").is_dir()
+
+
+def test_a_plugin_that_raises_what_ends_programs_fails_alone(workspace) -> None:
+    """Its line says what it raised, and the others are measured."""
+    workspace.add_plugin("a-fit", "def fit(self, X): raise KeyboardInterrupt")
+    workspace.add_plugin("b-exit", "def query(self, q, n): sys.exit('enough')")
+    workspace.add_plugin("c-import", "sys.exit(3)")
+    workspace.add_plugin("d-well", "def query(self, q, n): return [1]")
+    done = workspace.run()
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    imported, fit, query = done.stderr.splitlines()
+    assert imported.startswith("failed: c-import") and "SystemExit: 3" in imported
+    assert fit.startswith("failed: a-fit") and "KeyboardInterrupt (see logs/" in fit
+    assert query.startswith("failed: b-exit") and "SystemExit: enough (see logs/" in query
+    assert workspace.results() == ["tiny/10/d-well/.hdf5"]
+
+
+@pytest.mark.parametrize("raised", ["SystemExit", "KeyboardInterrupt"])
+def test_what_ends_programs_in_a_thread_of_a_batch_ends_the_batch(workspace, raised: str) -> None:
+    workspace.add_plugin("exits", f"def query(self, q, n): raise {raised}")
+    done = workspace.run("--batch")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("failed: exits") and raised in line
+
+
+def test_where_ctrl_c_is_ignored_sigterm_ends_a_run(workspace) -> None:
+    """As in the background of a shell: SIGINT does nothing there, and is not spoken of."""
+    workspace.add_plugin("slow", SLOW, SIX_POINTS)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        process = workspace.start()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    wait_for(finished)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 143
+    assert said == "terminated; what is finished is kept, the same command goes on\n"
+
+
+@pytest.mark.parametrize("name", ["run.py", "compare.py"])
+def test_a_sample_of_random_kills(name: str) -> None:
+    """tests/kill_commands.py kills all of them more often."""
+    with temporary_folder() as folder, load(2):
+        outcome = kill_often(Victim(name, folder / "work"), 4, seed=3, say=print)
+    assert not any(outcome.counts[problem] for problem in PROBLEMS), outcome.details

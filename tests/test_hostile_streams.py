@@ -1,0 +1,71 @@
+"""Standard streams that are closed, full, or closed early by their reader."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .kill_commands import command_line, environment_of, make_workplace
+from .programs import temporary_folder
+
+FULL = "error: cannot write to standard output: No space left on device\n"
+
+
+@pytest.fixture(scope="module")
+def workplace() -> Iterator[Path]:
+    with temporary_folder() as folder:
+        make_workplace(folder)
+        yield folder
+
+
+def started(folder: Path, name: str, streams: str, *options: str) -> "subprocess.CompletedProcess[str]":
+    """Start a command with standard streams as a shell is to have them."""
+    words = command_line(name)
+    words = [*words[: 3 if words[1] == "-m" else 2], *options] if options else words
+    return subprocess.run(
+        ["bash", "-c", f'set -o pipefail; "$@" {streams}', "-", *words],
+        cwd=folder, env=environment_of(folder), capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["run.py", "install.py", "create_website.py", "tiers", "clustering"])
+def test_a_full_disk_takes_no_help(workplace: Path, name: str) -> None:
+    done = started(workplace, name, ">/dev/full", "--help")
+    assert (done.returncode, done.stderr) == (1, FULL)
+
+
+@pytest.mark.parametrize("name", ["run.py", "plot.py", "create_dataset.py"])
+def test_a_command_without_streams_does_its_work(workplace: Path, name: str) -> None:
+    done = started(workplace, name, "<&- >&- 2>&-")
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("streams", ["<&-", ">&-", "2>&-", "<&- >&-", "<&- 2>&-", "2>/dev/full", "| true"])
+def test_streams_that_are_closed_or_full(workplace: Path, streams: str) -> None:
+    done = started(workplace, "compare.py", streams)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_run_whose_output_goes_to_a_full_disk_ends(workplace: Path) -> None:
+    done = started(workplace, "run.py", ">/dev/full")
+    assert (done.returncode, done.stderr) == (1, FULL)
+
+
+def test_a_run_whose_messages_are_lost_does_its_work(workplace: Path) -> None:
+    """What a plug-in prints is lost, too."""
+    plugin = workplace / "plugins/slow/module.py"
+    whole = plugin.read_text()
+    prints = "import sys; print('fitted', file=sys.stderr, flush=True)"
+    plugin.write_text(whole.replace("time.sleep(0.3)", prints))
+    try:
+        done = started(workplace, "run.py", "2>/dev/full")
+    finally:
+        plugin.write_text(whole)
+    assert done.returncode == 0 and done.stdout.count(" QPS") == 3
+
+
+def test_a_reader_that_goes_early_is_told_nothing(workplace: Path) -> None:
+    done = started(workplace, "run.py", "| head -1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("dataset tiny: ")
