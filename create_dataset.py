@@ -8,6 +8,7 @@ if __name__ == "__main__":  # before the imports, which take seconds on a busy m
 import argparse
 
 from ann_benchmarks.common.cli import file_to_write, path_or_pattern, positive_int, run_command, seed
+from ann_benchmarks.common.dask_cluster import check_scheduler
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import (
     canonical_name,
@@ -77,7 +78,7 @@ def parse_arguments() -> argparse.Namespace:
         help="exact neighbours kept a query (default %(default)s)",
     )
     parser.add_argument(
-        "--scheduler", metavar="ADDRESS", help="find exact neighbours on a Dask cluster, tcp://HOST:8786"
+        "--scheduler", metavar="ADDRESS", help="find exact neighbours on a Dask cluster, tls://HOST:8786"
     )
     parser.add_argument(
         "--connections",
@@ -114,6 +115,8 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> int:
     """Do what the command line says; 1 when --verify finds something wrong."""
     args = parse_arguments()
+    if args.scheduler:
+        check_scheduler(args.scheduler)
     if args.list:
         print(dataset_table())
     elif args.verify is not None:

@@ -22,8 +22,8 @@ import numpy as np
 
 from ann_benchmarks.algorithms.postgres.encoding import text_vector
 from ann_benchmarks.algorithms.postgres.servers import Server
-from ann_benchmarks.algorithms.postgres.servers.base import connect
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
+from ann_benchmarks.algorithms.postgres.servers.libpq import client_environment, connect
 from ann_benchmarks.algorithms.postgres.settings import QUERY_SESSION
 from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.load.request import Load
@@ -38,7 +38,7 @@ START_SECONDS = 0.05  # for each client, to connect before the common start
 def main() -> None:
     args = arguments(__doc__, rows=50_000, dimension=96, queries=1_000, seconds=3, rounds=5)
     with hnsw_index(args, EF_SEARCH) as (server, algorithm, queries):
-        table, seconds, cores = algorithm._table.name, args.seconds, usable_cores()
+        table, seconds, cores = algorithm.table_name, args.seconds, usable_cores()
         pgbench = partial(run_pgbench, *pgbench_command(server, table, queries), seconds)
         print(f"{'clients':>7} {'way':15} {'QPS':>7} {'CPU us':>7}  QPS and CPU of ours as a multiple")
         for clients in CLIENTS:
@@ -86,7 +86,7 @@ def pgbench_command(server: Server, table: str, queries: np.ndarray) -> tuple[li
         *("-h", parameters["host"], "-U", parameters["user"], parameters["dbname"]),
     ]
     options = " ".join(f"-c {name}={value}" for name, value in SETTINGS.items())
-    return command, os.environ | {"PGOPTIONS": options}
+    return command, client_environment(parameters, os.environ) | {"PGOPTIONS": options}
 
 
 def run_pgbench(

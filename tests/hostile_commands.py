@@ -3,8 +3,8 @@
     python -m tests.hostile_commands --cases 2000 [--what each|options|yaml] [--seed 1]
 
 prints each failure, then the number of cases and of failures. `each` tries single options, in random order;
-`options` several of them, `yaml` files of settings. A failure is a traceback, a crash, a hang, or a message of
-more than a line.
+`options` several of them, `yaml` files of settings. A failure is a traceback, a crash, a hang, or a message
+of more than a line.
 """
 
 import argparse

@@ -21,8 +21,8 @@ import pytest
 
 from ann_benchmarks.algorithms.postgres.prewarming import file_pieces, warm_index
 from ann_benchmarks.algorithms.postgres.servers import Server
-from ann_benchmarks.algorithms.postgres.servers.base import connect
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
+from ann_benchmarks.algorithms.postgres.servers.libpq import connect
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.watching import CLIENT_APPLICATION, ServerWatch, flush_statement
 from ann_benchmarks.algorithms.postgres.watching.processes import MachineCPU, machine_cpu, server_processes

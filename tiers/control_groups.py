@@ -6,7 +6,7 @@ one where that is possible, so that the limits of a container or a service hold 
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from pathlib import Path
 from ann_benchmarks.common.errors import UserError
 
 from .group_files import has_ended, make_folder, remove_group, set_memory_limit, words_of, write
+from .rights import advice_for, ways_out
 from .tier import Disk
 
 MEMORY, CPUS, DISK = "memory", "cpuset", "io"
@@ -194,7 +195,8 @@ def _parent_in_version_2(place: Place, controllers: tuple[str, ...]) -> Path:
         if os.access(folder, os.W_OK) and _switch_on(folder, controllers):
             return folder
         if folder == place.top:
-            raise _refused(controllers[0], place.own)
+            missing = [name for name in controllers if name not in words_of(place.own / "cgroup.controllers")]
+            raise _refused((missing or controllers)[0], place.own, advice=advice_for)
         folder = folder.parent
 
 
@@ -238,9 +240,14 @@ def _numbers(text: str) -> set[int]:
     return found
 
 
-def _refused(controller: str, folder: Path, error: OSError | None = None) -> UserError:
+def _refused(
+    controller: str,
+    folder: Path,
+    error: OSError | None = None,
+    advice: Callable[[str, Path], str] = lambda controller, folder: ways_out(),
+) -> UserError:
     reason = "no right to write there" if error is None else error.strerror
     return UserError(
         f"cannot limit the {_WHAT[controller]} by a control group at {folder}: {reason}; "
-        "run as root, and in a container with --privileged"
+        + advice(controller, folder)
     )

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from .ledger import HeldGroup, Hold, Ledger, own_hold
 from .locked_memory import LockedMemory, require_rights
 from .memory import ControlGroup, WholeMachine, meminfo, readable, shared_memory_of
 from .release import ENDING_SECONDS, empty, give_back, release_dead, start_guard
+from .rights import require_linux
 from .systemd import keep_controllers
 from .tier import CONTROL_GROUP, HUGE_PAGES, Tier
 
@@ -47,8 +47,7 @@ class Holding:
         self._tier = Tier()
 
     def __enter__(self) -> "Holding":
-        if sys.platform != "linux":
-            raise UserError("tiers need Linux: it is the one that can hold memory, CPUs and disks back")
+        require_linux()
         if self.method == HUGE_PAGES:
             require_rights()
             if meminfo()["SwapTotal"]:

@@ -17,6 +17,7 @@ from ann_benchmarks.common.errors import UserError
 from .disk import drop_caches
 from .ledger import Hold, Ledger
 from .memory import MIB, WholeMachine, dead_band, meminfo, most_taken, readable, system_reserve
+from .rights import ways_out
 
 _NUMBER = Path("/proc/sys/vm/nr_hugepages")
 _COMPACT = Path("/proc/sys/vm/compact_memory")
@@ -33,10 +34,7 @@ def require_rights() -> None:
     if not _NUMBER.exists():
         raise UserError("this system has no huge pages: use --tier-method cgroup")
     if not os.access(_NUMBER, os.W_OK):
-        raise UserError(
-            f"{_NUMBER} cannot be written, which takes root (and in a container, --privileged): "
-            "run as root, or use --tier-method cgroup"
-        )
+        raise UserError(f"cannot reserve huge pages: no right to write {_NUMBER}; {ways_out()}")
 
 
 def page_size() -> int:

@@ -19,9 +19,11 @@ from ann_benchmarks.run.console import Console
 from ann_benchmarks.run.pool import JobOutcome
 from ann_benchmarks.run.worker import NoWorker, ProcessWorker, Worker
 
-from .control_groups import MEMORY, choose_groups
+from .control_groups import MEMORY, choose_groups, find_place
 from .holding import Holding
+from .locked_memory import require_rights
 from .parse import check_capacity, parse_tiers
+from .rights import require_linux
 from .tier import CONTROL_GROUP, HUGE_PAGES, SimulatedServer, Tier
 
 
@@ -114,12 +116,13 @@ class Sweep:
     def __init__(self, tiers: str, method: str, server: TieredServer) -> None:
         """Take --tiers and --tier-method, and the server that is given the tiers."""
         self._text, self._server = tiers, server
-        self._method = chosen_method(method)
+        self._method = method
         self._holding: Holding | None = None
 
     def conditions(self, rows: int, dimension: int) -> Sequence[SimulatedServer]:
         """Return the tiers, largest memory first; UserError for those that cannot be had here."""
         tiers = parse_tiers(self._text, rows, dimension)
+        self._method = chosen_method(self._method)
         with plugin_errors():
             if advice := self._server.check(tiers):
                 warn(advice)
@@ -180,14 +183,21 @@ class Sweep:
 
 
 def chosen_method(method: str) -> str:
-    """Return how memory is held back: for "auto" by a control group, where there are such."""
-    if method != "auto":
-        return method
+    """Return how memory is held back; "auto": by a control group, else huge pages; UserError for neither."""
+    require_linux()
+    if method == HUGE_PAGES:
+        require_rights()
+        return HUGE_PAGES
     try:
         choose_groups([MEMORY], "ann-benchmarks-tier")
-    except UserError:
-        return HUGE_PAGES
-    return CONTROL_GROUP
+        return CONTROL_GROUP
+    except UserError as no_groups:
+        if method == CONTROL_GROUP:
+            raise
+        try:
+            return chosen_method(HUGE_PAGES)
+        except UserError as no_pages:
+            raise (no_pages if find_place(MEMORY) is None else no_groups) from None
 
 
 class TierWorker(ProcessWorker):

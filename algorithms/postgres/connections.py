@@ -5,7 +5,7 @@ import resource
 
 from .environment import connection_parameters, given_settings, server_kind, starts_service
 from .errors import PostgresError
-from .servers.base import connect
+from .servers.libpq import connect
 from .settings import MOST_CONNECTIONS, current_setting
 
 _FILES_A_CLIENT = 3  # while it starts: both ends of a socket, and its book

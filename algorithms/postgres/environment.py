@@ -18,6 +18,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 
 from .errors import PostgresError
 
@@ -25,12 +26,33 @@ PREFIX = "ANN_BENCHMARKS_PG_"
 OTHER_FOLDER = f"another folder in {PREFIX}DATA (run.py in Docker: --storage)"
 KINDS = ("embedded", "installed", "external")
 _OF_AN_EXTERNAL_SERVER = ("USER", "PASSWORD", "DBNAME", "HOST", "PORT", "START_SERVICE")
+_LONGEST, _LONGEST_NAME = 2_000, 255  # characters of a value, bytes of a file's name
+_MOST = 2**31 - 1  # rows, as many as ids have
 _YES = {"1", "t", "true", "y", "yes", "on"}
 
 
 def variable(name: str, default: str = "") -> str:
     """Read ANN_BENCHMARKS_PG_<name>; unset and blank both mean the default."""
-    return os.environ.get(PREFIX + name, "").strip() or default
+    value = os.environ.get(PREFIX + name, "").strip()
+    if len(value) > _LONGEST:
+        raise PostgresError(f"{PREFIX}{name} has {len(value):,} characters: give at most {_LONGEST:,}")
+    if not "".join(value.split()).isprintable():
+        raise PostgresError(f"{PREFIX}{name} has characters that cannot be printed: set it anew, or unset it")
+    return value or default
+
+
+def folder_variable(name: str) -> Path | None:
+    """Read ANN_BENCHMARKS_PG_<name> as a folder, None where it is not set."""
+    text = variable(name)
+    if not text:
+        return None
+    try:
+        folder = Path(text).expanduser()
+    except RuntimeError:
+        raise PostgresError(f"{PREFIX}{name} is '{text}': this machine has no such home folder") from None
+    if any(len(os.fsencode(part)) > _LONGEST_NAME for part in folder.parts):
+        raise PostgresError(f"{PREFIX}{name}: a name in it has more than {_LONGEST_NAME} bytes")
+    return folder
 
 
 def server_kind() -> str:
@@ -51,13 +73,16 @@ def starts_service() -> bool:
 
 
 def connection_parameters() -> dict[str, str]:
-    """Keyword arguments of libpq for the external server."""
+    """Keyword arguments of libpq for the external server.
+
+    Settings of PGOPTIONS are among them, so that clients on other machines and pgbench have them, too.
+    """
     parameters = {
         "user": variable("USER", "ann"),
         "password": variable("PASSWORD", "ann"),
         "dbname": variable("DBNAME", "ann"),
     }
-    optional = {"host": variable("HOST"), "port": variable("PORT")}
+    optional = {"host": variable("HOST"), "port": variable("PORT"), "options": os.environ.get("PGOPTIONS")}
     return parameters | {name: value for name, value in optional.items() if value}
 
 
@@ -82,6 +107,6 @@ def load_option(name: str) -> int | None:
     text = variable(name)
     if not text:
         return None
-    if not re.fullmatch("0*[1-9][0-9]{0,8}", text):
-        raise PostgresError(f"{PREFIX}{name} is '{text:.40}': give a whole number from 1 on")
+    if not re.fullmatch("[0-9]{1,12}", text) or not 0 < int(text) <= _MOST:
+        raise PostgresError(f"{PREFIX}{name} is '{text:.40}': give a whole number from 1 to {_MOST:,}")
     return int(text)

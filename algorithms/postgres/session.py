@@ -14,7 +14,7 @@ from psycopg import pq
 
 from .encoding import VectorEncoder, text_vector
 from .errors import PostgresError, refusal
-from .servers.base import connect
+from .servers.libpq import connect
 from .statement import QueryStatement, check_plan, load_libraries, set_and_check
 from .watching import CLIENT_APPLICATION, flush_statement
 

@@ -6,20 +6,29 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from ipaddress import ip_address
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
+
+import psutil
 
 from .errors import UserError
+from .output import warn
 
 PATIENCE = 30  # seconds to reach the scheduler, and for its first worker
+_PROBE_SECONDS = 1
+_ENCRYPTED = ("tls", "wss")
+_PAGE = "docs/load.md#clients-on-other-machines"
 
 
 @contextmanager
 def connected(scheduler: str) -> Iterator[Any]:
     """Give a client of the scheduler at this address, which has a worker; UserError where there is none."""
-    knock(scheduler)
+    _knock(scheduler)
     import dask
     from distributed import Client
+
+    _check_security(scheduler)
 
     # What matters arrives as an error of a task; the rest, such as versions that differ, is noise here.
     for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
@@ -58,12 +67,23 @@ def first_line(error: BaseException) -> str:
     return (str(error) or type(error).__name__).splitlines()[0]
 
 
-def knock(scheduler: str) -> None:
+def check_scheduler(scheduler: str) -> None:
+    """Raise UserError where nobody listens, and warn of a port through which others can run programs."""
+    _knock(scheduler)
+    place = _place(scheduler)
+    if place.scheme not in _ENCRYPTED and (seen := _beyond_loopback(place)):
+        warn(
+            f"the Dask scheduler has no TLS, and whoever reaches it at {seen} can run programs there: "
+            f"use TLS ({_PAGE}), or listen on one machine only (dask scheduler --host 127.0.0.1)"
+        )
+
+
+def _knock(scheduler: str) -> None:
     """Raise UserError where nobody listens, or Dask is not installed: a client would try for long."""
     if find_spec("distributed") is None:
         raise UserError("a cluster needs a package that is not installed; run: pip install distributed")
-    place = urlsplit(scheduler if "://" in scheduler else f"tcp://{scheduler}")
     try:
+        place = _place(scheduler)
         if not place.hostname or not place.port:
             raise ValueError("no host and port")
         socket.create_connection((place.hostname, place.port), timeout=PATIENCE).close()
@@ -71,10 +91,56 @@ def knock(scheduler: str) -> None:
         raise _unreachable(scheduler, error) from None
 
 
+def _place(scheduler: str) -> SplitResult:
+    return urlsplit(scheduler if "://" in scheduler else f"tcp://{scheduler}")
+
+
+def _beyond_loopback(place: SplitResult) -> str | None:
+    """Return an address of no loopback interface at which the scheduler listens, None where there is none."""
+    assert place.hostname and place.port
+    for host in (place.hostname, *_own_addresses()):
+        try:
+            with socket.create_connection((host, place.port), timeout=_PROBE_SECONDS) as connection:
+                address = str(connection.getpeername()[0])
+        except (OSError, UnicodeError):
+            continue
+        if host != place.hostname or not _is_loopback(address):
+            return f"{address}, port {place.port}"
+    return None
+
+
+def _own_addresses() -> list[str]:
+    """This machine's addresses that others may reach."""
+    families = (socket.AF_INET, socket.AF_INET6)
+    found = [one.address for each in psutil.net_if_addrs().values() for one in each if one.family in families]
+    return [address for address in found if "%" not in address and not _is_loopback(address)]
+
+
+def _is_loopback(address: str) -> bool:
+    return ip_address(address.partition("%")[0]).is_loopback
+
+
+def _check_security(scheduler: str) -> None:
+    """Raise UserError where Dask's configuration does not fit the address: a client would hang at its end."""
+    from distributed.security import Security
+
+    is_encrypted = _place(scheduler).scheme in _ENCRYPTED
+    try:
+        security = Security().get_connection_args("client")
+    except (OSError, ValueError) as error:  # also of certificates
+        raise UserError(
+            f"the certificates for {scheduler} cannot be read ({first_line(error)}): see {_PAGE}"
+        ) from None
+    if is_encrypted and security["ssl_context"] is None:
+        raise UserError(f"{scheduler} needs certificates: name Dask's configuration in DASK_CONFIG ({_PAGE})")
+    if security["require_encryption"] and not is_encrypted:
+        raise UserError(f"Dask's configuration requires TLS, which {scheduler} has not: give tls://HOST:PORT")
+
+
 def _unreachable(scheduler: str, error: Exception) -> UserError:
     return UserError(
         f"the Dask scheduler {scheduler} cannot be reached ({first_line(error)}); "
-        "expected is the address that `dask scheduler` prints, such as tcp://host:8786"
+        "expected is the address that `dask scheduler` prints, such as tls://host:8786"
     )
 
 

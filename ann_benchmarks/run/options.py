@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.cli import HelpWithDefaults, limit, path, positive_int, size
-from ann_benchmarks.common.dask_cluster import knock
+from ann_benchmarks.common.dask_cluster import check_scheduler
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import most_processes, usable_cores
 from ann_benchmarks.common.output import counted
@@ -145,7 +145,7 @@ def check_options(args: argparse.Namespace, is_simulated: bool) -> None:
     if clients > most and not args.scheduler:
         raise UserError(f"{clients:,} clients are as many processes or threads; this machine allows {most:,}")
     if args.scheduler:
-        knock(args.scheduler)  # before anything is built
+        check_scheduler(args.scheduler)  # before anything is built
     most = max(usable_cores() - 1, 1)  # as in ann-benchmarks: what supervises them needs a core, too
     if args.parallelism > most:
         raise UserError(

@@ -20,12 +20,13 @@ from .. import machine
 from ..errors import PostgresError
 from ..servers import folder_files
 from ..servers.account import ServerAccount
+from ..servers.libpq import client_environment
 from ..session import SessionFacts
 from ..statement import QueryStatement
 from ..watching import CLIENT_APPLICATION
 from .pgbench_program import PgbenchProgram, find_pgbench
 from .pgbench_queries import QueryTable
-from .work import ClientRun
+from .work import NO_SAMPLE, ClientRun
 
 __all__ = ["PgbenchClients", "PgbenchProgram", "find_pgbench"]
 
@@ -137,7 +138,7 @@ class PgbenchClients:
             *("--no-vacuum", "--protocol", "prepared", "--file", "-@1"),
             *("--client", str(self._clients), "--jobs", str(threads), *self._length),
             *("--random-seed", str(self._runs), "--log", "--log-prefix", str(folder / _LOG)),
-            _conninfo(self._parameters),
+            self._conninfo(),
         ]
         before = _cpu_seconds_of_children()
         with tempfile.TemporaryFile("w+") as script, tempfile.TemporaryFile("w+") as printed:
@@ -150,11 +151,16 @@ class PgbenchClients:
         rows = _read_log(folder, self._program.account, "--rate" in self._length)
         self._client_runs = _runs_of(rows, self._clients, cpu_seconds)
 
+    def _conninfo(self) -> str:
+        """What pgbench takes for the name of a database."""
+        said = {name: value for name, value in self._parameters.items() if name != "password"}
+        return make_conninfo("", **said | {"options": self._options, "application_name": CLIENT_APPLICATION})
+
     def _environment(self) -> dict[str, str]:
-        given = {"PGOPTIONS": self._options, "PGAPPNAME": CLIENT_APPLICATION, "LC_ALL": "C"}
+        environment = client_environment(self._parameters, self._program.account.environment())
         if "password" in self._parameters:  # everybody may read the arguments of a process
-            given["PGPASSWORD"] = str(self._parameters["password"])
-        return given
+            environment["PGPASSWORD"] = str(self._parameters["password"])
+        return environment
 
 
 def _drawn(queries: int, skew: float | None) -> str:
@@ -166,12 +172,6 @@ def _options(given: str, settings: Mapping[str, str]) -> str:
     """Add a session's settings to libpq's `options`, in which a backslash keeps a space."""
     escaped = {name: re.sub(r"([\\\s])", r"\\\1", value) for name, value in settings.items()}
     return " ".join([given, *(f"-c {name}={value}" for name, value in escaped.items())]).strip()
-
-
-def _conninfo(parameters: Mapping[str, Any]) -> str:
-    """What pgbench takes for the name of a database; the rest is in the environment."""
-    elsewhere = ("password", "options", "application_name")
-    return make_conninfo("", **{name: value for name, value in parameters.items() if name not in elsewhere})
 
 
 def _queries_per_second(printed: str) -> float:
@@ -224,12 +224,13 @@ def _runs_of(log: np.ndarray[Any, Any], clients: int, cpu_seconds: float) -> lis
         due = (began[own] - first) / 1e6
         runs.append(
             ClientRun(
-                numbers=np.full(len(own), -1),
-                due=due if has_rate else None,
-                sent=due + log[own, _LATE] / 1e6 if has_rate else due,
-                answered=(answered[own] - first) / 1e6,
-                ids={},
-                cpu_seconds=cpu_seconds / clients,
+                np.full(len(own), -1),
+                due if has_rate else None,
+                due + log[own, _LATE] / 1e6 if has_rate else due,
+                (answered[own] - first) / 1e6,
+                None,
+                *NO_SAMPLE,
+                cpu_seconds / clients,
             )
         )
     return runs

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from ..environment import PREFIX, variable
+from ..environment import PREFIX, folder_variable
 from ..errors import PostgresError
 from ..servers.account import ServerAccount
 
@@ -25,9 +25,7 @@ def find_pgbench(binaries: Path | None) -> Path:
 
     `binaries` is None where the server is not run by us; ANN_BENCHMARKS_PG_BIN may name a folder then.
     """
-    folders = [binaries] if binaries else []
-    if variable("BIN"):
-        folders.append(Path(variable("BIN")).expanduser())
+    folders = [folder for folder in (binaries, folder_variable("BIN")) if folder]
     for folder in folders:
         if os.access(folder / "pgbench", os.X_OK):
             return folder / "pgbench"
@@ -72,7 +70,7 @@ class PgbenchProgram:
         """Run it to its end; its first error ends it, as PostgresError."""
         process = subprocess.Popen(
             [str(self.path), *arguments],
-            env={**self.account.environment(), **environment},
+            env=environment,
             stdin=script,
             stdout=output,
             stderr=subprocess.PIPE,

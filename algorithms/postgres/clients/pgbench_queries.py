@@ -11,7 +11,7 @@ import psycopg
 from ..catalog import SCHEMA, try_lock
 from ..errors import PostgresError, refusal
 from ..loading import copy_vectors
-from ..servers.base import connect
+from ..servers.libpq import connect
 from ..statement import QueryStatement, check_plan, load_libraries, set_and_check
 from ..tables import create_table
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ..environment import server_kind, variable
+from ..environment import folder_variable, server_kind
 from .account import server_account
 from .base import Server
 from .binaries import embedded_installation, installed_binaries
@@ -36,12 +36,10 @@ def use_installation(installation: Path, name: str) -> None:
 def _make_server() -> Server:
     if _chosen is not None:
         installation, name = _chosen
-        named = variable("DATA")
-        data = Path(named).expanduser() if named else default_folder(server_account())
+        data = folder_variable("DATA") or default_folder(server_account())
         return LocalServer(installation / "bin", data.with_name(f"{data.name}-{name}"))
     kind = server_kind()
     if kind == "external":
         return ExternalServer()
     binaries = embedded_installation() / "bin" if kind == "embedded" else installed_binaries()
-    folder = variable("DATA")
-    return LocalServer(binaries, Path(folder).expanduser() if folder else None)
+    return LocalServer(binaries, folder_variable("DATA"))

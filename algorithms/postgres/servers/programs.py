@@ -14,6 +14,7 @@ from ..errors import PostgresError
 from . import folder_files
 from .account import ServerAccount
 from .binaries import built_version
+from .libpq import own_environment
 from .numa import interleaving
 
 
@@ -56,7 +57,8 @@ class ServerPrograms:
         """Run a program to its end and return what it printed; PostgresError if it fails."""
         done = subprocess.run(
             self._launch_arguments("", str(self.folder / program), *arguments),
-            env=self._environment(), capture_output=True, text=True, errors="replace",
+            env=own_environment(self._account.environment()),
+            capture_output=True, text=True, errors="replace",
             stdin=subprocess.DEVNULL, start_new_session=True, check=False,
         )  # fmt: skip
         if done.returncode != 0:
@@ -72,16 +74,10 @@ class ServerPrograms:
         return subprocess.Popen(
             self._launch_arguments(variable("GROUPS"), *command),
             stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.STDOUT,
-            env=self._environment(), start_new_session=True,
+            env=own_environment(self._account.environment()), start_new_session=True,
         )  # fmt: skip
 
     def _launch_arguments(self, groups: str, *command: str) -> list[str]:
         launcher = str(Path(__file__).with_name("launcher.py"))
         identity = [str(os.getpid()), str(self._account.uid), str(self._account.gid)]
         return [sys.executable, "-I", "-S", launcher, *identity, groups, str(self._root), *command]
-
-    def _environment(self) -> dict[str, str]:
-        """Our environment without what would change the behaviour of the server or libpq."""
-        ours = self._account.environment()
-        environment = {name: value for name, value in ours.items() if not name.startswith(("PG", "LC_"))}
-        return environment | {"LANG": "C", "LC_ALL": "C"}

@@ -13,7 +13,7 @@ from psycopg import pq
 from ..environment import server_kind
 from ..errors import PostgresError
 from ..servers import Server
-from ..servers.base import connect
+from ..servers.libpq import connect
 from . import counters
 from .counters import VIEWS, CounterReader
 from .processes import server_processes

@@ -13,7 +13,7 @@ import psycopg
 
 from ..errors import PostgresError
 from ..servers import Server
-from ..servers.base import connect
+from ..servers.libpq import connect
 from ..settings import shared_buffers
 from .counters import REPORT_SECONDS, SHARED_MEMORY_VERSION, CounterReader
 from .processes import ServerProcesses, Used, machine_cpu, server_processes

@@ -1,0 +1,215 @@
+"""Variables and home folders that are against us: a server of ours is reached all the same, and alike."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from psycopg import pq
+
+from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
+from ann_benchmarks.algorithms.postgres.clients import ClientPool
+from ann_benchmarks.algorithms.postgres.clients.pgbench import PgbenchClients, PgbenchProgram, find_pgbench
+from ann_benchmarks.algorithms.postgres.environment import PREFIX, given_settings, load_option, server_kind
+from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.algorithms.postgres.servers import Server, _make_server
+from ann_benchmarks.algorithms.postgres.servers.account import server_account
+from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
+from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
+
+from .postgres_fixtures import clustered
+from .programs import run_program, temporary_folder
+
+ROOT = Path(__file__).parents[1]
+# All that are parameters, too, and those that are not.
+PARAMETERS = sorted({option.envvar.decode() for option in pq.Conninfo.get_defaults() if option.envvar})
+OTHERS = [
+    "PGSERVICEFILE",
+    "PGSYSCONFDIR",
+    "PGLOCALEDIR",
+    "PGDATESTYLE",
+    "PGTZ",
+    "PGGEQO",
+    "PGDATA",
+    "PG_COLOR",
+]
+LOCALE = ["TZ", "LANG", "LANGUAGE", "LC_ALL", "LC_MESSAGES", "LC_CTYPE", "LC_TIME"]
+# A value that libpq takes is worse than one that it refuses.
+WORSE = {
+    "PGOPTIONS": "-c search_path=pg_catalog -c statement_timeout=1",
+    "PGDATESTYLE": "German",
+    "PGTZ": "Asia/Kathmandu",
+    "PGGEQO": "off",
+    "PGCLIENTENCODING": "LATIN1",
+    "PGSSLROOTCERT": "system",
+    "PGREQUIREAUTH": "scram-sha-256",
+    "PGTARGETSESSIONATTRS": "standby",
+    "PGHOSTADDR": "192.0.2.1",
+    "PGREQUIREPEER": "nobody-of-this-name",
+    "PGGSSENCMODE": "require",
+    "PGCONNECT_TIMEOUT": "-1",
+    "PGMINPROTOCOLVERSION": "3.2",
+}
+CASES = [
+    *((name, value) for name in (*PARAMETERS, *OTHERS) for value in ("nonsense", "", "\x01'\\ =%s\n")),
+    *WORSE.items(),
+]
+OWN = ["USER", "PASSWORD", "DBNAME", "HOST", "PORT", "START_SERVICE", "SERVER", "BIN", "DATA", "OS_USER",
+       "SETTINGS", "GROUPS", "LOAD_THREADS", "CHUNK_SIZE"]  # fmt: skip
+NONSENSE = [
+    "nonsense..x",
+    "9" * 5000,
+    "8" * 1500,
+    "\x01\x1b[2J",
+    "\xe9\udcff",
+    "-1",
+    "'",
+    "~nobody0/x",
+    "..//x",
+    "\u0663",
+]
+SHOWN = "SELECT name, setting FROM pg_settings WHERE source NOT IN ('default', 'override') ORDER BY name"
+ALONE = """
+import json, sys
+from ann_benchmarks.algorithms.postgres.servers.libpq import connect
+with connect(json.loads(sys.argv[1])) as connection:
+    print(json.dumps(connection.execute(sys.argv[2]).fetchall()))
+"""
+
+
+def shown(server: Server) -> list[tuple[str, str]]:
+    with server.connect() as connection:
+        return connection.execute(SHOWN).fetchall()
+
+
+@pytest.fixture
+def hostile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Everything at once: all variables, and all that libpq reads in a home folder."""
+    for name in (*PARAMETERS, *OTHERS, *LOCALE):
+        monkeypatch.setenv(name, WORSE.get(name, "nonsense"))
+    (tmp_path / ".postgresql").mkdir()
+    for name in ("root.crt", "root.crl", "postgresql.crt", "postgresql.key"):
+        (tmp_path / ".postgresql" / name).write_text("nonsense")
+    (tmp_path / ".pgpass").write_text("*:*:*:*:nonsense")  # which everybody may read: libpq warns of that
+    (tmp_path / ".pgpass").chmod(0o644)
+    (tmp_path / ".pg_service.conf").write_text("[nonsense]\nhost=nowhere.invalid\noptions=-c geqo=off\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / ".pg_service.conf"))
+
+
+@pytest.fixture(scope="module")
+def usual(server: Server) -> list[tuple[str, str]]:
+    return shown(server)
+
+
+@pytest.mark.parametrize(("name", "value"), CASES)
+def test_a_variable_changes_no_connection(
+    name: str, value: str, usual: list, server: Server, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv(name, value)
+    assert shown(server) == usual
+
+
+def test_processes_of_others_connect_by_the_parameters_alone(server: Server, usual: list, hostile: None):
+    """As the workers of a cluster do: nothing has cleaned their environment for us."""
+    command = [sys.executable, "-c", ALONE, json.dumps(server.connection_parameters()), SHOWN]
+    done = subprocess.run(
+        command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60
+    )
+    assert done.stderr == ""
+    assert [tuple(row) for row in json.loads(done.stdout)] == usual
+
+
+def test_clients_and_pgbench_connect_by_the_parameters_alone(
+    plugin_server: Server, hostile: None, monkeypatch: pytest.MonkeyPatch
+):
+    train = clustered(300, 8)
+    algorithm = PGVectorHNSW("euclidean", {"M": 8, "efConstruction": 32})
+    program = PgbenchProgram(find_pgbench(embedded_installation() / "bin"), server_account())
+    opening = (
+        lambda statement: ClientPool(statement, train, 2),
+        lambda statement: PgbenchClients(statement, train, 2, program),
+    )
+    try:
+        algorithm.fit(train)
+        algorithm.set_query_arguments(20)
+        for open_clients in opening:
+            clients = open_clients(algorithm.statement(8, 10))
+            try:
+                monkeypatch.setenv("PGSERVICE", "nonsense")  # those before have forgotten it
+                clients.prepare([np.arange(5)] * 2)
+                clients.run()
+                assert [len(given.sent) for given in clients.answers()] == [5, 5]
+            finally:
+                clients.close()
+    finally:
+        algorithm.done()
+
+
+def test_a_whole_run(workspace, hostile: None, monkeypatch: pytest.MonkeyPatch):
+    """A cluster is made, started, filled, watched and measured."""
+    with temporary_folder() as folder:
+        monkeypatch.setenv("ANN_BENCHMARKS_PG_DATA", str(folder / "server"))
+        options = ("--runs", "1", "--clients", "2", "--max-queries", "200", "--warmup", "10")
+        done = run_program(
+            "run.py", "--local", "--algorithm", "pgvector_exact", "--dataset", "tiny", *options
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert workspace.results()
+
+
+def test_somebody_elses_server_is_reached_as_libpq_says(server: Server, monkeypatch: pytest.MonkeyPatch):
+    parameters = server.connection_parameters()
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_SERVER", "external")
+    for name in ("host", "port"):
+        monkeypatch.setenv(f"PG{name.upper()}", parameters[name])
+    monkeypatch.setenv("PGOPTIONS", "-c geqo=off -c statement_timeout=77s")
+    external = _make_server()
+    with external.connect() as connection:
+        assert connection.execute("SHOW statement_timeout").fetchone() == ("77s",)
+    assert external.connection_parameters()["options"].startswith("-c geqo=off")  # for clients elsewhere
+    monkeypatch.setenv("PGSERVICE", "nonsense")
+    with pytest.raises(PostgresError, match="definition of service") as error:
+        external.connect()
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("value", NONSENSE, ids=ascii)
+def test_a_variable_of_ours_is_taken_or_refused_in_one_line(
+    name: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    if name in OWN[:6]:
+        monkeypatch.setenv(f"{PREFIX}HOST", str(tmp_path))  # which is no server's folder
+    monkeypatch.setenv(f"{PREFIX}{name}", value)
+    try:
+        _make_server()
+        given_settings(), load_option("LOAD_THREADS"), load_option("CHUNK_SIZE")
+        if server_kind() == "external":
+            _make_server().start({})
+    except PostgresError as error:
+        assert str(error).isprintable()
+        assert len(str(error)) < 8000
+        assert name != "PASSWORD" or len(value) < 5 or value not in str(error)
+
+
+def test_only_a_control_group_is_entered(
+    server_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Root opens what the variable names: any other file stays as it is, and none is made."""
+    kept, missing = tmp_path / "kept", tmp_path / "cgroup.procs"
+    kept.write_text("kept")
+    link = tmp_path / "linked" / "cgroup.procs"
+    link.parent.mkdir()
+    link.symlink_to(kept)
+    for path in (kept, link, missing):
+        monkeypatch.setenv(f"{PREFIX}GROUPS", str(path))
+        with pytest.raises(PostgresError, match=f"did not start: FATAL: .*{path}") as error:
+            LocalServer(embedded_installation() / "bin", server_folder).start({})
+        assert str(error.value).isprintable()
+    assert kept.read_text() == "kept"
+    assert not missing.exists()

@@ -1,0 +1,123 @@
+"""What a user is sent to who may not hold memory back: to what is there, and never in a circle."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ann_benchmarks.common.errors import UserError
+from tiers import rights, sweep
+from tiers.rights import advice_for, ways_out
+from tiers.sweep import chosen_method
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="tiers need Linux")
+
+SCOPE = "run it by `systemd-run --user --scope -p Delegate=yes python ...`"
+NOBODY = 65534
+AS_NOBODY = """
+import os, sys
+from tiers.sweep import chosen_method
+from ann_benchmarks.common.errors import UserError
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+try:
+    print(chosen_method(sys.argv[1]))
+except UserError as error:
+    print("refused:", error)
+"""
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty machine, with systemd's programs, for a user who is not root."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    monkeypatch.setattr(rights.shutil, "which", lambda name: f"/usr/bin/{name}")
+    return tmp_path
+
+
+def has(machine: Path, *files: str) -> None:
+    for file in files:
+        (machine / file).parent.mkdir(parents=True, exist_ok=True)
+        (machine / file).touch()
+
+
+SYSTEMD = ("sys/fs/cgroup/cgroup.controllers", "run/user/1000/systemd/private")
+SESSION = {"XDG_RUNTIME_DIR": "/run/user/1000"}
+
+
+@pytest.mark.parametrize(
+    ("files", "environment", "advice"),
+    [
+        ((), {}, "run it as root"),
+        (SYSTEMD, SESSION, f"{SCOPE}, which hands you control groups, or run it as root"),
+        (SYSTEMD, {}, f"log in as this user, not by su or sudo, and {SCOPE}, or run it as root"),
+        (SYSTEMD[1:], SESSION, "run it as root"),  # groups of version 1 are handed to nobody
+        (SYSTEMD[:1], SESSION, "run it as root"),  # no systemd runs for the user
+        (("run/docker.sock",), {}, "leave --local out, to measure in containers, or run it as root"),
+        ((), {"DOCKER_HOST": "tcp://h:1"}, "leave --local out, to measure in containers, or run it as root"),
+    ],
+)
+def test_the_ways_of_a_user(machine: Path, files: tuple[str, ...], environment: dict[str, str], advice: str):
+    has(machine, *files)
+    assert ways_out(machine, environment) == advice
+
+
+def test_an_engine_for_others(machine: Path, monkeypatch: pytest.MonkeyPatch):
+    has(machine, "run/docker.sock")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert ways_out(machine, {}).startswith(
+        "have yourself added to the group 'docker' and leave --local out, or"
+    )
+
+
+def test_root_lacks_rights_in_containers_only(machine: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    has(machine, *SYSTEMD)
+    assert ways_out(machine, SESSION) == "start the container with --privileged"
+
+
+def test_a_controller_that_systemd_does_not_hand_down(machine: Path):
+    group = Path("/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/app.slice/run-1.scope")
+    assert "have an administrator add cpuset to the line Delegate=" in advice_for("cpuset", group)
+
+
+@pytest.mark.parametrize("method", ["auto", "cgroup", "hugepages"])
+def test_an_ordinary_user_is_refused_before_anything_is_built(method: str):
+    """Unless the account has a group of its own; and it is sent to no method that takes rights, too."""
+    done = subprocess.run(
+        [sys.executable, "-c", AS_NOBODY, method],
+        cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.stderr == ""
+    said = done.stdout.strip()
+    assert said == "cgroup" or said.startswith("refused: ")
+    assert "tier-method" not in said
+    if method == "auto" and said != "cgroup":
+        assert "huge pages" not in said or "control group" not in said
+
+
+def test_auto_takes_what_there_is(monkeypatch: pytest.MonkeyPatch):
+    def refuse(*arguments: object) -> None:
+        raise UserError("no groups" if arguments else "no pages")
+
+    monkeypatch.setattr(sweep, "require_rights", lambda: None)
+    monkeypatch.setattr(sweep, "choose_groups", lambda *arguments: [])
+    assert chosen_method("auto") == "cgroup"
+    monkeypatch.setattr(sweep, "choose_groups", refuse)
+    assert chosen_method("auto") == "hugepages"
+    monkeypatch.setattr(sweep, "require_rights", refuse)
+    for place, why in ((object(), "no groups"), (None, "no pages")):
+        monkeypatch.setattr(sweep, "find_place", lambda controller, place=place: place)
+        with pytest.raises(UserError, match=why):
+            chosen_method("auto")
+
+
+def test_another_system_is_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(UserError, match="tiers need Linux"):
+        chosen_method("auto")
