@@ -12,8 +12,8 @@ import tempfile
 from functools import wraps
 
 # Each is imported while the system has its own name.
-_LIBRARIES = ("asyncio", "concurrent.futures", "ctypes.util", "h5py", "numpy", "platform", "psutil",
-              "psycopg", "requests", "selectors", "shutil", "subprocess", "threadpoolctl", "tqdm", "uuid")  # fmt: skip
+_LIBRARIES = """asyncio concurrent.futures ctypes.util h5py numpy platform psutil psycopg requests selectors
+    shutil subprocess threadpoolctl tqdm uuid"""
 _LINUX = {
     "os": """O_DIRECT O_PATH O_TMPFILE POSIX_FADV_DONTNEED POSIX_FADV_SEQUENTIAL POSIX_FADV_WILLNEED
         copy_file_range eventfd fdatasync getresgid getresuid getxattr memfd_create pidfd_open pipe2
@@ -50,7 +50,7 @@ def _hide(name: str, otherwise: object = None) -> None:
     setattr(pathlib.Path, name, seen)
 
 
-for library in (*_LIBRARIES, *_LINUX):
+for library in (*_LIBRARIES.split(), *_LINUX):
     importlib.import_module(library)
 for module, names in _LINUX.items():
     _remove(sys.modules[module], names)
