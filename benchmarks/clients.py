@@ -38,7 +38,7 @@ START_SECONDS = 0.05  # for each client, to connect before the common start
 def main() -> None:
     args = arguments(__doc__, rows=50_000, dimension=96, queries=1_000, seconds=3, rounds=5)
     with hnsw_index(args, EF_SEARCH) as (server, algorithm, queries):
-        table, seconds, cores = algorithm._table.name, args.seconds, usable_cores()
+        table, seconds, cores = algorithm.table_name, args.seconds, usable_cores()
         pgbench = partial(run_pgbench, *pgbench_command(server, table, queries), seconds)
         print(f"{'clients':>7} {'way':15} {'QPS':>7} {'CPU us':>7}  QPS and CPU of ours as a multiple")
         for clients in CLIENTS:

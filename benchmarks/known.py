@@ -66,6 +66,16 @@ class Stalling(Sleeping):
         return super().query(q, n)
 
 
+def _answers(
+    numbers: np.ndarray, due: np.ndarray | None, sent: np.ndarray, answered: np.ndarray
+) -> ClientAnswers:
+    """Return what a client measured whose every answer is the query's own number."""
+    sampled, rows = np.unique(numbers), np.ones(len(numbers), np.int64)
+    return ClientAnswers(
+        numbers, due, sent, answered, rows, sampled, sampled[:, None], rows[: len(sampled)], 0.0
+    )
+
+
 class Computed(BaseANN):
     """Needs no time to be measured: its clients, each with a server of its own, compute their clock readings.
 
@@ -96,8 +106,7 @@ class ComputedClients:
             numbers = order if seconds is None else np.resize(order, round(seconds / self._algo.mean))
             services = self._algo.services(len(numbers))
             answered = np.cumsum(services)
-            ids = {int(number): [int(number)] for number in numbers} if keeps_ids else {}
-            self._answers.append(ClientAnswers(numbers, None, answered - services, answered, ids, 0.0))
+            self._answers.append(_answers(numbers, None, answered - services, answered))
 
     def prepare_arrivals(
         self, due: np.ndarray, numbers: np.ndarray, patience: float, keeps_ids: bool = True
@@ -108,9 +117,7 @@ class ComputedClients:
         answered = work + np.maximum.accumulate(due - (work - services))
         sent = answered - services
         is_sent = sent <= due[-1] + patience
-        self._answers = [
-            ClientAnswers(numbers[is_sent], due[is_sent], sent[is_sent], answered[is_sent], {}, 0.0),
-        ]
+        self._answers = [_answers(numbers[is_sent], due[is_sent], sent[is_sent], answered[is_sent])]
 
     def run(self) -> None:
         """Do nothing: all is computed."""

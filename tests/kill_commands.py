@@ -35,7 +35,8 @@ REST_SECONDS = 30.0  # for what a killed command started to end by itself
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 PROBLEMS = ("traceback", "status", "hang", "processes", "files")  # what a user would complain about
 TRACES = ("Traceback", "Exception ignored", "Fatal Python error")
-FIRST_LINE = "from ann_benchmarks.common.beginning import begin"
+# What is shown of a command that has not begun; "KeyboardInterrupt" follows where there was not yet a line.
+FIRST_LINES = ("from ann_benchmarks.common.beginning import begin", "if __name__ ==", "KeyboardInterrupt")
 COLUMNS = ("command", "cases", "ended before", "in Python's own start", *PROBLEMS)
 
 PLUGIN = """
@@ -179,7 +180,8 @@ class Victim:
 def is_of_python(said: str) -> bool:
     """Whether Python itself was interrupted, before the command could begin."""
     _, found, rest = said.replace(sys.prefix, "").rpartition(f'File "{ROOT}')
-    return "multiprocessing" not in said and (not found or rest.splitlines()[1].strip() == FIRST_LINE)
+    has_begun = found and not rest.splitlines()[1].strip().startswith(FIRST_LINES)
+    return not has_begun and "multiprocessing" not in said
 
 
 def make_workplace(folder: Path) -> None:

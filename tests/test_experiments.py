@@ -1,5 +1,6 @@
 """Experiments: files whose mistakes are named with their line, carried out, and judged."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from ann_benchmarks.results.runs import Run
 from ann_benchmarks.results.series import Series
 from run import every_job, make_parser
 
+from .hostile_yaml import EXPERIMENT
 from .programs import run_program
 from .report_data import make_rate
 
@@ -228,6 +230,33 @@ def test_a_spread_is_of_the_best_of_each_tier():
     spread = {"of": {"algorithm": "a"}, "least": 5}
     assert verdict(points, "spread", **spread) == ("reproduced", "7; from 100 to 700")
     assert verdict(points[:2], "spread", **spread)[0] == "not measured"
+
+
+def test_nothing_is_divided_by_zero():
+    points = [point("a", 300.0), point("b", 100.0, zero=0, tier="s")]
+    sides = {"of": {"algorithm": "a"}, "to": {"algorithm": "b"}, "least": 2}
+    assert verdict(points, "ratio", **sides, to_metric="zero") == ("not measured", "")
+    points = [point("a", 100.0, zero=0, tier="s"), point("a", 100.0, zero=1, tier="l")]
+    assert verdict(points, "spread", of={"algorithm": "a"}, metric="zero", least=2) == ("not measured", "")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("  published: twice\n", "", "the finding has no 'published'"),
+        ("least: 1", "least: .nan", "'least' must be a number, not nan"),
+        ("least: 1", "least: true", "'least' must be a number, not True"),
+        ("metric: qps", "metric: [qps]", "'metric' must be a text"),
+        ("algorithm: exact", "algorithm: --force", "the value of 'algorithm' begins with '-'"),
+        ("algorithm: exact\n    build-arg", "build-arg", "options of install.py has no 'algorithm'"),
+        ("build-arg: [A=B]", "build-arg: [--local]", "'--local' is an option of install.py"),
+        ("work_mem: 4MB", "work mem: 4MB", "'work mem' is no setting"),
+    ],
+)
+def test_mistakes_that_were_tracebacks_have_a_line(tmp_path, options, old, new, message):
+    path = written(tmp_path, EXPERIMENT.replace(old, new, 1))
+    with pytest.raises(UserError, match=rf"small.yml:\d+: .*{re.escape(message)}"):
+        read_experiment(path, False, options)
 
 
 @pytest.mark.parametrize("more", [{"of": {"algorithm": "b"}}, {"metric": "nope"}, {"at_recall": 0.99}])

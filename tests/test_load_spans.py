@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.load.one_client import ClientAnswers
 from ann_benchmarks.load.spans import active_span, closed_loop, open_loop
 from ann_benchmarks.results.intervals import runs_disagree
 from ann_benchmarks.results.warnings import remarks
+
+from .client_answers import made_answers
 
 ONE_CORE = {"client_cores": 1}
 
@@ -17,12 +18,12 @@ ONE_CORE = {"client_cores": 1}
 def steady(queries: int, seconds: float, first: float = 0.0, pause: float = 0.0, cpu: float = 0.0) -> Any:
     """A client that waits `seconds` for each answer, and needs `pause` itself before it sends the next."""
     sent = first + (seconds + pause) * np.arange(queries)
-    return ClientAnswers(np.zeros(queries, dtype=int), None, sent, sent + seconds, {}, cpu)
+    return made_answers(np.zeros(queries, dtype=int), sent, sent + seconds, cpu=cpu)
 
 
 def as_told(sent: np.ndarray, answered: np.ndarray) -> Any:
     """A client of a closed loop."""
-    return ClientAnswers(np.zeros(len(sent), dtype=int), None, sent, answered, {}, 0.0)
+    return made_answers(np.zeros(len(sent), dtype=int), sent, answered)
 
 
 def one_after_the_other(first: float, seconds: np.ndarray) -> Any:
@@ -33,8 +34,7 @@ def one_after_the_other(first: float, seconds: np.ndarray) -> Any:
 
 def given(due: list[float], sent: list[float], answered: list[float], cpu: float = 0.0) -> Any:
     """A client of an open loop."""
-    times = (np.array(one) for one in (due, sent, answered))
-    return ClientAnswers(np.arange(len(due)), *times, {}, cpu)
+    return made_answers(np.arange(len(due)), np.array(sent), np.array(answered), np.array(due), cpu)
 
 
 def test_throughput_and_latencies_of_a_closed_loop():
@@ -54,10 +54,11 @@ def test_only_the_span_in_which_all_are_active_counts():
     # One asks from 0 to 10 s, the other from 4 to 24 s, and outside of that span each is fast.
     first, second = steady(1000, 0.01), steady(1000, 0.02, first=4.0)
     alone = steady(3000, 0.001, first=1.0)
-    begins = ClientAnswers(
-        np.zeros(3600, dtype=int), None, np.concatenate([alone.sent, 4 + 0.01 * np.arange(600)]),
-        np.concatenate([alone.answered, 4.01 + 0.01 * np.arange(600)]), {}, 0.0,
-    )  # fmt: skip
+    begins = made_answers(
+        np.zeros(3600, dtype=int),
+        np.concatenate([alone.sent, 4 + 0.01 * np.arange(600)]),
+        np.concatenate([alone.answered, 4.01 + 0.01 * np.arange(600)]),
+    )
     for one in (first, begins):
         run = closed_loop([one, second], {})
         assert active_span([one, second]) == pytest.approx((4, 10))

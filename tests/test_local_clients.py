@@ -20,6 +20,8 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.load.local_clients import ProcessClients, ThreadClients, open_local_clients
 from ann_benchmarks.plugin import Plugin
 
+from .client_answers import ids_of
+
 pytestmark = pytest.mark.alone  # it measures
 
 QUERIES = np.repeat(np.arange(20, dtype=np.float32), 2).reshape(20, 2)  # each is its own number, twice
@@ -128,8 +130,8 @@ def test_each_client_is_a_thread_or_a_process_of_its_own(opened):
     clients = opened(Client)
     for _ in range(2):
         answers = ask(clients, [np.arange(3)] * 3)
-        assert len({tuple(given.ids[0]) for given in answers}) == 3
-        processes = {given.ids[0][0] for given in answers}
+        assert len({tuple(ids_of(given)[0]) for given in answers}) == 3
+        processes = {ids_of(given)[0][0] for given in answers}
         if isinstance(clients, ThreadClients):
             assert processes == {os.getpid()}
         else:
@@ -146,9 +148,9 @@ def test_each_client_asks_what_it_is_told_in_its_order(opened):
             assert given.due is None
             assert (given.answered - given.sent >= SECONDS).all()
             assert (given.sent[1:] >= given.answered[:-1]).all()
-            assert set(given.ids) == set(order)
+            assert set(ids_of(given)) == set(order)
             if isinstance(clients, ProcessClients):  # of threads, one overwrites what another is given
-                assert all(ids[0] == number for number, ids in given.ids.items())
+                assert all(ids[0] == number for number, ids in ids_of(given).items())
             assert given.cpu_seconds < 0.1
         starts = [given.sent[0] for given in answers if len(given.sent)]
         assert max(starts) - min(starts) < 0.05
@@ -158,15 +160,15 @@ def test_ids_are_kept_where_they_are_wanted(opened):
     clients = opened(Client, 2)
     clients.prepare([np.arange(3)] * 2, keeps_ids=False)
     clients.run()
-    assert [given.ids for given in clients.answers()] == [{}, {}]
+    assert [ids_of(given) for given in clients.answers()] == [{}, {}]
     clients.prepare_arrivals(np.zeros(3), np.arange(3), 1.0, keeps_ids=False)
     clients.run()
-    assert [given.ids for given in clients.answers()] == [{}, {}]
+    assert [ids_of(given) for given in clients.answers()] == [{}, {}]
 
 
 def test_a_plug_in_may_fill_the_same_array_again(opened):
     (given,) = ask(opened(Sleeping, 1), [np.arange(20)])
-    assert [ids[0] for ids in given.ids.values()] == list(range(20))
+    assert [ids[0] for ids in ids_of(given).values()] == list(range(20))
 
 
 def test_cpu_is_that_of_the_client(opened):
@@ -177,7 +179,7 @@ def test_cpu_is_that_of_the_client(opened):
 def test_clients_share_the_cores_and_do_not_fight_for_them(opened):
     before = native_threads()
     clients = opened(Native, 2)
-    assert [given.ids[0] for given in ask(clients, [np.zeros(1, dtype=int)] * 2)] == [[1], [1]]
+    assert [ids_of(given)[0] for given in ask(clients, [np.zeros(1, dtype=int)] * 2)] == [[1], [1]]
     clients.close()
     assert native_threads() == before
 
@@ -292,6 +294,6 @@ def test_processes_share_the_index_and_answer_as_one_does(opened):
     clients = open_local_clients(algo, QUERIES, 3, 2)
     try:
         for given in ask(clients, [np.arange(20)] * 2):
-            assert all((ids == algo.query(QUERIES[number], 3)).all() for number, ids in given.ids.items())
+            assert all((ids == algo.query(QUERIES[number], 3)).all() for number, ids in ids_of(given).items())
     finally:
         clients.close()

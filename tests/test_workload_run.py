@@ -22,7 +22,7 @@ from ann_benchmarks.measure.job import carry_out
 from ann_benchmarks.measure.workloads import queries as querying
 from ann_benchmarks.measure.workloads.work import Work
 from ann_benchmarks.measure.workloads.writes import check_room, writing
-from ann_benchmarks.monitoring.stored import from_json
+from ann_benchmarks.monitoring.stored import monitored_from
 from ann_benchmarks.plotting.dashboard import draw_monitoring
 from ann_benchmarks.results.records import iter_record_paths, read_record
 from ann_benchmarks.run.console import Console
@@ -112,7 +112,7 @@ def test_writes_beside_queries(plugin_server):
     assert len({len(column) for column in windows.values()}) == 1
     assert sum(windows["writes"]) == sum(made.values())
     assert np.count_nonzero([recall is not None for recall in windows["recall"]]) >= 6
-    sampled = from_json(record.monitoring)
+    sampled = monitored_from(record.monitoring)
     seen = [phase for phase, _ in sampled.stretches() if phase in names]
     assert seen == names
     inside = dict(sampled.stretches())["writing"]

@@ -1,5 +1,6 @@
 """How many connections there can be: what a server takes, and what this machine allows its clients."""
 
+import re
 import resource
 
 from .environment import connection_parameters, given_settings, server_kind, starts_service
@@ -27,7 +28,7 @@ def _taken_by_server() -> int | None:
                 text = current_setting(connection, "max_connections")
         except PostgresError:
             return None  # which is reported where it matters
-    return int(text) if text.isdecimal() else None
+    return int(text) if re.fullmatch("[0-9]{1,9}", text) else None
 
 
 def _files_allow() -> int | None:

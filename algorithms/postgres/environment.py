@@ -15,6 +15,7 @@ The first six are ann-benchmarks' own, with its defaults; the others are additio
 """
 
 import os
+import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -106,6 +107,6 @@ def load_option(name: str) -> int | None:
     text = variable(name)
     if not text:
         return None
-    if not (text.isascii() and text.isdigit() and 0 < int(text) <= _MOST):
-        raise PostgresError(f"{PREFIX}{name} is '{text}': give a whole number from 1 to {_MOST:,}")
+    if not re.fullmatch("[0-9]{1,12}", text) or not 0 < int(text) <= _MOST:
+        raise PostgresError(f"{PREFIX}{name} is '{text:.40}': give a whole number from 1 to {_MOST:,}")
     return int(text)

@@ -133,7 +133,11 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
 
     def get_batch_results(self) -> list[list[int]]:
         """Return the ids of each query of the last batch."""
-        ids = {number: found for run in self._batch_runs() for number, found in run.ids.items()}
+        ids = {
+            number: [row for row in found if row >= 0]
+            for run in self._batch_runs()
+            for number, found in zip(run.sampled.tolist(), run.ids.tolist(), strict=True)
+        }
         return [ids[number] for number in range(len(ids))]
 
     def get_batch_latencies(self) -> np.ndarray[Any, Any]:

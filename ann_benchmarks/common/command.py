@@ -209,8 +209,8 @@ def report_end(error: BaseException) -> int:
     if text is None and isinstance(error, OSError):
         # What the system refuses is not ours to foresee everywhere: a name, a right, a disk.
         name = f"{error.filename}: " if error.filename is not None else ""
-        text = one_line(f"{name}{error.strerror or error}")
+        text = f"{name}{error.strerror or error}"
     if text is None:
         raise error
-    print(f"error: {text}", file=sys.stderr)
+    print(f"error: {one_line(text)}", file=sys.stderr)
     return 1

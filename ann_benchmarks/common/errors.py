@@ -16,10 +16,10 @@ class UserError(Exception):
         return one_line(super().__str__())
 
 
-def one_line(text: str) -> str:
+def one_line(text: str, longest: int = LONGEST_LINE) -> str:
     """Write a text on one line of bounded length that leaves a terminal as it is, whatever it quotes."""
     text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text.split()))
-    return _shortened(text, LONGEST_LINE)
+    return _shortened(text, longest)
 
 
 def shown(value: object) -> str:

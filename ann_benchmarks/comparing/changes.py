@@ -1,9 +1,10 @@
 """What else differs between A and B: machine, versions, settings, tier, plan."""
 
 import difflib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
+
+from ann_benchmarks.common.foreign import from_json
 
 from .matching import PointPair
 from .measurements import MeasuredPoint
@@ -71,9 +72,11 @@ def properties(attrs: Mapping[str, Any]) -> dict[str, str]:
     """Return as text what was requested and under which conditions, without what differs each time."""
     found = {name: attrs[name] for name in (*MACHINE, *INDEX, *LOAD, *TIER) if name in attrs}
     found |= {name: value for name, value in attrs.items() if name.endswith("_version")}
-    found |= {f"setting {name}": value for name, value in _json(attrs.get("settings"), {}).items()}
+    found |= {
+        f"setting {name}": value for name, value in from_json(attrs.get("settings"), dict[str, Any]()).items()
+    }
     found = {name: value for name, value in found.items() if name not in FREE_DISK}
-    if plan := plan_lines(_json(attrs.get("plan"), {})):
+    if plan := plan_lines(from_json(attrs.get("plan"), dict[str, Any]())):
         found["plan"] = "\n".join(plan)
     return {name: str(value) for name, value in found.items()}
 
@@ -85,15 +88,9 @@ def plan_lines(node: Mapping[str, Any], depth: int = 0) -> list[str]:
     table = f"{node.get('Alias', '')}."
     parts = [f"{name}: {node[name]}".replace(table, "") for name in OF_PLAN if name in node]
     lines = ["  " * depth + "; ".join([str(node.get("Node Type", "?")), *parts])]
-    return lines + [line for child in node.get("Plans", ()) for line in plan_lines(child, depth + 1)]
-
-
-def _json(text: Any, otherwise: Any) -> Any:
-    try:
-        value = json.loads(text)
-    except (TypeError, ValueError):
-        return otherwise
-    return value if isinstance(value, type(otherwise)) else otherwise
+    inner = node.get("Plans")
+    children = [child for child in inner if isinstance(child, dict)] if isinstance(inner, list) else []
+    return lines + [line for child in children for line in plan_lines(child, depth + 1)]
 
 
 def _differing(a: str, b: str) -> tuple[str, str]:

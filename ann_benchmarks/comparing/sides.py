@@ -8,12 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
-import h5py
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError, closest
-from ann_benchmarks.results.attributes import plain_attributes
-from ann_benchmarks.results.file import RESULTS_FOLDER, read_attributes
+from ann_benchmarks.results.file import RESULTS_FOLDER, read_attributes, read_more
 from ann_benchmarks.results.records import SUFFIX, Rate, Record, read_record
 from ann_benchmarks.results.runs import skipped
 
@@ -130,7 +128,7 @@ def read_all(found: Iterable[tuple[Path, Key, int]]) -> list[MeasuredPoint]:
             if path.name.endswith(SUFFIX):
                 points += _workload(path, key, source)
             else:
-                attrs = plain_attributes(read_attributes(path)) | _quick(path)
+                attrs = read_attributes(path) | _quick(path)
                 points.append(MeasuredPoint(path, key, source, attrs))
         except UserError as error:
             skipped(path, error)
@@ -139,12 +137,11 @@ def read_all(found: Iterable[tuple[Path, Key, int]]) -> list[MeasuredPoint]:
 
 def _quick(path: Path) -> dict[str, float]:
     """Return the latency, in s, that a tenth of all queries of all runs do not exceed, by their histogram."""
-    with h5py.File(path, "r", locking=False) as file:
-        if "latency_histogram" not in file or "latency_histogram_edges" not in file:
-            return {}
-        counts, edges = file["latency_histogram"][()], file["latency_histogram_edges"][()]
-    if len(edges) != len(counts) + 1 or not counts.any():
+    counts, edges = read_more(path, "latency_histogram", "latency_histogram_edges") or [np.zeros(0)] * 2
+    if counts.ndim != 1 or edges.shape != (len(counts) + 1,) or not counts.any():
         return {}
+    if counts.min() < 0 or not (np.diff(edges, prepend=0) > 0).all():
+        raise UserError(f"{path} is no result: its histogram of latencies has no counts or no order")
     shares = np.concatenate([[0], np.cumsum(counts)]) / counts.sum()
     return {QUICK: float(np.exp(np.interp(QUICK_SHARE, shares, np.log(edges))))}
 

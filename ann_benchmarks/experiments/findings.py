@@ -104,7 +104,10 @@ def judged(claim: Claim, points: Sequence[StepPoint]) -> Finding:
 def ratio(claim: Claim, points: Sequence[StepPoint]) -> tuple[Value, str]:
     """Return the value of one selection over that of another, as if their logarithms were normal."""
     above = best(claim, claim.of, points)
-    below = best(replace(claim, metric=claim.to_metric or claim.metric), claim.to or claim.of, points)
+    below_claim = replace(claim, metric=claim.to_metric or claim.metric)
+    below = best(below_claim, claim.to or claim.of, points)
+    if not below.value:
+        raise LookupError(f"{below_claim.metric} is 0, by which nothing can be divided")
     quotient = above.value / below.value
     half = math.hypot(*(math.log(v.high / v.low) / 2 if v.low > 0 else math.nan for v in (above, below)))
     low, high = (quotient * math.exp(sign * half) for sign in (-1, 1))
@@ -117,6 +120,8 @@ def spread(claim: Claim, points: Sequence[StepPoint]) -> tuple[Value, str]:
     values = [best(claim, {**claim.of, claim.over: group}, points).value for group in sorted(groups)]
     if len(values) < 2:
         raise LookupError(f"{len(values)} values of {claim.over} measured: a spread needs two")
+    if not min(values):
+        raise LookupError(f"the least {claim.metric} is 0, by which nothing can be divided")
     return Value(max(values) / min(values)), f"from {figure(min(values))} to {figure(max(values))}"
 
 

@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, iter_result_paths, read_attributes, result_path
 
@@ -27,7 +25,7 @@ def found_before(job: Job) -> list[Mapping[str, Any]]:
             except (UserError, OSError):
                 continue
             if attrs.get("target_recall") == target:
-                found.append({name: _plain(attrs[name]) for name in _KEPT if name in attrs})
+                found.append({name: attrs[name] for name in _KEPT if name in attrs})
     return found
 
 
@@ -43,9 +41,5 @@ def value_found_before(
         if attrs.get("target_parameter") == parameter and all(
             name in attrs and name in facts and attrs[name] == facts[name] for name in SAME_INDEX
         ):
-            return next((value for value in values if str(value) == str(attrs["target_value"])), None)
+            return next((value for value in values if str(value) == str(attrs.get("target_value"))), None)
     return None
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value

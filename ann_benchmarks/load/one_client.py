@@ -1,6 +1,5 @@
 """What one client of a plug-in does in a run: takes a query when it is due, sends it, and notes the times."""
 
-import copy
 import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +13,8 @@ import numpy as np
 from ann_benchmarks.common.errors import UserError, describe
 from ann_benchmarks.plugin import Clients
 
+from .sampled import AnswerSample
+
 clock = time.perf_counter
 
 
@@ -25,7 +26,10 @@ class ClientAnswers:
     due: np.ndarray | None
     sent: np.ndarray
     answered: np.ndarray
-    ids: dict[int, Any]
+    rows: np.ndarray
+    sampled: np.ndarray
+    ids: np.ndarray
+    weights: np.ndarray
     cpu_seconds: float
 
 
@@ -81,15 +85,15 @@ class Client:
     def ask(self, task: Task, start: float) -> ClientAnswers:
         """Do the task from `start` on; UserError says on one line what the plug-in has raised.
 
-        Of the answers, the first to each number is copied: a plug-in may fill the same array again. It must
-        have a length, so that no work is left for the copying.
+        An answer must have a length, so that no work is left for who reads it.
         """
         query, queries, count, is_stopped = self.query, self.queries, self.count, self.is_stopped
         keeps_ids = task.keeps_ids
         numbers: list[int] = []
         dues: list[float] = []
         stamps: list[float] = []
-        first: dict[int, Any] = {}
+        rows: list[int] = []
+        sample = AnswerSample()
         self._sleep_until(start)
         before = self.cpu_clock()
         try:
@@ -104,16 +108,22 @@ class Client:
                 dues.append(due)
                 stamps.append(sent)
                 stamps.append(answered)
-                if keeps_ids and number not in first:
-                    len(answer)
-                    first[number] = copy.copy(answer)
+                rows.append(len(answer))
+                if keeps_ids:
+                    sample.note(number, answer)
         except Exception as error:
             raise UserError(describe(error)) from error
         cpu_seconds = self.cpu_clock() - before
         times = np.array(stamps).reshape(-1, 2)
         due_times = np.array(dues) if isinstance(task, Arrivals) else None
         return ClientAnswers(
-            np.array(numbers, dtype=np.int64), due_times, times[:, 0], times[:, 1], first, cpu_seconds
+            np.array(numbers, dtype=np.int64),
+            due_times,
+            times[:, 0],
+            times[:, 1],
+            np.array(rows, dtype=np.int64),
+            *sample.arrays(),
+            cpu_seconds,
         )
 
     def _upcoming(self, task: Task, start: float) -> Iterator[tuple[float, int]]:

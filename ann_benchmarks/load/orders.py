@@ -57,6 +57,21 @@ class QueryOrder:
         by_popularity = np.random.default_rng(_POPULARITY_SEED).permutation(queries)
         return by_popularity[rng.choice(queries, length, p=popularity / popularity.sum())]
 
+    def dealt(self, queries: int, length: int, clients: int, run: int) -> list[np.ndarray]:
+        """Return the numbers of `length` queries for each client in a run.
+
+        Shuffled, each client begins with its own share of the queries, so that together they soon have sent
+        each of them: the recall of a short run, too, is that of all queries.
+        """
+        if self.kind != "shuffled":
+            return [self.numbers(queries, length, [run, client]) for client in range(clients)]
+        orders = []
+        shares = np.array_split(np.random.default_rng(run).permutation(queries), clients)
+        for client, share in enumerate(shares):
+            own = self.numbers(queries, queries, [run, client])
+            orders.append(np.resize(np.concatenate([share, own[~np.isin(own, share)]]), length))
+        return orders
+
     def length_for_a_time(self, queries: int) -> int:
         """How many numbers a client gets that goes through them again until its time is over."""
         return max(queries, ZIPF_LENGTH) if self.kind == "zipf" else queries

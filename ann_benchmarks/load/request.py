@@ -134,7 +134,7 @@ class Load:
         length = math.ceil(in_all / self.clients)
         if self.seconds is not None:
             length = self.order.length_for_a_time(self.sent(queries))
-        return [self.numbers(queries, length, [run, client]) for client in range(self.clients)]
+        return self.order.dealt(self.sent(queries), length, self.clients, run)
 
     def numbers(self, queries: int, length: int, seed: list[int]) -> np.ndarray:
         """Return the numbers of `length` queries that a client asks, (length,), out of those of a dataset."""

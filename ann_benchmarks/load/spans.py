@@ -12,15 +12,22 @@ from ann_benchmarks.plugin import Answers
 from ann_benchmarks.results.intervals import mean_interval
 from ann_benchmarks.results.metrics import PERCENTILES
 
+from .sampled import row_facts
+
 
 @dataclass(frozen=True)
 class Measured:
-    """One run over all queries: `times` (n,) in s, `neighbors` (n, at least count), -1 for none."""
+    """One run: `times` (n,) in s, `neighbors` (queries, at least count), -1 for none.
+
+    `answered` (queries,) is whether a query's neighbours are those of an answer that this run has counted;
+    None: all are.
+    """
 
     times: np.ndarray
     neighbors: np.ndarray
     seconds_per_query: float
     facts: dict[str, Any] = field(default_factory=dict)  # what else is stored of it
+    answered: np.ndarray | None = None
 
 
 ALWAYS_WAITING = 0.8  # share of the time that clients wait for answers, below which they are the limit
@@ -68,6 +75,7 @@ def closed_loop(
         "active_seconds": end - start,
         "queries_counted": counted,
         "clients_waiting_share": waiting / (len(answers) * (end - start)),
+        **row_facts(answers, chosen),
     }
     stored["clients_were_limit"] = stored["clients_waiting_share"] < ALWAYS_WAITING or _no_cpu_left(stored)
     seconds = (end - start) / counted if queries_per_second is None else 1 / queries_per_second
@@ -107,6 +115,7 @@ def open_loop(
         "service_p99": float(np.percentile(served, 99)),
         "clients_late_seconds": float(np.median(late)),
         "clients_all_busy_share": float(np.mean(found_none_free)),
+        **row_facts(sent, [np.ones(len(a.sent), dtype=bool) for a in sent]),
     }
     stored["clients_were_limit"] = stored["clients_late_seconds"] > LATE_SHARE * stored["service_p50"] or (
         len(waiting) > 0 and _no_cpu_left(stored)

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.load.local_clients import open_local_clients
 from ann_benchmarks.load.remote_clients import RemoteClients
 from ann_benchmarks.load.request import Load
+from ann_benchmarks.load.sampled import one_each
 from ann_benchmarks.load.search import CLOSE_ENOUGH, highest_rate
 from ann_benchmarks.load.spans import Measured, closed_loop, open_loop
 from ann_benchmarks.load.warmup import Warmup, warm_up
@@ -36,11 +38,12 @@ class LoadedPoint:
         self.subject, self.load = subject, load
         self.monitor, self.queries = subject.monitor, subject.queries
         self._watch: Any = None  # of the server, as long as clients are there
+        self._draws = 0  # of samples, each with a seed of its own
 
     def measure(self, warmup: Warmup, runs: int) -> list[Measured]:
-        """Warm up, have all queries answered once, which gives the recall, and measure a number of runs.
+        """Warm up and measure a number of runs; each has an answer to every query that it has sent.
 
-        Without a warm-up each run begins with cold caches, and the recall is determined afterwards.
+        Without a warm-up each run begins with cold caches. What a run has not sent is answered afterwards.
         """
         if warmup.is_off:
             measured = []
@@ -49,19 +52,19 @@ class LoadedPoint:
                     self.subject.plugin.cool()
                 with self._opened(self.load.driver) as clients, self.monitor.phase("measure"):
                     measured.append(self._run(clients, run))
-            return self._with_answers(measured, self.answers(), {"warmup": str(warmup)})
+            return self._completed(measured, {"warmup": str(warmup)})
         with self._opened() as clients:
-            neighbors = self._answers_of(clients)
             facts = self._warm_up(clients, warmup)
             if self.load.driver == OWN_DRIVER:
-                return self._with_answers(self._runs(clients, runs), neighbors, facts)
+                return self._completed(self._runs(clients, runs), facts, clients)
         with self._opened(self.load.driver) as clients:
-            return self._with_answers(self._runs(clients, runs), neighbors, facts)
+            measured = self._runs(clients, runs)
+        return self._completed(measured, facts)
 
     def answers(self) -> np.ndarray:
         """Have all queries answered once, and return the ids, (queries, at least count)."""
         with self._opened() as clients:
-            return self._answers_of(clients)
+            return self._answers_of(clients, np.arange(len(self.queries)))
 
     def _runs(self, clients: Clients, runs: int) -> list[Measured]:
         with self.monitor.phase("measure"):
@@ -111,20 +114,20 @@ class LoadedPoint:
         return self._closed(clients, self.load.orders(len(self.queries), run), self.load.seconds)
 
     def _closed(self, clients: Clients, orders: list[np.ndarray], seconds: float | None) -> Measured:
-        clients.prepare(orders, seconds, keeps_ids=False)
+        clients.prepare(orders, seconds)
         answers, facts = self._watched_run(clients)
-        return closed_loop(answers, facts, stated_throughput(clients))
+        return self._answered(closed_loop(answers, facts, stated_throughput(clients)), answers)
 
     def _open(self, clients: Clients, rate: float, run: int) -> Measured:
         due, numbers = self.load.arrivals(len(self.queries), rate, run)
         if self.load.driver != OWN_DRIVER:  # it draws arrivals of its own, and needs to know the rate alone
             due = np.arange(1, max(round(rate * float(due[-1])), 1) + 1) / rate
         patience = max(PATIENCE_SHARE * float(due[-1]), LEAST_PATIENCE)
-        clients.prepare_arrivals(due, numbers, patience, keeps_ids=False)
+        clients.prepare_arrivals(due, numbers, patience)
         answers, facts = self._watched_run(clients)
         facts["rate"] = rate
         if self.load.driver == OWN_DRIVER:
-            return open_loop(answers, due, patience, facts)
+            return self._answered(open_loop(answers, due, patience, facts), answers)
         expected = len(due)
         due = np.sort(np.concatenate([given.due for given in answers if len(given.sent)] or [due]))
         measured = open_loop(answers, due - due[0], patience, facts)
@@ -132,7 +135,7 @@ class LoadedPoint:
         missing = expected - len(due)
         measured.facts["queries_due"] = expected
         measured.facts["queries_unanswered"] = missing if missing > 4 * math.sqrt(expected) else 0
-        return measured
+        return self._answered(measured, answers)
 
     def _watched_run(self, clients: Clients) -> tuple[Sequence[Answers], dict[str, Any]]:
         with self._watch.running():
@@ -164,25 +167,44 @@ class LoadedPoint:
         with self.monitor.phase("warm-up"):
             return warm_up(warmup, send_for, send, partial(self.load.run_seconds, len(self.queries)))
 
-    def _answers_of(self, clients: Clients) -> np.ndarray:
-        dealt = [np.arange(i, len(self.queries), self.load.clients) for i in range(self.load.clients)]
+    def _answers_of(self, clients: Clients, numbers: np.ndarray) -> np.ndarray:
+        """Have these queries answered once, (numbers,); return all neighbours, -1 for the other queries."""
         with self.monitor.phase("answers"):
-            clients.prepare(dealt)
+            clients.prepare(np.array_split(numbers, self.load.clients))
             clients.run()
-        answers: list[Any] = [[]] * len(self.queries)
-        for given in clients.answers():
-            for number, ids in given.ids.items():
-                answers[number] = ids
-        return checked_neighbors(answers, self.subject.count, self.subject.rows)
+        return self._neighbors_of(clients.answers())[0]
 
-    def _with_answers(
-        self, runs: list[Measured], neighbors: np.ndarray, facts: dict[str, Any]
+    def _neighbors_of(self, answers: Sequence[Answers]) -> tuple[np.ndarray, np.ndarray]:
+        """Return an answer to each query, (queries, at least count), and whether there is one, (queries,)."""
+        self._draws += 1
+        ids, answered = one_each(answers, len(self.queries), self._draws)
+        return checked_neighbors(ids, self.subject.count, self.subject.rows), answered
+
+    def _answered(self, run: Measured, answers: Sequence[Answers]) -> Measured:
+        neighbors, answered = self._neighbors_of(answers)
+        return replace(run, neighbors=neighbors, answered=answered)
+
+    def _completed(
+        self, runs: list[Measured], facts: dict[str, Any], clients: Clients | None = None
     ) -> list[Measured]:
-        more = self.load.facts
-        return [
-            Measured(run.times, neighbors, run.seconds_per_query, {**facts, **more, **run.facts})
-            for run in runs
-        ]
+        """Have the queries answered that a run has not sent, by `clients` if they are still there."""
+        answered = np.array([run.answered for run in runs])
+        missing = np.flatnonzero(~answered.all(axis=0))
+        if len(missing):
+            with nullcontext(clients) if clients is not None else self._opened() as answering:
+                neighbors = self._answers_of(answering, missing)
+        completed = []
+        for run, own in zip(runs, answered, strict=True):
+            aside = {"queries_answered_aside": int(np.count_nonzero(~own))}
+            if not own.all():
+                width = max(neighbors.shape[1], run.neighbors.shape[1])
+                padding = ((0, 0), (0, width - run.neighbors.shape[1]))
+                found = np.pad(run.neighbors, padding, constant_values=-1)
+                found[~own] = -1
+                found[~own, : neighbors.shape[1]] = neighbors[~own]
+                run = replace(run, neighbors=found)
+            completed.append(replace(run, facts={**facts, **self.load.facts, **run.facts, **aside}))
+        return completed
 
     def _each(self, runs: int) -> Iterator[int]:
         name, quiet = f"{self.subject.plugin}", self.subject.quiet

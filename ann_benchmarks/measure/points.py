@@ -144,6 +144,7 @@ class Points:
         distances = self.distances(neighbors)
         found = self.recalls(distances)
         recall, times = share_interval(found), [run.times for run in runs]
+        run_recalls = [float(found.mean()) if run is shown else self.recall_of(run) for run in runs]
         qps = mean_interval([1 / run.seconds_per_query for run in runs])
         attrs = {
             **host_facts(),
@@ -157,6 +158,7 @@ class Points:
             "qps_low": qps.low,
             "qps_high": qps.high,
             "runs_disagree": runs_disagree(times),
+            "run_recalls": run_recalls,
             **percentiles(times),
             "batch_mode": self.procedure.batch,
             "best_search_time": shown.seconds_per_query,
@@ -232,6 +234,10 @@ class Points:
         """Have all queries answered once with the arguments as set; (queries, at least count)."""
         load = self.procedure.load
         return self.loaded(load).answers() if load is not None else measure(self.one_by_one, False).neighbors
+
+    def recall_of(self, run: Measured) -> float:
+        """Return the recall of a run's own answers."""
+        return float(self.recalls(self.distances(run.neighbors[:, : self.job.count])).mean())
 
     def kept_neighbors(self, runs: list[Measured]) -> np.ndarray:
         """Return the answers that are stored, (queries, count)."""

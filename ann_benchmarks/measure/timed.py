@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.jobs.job import Conditions, Procedure
+from ann_benchmarks.load.sampled import padded
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.load.warmup import Warmup, warm_up
 from ann_benchmarks.monitoring import NoMonitor, Phases
@@ -241,12 +242,9 @@ def _quiet_collector() -> Iterator[None]:
         gc.unfreeze()
 
 
-def checked_neighbors(answers: Sequence[Any], count: int, rows: int) -> np.ndarray:
+def checked_neighbors(answers: Sequence[Any] | np.ndarray, count: int, rows: int) -> np.ndarray:
     """Put answers into an array, (queries, at least count), -1 for none; UserError names a wrong one."""
-    width = max(count, *map(len, answers))
-    neighbors = np.full((len(answers), width), -1, dtype=np.int64)
-    for row, answer in zip(neighbors, answers, strict=True):
-        row[: len(answer)] = answer
+    neighbors = padded(answers, count)
     strange = (neighbors < -1) | (neighbors >= rows)
     if strange.any():
         query, place = np.argwhere(strange)[0]
@@ -254,9 +252,10 @@ def checked_neighbors(answers: Sequence[Any], count: int, rows: int) -> np.ndarr
             f"query {query} was answered with neighbour {neighbors[query, place]},"
             f" but the training set has the rows 0 to {rows - 1}"
         )
-    lengths = np.array([len(answer) for answer in answers], dtype=np.int64)
-    nones = np.count_nonzero(neighbors == -1, axis=1) - (width - lengths)
-    if (nones > 1).any():  # ann-benchmarks stops at any repeated id: what runs here is to run there
+    added = np.array([neighbors.shape[1] - len(answer) for answer in answers])
+    nones = np.count_nonzero(neighbors == -1, axis=1) - added
+    # ann-benchmarks stops at any repeated id, and what runs here is to run there. Arrays are padded already.
+    if not isinstance(answers, np.ndarray) and (nones > 1).any():
         raise UserError(
             f"query {np.argmax(nones > 1)} was answered with -1 more than once;"
             " where there are fewer neighbours, the answer has to be shorter"

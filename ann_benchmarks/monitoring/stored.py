@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,15 @@ import h5py
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.foreign import DAMAGE, clean_text, from_json, plain, reason_of
+from ann_benchmarks.common.hdf5 import fits_in_memory, lacking
 
 from .monitor import Recording
 from .samples import CLOSE_SECONDS, Sample, Stretch
 
 GROUP = "monitoring"
+LONGEST_SECONDS = 1e12
+LONGEST_NAME = 200
 _WORTH_COMPRESSING = 256  # samples; the index of a compressed dataset takes more than fewer do
 _UNITS = {"_bytes": "bytes", "_percent": "%", "_seconds": "s", "_sessions": "sessions"}
 _CPU = tuple(f"machine.{name}_percent" for name in ("cpu", "iowait", "steal", "busiest_core"))
@@ -133,7 +137,7 @@ def as_json(what: Monitored) -> dict[str, Any]:
     }
 
 
-def from_json(content: Any) -> Monitored:
+def monitored_from(content: Any) -> Monitored:
     """Return what `as_json` was given; UserError where it is something else."""
     try:
         columns: dict[str, np.ndarray] = {
@@ -141,12 +145,28 @@ def from_json(content: Any) -> Monitored:
             for name, column in content["columns"].items()
         }
         seconds, phase = np.array(content["seconds"], np.float64), np.array(content["phase"], np.int8)
-        if {len(phase), *map(len, columns.values())} != {len(seconds)}:
-            raise ValueError("its columns do not fit together")
-        places = (content["phases"], content["starts"], columns, content["units"], content["attrs"])
-        return Monitored(seconds, phase, *places)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"what was sampled cannot be read: {error}") from None
+        names, starts = content["phases"], content["starts"]
+        return _checked(Monitored(seconds, phase, names, starts, columns, content["units"], content["attrs"]))
+    except DAMAGE as error:
+        raise UserError(f"what was sampled cannot be read: {reason_of(error)}") from None
+
+
+def _checked(found: Monitored) -> Monitored:
+    """Return what was sampled; ValueError where its parts do not fit together."""
+    arrays = [found.seconds, found.phase, *found.columns.values()]
+    samples = len(found.seconds)
+    if any(array.shape != (samples,) or array.dtype.kind not in "fiu" for array in arrays):
+        raise ValueError("its columns do not fit together")
+    if not np.isfinite(found.seconds).all() or not (np.abs(found.seconds) < LONGEST_SECONDS).all():
+        raise ValueError("its seconds are not all finite")
+    if not all(map(_is_name, (*found.phases, *found.columns, *found.units.values()))):
+        raise ValueError("a phase, a counter or a unit has no name that can be written")
+    if samples and not 0 <= found.phase.min() <= found.phase.max() < len(found.phases):
+        raise ValueError("a phase is not known")
+    edges = [*found.starts, samples]
+    if edges[0] != 0 or any(type(a) is not int or a >= b for a, b in pairwise(edges)):
+        raise ValueError("its phases do not begin one after the other")
+    return found
 
 
 def _short(value: float) -> float | None:
@@ -160,19 +180,26 @@ def read_monitoring(path: Path) -> Monitored | None:
             if GROUP not in file:
                 return None
             group = file[GROUP]
-            columns = {name: column[()] for name, column in group.items() if name not in ("seconds", "phase")}
-            attrs = {
-                name: value.item() if isinstance(value, np.generic) else value
-                for name, value in group.attrs.items()
-            }
-            return Monitored(
-                group["seconds"][()],
-                group["phase"][()],
-                json.loads(attrs.pop("phases")),
-                json.loads(attrs.pop("starts")),
-                columns,
-                {name: str(group[name].attrs.get("unit", "")) for name in columns},
-                attrs,
-            )
-    except (OSError, RuntimeError, KeyError, ValueError, AttributeError) as error:
-        raise UserError(f"{path} cannot be read: {' '.join(str(error).split()):.150}") from None
+            columns = {name: _column(file, group[name]) for name in group}
+            seconds, phase = columns.pop("seconds"), columns.pop("phase")
+            attrs = {name: plain(_value(value)) for name, value in group.attrs.items()}
+            phases, starts = (from_json(attrs.pop(name), list[Any]()) for name in ("phases", "starts"))
+            units = {name: clean_text(group[name].attrs.get("unit", "")) for name in columns}
+            return _checked(Monitored(seconds, phase, phases, starts, columns, units, attrs))
+    except DAMAGE as error:
+        raise UserError(f"{path} cannot be read: {reason_of(error)}") from None
+
+
+def _is_name(text: Any) -> bool:
+    return isinstance(text, str) and len(text) <= LONGEST_NAME and "$" not in text  # which begins a formula
+
+
+def _column(file: h5py.File, column: h5py.Dataset) -> np.ndarray:
+    if problem := lacking(file, column) or (None if fits_in_memory(column) else "does not fit into memory"):
+        raise ValueError(f"'{column.name}' {problem}")
+    values: np.ndarray = column[()]
+    return values
+
+
+def _value(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value

@@ -1,6 +1,5 @@
 """One picture of what the machine and the server did while a point was built and measured."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,9 @@ from PIL import Image
 
 from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.foreign import from_json
 from ann_benchmarks.monitoring import Monitored, read_monitoring
-from ann_benchmarks.monitoring.stored import from_json
+from ann_benchmarks.monitoring.stored import monitored_from
 from ann_benchmarks.results.file import read_attributes
 from ann_benchmarks.results.records import SUFFIX, Record, read_record
 
@@ -115,7 +115,7 @@ def draw_monitoring(result: Path, output: Path | None) -> None:
 
 def sampled_with(record: Record) -> Monitored | None:
     """Return what was sampled while a workload went on, None if nothing was."""
-    return from_json(record.monitoring) if record.monitoring is not None else None
+    return monitored_from(record.monitoring) if record.monitoring is not None else None
 
 
 def panels_of(monitored: Monitored) -> list[Panel]:
@@ -133,8 +133,10 @@ def panels_of(monitored: Monitored) -> list[Panel]:
         for kind in ("read", "write")
     ]
     others: dict[str, list[tuple[str, str]]] = {}
-    for name, title in json.loads(monitored.attrs.get("panels", "{}")).items():
-        others.setdefault(title, []).append((name, name.partition(".")[2].replace("_", " ")))
+    for name, title in from_json(monitored.attrs.get("panels"), dict[str, str]()).items():
+        others.setdefault(str(title).replace("$", r"\$"), []).append(
+            (name, name.partition(".")[2].replace("_", " "))
+        )
     sessions = [(f"postgresql.{wait}_sessions", wait if wait != "cpu" else "on a CPU") for wait in WAITS]
     return [
         Panel(

@@ -9,18 +9,22 @@ import numpy as np
 
 
 class Answers(Protocol):
-    """What one client measured in a run, in the order of sending: four arrays of one length, and the ids.
+    """What one client measured in a run, in the order of sending: arrays of one length, and a sample of ids.
 
     Times are seconds on a clock that all clients share. `due` is None in a closed loop; in an open one it is
-    when each query should have been sent. `ids` has the answer to the first query of each number, where the
-    client was to keep them.
+    when each query should have been sent. `rows` is the number of ids of each answer, None where that is not
+    known. Where the client was to keep ids, `ids`, (sampled, most ids), -1 for none, are answers to the
+    queries whose numbers are `sampled`. Each stands for as many answers of this client as its weight says.
     """
 
     numbers: np.ndarray
     due: np.ndarray | None
     sent: np.ndarray
     answered: np.ndarray
-    ids: Mapping[int, Sequence[int]]
+    rows: np.ndarray | None
+    sampled: np.ndarray
+    ids: np.ndarray
+    weights: np.ndarray
     cpu_seconds: float  # of the client itself
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.foreign import from_json
 from ann_benchmarks.common.numbers import UNKNOWN, size_text
 from ann_benchmarks.data.datasets import get_dataset, is_present
 from ann_benchmarks.results.attributes import version_names
@@ -97,11 +98,7 @@ def facts_of(attrs: Attributes) -> dict[Fact, str]:
 
 def settings(attrs: Attributes) -> dict[str, Any]:
     """Return the settings of the server that are not its defaults."""
-    try:
-        found = json.loads(attrs.get("settings", "{}"))
-    except (TypeError, ValueError):
-        return {}
-    return {str(name): value for name, value in found.items()} if isinstance(found, dict) else {}
+    return from_json(attrs.get("settings"), dict[str, Any]())
 
 
 def what_was_run(of_algorithm: Mapping[str, Sequence[Attributes]]) -> list[Block]:

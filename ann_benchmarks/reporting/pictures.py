@@ -13,7 +13,6 @@ from ann_benchmarks.plotting.published import read_points, read_tiers
 from ann_benchmarks.plotting.tier_figure import create_tier_figure
 from ann_benchmarks.plotting.tier_lines import normalised, tier_lines
 from ann_benchmarks.published import published as published_file
-from ann_benchmarks.results.attributes import clean_text
 from ann_benchmarks.results.comparable import (
     clients,
     family,
@@ -181,7 +180,7 @@ def path_of(run: Run) -> Path:
     """Return the file that a result was read from; UserError if it is no longer there."""
     for path in iter_result_paths(run.dataset, run.count):
         is_curve = path.parent.name == run.series.folder
-        if is_curve and clean_text(read_attributes(path)["name"]) == run.parameters:
+        if is_curve and read_attributes(path)["name"] == run.parameters:
             return path
     raise UserError(f"the result file of {run.algorithm}, {run.parameters}, is no longer there")
 

@@ -5,7 +5,6 @@ takes longer than reading the answers to 10,000 queries; one text takes a tenth 
 """
 
 import json
-import unicodedata
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -13,9 +12,13 @@ from typing import Any
 import h5py
 import numpy as np
 
+from ann_benchmarks.common.foreign import DAMAGE, clean_text, from_json, plain
+
 ALL = "attributes"  # the attribute that holds the others as JSON
 LONGEST_TEXT = 60_000  # bytes; HDF5 takes no attribute of 64 KiB and more
 LONGEST = 64  # elements; an attribute that is a longer array is data, not a property
+MOST = 2000  # attributes of a file
+MOST_CHARACTERS = 2**24  # of all of them; what is stored once may be the text of many
 _VERSION_NAMES = "version_names"  # of a result: NAME -> what people call it, as its plug-in says
 _VERSION = "_version"
 _OTHERS = ("framework_version", "pgbench_version")
@@ -34,12 +37,23 @@ def write_attributes(file: h5py.File, attrs: Mapping[str, Any]) -> None:
 
 
 def read_attributes_of(file: h5py.File) -> dict[str, Any]:
-    """Return the attributes: as JSON holds them, or of a file without that text as h5py returns them."""
-    with suppress(KeyError, TypeError, ValueError, OSError):
+    """Return the attributes: as JSON holds them, or of a file without that text as h5py returns them.
+
+    ValueError where there are too many.
+    """
+    with suppress(*DAMAGE):
         found = json.loads(file.attrs[ALL])
         if isinstance(found, dict):
             return found
-    return dict(file.attrs)
+    if len(file.attrs) > MOST:
+        raise ValueError(f"it has {len(file.attrs):,} attributes; the most that are read is {MOST:,}")
+    found, characters = {}, 0
+    for name, value in file.attrs.items():
+        characters += len(value) if isinstance(value, str | bytes) else 0
+        if characters > MOST_CHARACTERS:
+            raise ValueError(f"its attributes have more than {MOST_CHARACTERS:,} characters")
+        found[name] = value
+    return found
 
 
 def _as_hdf5(value: Any) -> Any:
@@ -69,34 +83,23 @@ def _as_json(item: tuple[str, Any]) -> tuple[str, Any]:
     return name, value
 
 
-def clean_text(value: object) -> str:
-    """Return one printable line: control characters and undecodable bytes become spaces and marks."""
-    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-    if text.isprintable():
-        return text
-    text = text.encode("utf-8", "replace").decode()
-    return "".join(" " if unicodedata.category(c) == "Cc" else c for c in text)
-
-
 def plain_attributes(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes that are numbers, strings or short arrays, as JSON holds them."""
-    plain: dict[str, Any] = {}
+    """Return the attributes that are numbers, strings or short arrays, as JSON holds them.
+
+    What is empty or not finite is not known, and left out. ValueError where lists are nested too deeply.
+    """
+    found: dict[str, Any] = {}
     for name, value in map(_as_json, attrs.items()):
-        if not name:
+        if not name or isinstance(value, h5py.Empty) or (isinstance(value, list) and len(value) > LONGEST):
             continue
-        if isinstance(value, list):
-            value = json.loads(json.dumps(value, default=clean_text))
-        elif not isinstance(value, (bool, int, float)):
-            value = clean_text(value)
-        plain[clean_text(name)] = value
-    return plain
+        value = plain(value)
+        if value is not None:
+            found[clean_text(name)] = clean_text(value) if isinstance(value, dict) else value
+    return found
 
 
 def version_names(attrs: Mapping[str, Any]) -> dict[str, str]:
     """Return what people call each version of a result, by its attribute."""
-    known = _EARLIER
-    with suppress(TypeError, ValueError):
-        stored = attrs.get(_VERSION_NAMES)
-        known = _EARLIER | dict(json.loads(stored) if isinstance(stored, str) else stored or {})
+    known = _EARLIER | from_json(attrs.get(_VERSION_NAMES), dict[str, Any]())
     stems = (name.removesuffix(_VERSION) for name in attrs if name.endswith(_VERSION) and name not in _OTHERS)
     return {f"{stem}{_VERSION}": str(known.get(stem, stem)) for stem in stems}

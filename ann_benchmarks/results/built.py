@@ -1,8 +1,9 @@
 """Built indexes: which results share one, which of them is the fastest, and how the indexes differ."""
 
-import json
 from collections.abc import Iterable
 from typing import Any
+
+from ann_benchmarks.common.foreign import from_json
 
 from .metrics import qps_at_recall
 from .runs import Run
@@ -42,10 +43,7 @@ def build_arguments(run: Run) -> dict[str, str]:
     """Return the build arguments, by name or position; empty where the file has none."""
     values = run.attrs.get("build_arguments", [])
     if isinstance(values, str):
-        try:
-            values = json.loads(values)
-        except ValueError:
-            return {}
+        values = from_json(values, list[Any]())
     named: dict[str, str] = {}
     for position, value in enumerate(values if isinstance(values, list) else [values]):
         if isinstance(value, dict):

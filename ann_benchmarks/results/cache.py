@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.command import begin_fork, signals_wait
+from ann_benchmarks.common.foreign import DAMAGE
 
 from . import metrics, series
 
@@ -57,7 +58,7 @@ class MetricsCache:
         self.changed = False
 
     def _load(self) -> dict[str, dict[str, Any]]:
-        with suppress(OSError, ValueError, TypeError, KeyError):
+        with suppress(*DAMAGE):
             content = json.loads(self.path.read_bytes())
             if content["version"] == self.version and isinstance(content["entries"], dict):
                 return content["entries"]

@@ -17,15 +17,19 @@ from h5py import h5d
 
 from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.foreign import DAMAGE, reason_of, shortened
+from ann_benchmarks.common.hdf5 import fits_in_memory, is_of_numbers, lacking
 from ann_benchmarks.common.names import LONGEST_FOLDER, checked_name
 
 from .attributes import read_attributes_of, write_attributes
+from .kinds import LARGEST, checked_attributes
 
 RESULTS_FOLDER = "results"
 LONGEST_NAME = 230  # file systems take 255 bytes; while it is written, a file has a longer name
 TRUTH_ATTRIBUTE = "truth"
+NO_NEIGHBOR = -1  # where fewer were found than requested
 ARRAYS = ("times", "neighbors", "distances")
-REQUIRED_ATTRIBUTES = ("best_search_time", "count", "name")
+KINDS_OF_NUMBERS = ("fiu", "iu", "fiu")  # of the arrays
 
 
 @dataclass(frozen=True)
@@ -93,19 +97,41 @@ def write_result(
 
 
 def read_result(path: Path, with_neighbors: bool = True) -> Result:
-    """Read one point; UserError when the file is damaged or not complete.
+    """Read one point, with attributes of the kinds that their names say and times that can be.
 
-    Without the neighbours, which no metric needs, `neighbors` is empty.
+    Without the neighbours, which no metric needs, `neighbors` is empty. UserError when the file is damaged,
+    not complete, or no result.
     """
     with _opened(path) as (file, (times, neighbors, distances)):
+        attrs = _attributes(file)
         rows = neighbors[()] if with_neighbors else np.empty((0, neighbors.shape[1]), neighbors.dtype)
-        return Result(path, read_attributes_of(file), times[()], rows, distances[()])
+        seconds = times[()]
+        if not 0 <= float(seconds.min()) <= float(seconds.max()) < LARGEST:  # which NaN fails
+            raise UserError(f"{path} is no result: its times are not all seconds of at least 0")
+        if with_neighbors and rows.min() < NO_NEIGHBOR:
+            raise UserError(f"{path} is no result: a neighbour is below {NO_NEIGHBOR}, which is none")
+        return Result(path, attrs, seconds, rows, distances[()])
 
 
 def read_attributes(path: Path) -> dict[str, Any]:
-    """Read what is said of one point; UserError when the file is damaged or not complete."""
+    """Read what is said of one point; UserError when the file is damaged, not complete, or no result."""
     with _opened(path) as (file, _):
-        return read_attributes_of(file)
+        return _attributes(file)
+
+
+def read_more(path: Path, *names: str) -> list[np.ndarray] | None:
+    """Read arrays of numbers that ann-benchmarks does not know; None where one is not there.
+
+    UserError when the file is damaged.
+    """
+    with _opened(path) as (file, _):
+        arrays = [file.get(name) for name in names]
+        if None in arrays:
+            return None
+        for name, array in zip(names, arrays, strict=True):
+            if problem := _problem_of(file, array, "fiu"):
+                raise UserError(f"{path} is not complete: '{name}' {problem}")
+        return [array[()] for array in arrays]
 
 
 def truth_mark(distances: np.ndarray) -> str:
@@ -120,12 +146,12 @@ def damage(path: Path, truth: str = "") -> str | None:
     Files of ann-benchmarks, which have no mark, are taken at their word.
     """
     try:
-        with _opened(path) as (file, _):
-            if truth and file.attrs.get(TRUTH_ATTRIBUTE, truth) != truth:
-                return f"{path} was measured on other vectors of the same name"
-            return None
+        measured_on = read_result(path, with_neighbors=False).attrs.get(TRUTH_ATTRIBUTE, truth)
     except UserError as error:
         return str(error)
+    return (
+        f"{path} was measured on other vectors of the same name" if truth not in ("", measured_on) else None
+    )
 
 
 @contextmanager
@@ -139,28 +165,47 @@ def _opened(path: Path) -> Iterator[tuple[h5py.File, list[h5py.Dataset]]]:
             if problem:
                 raise UserError(f"{path} is not complete: {problem}")
             yield file, arrays
-    except (OSError, RuntimeError, KeyError, ValueError) as error:
-        raise UserError(f"{path} cannot be read: {' '.join(str(error).split()):.150}") from None
+    except DAMAGE as error:
+        raise UserError(f"{path} cannot be read: {reason_of(error)}") from None
+
+
+def _attributes(file: h5py.File) -> dict[str, Any]:
+    try:
+        return checked_attributes(read_attributes_of(file))
+    except UserError as error:
+        raise UserError(f"{file.filename} is no result: {error}") from None
 
 
 def _array(file: h5py.File, name: str) -> h5py.Dataset | None:
     try:
-        return h5py.Dataset(h5d.open(file.id, name.encode()))
+        found = h5d.open(file.id, name.encode())
     except KeyError:
         return None
+    return h5py.Dataset(found)
+
+
+def _problem_of(file: h5py.File, array: Any, kinds: str) -> str | None:
+    """Say why an array of numbers cannot be read, None if it can; without reading it."""
+    if not isinstance(array, h5py.Dataset):
+        return "is no array"
+    if array.shape is None or not is_of_numbers(array.dtype, kinds):
+        return f"holds {shortened(array.dtype)}, not numbers of up to 64 bits"
+    return lacking(file, array) or (None if fits_in_memory(array) else "does not fit into memory")
 
 
 def _problem(file: h5py.File, arrays: list[Any]) -> str | None:
-    missing = [name for name, array in zip(ARRAYS, arrays, strict=True) if array is None]
-    attrs = file.attrs  # which takes long to make
-    missing += [name for name in REQUIRED_ATTRIBUTES if name not in attrs]
-    if missing:
+    if missing := [name for name, array in zip(ARRAYS, arrays, strict=True) if array is None]:
         return f"it has no {', '.join(missing)}"
+    for name, array, kinds in zip(ARRAYS, arrays, KINDS_OF_NUMBERS, strict=True):
+        if problem := _problem_of(file, array, kinds):
+            return f"'{name}' {problem}"
     times, neighbors, distances = arrays
+    shape = neighbors.shape
     n = len(times) if times.ndim == 1 else 0
+    if n == 0 or len(shape) != 2 or 0 in shape or shape != distances.shape:
+        return "its arrays do not fit together"
     # Clients send each query as often as its turn comes.
-    is_one_each = "clients" in attrs or len(neighbors) == n
-    if n == 0 or neighbors.ndim != 2 or neighbors.shape != distances.shape or not is_one_each:
+    if shape[0] != n and "clients" not in file.attrs:
         return "its arrays do not fit together"
     # ann-benchmarks fills a file query by query: one that was ended on the way has zeros in the last row.
     if times[-1] == 0 and not neighbors[-1].any() and not distances[-1].any():

@@ -8,19 +8,24 @@ import glob
 import json
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.foreign import DAMAGE, plain, reason_of
+from ann_benchmarks.common.names import LONGEST_FOLDER
 
 from .file import RESULTS_FOLDER
-from .series import Series, series_of
+from .kinds import OURS, checked_attributes, is_number, made_of
+from .series import WRITES, Series, series_of
 
 SUFFIX = ".workload.json"
 FORM = 1  # of the files: another one is not read
+LARGEST_FILE = 2**28  # bytes
+MOST_PHASES = 1000
 
 
 @dataclass(frozen=True)
@@ -114,21 +119,44 @@ def write_record(record: Record) -> None:
 
 
 def read_record(path: Path) -> Record:
-    """Read one; UserError where it is damaged or of another form."""
+    """Read one; UserError where it is damaged, of another form, or holds what no workload can."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        if not path.is_file() or path.stat().st_size > LARGEST_FILE:
+            raise UserError(f"{path} is no file of less than {LARGEST_FILE >> 20} MB")
+        content = plain(json.loads(path.read_text(encoding="utf-8")))
         if content.pop("form") != FORM:
             raise UserError(f"{path} was written by another version: measure it again")
-        phases = [_phase(phase) for phase in content.pop("phases")]
-        return Record(**content, phases=phases, path=path)
-    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
-        raise UserError(f"{path} cannot be read: {error}") from None
+        return _record(path, content)
+    except UserError as error:
+        raise UserError(f"{path} {str(error).removeprefix(f'{path} ')}") from None
+    except DAMAGE as error:
+        raise UserError(f"{path} cannot be read: {reason_of(error)}") from None
+
+
+def _record(path: Path, content: dict[str, Any]) -> Record:
+    """Make a record of what its file holds."""
+    phases = [_phase(phase) for phase in content.pop("phases")]
+    content["attrs"] = {name: value for name, value in content["attrs"].items() if value is not None}
+    record = replace(made_of(Record, content | {"phases": phases}), path=path)
+    same = {name: getattr(record, name) for name in ("algo", "name", "count", "dataset", "workload")}
+    checked_attributes(record.attrs | same | {OURS: ""}, (*same,))
+    columns = [*record.windows.values()]
+    if not all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns):
+        raise TypeError("its windows over time are no lists of one length")
+    if not all(value is None or is_number(value) for column in columns for value in column):
+        raise TypeError("its windows over time are not all numbers")
+    if any(len(phase.name.encode()) > LONGEST_FOLDER for phase in phases):
+        raise TypeError(f"the name of a phase has more than {LONGEST_FOLDER} bytes")
+    if len(phases) > MOST_PHASES or record.clients < 0 or record.writers < 0:
+        raise TypeError(f"it has {len(phases)} phases, {record.clients} clients and {record.writers} writers")
+    assert record.series.label
+    return record
 
 
 def _phase(content: dict[str, Any]) -> Phase:
-    queries = content.pop("queries")
-    writes = {kind: Rate(**rate) for kind, rate in content.pop("writes").items()}
-    return Phase(**content, queries=Rate(**queries) if queries else None, writes=writes)
+    queries = content["queries"] and made_of(Rate, content["queries"])
+    writes = {kind: made_of(Rate, content["writes"][kind]) for kind in WRITES if kind in content["writes"]}
+    return made_of(Phase, content | {"queries": queries or None, "writes": writes})
 
 
 def iter_record_paths(dataset: str | None = None, count: int | None = None) -> Iterator[Path]:

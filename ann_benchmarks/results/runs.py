@@ -14,13 +14,14 @@ import numpy as np
 from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.foreign import DAMAGE, clean_text, reason_of
 from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.data.datasets import stored_distances, truth_file
 
-from .attributes import clean_text, plain_attributes
 from .cache import MetricsCache, Stamp, each, file_stamp, is_settled
 from .file import TRUTH_ATTRIBUTE, read_result, truth_mark
 from .intervals import Interval
+from .kinds import checked_attributes
 from .metrics import Measurement, Truth, all_metrics, compute_all, standard_metrics
 from .series import Series, series_from, series_of
 
@@ -84,8 +85,10 @@ class TruthFile:
         """Read the distances; TruthError if they cannot be."""
         try:
             self._truth = Truth(stored_distances(self.dataset))
-        except (UserError, OSError, RuntimeError, KeyError, ValueError) as error:
+        except UserError as error:
             raise TruthError(str(error)) from error
+        except DAMAGE as error:
+            raise TruthError(f"{truth_file(self.dataset)} cannot be read: {reason_of(error)}") from error
 
     def covering(self, queries: int, count: int) -> Truth:
         """Return all true distances; UserError if a result has more queries or neighbours."""
@@ -104,12 +107,10 @@ class TruthFile:
         return self._marks[count]
 
 
-def measure(path: Path, dataset: str, count: int, truth: TruthFile) -> Run:
+def measure(path: Path, dataset: str, truth: TruthFile) -> Run:
     """Read one result file and compute its metrics; UserError if it is damaged or fits no dataset."""
     result = read_result(path, with_neighbors=False)
-    attrs = plain_attributes(result.attrs)
-    if not isinstance(attrs.setdefault("count", count), int):
-        raise UserError(f"its count is {attrs['count']!r}, which is no number")
+    attrs = result.attrs
     true = truth.covering(len(result.distances), attrs["count"])
     if attrs.get(TRUTH_ATTRIBUTE, truth.mark(attrs["count"])) != truth.mark(attrs["count"]):
         raise UserError("it was measured on other vectors of the same name: measure it again with run.py")
@@ -127,7 +128,7 @@ def measure(path: Path, dataset: str, count: int, truth: TruthFile) -> Run:
 def measured(path: Path, truth: TruthFile) -> Run | UserError | OSError:
     """Return what `measure` does or raises."""
     try:
-        return measure(path, truth.dataset, int(path.parts[-3]), truth)
+        return measure(path, truth.dataset, truth)
     except (UserError, OSError) as error:
         return error
 
@@ -142,16 +143,19 @@ def from_cache(value: Any) -> Run | None:
     """Rebuild a run from a cache entry, or return None if it is not one."""
     try:
         series = series_from(value["series"])
-        run = Run(**{name: value[name] for name in FIELDS} | {"series": series})
+        attrs = checked_attributes(value["attrs"])
+        run = Run(**{name: value[name] for name in FIELDS} | {"series": series, "attrs": attrs})
         numbers = [run.metrics[name] for name in standard_metrics]
-    except (TypeError, KeyError, AttributeError):
+    except (UserError, *DAMAGE):
         return None
-    return run if all(isinstance(number, (int, float)) for number in numbers) else None
+    texts = (run.dataset, run.distance, run.parameters)
+    is_run = type(run.count) is int and all(isinstance(text, str) for text in texts)
+    return run if is_run and all(isinstance(number, (int, float)) for number in numbers) else None
 
 
 def skipped(what: object, reason: object) -> None:
     """Say on stderr what was left out, and why."""
-    tqdm.write(f"skipped {what}: {str(reason).removeprefix(f'{what} ')}", file=sys.stderr)
+    tqdm.write(clean_text(f"skipped {what}: {str(reason).removeprefix(f'{what} ')}"), file=sys.stderr)
 
 
 def load_runs(paths: Iterable[Path], recompute: bool = False, processes: int | None = None) -> Iterator[Run]:

@@ -1,14 +1,17 @@
 """A series: the points that make one curve, as a value with fields that is stored with each of them."""
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
-from .attributes import clean_text
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.foreign import clean_text, from_json
+from ann_benchmarks.common.names import LONGEST_FOLDER, too_long
+
+from .kinds import is_number, made_of
 
 ATTRIBUTE = "series"  # of a result file: the fields that are not the default, as JSON
 OWN_DRIVER = "own"
@@ -118,17 +121,12 @@ class Series:
         return json.dumps({"algorithm": self.algorithm, **changed})
 
 
-_KINDS = {name: tuple(get_args(kind)) or (kind,) for name, kind in get_type_hints(Series).items()}
 FIELDS = {field.name for field in fields(Series)}
 
 
 def series_from(stored: Mapping[str, Any]) -> Series:
     """Return the series of fields as JSON holds them, ignoring unknown ones; TypeError for a wrong value."""
-    known = {name: value for name, value in stored.items() if name in FIELDS}
-    for name, value in known.items():
-        if type(value) not in (*_KINDS[name], *((int,) if float in _KINDS[name] else ())):
-            raise TypeError(f"the field '{name}' of a series is {value!r}")
-    return Series(**known)
+    return made_of(Series, {name: value for name, value in stored.items() if name in FIELDS})
 
 
 def series_of(attrs: Mapping[str, Any], folder: str) -> Series:
@@ -136,11 +134,18 @@ def series_of(attrs: Mapping[str, Any], folder: str) -> Series:
 
     Unknown fields, of a newer release, are ignored. A file without the field `series` that names its curve
     by `algo` is read as this project's first releases wrote it; where that does not explain the whole name,
-    as of any file of ann-benchmarks, all of the name is the algorithm.
+    as of any file of ann-benchmarks, all of the name is the algorithm. UserError for a name that no folder
+    can have.
     """
+    series = _series_of(attrs, folder)
+    if problem := too_long(series.folder, LONGEST_FOLDER):
+        raise UserError(f"the name of its series {problem}: it names a folder")
+    return series
+
+
+def _series_of(attrs: Mapping[str, Any], folder: str) -> Series:
     with suppress(KeyError, TypeError, ValueError, AttributeError):
-        series = series_from(json.loads(attrs[ATTRIBUTE]))
-        return replace(series, algorithm=clean_text(series.algorithm))
+        return series_from(from_json(attrs[ATTRIBUTE], dict[str, Any]()))
     is_batch = bool(attrs.get("batch_mode", False))
     label = clean_text(attrs.get("algo", folder.removesuffix("-batch") if is_batch else folder))
     return replace(_explained(label, attrs), batch=is_batch)
@@ -171,7 +176,7 @@ def _explained(label: str, attrs: Mapping[str, Any]) -> Series:
     candidates = [replace(known, is_cold=True), known] if attrs.get("warmup") == "off" else [known]
     if workload:  # the share of rows that was requested is stored in the label alone
         requested = re.findall(r"-l(\d[\d.e-]*\d|\d)", label)
-        candidates += [replace(known, loaded=float(share)) for share in requested]
+        candidates += [replace(known, loaded=_number(share)) for share in requested]
     for candidate in candidates:
         algorithm = label.removesuffix(candidate.conditions)
         if algorithm not in ("", label):
@@ -190,8 +195,8 @@ def _with_version(series: Series, attrs: Mapping[str, Any]) -> Series:
 
 
 def _number(value: Any) -> float | None:
-    with suppress(TypeError, ValueError):
-        return float(value) if math.isfinite(float(value)) else None
+    with suppress(TypeError, ValueError, OverflowError):
+        return float(value) if is_number(float(value)) else None
     return None
 
 

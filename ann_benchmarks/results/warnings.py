@@ -1,10 +1,10 @@
 """What the reader of the figures should be warned of, each with the results that it concerns."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ann_benchmarks.common.foreign import from_json
 from ann_benchmarks.common.numbers import figure_text
 
 from .comparable import clients, family
@@ -129,6 +129,7 @@ MUCH_WAITING = 0.1  # of the time, or of the queries
 
 
 FEW_QUERIES = 100
+RECALL_CHANGED = 0.01  # between the runs of one point
 
 
 def remarks(facts: Mapping[str, Any]) -> list[str]:
@@ -154,6 +155,19 @@ def remarks(facts: Mapping[str, Any]) -> list[str]:
         said.append(
             f"only {facts['queries_counted']:.0f} queries were counted: give --max-queries or --duration"
         )
+    recalls = facts.get("run_recalls") or [0.0]
+    if max(recalls) - min(recalls) > RECALL_CHANGED:
+        said.append(
+            f"the recall was between {min(recalls):.4g} and {max(recalls):.4g} in its runs: the table or the"
+            " index has changed meanwhile"
+        )
+    if shortened := facts.get("answers_shortened"):
+        said.append(
+            f"{shortened:,.0f} of {facts['queries_counted']:,.0f} answers had fewer rows than another one to"
+            " the same query: the table or the index has changed meanwhile"
+        )
+    if aside := facts.get("queries_answered_aside"):
+        said.append(f"{aside:,} of the answers that the recall is of were given after the run, not in it")
     if facts.get("caches_dropped") is False:
         said.append("this server cannot be restarted from here: only the first run may have been cold")
     return said
@@ -172,7 +186,7 @@ def main_wait(facts: Mapping[str, Any]) -> str:
     """Name what the sessions mostly waited for, other than a CPU or their client, if it was much."""
     shares = {
         event: share
-        for event, share in json.loads(facts.get("wait_events", "{}")).items()
+        for event, share in from_json(facts.get("wait_events"), dict[str, Any]()).items()
         if event not in ("CPU", "idle") and not event.startswith("Client:")
     }
     event = max(shares, key=lambda name: shares[name], default="")

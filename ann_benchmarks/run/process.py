@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from tqdm import tqdm
 
 from ann_benchmarks.common.command import ENDING_SIGNALS, open_streams
-from ann_benchmarks.common.errors import UserError, describe, shortage
+from ann_benchmarks.common.errors import UserError, describe, one_line, shortage
 from ann_benchmarks.definitions.definition import Definition, plugin_class
 from ann_benchmarks.jobs.events import Failure, Finished
 from ann_benchmarks.jobs.job import JobRequest
@@ -93,7 +93,7 @@ def _answer(request: PluginCheck | JobRequest, pipe: Connection, version: str | 
 
 def failure_of(error: BaseException) -> Failure:
     """Say what an exception means to the user."""
-    text = " ".join(str(error).split())
+    text = one_line(str(error))
     details = "" if isinstance(error, UserError) else traceback.format_exc()
     if isinstance(error, ModuleNotFoundError) and error.name:
         return Failure(f"the Python module '{error.name}' is not installed", details, is_unavailable=True)

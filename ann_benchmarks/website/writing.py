@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.results.attributes import clean_text, plain_attributes
+from ann_benchmarks.results.attributes import plain_attributes
 from ann_benchmarks.results.metrics import standard_metrics
 from ann_benchmarks.results.records import Phase, Rate, Record, iter_record_paths, over_time, read_record
 from ann_benchmarks.results.runs import Run, skipped
@@ -30,7 +30,7 @@ def as_run(record: Record) -> Run:
     distance = str(attrs.get("distance", "unknown"))
     nothing = dict.fromkeys(standard_metrics, math.nan)
     series = replace(record.series, workload="", writers=None, write_rate=None)  # columns of their own
-    return Run(record.dataset, record.count, distance, series, clean_text(record.name), nothing, attrs)
+    return Run(record.dataset, record.count, distance, series, record.name, nothing, attrs)
 
 
 def writing_data(records: Sequence[Record]) -> dict[str, Any]:

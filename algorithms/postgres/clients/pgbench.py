@@ -26,7 +26,7 @@ from ..statement import QueryStatement
 from ..watching import CLIENT_APPLICATION
 from .pgbench_program import PgbenchProgram, find_pgbench
 from .pgbench_queries import QueryTable
-from .work import ClientRun
+from .work import NO_SAMPLE, ClientRun
 
 __all__ = ["PgbenchClients", "PgbenchProgram", "find_pgbench"]
 
@@ -224,12 +224,13 @@ def _runs_of(log: np.ndarray[Any, Any], clients: int, cpu_seconds: float) -> lis
         due = (began[own] - first) / 1e6
         runs.append(
             ClientRun(
-                numbers=np.full(len(own), -1),
-                due=due if has_rate else None,
-                sent=due + log[own, _LATE] / 1e6 if has_rate else due,
-                answered=(answered[own] - first) / 1e6,
-                ids={},
-                cpu_seconds=cpu_seconds / clients,
+                np.full(len(own), -1),
+                due if has_rate else None,
+                due + log[own, _LATE] / 1e6 if has_rate else due,
+                (answered[own] - first) / 1e6,
+                None,
+                *NO_SAMPLE,
+                cpu_seconds / clients,
             )
         )
     return runs

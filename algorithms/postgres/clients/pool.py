@@ -17,6 +17,7 @@ from ..session import STATEMENT, QuerySession
 from ..statement import QueryStatement
 from .group import MOST_A_SECOND, ProcessGroup
 from .member import MemberRun, become_members
+from .sample import EVEN, RawSample, own_places
 from .work import ARRIVAL, ClientRun, InOrder, WhenDue
 
 _BINARY = (1,)
@@ -48,8 +49,13 @@ class ClientPool(ProcessGroup):
         With `seconds`, each goes through its order again and again for that time.
         """
         room = None if seconds is None else round(seconds * MOST_A_SECOND) + 1
+        slots = self._slots() if keeps_ids else 0
+        own = own_places(orders) if keeps_ids else [np.empty(0, np.int64)] * len(orders)
         self._prepare(
-            [InOrder(np.asarray(order), seconds, keeps_ids, room or len(order)) for order in orders]
+            [
+                InOrder(np.asarray(order), seconds, places, slots, room or len(order))
+                for order, places in zip(orders, own, strict=True)
+            ]
         )
 
     def prepare_arrivals(
@@ -62,29 +68,40 @@ class ClientPool(ProcessGroup):
         arrivals = np.empty(len(due), dtype=[("due", "f8"), ("number", "i8")])
         assert arrivals.itemsize == ARRIVAL.size
         arrivals["due"], arrivals["number"] = due, numbers
+        if keeps_ids:
+            _, first = np.unique(numbers, return_index=True)
+            arrivals["number"][first] = ~arrivals["number"][first]
         os.ftruncate(self._arrivals.fileno(), 0)
         os.lseek(self._arrivals.fileno(), 0, os.SEEK_SET)
         write_all(self._arrivals.fileno(), arrivals.tobytes())
         os.lseek(self._arrivals.fileno(), 0, os.SEEK_SET)
-        self._prepare([WhenDue(float(due[-1]) + patience, keeps_ids, len(due))] * len(self))
+        slots = self._slots() if keeps_ids else 0
+        self._prepare([WhenDue(float(due[-1]) + patience, slots, len(due))] * len(self))
 
     def answers(self) -> list[ClientRun]:
         """Return what each client measured in the last run; to be called once after each."""
         runs = []
         for book, work, report in self._reports():
-            sent, answered, due, numbers = book.read(work.room, report.count)
+            read = book.read(work.room, report.count)
             is_closed = isinstance(work, InOrder)
+            numbers, ids, weights = report.result
             runs.append(
                 ClientRun(
-                    np.resize(work.order, report.count) if is_closed else numbers,
-                    None if is_closed else due,
-                    sent,
-                    answered,
-                    report.result,
+                    np.resize(work.order, report.count) if is_closed else read.numbers,
+                    None if is_closed else read.due,
+                    read.sent,
+                    read.answered,
+                    read.rows,
+                    numbers,
+                    ids,
+                    weights,
                     report.cpu_seconds,
                 )
             )
         return runs
+
+    def _slots(self) -> int:
+        return math.ceil(EVEN * len(self._queries) / len(self))
 
     def has_rested(self, queries: np.ndarray, clients: int) -> bool:
         """Whether this number of processes is at rest and has these very queries."""
@@ -164,8 +181,8 @@ def become_clients(sockets: list[int], books: list[int], arrivals: int, paramete
 class _Queries(MemberRun[QuerySession, InOrder | WhenDue]):
     """The loops. Between two queries nothing is encoded, decoded, printed or collected.
 
-    Two readings of the clock are written for each query. Of the raw answers the first to each query is kept,
-    if requested; the others are only checked for errors.
+    Two readings of the clock are written for each query, and the rows of its answer. If requested, a sample
+    of the answers is kept.
     """
 
     def __init__(
@@ -178,7 +195,7 @@ class _Queries(MemberRun[QuerySession, InOrder | WhenDue]):
     ) -> None:
         super().__init__(session, work, book)
         self.queries, self.arrivals = queries, arrivals
-        self.kept: dict[int, Any] = {}
+        self.sample = RawSample(work.own.tolist() if isinstance(work, InOrder) else (), work.slots)
 
     def carry_out(self, start: float) -> None:
         if isinstance(self.work, InOrder):
@@ -188,34 +205,38 @@ class _Queries(MemberRun[QuerySession, InOrder | WhenDue]):
 
     def send_in_order(self, work: InOrder, start: float) -> None:
         execute, clock, fine = self.session.execute, time.perf_counter, pq.ExecStatus.TUPLES_OK
-        queries, book, kept, keeps = self.queries, self.book, self.kept, work.keeps_ids
+        queries, book, keep, turn = self.queries, self.book, self.sample.keep, self.sample.turn
         order = work.order.tolist()
         end = math.inf if work.seconds is None else start + work.seconds
-        at, last = 0, 2 * work.room
+        place, at, last, rows_from = 0, 0, 2 * work.room, 4 * work.room
         now = start
         while now < end and at < last:
             for number in order:
                 book[at] = clock()
                 result = execute(STATEMENT, queries[number], _BINARY, 1)
                 book[at + 1] = now = clock()
+                book[rows_from + place] = rows = result.ntuples
+                if not rows and result.status != fine:
+                    self.session.check(result)  # raises what the server reports
+                if place == turn:
+                    turn = keep(place, number, result)
                 at += 2
-                if result.status != fine:
-                    self.session.ids(result)  # raises what the server reports
-                if keeps and number not in kept:
-                    kept[number] = result
+                place += 1
                 if now >= end or at >= last:
                     break
-        self.count = at // 2
+        self.count = place
 
     def send_when_due(self, work: WhenDue, start: float) -> None:
         execute, clock, fine = self.session.execute, time.perf_counter, pq.ExecStatus.TUPLES_OK
-        queries, book, kept, keeps = self.queries, self.book, self.kept, work.keeps_ids
+        queries, book, keep, turn = self.queries, self.book, self.sample.keep, self.sample.turn
         sleep, read, unpack, size = time.sleep, os.read, ARRIVAL.unpack, ARRIVAL.size
         arrivals = self.arrivals
-        at, last, behind = 0, 2 * work.room, 2 * work.room
+        place, at, last, behind, rows_from = 0, 0, 2 * work.room, 2 * work.room, 4 * work.room
         end = start + work.until
         while at < last and (record := read(arrivals, size)):
             due, number = unpack(record)
+            if is_first := number < 0:
+                number = ~number
             due += start
             now = clock()
             if now >= end:
@@ -227,12 +248,15 @@ class _Queries(MemberRun[QuerySession, InOrder | WhenDue]):
             book[at + 1] = clock()
             book[behind + at] = due
             book[behind + at + 1] = number
+            book[rows_from + place] = rows = result.ntuples
+            if not rows and result.status != fine:
+                self.session.check(result)  # raises what the server reports
+            if is_first or place == turn:
+                turn = keep(place, number, result, is_first)
             at += 2
-            if result.status != fine:
-                self.session.ids(result)  # raises what the server reports
-            if keeps and number not in kept:
-                kept[number] = result
-        self.count = at // 2
+            place += 1
+        self.count = place
 
-    def result(self) -> dict[int, list[int]]:
-        return {number: self.session.ids(result) for number, result in self.kept.items()}
+    def result(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the sample: numbers of queries, ids, and for how many answers each stands."""
+        return self.sample.arrays(self.count, self.session.ids)

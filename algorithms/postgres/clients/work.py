@@ -4,14 +4,13 @@ import mmap
 import os
 import struct
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 ARRIVAL = struct.Struct("dq")  # when a query is due, in s from the start, and its number
-_READINGS = 4  # of a query: sent, answered, due, number
+_READINGS = 5  # of a query: sent, answered, due, number, rows
 
 
 @dataclass(frozen=True)
@@ -23,16 +22,20 @@ class InOrder:
 
     order: np.ndarray  # (queries,), int
     seconds: float | None
-    keeps_ids: bool
+    own: np.ndarray  # places in the order whose answers are kept, ascending
+    slots: int  # of the even sample of answers
     room: int  # queries that the book has room for
 
 
 @dataclass(frozen=True)
 class WhenDue:
-    """Open loop: the client takes one arrival after the other from the file that all of them read."""
+    """Open loop: the client takes one arrival after the other from the file that all of them read.
+
+    Where the answer is to be kept, the number of an arrival is the complement of the query's (~number).
+    """
 
     until: float  # s from the start; nothing is sent later
-    keeps_ids: bool
+    slots: int  # of the even sample of answers
     room: int
 
 
@@ -40,8 +43,7 @@ class WhenDue:
 class MemberReport:
     """What a member reports besides what it has written into its book.
 
-    `result` is a client's ids by the numbers of the queries, or the numbers of the changes that a writer made
-    in vain.
+    `result` is a client's sample of answers, or the numbers of the changes that a writer made in vain.
     """
 
     count: int  # of queries or changes
@@ -54,28 +56,46 @@ class ClientRun:
     """What one client measured: when each query was due, sent and answered, and its answer.
 
     `numbers`, `sent` and `answered` are (queries,), in the order of sending, times in s on the clock of
-    time.perf_counter, which all processes of a machine share; `due` is alike, or None in a closed loop. `ids`
-    has the first answer to each number that was sent, if the client was to keep them. `cpu_seconds` is what
-    the client itself has used meanwhile.
+    time.perf_counter, which all processes of a machine share; `due` is alike, or None in a closed loop.
+    `rows` is the number of rows of each answer, or None where that is not known. `ids`, (sampled, most rows),
+    -1 for none, are answers to the queries whose numbers are `sampled`, of which each stands for as many as
+    its weight says. `cpu_seconds` is what the client itself has used meanwhile.
     """
 
     numbers: np.ndarray
     due: np.ndarray | None
     sent: np.ndarray
     answered: np.ndarray
-    ids: Mapping[int, Any]
+    rows: np.ndarray | None
+    sampled: np.ndarray
+    ids: np.ndarray
+    weights: np.ndarray
     cpu_seconds: float
+
+
+_NONE = np.empty(0, np.int64)
+NO_SAMPLE = (_NONE, _NONE.reshape(0, 0), _NONE)  # of answers: the numbers, ids and weights
 
 
 @dataclass(frozen=True)
 class WriterRun(ClientRun):
-    """What one writer did, in the order of doing: five arrays of one length; `ids` is empty.
+    """What one writer did, in the order of doing: five arrays of one length, and no rows.
 
     `numbers` are the places of the changes among all that were handed over; `due` is NaN, or None in all,
     where a change was due at once. `done` is False where no row was changed.
     """
 
     done: np.ndarray
+
+
+class Readings(NamedTuple):
+    """What a book has of each query, each (queries,): times in s, and the rows of its answer."""
+
+    sent: np.ndarray
+    answered: np.ndarray
+    due: np.ndarray
+    numbers: np.ndarray
+    rows: np.ndarray
 
 
 class Book:
@@ -104,17 +124,21 @@ class Book:
         os.ftruncate(self.file, max(queries, 1) * _READINGS * 8)
 
     def writer(self, queries: int) -> "memoryview[float]":
-        """Open it for writing: sent and answered of each query in turn, then, behind all, due and number."""
+        """Open it for writing: sent and answered of each query, then due and number of each, then its rows.
+
+        Each of the three parts has room for all queries, and begins where the one before it ends.
+        """
         return memoryview(self._map(queries)).cast("d")
 
-    def read(self, room: int, queries: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return sent, answered, due and number of the queries that were written, each (queries,)."""
+    def read(self, room: int, queries: int) -> Readings:
+        """Return what was written of that many queries."""
         values = np.frombuffer(self._map(room))
         times = values[: 2 * queries].reshape(-1, 2).copy()
         arrivals = values[2 * room : 2 * (room + queries)].reshape(-1, 2).copy()
+        rows = values[4 * room : 4 * room + queries].astype(np.int64)
         del values  # which would keep the memory mapped
         self._unmap()
-        return times[:, 0], times[:, 1], arrivals[:, 0], arrivals[:, 1].astype(np.int64)
+        return Readings(times[:, 0], times[:, 1], arrivals[:, 0], arrivals[:, 1].astype(np.int64), rows)
 
     def close(self) -> None:
         """Close the file."""

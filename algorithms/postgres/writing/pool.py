@@ -13,12 +13,12 @@ from psycopg import pq
 
 from ..clients.group import MOST_A_SECOND, ProcessGroup
 from ..clients.member import MemberRun, become_members
-from ..clients.work import WriterRun
+from ..clients.work import NO_SAMPLE, WriterRun
 from ..session import PreparedSession
 from ..settings import apply_settings
 from .stream import DELETE, END, HEAD, ID_BYTES, INSERT, UPDATE, Feed, record_layout
 
-READINGS_BYTES = 32  # of a change, in a book
+READINGS_BYTES = 40  # of a change, in a book
 STATEMENTS = {
     INSERT: "INSERT INTO {} (id, embedding) VALUES ($1, $2)",
     UPDATE: "UPDATE {} SET embedding = $2 WHERE id = $1",
@@ -188,10 +188,10 @@ class WriterPool(ProcessGroup):
         self._close_books()
         runs = []
         for book, work, report in self._reports():
-            sent, answered, due, numbers = book.read(work.room, report.count)
-            done = ~np.isin(numbers, report.result)
-            has_due = due if self._has_due else None
-            runs.append(WriterRun(numbers, has_due, sent, answered, {}, report.cpu_seconds, done))
+            read = book.read(work.room, report.count)
+            done = ~np.isin(read.numbers, report.result)
+            times = read.due if self._has_due else None, read.sent, read.answered
+            runs.append(WriterRun(read.numbers, *times, None, *NO_SAMPLE, report.cpu_seconds, done))
         return runs
 
     def end(self) -> None:

@@ -9,14 +9,13 @@ import h5py
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.foreign import DAMAGE, reason_of, shortened
+from ann_benchmarks.common.hdf5 import is_of_numbers, lacking
 from ann_benchmarks.distance import METRICS
 
 from ..vectors import Rows, checked, open_rows
 from .dataset import Dataset, as_one_array
-from .queries import TrueNeighbors
-
-# What h5py and numpy raise, depending on which byte of a file is wrong.
-_HDF5_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError)
+from .queries import TrueNeighbors, truth_problem
 
 
 class HDF5Dataset(Dataset):
@@ -34,18 +33,18 @@ class HDF5Dataset(Dataset):
         try:
             # No lock is needed: files get their name when they are whole and are never written again.
             self._file = h5py.File(path, "r", locking=False)
-        except OSError as error:
+        except DAMAGE as error:
             if isinstance(error, (FileNotFoundError, PermissionError)):
-                raise UserError(f"cannot open {path}: {error.strerror or error}") from None
+                raise UserError(f"cannot open {path}: {reason_of(error)}") from None
             raise _damaged(path, "not a whole HDF5 file") from None
         try:
             self.attrs = _checked_attributes(self._file, path, distance)
         except UserError:
             self.close()
             raise
-        except _HDF5_ERRORS as error:
+        except DAMAGE as error:
             self.close()
-            raise _damaged(path, _first_line(error)) from None
+            raise _damaged(path, reason_of(error)) from None
 
     def __getitem__(self, key: str) -> Any:
         return super().__getitem__(key) if key in ("neighbors", "distances") else self._file[key]
@@ -105,8 +104,8 @@ class HDF5Dataset(Dataset):
     def _read(self, key: str) -> np.ndarray:
         try:
             rows: np.ndarray = self._file[key][()]
-        except _HDF5_ERRORS as error:
-            raise _damaged(self.path, f"'{key}' cannot be read: {_first_line(error)}") from None
+        except DAMAGE as error:
+            raise _damaged(self.path, f"'{key}' cannot be read: {reason_of(error)}") from None
         return rows
 
 
@@ -116,10 +115,6 @@ def _open_rows(path: Path) -> Rows:
 
 def _damaged(path: Path, reason: str) -> UserError:
     return UserError(f"dataset file {path} is damaged ({reason}); delete it, then make or download it again")
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _checked_attributes(file: h5py.File, path: Path, distance: str) -> dict[str, Any]:
@@ -133,11 +128,14 @@ def _checked_attributes(file: h5py.File, path: Path, distance: str) -> dict[str,
     attributes.setdefault("point_type", "float")
     if attributes.get("distance") not in METRICS:
         found = (
-            f"its distance is '{attributes['distance']}'"
+            f"its distance is '{shortened(attributes['distance'], 60)}'"
             if "distance" in attributes
             else "it has no distance"
         )
         raise _damaged(path, f"{found}, which is none of {', '.join(METRICS)}")
+    for key in ("train", "test", "size_train", "size_test"):
+        if key in file and (problem := lacking(file, file[key])):
+            raise _damaged(path, f"'{key}' {problem}")
     sparse = attributes["type"] == "sparse"
     train, test = file["train"], file["test"]
     if sparse:
@@ -156,12 +154,20 @@ def _checked_attributes(file: h5py.File, path: Path, distance: str) -> dict[str,
         queries = len(test)
         attributes.setdefault("dimension", train.shape[1])
     attributes["dimension"] = int(attributes["dimension"])
+    if attributes["dimension"] < 1:
+        raise _damaged(path, f"its dimension is {attributes['dimension']}")
     if not sparse and attributes["dimension"] != train.shape[1]:
         raise _damaged(path, f"its dimension is {attributes['dimension']} but its rows have {train.shape[1]}")
-    shapes = [file[key].shape for key in ("neighbors", "distances") if key in file]
+    arrays = [file[key] for key in ("neighbors", "distances") if key in file]
+    shapes: list[tuple[int, ...]] = [getattr(array, "shape", None) or () for array in arrays]
     if any(len(shape) != 2 or shape[0] != queries or shape[1] == 0 or shape != shapes[0] for shape in shapes):
-        found = " and ".join(f"{key} {file[key].shape}" for key in ("distances", "neighbors") if key in file)
+        names = [key for key in ("neighbors", "distances") if key in file]
+        found = " and ".join(
+            f"{name} {shape}" for name, shape in reversed([*zip(names, shapes, strict=True)])
+        )
         raise _damaged(path, f"{queries} queries, but {found}")
+    if arrays and (problem := truth_problem(file, arrays)):
+        raise _damaged(path, problem)
     return attributes
 
 
@@ -170,8 +176,13 @@ def _checked_sets(file: h5py.File, path: Path) -> int:
         size = f"size_{key}"
         if not isinstance(file.get(size), h5py.Dataset):
             raise _damaged(path, f"'{size}' is missing")
-        if file[key].ndim != 1 or file[size][()].sum() != len(file[key]):
+        if not all(is_of_numbers(file[name].dtype, "iu") and file[name].ndim == 1 for name in (key, size)):
+            raise _damaged(path, f"'{key}' and '{size}' are not lists of whole numbers")
+        sizes = file[size][()]
+        if not len(sizes) or sizes.min() < 0 or sum(map(int, sizes)) != len(file[key]):
             raise _damaged(path, f"'{size}' does not add up to the length of '{key}'")
+        if len(file[key]) and file[key][()].min() < 0:
+            raise _damaged(path, f"'{key}' has items below 0")
     return len(file["size_test"])
 
 

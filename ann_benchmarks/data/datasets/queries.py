@@ -14,6 +14,8 @@ import numpy as np
 from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.disk import disk_errors
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.foreign import DAMAGE, reason_of, shortened
+from ann_benchmarks.common.hdf5 import fits_in_memory, is_of_numbers, lacking
 
 SUFFIX = ".truth.h5"
 
@@ -138,15 +140,32 @@ def write_truth(path: Path, truth: TrueNeighbors, attributes: dict[str, Any]) ->
         file["neighbors"], file["distances"] = truth.neighbors, truth.distances
 
 
+def truth_problem(file: h5py.File, arrays: Sequence[Any]) -> str | None:
+    """Say why neighbours and distances, or the first alone, cannot be read; None if they can."""
+    for array, name in zip(arrays, ("neighbors", "distances"), strict=False):
+        if not isinstance(array, h5py.Dataset) or len(array.shape or ()) != 2 or not array.size:
+            return f"'{name}' is no array of two dimensions"
+        if not is_of_numbers(array.dtype, "iu" if name == "neighbors" else "fiu"):
+            return f"'{name}' holds {shortened(array.dtype, 60)}"
+        if problem := lacking(file, array) or (None if fits_in_memory(array) else "does not fit into memory"):
+            return f"'{name}' {problem}"
+    return None
+
+
 def read_truth(path: Path, mark: str | None = None) -> TrueNeighbors:
     """Read true neighbours; UserError when the file is damaged, or its mark is another than the one given."""
     name = path.name.removesuffix(SUFFIX)
     try:
         with h5py.File(path, "r", locking=False) as file:
             if mark is None or file.attrs.get("mark") == mark:
-                return TrueNeighbors(file["neighbors"][()], file["distances"][()], name)
-    except (OSError, RuntimeError, KeyError, ValueError) as error:
-        raise UserError(f"{path} is damaged ({str(error).splitlines()[0]}); delete it") from None
+                arrays = [file[key] for key in ("neighbors", "distances")]
+                if problem := truth_problem(file, arrays):
+                    raise ValueError(problem)
+                if arrays[0].shape != arrays[1].shape:
+                    raise ValueError(f"neighbors are {arrays[0].shape}, distances {arrays[1].shape}")
+                return TrueNeighbors(arrays[0][()], arrays[1][()], name)
+    except DAMAGE as error:
+        raise UserError(f"{path} is damaged ({reason_of(error)}); delete it") from None
     raise UserError(
         f"{path} holds the true neighbours of other vectors; delete it, or find these by: "
         f"python create_dataset.py --ground-truth {name} --force"

@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.hdf5 import is_plain, lacking
 
 from .flat import FlatRows, read_npy_header, require_row_order
 from .reading import choose, reading, require_vectors, row_range
@@ -23,11 +24,12 @@ def open_hdf5(path: Path, key: str) -> Rows:
             names = ["train"] if "train" in names else [name for name in names if file[name].ndim == 2]
         key = choose(path, "two-dimensional dataset", names, key)
         stored, label = file[key], f"{path}:{key}"
-        require_vectors(label, stored.shape, stored.dtype)
-        offset = stored.id.get_offset()  # None: chunked, compressed or never written
-        if offset is None:
-            return ChunkedRows(path, label, key, stored)
-        return FlatRows(path, label, offset, stored.shape, stored.dtype)
+        require_vectors(label, stored.shape or (), stored.dtype)
+        if problem := lacking(file, stored):
+            raise UserError(f"{label} {problem}")
+        if is_plain(stored):
+            return FlatRows(path, label, stored.id.get_offset(), stored.shape, stored.dtype)
+        return ChunkedRows(path, label, key, stored)
 
 
 def open_hdf5_file(path: Path) -> h5py.File:
@@ -36,7 +38,7 @@ def open_hdf5_file(path: Path) -> h5py.File:
 
 
 class ChunkedRows(LockedRows):
-    """Rows that only HDF5 itself can find: in chunks, compressed or not."""
+    """Rows that only HDF5 itself can find or convert: in chunks, compressed, of numbers unlike numpy's."""
 
     _file: h5py.File | None
 

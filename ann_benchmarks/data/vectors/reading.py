@@ -2,9 +2,6 @@
 
 import os
 import re
-import tokenize
-import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,24 +10,7 @@ from typing import Any
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError
-
-# What numpy, h5py, pyarrow and zipfile raise, depending on which byte of a file is wrong.
-_DAMAGE = (
-    OSError,
-    RuntimeError,
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    ArithmeticError,
-    EOFError,
-    MemoryError,
-    SyntaxError,
-    tokenize.TokenError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
-
+from ann_benchmarks.common.foreign import DAMAGE, reason_of, shortened
 
 # What big-ann's tools append to the name of a file's first rows, and what a file has until it is whole.
 _APPENDED = re.compile(r"(\.crop_nb_\d+)?(\.partial(-\d+)?)?$")
@@ -46,11 +26,14 @@ def reading(what: object) -> Iterator[None]:
     """Turn a failed read of `what` into a UserError that names it."""
     try:
         yield
-    except _DAMAGE as error:
-        if reason := getattr(error, "strerror", None):
-            raise UserError(f"cannot read {what}: {reason}") from None
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"cannot read {what}: {reason}; is it whole, and what its name says?") from None
+    except DAMAGE as error:
+        reason = reason_of(error)
+        if not getattr(error, "strerror", None):
+            reason += "; is it whole, and what its name says?"
+        raise UserError(f"cannot read {what}: {reason}") from None
+
+
+LARGEST = 2**48  # rows, or numbers in one: no machine addresses more
 
 
 def row_range(label: str, start: int, stop: int) -> str:
@@ -65,8 +48,10 @@ def require_vectors(label: str, shape: Sequence[int], dtype: np.dtype[Any]) -> N
             f"{label} has shape {tuple(shape)}; vectors are an array of two dimensions, one row each"
         )
     if dtype.kind not in "fiub" or dtype.itemsize > 8:
-        raise UserError(f"{label} holds {dtype}, not numbers of up to 64 bits; rows of uneven length do too")
-    if shape[0] < 0 or shape[1] < 0 or (shape[0] and not shape[1]):
+        raise UserError(
+            f"{label} holds {shortened(dtype, 60)}, not numbers of up to 64 bits; so do rows of uneven length"
+        )
+    if not 0 <= shape[0] < LARGEST or not 0 <= shape[1] < LARGEST or (shape[0] and not shape[1]):
         raise UserError(f"{label} has {shape[0]} rows of {shape[1]} numbers; a row has one or more")
 
 
@@ -79,7 +64,7 @@ def choose(path: Path, kind: str, names: Sequence[str], key: str) -> str:
     if not names:
         raise UserError(f"{path} has no {kind}")
     problem = f"has no {kind} '{key}'" if key else f"has more than one {kind}"
-    raise UserError(f"{path} {problem}; choose with {path}:KEY from {', '.join(names[:10])}")
+    raise UserError(f"{path} {problem}; choose with {path}:KEY from {shortened(', '.join(names[:10]))}")
 
 
 class _Descriptor:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ann_benchmarks.load.request import Load
+from ann_benchmarks.load.sampled import one_each
 from ann_benchmarks.load.spans import closed_loop
 from ann_benchmarks.load.warmup import Warmup, warm_up
 from ann_benchmarks.plugin import Writable
@@ -55,10 +56,9 @@ class QueryClients:
         dealt = [np.arange(i, self._queries, self._load.clients) for i in range(self._load.clients)]
         self.clients.prepare(dealt)
         self.clients.run()
-        ids = {number: found for given in self.clients.answers() for number, found in given.ids.items()}
-        answers = [ids[number] for number in range(self._queries)]
         state = self._work.state
-        found = checked_neighbors(answers, self._work.job.count, len(state.row_of))
+        ids, _ = one_each(self.clients.answers(), self._queries, seed=0)
+        found = checked_neighbors(ids, self._work.job.count, len(state.row_of))
         return self._work.truth.recalls(state, found)
 
     def close(self) -> None:

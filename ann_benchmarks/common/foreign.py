@@ -1,0 +1,85 @@
+"""What others wrote - texts, JSON, the errors of libraries - as values and lines within bounds."""
+
+import json
+import math
+import struct
+import tokenize
+import unicodedata
+import zipfile
+import zlib
+from typing import Any, TypeVar
+
+from .errors import one_line
+
+# What numpy, h5py, pyarrow and zipfile raise, depending on which byte of a file is wrong.
+DAMAGE = (
+    OSError,
+    RuntimeError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    AssertionError,
+    BufferError,
+    EOFError,
+    MemoryError,
+    SyntaxError,
+    struct.error,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+LONGEST_REASON = 200  # characters of a library's text in a message
+DEEPEST = 64  # levels of lists and objects; the plan of a query has a dozen
+LARGEST_INTEGER = 2**64
+Value = TypeVar("Value")
+
+
+def clean_text(value: object) -> str:
+    """Return one printable line: control characters and undecodable bytes become spaces and marks."""
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    if text.isprintable():
+        return text
+    text = text.encode("utf-8", "replace").decode()
+    return "".join(" " if unicodedata.category(c) in ("Cc", "Zl", "Zp") else c for c in text)
+
+
+def shortened(value: object, longest: int = LONGEST_REASON) -> str:
+    """Return a value of any length and kind as one line of about so many characters."""
+    return one_line(f"{value!s:.{4 * longest}}", longest)
+
+
+def reason_of(error: BaseException) -> str:
+    """Write what a library says of a failure as one line, which may be the name of the exception alone."""
+    return shortened(getattr(error, "strerror", None) or error) or type(error).__name__
+
+
+def from_json(text: object, otherwise: Value) -> Value:
+    """Return what a text holds as JSON, made plain; `otherwise` where that is not of the same type."""
+    try:
+        value = plain(json.loads(text)) if isinstance(text, str | bytes) else otherwise
+    except (ValueError, RecursionError):
+        return otherwise
+    return value if isinstance(value, type(otherwise)) else otherwise
+
+
+def plain(value: Any, depth: int = DEEPEST) -> Any:
+    """Return a JSON value whose numbers are finite and of 64 bits, and whose texts are printable lines.
+
+    A number that is not finite is None: it is not known. Larger integers are texts. ValueError where lists
+    and objects are nested too deeply.
+    """
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int):
+        return value if abs(value) < LARGEST_INTEGER else clean_text(value)
+    if isinstance(value, list | tuple | dict):
+        if depth == 0:
+            raise ValueError(f"it is nested more than {DEEPEST} levels deep")
+        if isinstance(value, dict):
+            return {clean_text(name): plain(inner, depth - 1) for name, inner in value.items()}
+        return [plain(inner, depth - 1) for inner in value]
+    return clean_text(value)

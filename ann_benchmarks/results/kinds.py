@@ -1,0 +1,139 @@
+"""What an attribute must be for those that read it: checked once, where a result or record is read.
+
+Where a required one is something else, or one of a file that this project has written, the file is set aside.
+In a file of others it may mean something else by this name, and is left out. An attribute that is not named
+here can be anything: it is shown as it is.
+"""
+
+import math
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.foreign import shortened
+from ann_benchmarks.common.names import LONGEST_FOLDER
+
+from .attributes import plain_attributes
+
+LARGEST = 1e100  # what is beyond is no measurement; its square and its inverse are still numbers
+LONGEST_NAME = 2000  # characters of the arguments of a point
+LONGEST_FACT = 1000
+SHOWN = 40
+
+
+Made = TypeVar("Made")
+
+
+class _Kind(NamedTuple):
+    """What an attribute must be, in words, and the names that are."""
+
+    expected: str
+    names: tuple[str, ...]
+
+
+def is_number(value: Any) -> bool:
+    """Whether a plain value is a number that can have been measured."""
+    if not isinstance(value, int | float) or not -LARGEST < value < LARGEST:
+        return False
+    return value == 0 or not -1 / LARGEST < value < 1 / LARGEST
+
+
+_CHECKS = {
+    "a number": is_number,
+    "a whole number of at least 1": lambda value: type(value) is int and 1 <= value < 2**31,
+    "a whole number": lambda value: is_number(value) and value == math.floor(value) >= 0,
+    "a whole number of at most 1,000,000": lambda value: isinstance(value, int) and 0 <= value <= 10**6,
+    "a list of numbers": lambda value: (
+        is_number(value) or (isinstance(value, list) and all(map(is_number, value)))
+    ),
+    f"a text of up to {LONGEST_FOLDER} bytes": lambda value: (
+        isinstance(value, str) and len(value.encode()) <= LONGEST_FOLDER
+    ),
+    f"a text of up to {LONGEST_NAME:,} characters": lambda value: (
+        isinstance(value, str) and len(value) <= LONGEST_NAME
+    ),
+    f"a text of up to {LONGEST_FACT:,} characters": lambda value: (
+        not isinstance(value, list) and len(str(value)) <= LONGEST_FACT
+    ),
+    "yes or no": lambda value: isinstance(value, bool | int | float),
+}
+_KINDS = (
+    _Kind("a whole number of at least 1", ("count",)),
+    _Kind("a number", (
+        "best_search_time", "build_time", "candidates", "dist_comps", "index_size", "rate",
+        *(f"latency_p{p}{end}" for p in (50, 95, 99, 999) for end in ("", "_low", "_high")),
+        *(f"{of}_{end}" for of in ("recall", "qps") for end in ("low", "high")),
+        *(f"{kind}_share" for kind in ("insert", "update", "delete")),
+        "asked_duration", "asked_queries", "asking_seconds", "client_cpu_share", "clients_all_busy_share",
+        "clients_late_seconds", "clients_waiting_share", "container_memory_bytes", "cores",
+        "estimated_index_size", "index_build_time", "load_time", "memory_bytes", "queries_counted",
+        "queries_due", "queries_unanswered", "service_p50", "table_size", "target_missed", "target_recall",
+        "tier_available", "tier_available_at_start", "tier_bandwidth", "tier_iops", "tier_ram",
+        "tier_shared_buffers", "warmup_seconds", "write_rate",
+    )),
+    _Kind("a whole number", (
+        "clients", "distinct_queries", "writers", "tier_cpus", "graph_overflow_rows",
+    )),
+    _Kind("a whole number of at most 1,000,000", ("run_count",)),
+    _Kind("a list of numbers", ("run_seconds",)),
+    _Kind(f"a text of up to {LONGEST_FOLDER} bytes", ("algo",)),
+    _Kind(f"a text of up to {LONGEST_NAME:,} characters", ("name",)),
+    _Kind(f"a text of up to {LONGEST_FACT:,} characters", (
+        "cpu", "dataset", "distance", "docker_image", "driver", "kernel", "loop", "objective", "query_order",
+        "started_at", "target_parameter", "tier", "tier_disk", "tier_memory_series", "tier_method", "truth",
+        "workload",
+    )),
+    _Kind("yes or no", (
+        "batch_mode", "caches_dropped", "clients_were_limit", "index_reused", "runs_disagree",
+        "warmup_settled",
+    )),
+)  # fmt: skip
+KINDS = {name: kind.expected for kind in _KINDS for name in kind.names}
+REQUIRED = ("best_search_time", "count", "name")
+# Of ann-benchmarks, which mean the same in every file.
+COMMON = {*REQUIRED, "algo", "batch_mode", "build_time", "candidates", "dataset", "dist_comps", "distance",
+          "index_size", "run_count"}  # fmt: skip
+OURS = "series"  # the attribute that only this project writes
+
+
+def checked_attributes(attrs: Mapping[str, Any], required: tuple[str, ...] = REQUIRED) -> dict[str, Any]:
+    """Return attributes as JSON holds them; UserError where one is missing, or not what its name says.
+
+    A number that is not finite is not known, and is left out.
+    """
+    try:
+        found = plain_attributes(attrs)
+    except ValueError as error:
+        raise UserError(f"its attributes cannot be used: {error}") from None
+    for name in required:
+        if name not in found:
+            raise UserError(f"its attribute '{name}' is not known")
+    is_ours = OURS in found
+    for name, expected in KINDS.items():
+        if name not in found or _CHECKS[expected](found[name]):
+            continue
+        value = shortened(repr(found.pop(name)), SHOWN)
+        if is_ours or name in COMMON:
+            raise UserError(f"its attribute '{name}' is {value} where {expected} is expected")
+    return found
+
+
+def made_of(kind: type[Made], content: Mapping[str, Any]) -> Made:
+    """Make a dataclass of fields as JSON holds them; TypeError for one that is unknown or of another kind."""
+    classes = _classes(kind)  # type: ignore[arg-type]
+    for name, value in content.items():
+        expected = classes.get(name, ())
+        is_kind = type(value) in expected or (type(value) is int and float in expected)
+        is_long = isinstance(value, str) and len(value) > LONGEST_NAME
+        if not is_kind or is_long or (isinstance(value, int | float) and not is_number(value)):
+            raise TypeError(f"its '{name}' is {shortened(repr(value), SHOWN)}")
+    return kind(**content)
+
+
+@cache
+def _classes(kind: type) -> dict[str, tuple[type, ...]]:
+    """Return which classes the value of each field can have."""
+    unions = {name: (hint,) if get_origin(hint) in (list, dict) else get_args(hint) or (hint,)
+              for name, hint in get_type_hints(kind).items()}  # fmt: skip
+    return {name: tuple(get_origin(one) or one for one in union) for name, union in unions.items()}

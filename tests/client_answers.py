@@ -1,0 +1,21 @@
+"""What clients measure, for tests: made by hand, and read."""
+
+from typing import Any
+
+import numpy as np
+
+from ann_benchmarks.load.one_client import ClientAnswers
+
+
+def made_answers(
+    numbers: Any, sent: Any, answered: Any, due: Any = None, cpu: float = 0.0, rows: Any = None
+) -> ClientAnswers:
+    """A client's answers without ids, each of one row if nothing else is said."""
+    rows = np.ones(len(sent), np.int64) if rows is None else np.asarray(rows)
+    none = np.empty(0, np.int64)
+    return ClientAnswers(np.asarray(numbers), due, sent, answered, rows, none, none.reshape(0, 0), none, cpu)
+
+
+def ids_of(given: Any) -> dict[int, list[int]]:
+    """The ids of a client's sample of answers, by the numbers of the queries."""
+    return dict(zip(given.sampled.tolist(), given.ids.tolist(), strict=True))
