@@ -179,6 +179,6 @@ def overlap(box: Box, other: Box) -> bool:
 
 def picture_path(output: Path, name: str) -> Path:
     """Return where a picture goes that the user wants at `output`: in a folder, it gets this name."""
-    if output.suffix:
-        return output
-    return output / name if output.is_dir() else output.with_name(f"{output.name}.png")
+    if output.is_dir():
+        return output / name
+    return output if output.suffix else output.with_name(f"{output.name}.png")
