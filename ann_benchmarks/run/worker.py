@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -167,7 +168,7 @@ class NoWorker:
 
 def _nameless_file() -> IO[bytes]:
     """Open a file of which nothing is left, however the processes end that have it open."""
-    if hasattr(os, "memfd_create"):
+    if sys.platform == "linux":
         return os.fdopen(os.memfd_create("ann-crash-report"), "r+b")
     return tempfile.TemporaryFile()
 
