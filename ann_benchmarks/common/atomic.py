@@ -1,5 +1,6 @@
 """Files that are either whole or not there."""
 
+import errno
 import glob
 import os
 from collections.abc import Iterator
@@ -8,8 +9,6 @@ from pathlib import Path
 
 import psutil
 
-from .errors import UserError
-
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
@@ -17,10 +16,11 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
     The content reaches the disk before the name does, so that a power cut leaves the old file or the new.
     The temporary name starts with a dot and has no known suffix: no reader takes it for a finished file.
-    UserError where `path` is a folder or a device.
+    OSError where `path` is a folder or a device.
     """
     if path.exists() and not path.is_file():
-        raise UserError(f"{path} is not a file that can be replaced: name another")  # /dev/null, for root
+        # Also a device such as /dev/null, which root could replace.
+        raise OSError(errno.EISDIR, "is not a file that can be replaced; name another", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     for abandoned in path.parent.glob(f".{glob.escape(path.name)}.partial-*"):
         owner = abandoned.suffix.removeprefix(".partial-")
