@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import resource
 import signal
 import sys
 from collections.abc import Iterator
@@ -112,8 +113,6 @@ def check_threads() -> None:
 
     Libraries start those when they are imported; without them, they end the process with words of their own.
     """
-    import resource
-
     limit, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if limit == resource.RLIM_INFINITY or limit > _MANY_PROCESSES:
         return

@@ -167,7 +167,7 @@ class NoWorker:
 
 
 def _nameless_file() -> IO[bytes]:
-    """Open a file of which nothing is left, however the processes end that have it open."""
+    """Open a file that leaves nothing behind, however the processes end that have it open."""
     if sys.platform == "linux":
         return os.fdopen(os.memfd_create("ann-crash-report"), "r+b")
     return tempfile.TemporaryFile()
