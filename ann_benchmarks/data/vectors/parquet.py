@@ -17,6 +17,7 @@ from .rows import BLOCK_BYTES, LockedRows
 USUAL_COLUMN = "emb"  # of the OpenAI and Cohere sets
 READ_BUFFER = 2**18  # bytes; with one, pages are read as they are needed and not a whole row group
 SAMPLES, SAMPLE_BYTES = 64, 2**16  # of each file, for its fingerprint
+NUMPY_NAMES = {"halffloat": "float16", "float": "float32", "double": "float64"}  # of Arrow's types
 MOST_DECODERS = 8  # kept for reads that go on where another ended: those of several connections, say
 
 
@@ -58,7 +59,8 @@ class ParquetRows(LockedRows):
         kind = file.schema_arrow.field(column).type
         element = kind.value_type
         plain = pa.types.is_primitive(element) and not pa.types.is_temporal(element)
-        self.dtype = np.dtype(element.to_pandas_dtype() if plain else object)
+        # (Some versions of pyarrow name NumPy's type only where pandas is installed.)
+        self.dtype = np.dtype(NUMPY_NAMES.get(str(element), str(element)) if plain else object)
         if sum(groups) != file.metadata.num_rows or min(groups, default=0) < 0:
             raise UserError(f"cannot read {path}: its row groups do not add up to its rows; fetch it again")
         self.shape = (sum(groups), self._dimension(file, kind))
