@@ -58,7 +58,8 @@ class ParquetRows(LockedRows):
         kind = file.schema_arrow.field(column).type
         element = kind.value_type
         plain = pa.types.is_primitive(element) and not pa.types.is_temporal(element)
-        self.dtype = np.dtype(element.to_pandas_dtype() if plain else object)
+        # (to_pandas_dtype() takes pandas in older versions of pyarrow.)
+        self.dtype = pa.array([], element).to_numpy(zero_copy_only=False).dtype if plain else np.dtype(object)
         if sum(groups) != file.metadata.num_rows or min(groups, default=0) < 0:
             raise UserError(f"cannot read {path}: its row groups do not add up to its rows; fetch it again")
         self.shape = (sum(groups), self._dimension(file, kind))
