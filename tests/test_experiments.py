@@ -1,11 +1,13 @@
 """Experiments: files whose mistakes are named with their line, carried out, and judged."""
 
 import re
+import signal
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ann_benchmarks.common.command import Ended
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import get_dataset
 from ann_benchmarks.definitions.definition import Definition
@@ -179,10 +181,14 @@ def test_a_damaged_record_is_left_out(tmp_path, monkeypatch, capsys):
 
 def test_termination_ends_all_steps(tmp_path):
     path, seen = written(tmp_path, SMALL), []
-    status = carry_out(
-        ["--experiment", str(path), "--local"], make_parser(), lambda args: seen.append(1) or 143
-    )
-    assert status == 143 and len(seen) == 1
+
+    def run_that_is_ended(args):
+        seen.append(args)
+        raise Ended(signal.SIGTERM)
+
+    with pytest.raises(Ended):
+        carry_out(["--experiment", str(path), "--local"], make_parser(), run_that_is_ended)
+    assert len(seen) == 1
 
 
 def test_what_the_command_line_says_wins(tmp_path):

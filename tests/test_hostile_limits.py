@@ -17,8 +17,7 @@ from .programs import temporary_folder
 QUICK = [name for name in COMMANDS if name != "run.py, pgvector"]
 FILES = "error: too many open files: raise the limit (ulimit -n 1024)"
 PROCESSES = "error: no further process or thread can be started: end others, or raise the limit (ulimit -u)"
-MEMORY = "error: out of memory"
-OF_OPENBLAS = "OpenBLAS error: Memory allocation still failed"  # which ends the process itself
+ADVICE = "(ulimit -"  # OpenBLAS has its own words, and ends the process itself
 SOMEBODY = 64321  # whose processes are counted, unlike root's
 
 
@@ -65,8 +64,9 @@ def test_no_threads(workplace: Path, name: str) -> None:
 @pytest.mark.parametrize("size", [30_000, 90_000, 150_000, 210_000])  # KiB
 def test_little_memory(workplace: Path, size: int) -> None:
     done = limited(workplace, f"-v {size}", "report.py")
-    assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert done.stderr.splitlines()[-1].startswith((MEMORY, OF_OPENBLAS, PROCESSES))
+    assert done.returncode and "Traceback" not in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("OpenBLAS") or (last.startswith("error: ") and ADVICE in last), done.stderr
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,9 @@ def test_long_names_stay_apart_and_can_be_written(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["../up", "a/b", "..", "", "a\\b"])
 def test_names_cannot_leave_the_folder(name):
-    with pytest.raises(UserError, match="another name"):
+    with pytest.raises(UserError, match="cannot be the name of a"):
         result_path(name, 10, "algo", [])
-    with pytest.raises(UserError, match="another name"):
+    with pytest.raises(UserError, match="cannot be the name of a"):
         result_path("d", 10, name, [])
 
 

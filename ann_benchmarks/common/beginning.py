@@ -25,5 +25,8 @@ def _report_uncaught(kind, error, trace):  # type: ignore[no-untyped-def]  # wit
         from .command import report_end
 
         report_end(error)
-    except BaseException:
-        sys.__excepthook__(kind, error, trace)
+    except BaseException as failure:
+        if failure is error:  # which is no shortage
+            sys.__excepthook__(kind, error, trace)
+        else:
+            sys.stderr.write(f"error: {kind.__name__}: out of memory; raise its limit (ulimit -v)\n")

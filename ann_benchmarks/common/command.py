@@ -3,12 +3,15 @@
 import errno
 import io
 import os
+import resource
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
+
+from .errors import UserError, one_line, shortage
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _MANY_PROCESSES = 4096  # a limit that leaves room for the threads of libraries
@@ -110,8 +113,6 @@ def check_threads() -> None:
 
     Libraries start those when they are imported; without them, they end the process with words of their own.
     """
-    import resource
-
     limit, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if limit == resource.RLIM_INFINITY or limit > _MANY_PROCESSES:
         return
@@ -191,8 +192,6 @@ def _raise_ended(number: int, frame: Any) -> None:
 
 def report_end(error: BaseException) -> int:
     """Say on one line why a command ends, and return its exit status; what is no user's mistake is raised."""
-    from .errors import UserError, one_line, shortage
-
     if isinstance(error, KeyboardInterrupt):
         number = getattr(error, "number", signal.SIGINT)
         word = "interrupted" if number == signal.SIGINT else "terminated"

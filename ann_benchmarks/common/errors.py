@@ -3,6 +3,7 @@
 import difflib
 import errno
 import os
+import resource
 from collections.abc import Iterable
 
 LONGEST_LINE = 1000  # characters of a message
@@ -65,6 +66,8 @@ def shortage(error: BaseException | None) -> str | None:
             code, detail = errno.ENOMEM, " ".join(str(error).split())
         elif isinstance(error, OSError) and error.errno in _SHORTAGES:
             code, detail = error.errno, str(error.filename or "")
+        elif isinstance(error, SystemError) and _is_memory_limited():
+            code = errno.ENOMEM  # Python's own error where an allocation of its own has failed
         elif isinstance(error, ImportError | OSError | RuntimeError):
             code = next((code for words, code in _IN_WORDS.items() if words in str(error)), None)
         if code is not None:
@@ -72,6 +75,11 @@ def shortage(error: BaseException | None) -> str | None:
             return f"{what}{f' ({detail})' if detail else ''}: {advice}"
         error = error.__cause__ or error.__context__
     return None
+
+
+def _is_memory_limited() -> bool:
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return limit != resource.RLIM_INFINITY
 
 
 def closest(word: object, known: Iterable[str]) -> str:

@@ -40,7 +40,7 @@ def grid(
         marks = (" ---: " if sides[i : i + 1] == "r" else " --- " for i in range(len(head)))
         yield f"|{'|'.join(marks)}|"
         for row in rows:
-            cells = [cell.replace("|", "\\|").replace("\n", "<br>") for cell in row]
+            cells = [cell.replace("|", "\\|").replace("<", "&lt;").replace("\n", "<br>") for cell in row]
             yield f"| {' | '.join(cells)} |"
         return
     lines = [list(head)]

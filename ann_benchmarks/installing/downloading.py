@@ -18,6 +18,7 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.yaml_file import YamlFile
+from ann_benchmarks.run.containers.engine import close_attached
 from ann_benchmarks.run.containers.guard import remove_all, start_guard
 from ann_benchmarks.run.containers.sandbox import OWNER_LABEL
 
@@ -98,7 +99,7 @@ class Download:
             return self._fetched(container, folder)
         finally:
             if self._socket is not None:
-                self._socket.close()
+                close_attached(self._socket)
             with suppress(DockerException, OSError):  # the engine is gone: the guard waits for it
                 remove_all(self._client, owner)
             guard.stdin.close()  # type: ignore[union-attr]

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.command import begin_fork, signals_wait
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import DAMAGE
 
 from . import metrics, series
@@ -81,7 +82,7 @@ class MetricsCache:
         kept = {path: entry for path, entry in self.entries.items() if os.path.exists(path)}  # noqa: PTH110
         if not self.changed and len(kept) == len(self.entries):
             return
-        with suppress(OSError), atomic_path(self.path) as temporary:
+        with suppress(OSError, UserError), atomic_path(self.path) as temporary:
             temporary.write_text(json.dumps({"version": self.version, "entries": kept}))
 
 

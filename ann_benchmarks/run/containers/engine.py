@@ -41,6 +41,17 @@ def reason(error: BaseException) -> str:
     return " ".join(str(getattr(error, "explanation", None) or error).split())
 
 
+def close_attached(socket: Any) -> None:
+    """Close what attach_socket() has returned, and before it the answer of the engine that it belongs to.
+
+    An answer whose socket is closed cannot be closed any more, and Python 3.13 prints that at its end.
+    """
+    answer = getattr(socket, "_response", None)
+    if answer is not None:
+        answer.close()
+    socket.close()
+
+
 def maps_users(client: Any) -> bool:
     """Whether the users in its containers are others on this machine (rootless, or userns-remap)."""
     options = client.info().get("SecurityOptions") or []

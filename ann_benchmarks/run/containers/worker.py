@@ -19,7 +19,7 @@ from ann_benchmarks.jobs.events import Failure, PointDone, WorkloadDone
 from ann_benchmarks.jobs.job import Job
 
 from ..process import GRACE_SECONDS, failure_of
-from .engine import find_image, reason
+from .engine import close_attached, find_image, reason
 from .guard import remove_all
 from .limits import cpus_of_each, memory_of_each
 from .log import Log
@@ -132,7 +132,7 @@ class ContainerWorker:
             if self._reader.is_alive():
                 self._reader.join()
             if self._socket is not None:
-                self._socket.close()
+                close_attached(self._socket)
                 self._socket = None
             self._log.close()
 
