@@ -127,9 +127,10 @@ class Victim:
         process = self.start()
         time.sleep(delay)
         outcome.counts["cases"] += 1
-        outcome.counts["ended before"] += process.poll() is not None
-        with suppress(ProcessLookupError):
+        if process.poll() is None:  # else its number may be another's by now
             (os.killpg if is_group else os.kill)(process.pid, number)
+        else:
+            outcome.counts["ended before"] += 1
         try:
             out, err = process.communicate(timeout=END_SECONDS)
         except subprocess.TimeoutExpired as late:
