@@ -236,7 +236,7 @@ def test_an_interrupted_build_ends_at_once(plugins: ScratchPlugins, number: int)
     assert program.returncode == 128 + number
     word = "interrupted" if number == signal.SIGINT else "terminated"
     assert stderr == f"{word}; what is finished is kept, the same command goes on\n"
-    wait_for(lambda: container not in {each.short_id for each in plugins.engine.containers.list(all=True)})
+    wait_for(lambda: container not in {each["Id"][:12] for each in plugins.engine.api.containers(all=True)})
 
 
 def wait_for(condition, program: "subprocess.Popen[str] | None" = None) -> None:  # type: ignore[no-untyped-def]

@@ -242,7 +242,7 @@ def test_from_a_job_to_the_picture(run_plain, monkeypatch, capsys):
     for path in (first, second):
         seen = read_monitoring(path)
         named = [(phase, place) for phase, place in seen.stretches() if phase not in ("other", "clients")]
-        assert [phase for phase, _ in named] == ["build", "answers", "warm-up", "measure"]
+        assert [phase for phase, _ in named] == ["build", "warm-up", "measure"]
         begins.append([seen.seconds[place.start] for _, place in named])
         assert begins[-1] == sorted(begins[-1])
         assert 0 < read_result(path).attrs["monitoring_cpu_seconds"] < 1

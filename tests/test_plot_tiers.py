@@ -381,7 +381,9 @@ def test_unwritable_results_folder_sends_both_files_here(results, capsys):
 
 def test_a_table_that_cannot_be_written_is_one_line(results):
     Path("tiers.md").mkdir()
-    with pytest.raises(UserError, match=r"^cannot write tiers\.md: Is a directory$"):
+    with pytest.raises(
+        UserError, match=r"^cannot write tiers\.md: is not a file that can be replaced; name another$"
+    ):
         drawn()
 
 

@@ -157,12 +157,12 @@ def run_script(monkeypatch, *words):
     return ended.value.code
 
 
-def test_the_command(results, without_pictures, monkeypatch, capsys):
+def test_the_command(results, without_pictures, monkeypatch, capfd):
     assert run_script(monkeypatch, "--algorithm", "vchord", "-o", "made", "--title", "My title") == 0
-    assert capsys.readouterr().out == "wrote made/report.html and report.md, points.csv, report.json\n"
+    assert capfd.readouterr().out == "wrote made/report.html and report.md, points.csv, report.json\n"
     assert Path("made/report.md").read_text().startswith("# My title\n")
     assert run_script(monkeypatch, "--dataset", "no") == 1
-    said = capsys.readouterr().err
+    said = capfd.readouterr().err
     assert said.startswith("error: unknown dataset 'no'") and len(said.splitlines()) == 1
 
 

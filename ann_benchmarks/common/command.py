@@ -54,11 +54,20 @@ def open_streams() -> None:
 
 
 class _Output(io.FileIO):
+    _failure: OutputError | None = None
+
     def write(self, data: Any) -> Any:
         try:
             return super().write(data)
         except OSError as error:
-            raise OutputError(error.errno, error.strerror) from None
+            self._failure = OutputError(error.errno, error.strerror)
+            raise self._failure from None
+
+    def flush(self) -> None:
+        super().flush()
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure  # once more: argparse has taken no notice of it
 
 
 class _Messages(io.FileIO):
@@ -74,12 +83,13 @@ def _opened(raw: io.FileIO, like: Any) -> IO[str]:
     is_error = raw.fileno() == 2
     if like is not None:
         like.flush()
+    is_unbuffered = getattr(like, "write_through", False)  # python -u
     return io.TextIOWrapper(
-        io.BufferedWriter(raw),
+        raw if is_unbuffered else io.BufferedWriter(raw),
         encoding=getattr(like, "encoding", None),
         errors="backslashreplace" if is_error else getattr(like, "errors", None),
         line_buffering=is_error or raw.isatty(),
-        write_through=getattr(like, "write_through", False),
+        write_through=is_unbuffered,
     )
 
 
