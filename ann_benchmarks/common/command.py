@@ -7,7 +7,7 @@ import resource
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -210,6 +210,8 @@ def report_end(error: BaseException) -> int:
     if isinstance(error, OutputError | BrokenPipeError):
         # What is still to be written would fail again when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        with suppress(OSError):
+            sys.stdout.flush()
         if error.errno == errno.EPIPE:
             return 0  # the reader (head, less) has gone; nothing is left to say to it
         print(f"error: cannot write to standard output: {error.strerror}", file=sys.stderr)
