@@ -139,7 +139,7 @@ class Victim:
             process.communicate()
             return
         said = out + err
-        if any(word in said for word in TRACES):
+        if any(word in said for word in TRACES) or said.strip() == "KeyboardInterrupt":
             kind = "in Python's own start" if is_of_python(said) else "traceback"
             outcome.note(kind, f"{what}, status {process.returncode}\n{said[-3000:]}")
         elif process.returncode not in (0, -number, 128 + number):
@@ -179,7 +179,7 @@ class Victim:
 
 
 def is_of_python(said: str) -> bool:
-    """Whether Python itself was interrupted, before the command could begin."""
+    """Whether Python itself was interrupted, before the command could begin, at first without a trace."""
     _, found, rest = said.replace(sys.prefix, "").rpartition(f'File "{ROOT}')
     has_begun = found and not rest.splitlines()[1].strip().startswith(FIRST_LINES)
     return not has_begun and "multiprocessing" not in said
