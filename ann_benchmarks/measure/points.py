@@ -126,10 +126,9 @@ class Points:
         if target is None:
             self.set_arguments(query_arguments, {})
             return measure_runs(), {}
-        index = self.facts | self.plugin.get_additional() | self.truth_facts
         search = self.target_search(self.job.label(query_arguments), target)
         known = [*self.request.found_before, *found_before]
-        return search.measure(measure_runs, self.kept_neighbors, known, index)
+        return search.measure(measure_runs, self.kept_neighbors, known, self.index_facts)
 
     def set_arguments(self, query_arguments: list[Any], found_facts: Mapping[str, Any]) -> None:
         """Set the arguments of a point, or those that the search for them has found."""
@@ -243,6 +242,11 @@ class Points:
             build_time=float(attrs["build_time"]),
             main_wait=main_wait(shown.facts),
         )
+
+    @property
+    def index_facts(self) -> dict[str, Any]:
+        """What identifies the index and the data."""
+        return self.facts | self.plugin.get_additional() | self.truth_facts
 
     @property
     def truth_facts(self) -> dict[str, str]:
