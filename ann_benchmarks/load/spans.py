@@ -28,6 +28,7 @@ class Measured:
     seconds_per_query: float
     facts: dict[str, Any] = field(default_factory=dict)  # what else is stored of it
     answered: np.ndarray | None = None
+    repeats: int = 0  # times that it was measured in vain before, because others took CPU
 
 
 ALWAYS_WAITING = 0.8  # share of the time that clients wait for answers, below which they are the limit
