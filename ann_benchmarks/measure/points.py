@@ -28,6 +28,7 @@ from ann_benchmarks.results.series import ATTRIBUTE
 from ann_benchmarks.results.warnings import main_wait, remarks
 
 from .loaded_point import LoadedPoint
+from .observed import others_facts
 from .target import TargetSearch
 from .timed import Subject, measure, measure_each
 
@@ -186,6 +187,7 @@ class Points:
             "qps_low": qps.low,
             "qps_high": qps.high,
             "runs_disagree": runs_disagree(times),
+            **others_facts(runs),
             "run_recalls": run_recalls,
             **percentiles(times),
             "batch_mode": self.procedure.batch,
