@@ -1,6 +1,6 @@
 """What there is to do: definitions, their points, how they are measured; and the plan of the unfinished."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
@@ -13,9 +13,12 @@ from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.load.workload import Workload
 from ann_benchmarks.plugin import Watch
+from ann_benchmarks.results.environment import Facts, environment_of
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, damage, read_attributes, result_path
 from ann_benchmarks.results.records import read_record, record_path
 from ann_benchmarks.results.series import Series
+
+from .places import Folders, folder_for, may_be_of, other_server
 
 
 class Conditions(Protocol):
@@ -106,11 +109,15 @@ class Job:
     procedure: Procedure = field(default_factory=Procedure)
     execution: Execution = field(default_factory=Execution)
     finished: int = 0  # points that were measured before
+    truth: str = ""  # the mark of the dataset, "" for any
+    environment: str = ""  # in the name of its folder, where the plain one is another environment's
 
     @property
     def series(self) -> Series:
         """The series that the points belong to."""
-        return Series(self.definition.algorithm, self.definition.version, **self.procedure.series)
+        definition = self.definition
+        own = self.procedure.series
+        return Series(definition.algorithm, definition.version, **own, environment=self.environment)
 
     def path(self, query_arguments: list[Any]) -> Path:
         """Where the result of one of its points lies."""
@@ -118,9 +125,24 @@ class Job:
         path = result_path(self.dataset, self.count, self.series.folder, arguments)
         return path if self.procedure.workload is None else record_path(path)
 
+    @property
+    def folders(self) -> Folders:
+        """The folders of its series, of any environment."""
+        return Folders(replace(self, environment="").path([]).parent)
+
+    def everywhere(self, query_arguments: list[Any], marks: Iterable[str]) -> list[Path]:
+        """Where there is a result of one of its points, among the folders of these marks."""
+        paths = (replace(self, environment=mark).path(query_arguments) for mark in marks)
+        return [path for path in paths if path.exists()]
+
     def paths(self) -> list[tuple[Path, list[Any]]]:
-        """Where the results of all its points lie, with the arguments of each."""
-        return [(self.path(query_arguments), query_arguments) for query_arguments in self.points]
+        """Where the results of all its points lie, of any environment, with the arguments of each."""
+        marks = [mark for mark, _ in self.folders.there()]
+        return [
+            (path, query_arguments)
+            for query_arguments in self.points
+            for path in self.everywhere(query_arguments, marks) or [self.path(query_arguments)]
+        ]
 
     def label(self, query_arguments: Sequence[Any] = ()) -> str:
         """Name a point, or without arguments the definition, and how it is measured."""
@@ -134,6 +156,7 @@ class JobRequest:
 
     job: Job
     facts: Mapping[str, Any] = field(default_factory=dict)  # of where it runs, stored with each point
+    environments: Mapping[str, Sequence[Facts]] = field(default_factory=dict)  # by the name in the folder
     found_before: Sequence[Mapping[str, Any]] = ()  # what other curves found for the target recall
     conditions: Conditions | None = None  # those of the job, brought about
 
@@ -186,10 +209,14 @@ class Plan:
     warnings: Sequence[str] = ()
 
 
-def make_plan(scope: Scope, truth: str, force: bool = False) -> Plan:
+Whereabouts = Callable[[Job], Mapping[str, Any]]  # attributes that all results of a job would have here
+
+
+def make_plan(scope: Scope, truth: str, force: bool = False, where: Whereabouts = lambda job: {}) -> Plan:
     """Leave out the points that are finished, and definitions that have none left.
 
-    `truth` is the mark of the dataset: a point on other vectors of the same name is not finished.
+    `truth` is the mark of the dataset: a point on other vectors of the same name is not finished. `where`
+    returns what is known of where a job would run: a point of another server, or machine, is not finished.
     """
     jobs: list[Job] = []
     finished_in_all = 0
@@ -198,6 +225,12 @@ def make_plan(scope: Scope, truth: str, force: bool = False) -> Plan:
     for job in scope.jobs():
         points = []
         finished = 0
+        environments = job.folders.environments(truth)
+        facts = environment_of(where(job)) if any(environments.values()) else {}
+        job = replace(job, truth=truth, environment=folder_for(facts, environments))
+        if job.environment:
+            why = other_server(facts, environments)
+            warnings.append(f"{why}: what is measured now is a series of its own, {job.series.folder}")
         for query_arguments in job.points:
             path, name = job.path(query_arguments), job.label(query_arguments)
             if path in owners:
@@ -205,11 +238,17 @@ def make_plan(scope: Scope, truth: str, force: bool = False) -> Plan:
                     warnings.append(f"{name} is left out: its result file would be that of {owners[path]}")
                 continue
             owners[path] = name
-            if not force and path.exists():
-                if (problem := _unfinished(path, job.procedure, truth)) is None:
+            if not force:
+                measured = [
+                    there
+                    for there in job.everywhere(query_arguments, environments)
+                    if may_be_of(there, facts)
+                ]
+                problems = [_unfinished(there, job.procedure, truth) for there in measured]
+                if None in problems:
                     finished += 1
                     continue
-                warnings.append(f"{problem}; it is measured again")
+                warnings += [f"{problem}; it is measured again" for problem in problems]
             points.append(query_arguments)
         if points:
             jobs.append(replace(job, points=points, finished=finished))

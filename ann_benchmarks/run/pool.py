@@ -114,7 +114,10 @@ class WorkerPool:
                 self.busy[worker] = outcomes[id(job)] = JobOutcome(job)
                 is_searched = job.procedure.target_recall is not None
                 found = found_before(job) if is_searched else ()
-                request = JobRequest(job, found_before=found, conditions=job.procedure.conditions)
+                places = job.folders.environments(job.truth)
+                request = JobRequest(
+                    job, environments=places, found_before=found, conditions=job.procedure.conditions
+                )
                 with suppress(OSError):  # it has just died: seen below
                     worker.send(request)
             multiprocessing.connection.wait([worker.pipe for worker in self.busy], POLL_SECONDS)

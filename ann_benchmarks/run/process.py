@@ -16,8 +16,9 @@ from tqdm import tqdm
 
 from ann_benchmarks.common.command import ENDING_SIGNALS, open_streams
 from ann_benchmarks.common.errors import UserError, describe, one_line, shortage
+from ann_benchmarks.common.host import host_facts
 from ann_benchmarks.definitions.definition import Definition, plugin_class
-from ann_benchmarks.jobs.events import Failure, Finished
+from ann_benchmarks.jobs.events import Failure, Finished, Located
 from ann_benchmarks.jobs.job import JobRequest
 from ann_benchmarks.measure.job import carry_out
 
@@ -27,6 +28,13 @@ GRACE_SECONDS = 15  # between SIGTERM and SIGKILL
 @dataclass(frozen=True)
 class PluginCheck:
     """The request to import a plug-in and to look for its constructor."""
+
+    definition: Definition
+
+
+@dataclass(frozen=True)
+class LocationRequest:
+    """The request to say where a plug-in would measure; nothing is started for it."""
 
     definition: Definition
 
@@ -76,12 +84,16 @@ def _take_signals() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
 
 
-def _answer(request: PluginCheck | JobRequest, pipe: Connection, version: str | None) -> Finished | Failure:
+def _answer(
+    request: PluginCheck | LocationRequest | JobRequest, pipe: Connection, version: str | None
+) -> Finished | Located | Failure:
     try:
-        definition = request.definition if isinstance(request, PluginCheck) else request.job.definition
+        definition = request.job.definition if isinstance(request, JobRequest) else request.definition
         plugin = plugin_class(definition)
         if version is not None:
             plugin.use_version(version)
+        if isinstance(request, LocationRequest):
+            return Located({**host_facts(), **plugin.server_environment()})
         if isinstance(request, JobRequest):
             carry_out(request, pipe.send)
     except BaseException as error:  # a plug-in may raise what ends programs
