@@ -113,6 +113,6 @@ def _read(path: Path, *stamp: Any) -> Mapping[str, Any] | None:
     try:
         if path.name.endswith(SUFFIX):
             return read_record(path).attrs
-        return read_attributes(path) if path.suffix == ".hdf5" else None
+        return read_attributes(path) if path.name.endswith(".hdf5") else None
     except UserError:
         return None
