@@ -7,8 +7,7 @@ import pytest
 
 from ann_benchmarks.reporting.answer import answers, statements
 from ann_benchmarks.reporting.memory import needs
-from ann_benchmarks.reporting.statements import ratio
-from ann_benchmarks.results.comparable import comparisons, conditions, family
+from ann_benchmarks.results.comparable import comparisons, conditions, family, ratio_of
 from ann_benchmarks.results.series import Series
 
 from .report_data import GB, make_inserts, make_run, make_writes
@@ -229,6 +228,6 @@ def test_the_interval_of_a_ratio_holds_the_truth_at_least_as_often_as_it_says(se
     for _ in range(200):
         starts = random.normal(1, 0.03, 2)  # what another start of the server does to all runs of a result
         first, second = starts[0] * random.normal(120, 6, 5), starts[1] * random.normal(100, 10, 5)
-        low, high = ratio(make_run(rates=first), make_run(rates=second)).interval
+        low, high = ratio_of(make_run(rates=first), make_run(rates=second)).interval
         hits += low <= 1.2 <= high
     assert hits / 200 >= 0.95

@@ -6,8 +6,16 @@ from dataclasses import dataclass
 from statistics import fmean, variance
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.results.judging import (
+    Difference,
+    Estimate,
+    Noise,
+    adjusted,
+    difference,
+    paired_difference,
+    together,
+)
 
-from .judging import Difference, Estimate, Noise, adjusted, difference, paired_difference, together
 from .measurements import METRICS, Key, MeasuredPoint
 from .sides import by_key, estimates
 

@@ -9,9 +9,8 @@ from statistics import variance
 from typing import Any
 
 from ann_benchmarks.results.intervals import Interval, mean_interval
+from ann_benchmarks.results.judging import Estimate
 from ann_benchmarks.results.metrics import all_metrics
-
-from .judging import Estimate
 
 Key = tuple[str, ...]
 QUICK, QUICK_SHARE = "latency_p10", 0.1  # the time of a query that nothing disturbs

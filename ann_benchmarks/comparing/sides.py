@@ -12,10 +12,10 @@ import numpy as np
 
 from ann_benchmarks.common.errors import UserError, closest
 from ann_benchmarks.results.file import RESULTS_FOLDER, read_attributes, read_more
+from ann_benchmarks.results.judging import Estimate
 from ann_benchmarks.results.records import SUFFIX, Rate, Record, read_record
 from ann_benchmarks.results.runs import skipped
 
-from .judging import Estimate
 from .measurements import QUICK, QUICK_SHARE, Key, MeasuredPoint
 
 ID_LENGTH = 6  # hexadecimal digits

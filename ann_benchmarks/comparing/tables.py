@@ -9,9 +9,9 @@ from typing import Any
 
 from ann_benchmarks.common.numbers import figure_text
 from ann_benchmarks.common.output import counted
+from ann_benchmarks.results.judging import Difference
 
 from .changes import changes
-from .judging import Difference
 from .matching import SideBySide
 from .measurements import METRICS, MeasuredPoint
 from .verdicts import ALL_POINTS, Criteria, failures, percent, recall_differs, share_text, warnings

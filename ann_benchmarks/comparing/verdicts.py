@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from ann_benchmarks.common.output import counted
 from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.results.judging import HIGHER, LOWER, NOISY, Difference
 
 from .changes import changes, is_of_machine
-from .judging import HIGHER, LOWER, NOISY, Difference
 from .matching import PointPair, SideBySide
 from .measurements import METRICS, MeasuredPoint
 
