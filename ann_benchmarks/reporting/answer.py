@@ -151,8 +151,11 @@ def speed(comparison: Comparison, error_rate: float) -> str:
         else:
             relation = f"{name} is {times} times as fast as {other} ({certainty(found)})"
         sentences.append(f"{relation}: {other} answers {pace(comparison, other)}.")
-    if not is_ahead and any(found.rounds == 0 for found in ratios.values()):
-        sentences.append("Points that are measured in rounds can be told apart more surely.")
+    if once := [other for other, found in ratios.items() if not found.rounds]:
+        sentences.append(
+            f"{listed([name, *once])} were {MEASURED_ONCE}, which changes more than these intervals show:"
+            " rounds compare more surely."
+        )
     if torn := [name for name, run in comparison.fastest.items() if run.attrs.get("runs_disagree")]:
         sentences.append(f"The runs of {listed(torn)} differ by more than noise: something disturbed them.")
     return " ".join(sentences)

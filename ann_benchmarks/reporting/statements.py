@@ -20,10 +20,9 @@ class Statement:
 def certainty(found: Ratio) -> str:
     """Say how sure a ratio is."""
     if found.interval is None:
-        return f"single runs, {MEASURED_ONCE}: noise is not ruled out"
+        return "single runs: noise is not ruled out"
     low, high = map(three_digits, found.interval)
-    interval = f"95% interval {low} to {high}"
-    return f"{interval}, {found.rounds} rounds" if found.rounds else f"{interval}, {MEASURED_ONCE}"
+    return f"95% interval {low} to {high}" + (f", {found.rounds} rounds" if found.rounds else "")
 
 
 def listed(texts: Sequence[str]) -> str:

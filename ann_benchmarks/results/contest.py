@@ -137,4 +137,4 @@ def _of_rounds(speeds: Sequence[Speed], mark: str) -> dict[int, float]:
 def alone(speed: Speed) -> Standing:
     """Return a point as it stands by itself, at whatever recall it has."""
     rounds = speed.by_round
-    return Standing([0], speed.level, speed.estimate, AT, mark=speed.mark, rounds=rounds)
+    return Standing({0: 1.0}, 0.0, speed.level, speed.estimate, AT, mark=speed.mark, rounds=rounds)

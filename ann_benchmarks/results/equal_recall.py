@@ -26,12 +26,13 @@ BETWEEN, AT, WITHIN, ABOVE, EXACT = "between", "at", "within", "above", "exact"
 class Standing:
     """The speed of a contender at a recall, as the logarithm of queries/s, and what it is known from.
 
-    `chosen` are numbers of its points, the nearest to the recall first. `reach` says where the recall lies:
-    BETWEEN two points, AT one or near it, WITHIN the interval of one that lies below it; ABOVE: all points
-    have a higher recall, and their speed is a lower bound; EXACT: its only answers are the true ones.
+    The level is the mean of those of some of its points, by `weights`, and `shift`. `reach` says where the
+    recall lies: BETWEEN two points, AT one or near it, WITHIN the interval of one that lies below it; ABOVE:
+    all points have a higher recall, and their speed is a lower bound; EXACT: all answers are the true ones.
     """
 
-    chosen: Sequence[int]
+    weights: Mapping[int, float]  # of points, by their numbers
+    shift: float
     level: float
     estimate: Estimate
     reach: str
@@ -41,6 +42,11 @@ class Standing:
     choices: int = 1  # points that the chosen one may be the fastest of by noise alone
     mark: str = ""
     rounds: Mapping[int, float] | None = None  # the level in each round, of the point chosen by all others
+
+    @property
+    def chosen(self) -> list[int]:
+        """The numbers of the points that it is known from, the nearest to the recall first."""
+        return sorted(self.weights, key=lambda i: -self.weights[i])
 
 
 @dataclass(frozen=True)
@@ -95,13 +101,13 @@ def standing(
 def _standing(speeds: Sequence[Speed], place: _Place, levels: Mapping[int, float], choices: int) -> Standing:
     level = place.at(levels)
     variance = math.fsum(weight**2 * speeds[i].spread for i, weight in place.weights.items())
-    chosen = sorted(place.weights, key=lambda i: -place.weights[i])
     is_bound = place.reach in (ABOVE, EXACT)
     efforts = math.fsum(speeds[i].effort_error * weight for i, weight in place.weights.items())
     return Standing(
-        chosen,
+        place.weights,
+        place.shift,
         level,
-        Estimate(math.exp(level), variance, min(len(speeds[i].rates) for i in chosen)),
+        Estimate(math.exp(level), variance, min(len(speeds[i].rates) for i in place.weights)),
         place.reach,
         place.doubt,
         0.0 if is_bound else -place.slope * efforts,

@@ -203,5 +203,6 @@ def together(differences: Sequence[Difference], of_repetitions: Difference | Non
     if not all(d.is_judged for d in differences):
         return Difference(a, b, first.repetitions)
     error, freedom = fmean(d.error for d in differences), min(d.freedom for d in differences)
-    mean = Difference(a, b, first.repetitions, error, freedom, first.by)
+    by = next((d.by for d in differences if not d.is_sure), first.by)
+    mean = Difference(a, b, first.repetitions, error, freedom, by)
     return replace(mean, adjusted=mean.p)

@@ -7,12 +7,15 @@ from functools import cached_property
 from statistics import fmean, variance
 from typing import Any
 
+import numpy as np
+
 from .intervals import NORMAL, Interval
 from .judging import Estimate
 from .metrics import ROUNDING
 
 MARK, ROUNDS = "rounds", "run_rounds"  # attributes: what was measured in turn, and the round of each run
 PARTS = "recall_parts"  # attribute: the mean recall of every n-th query, from the first, the second...
+MOST_PARTS = 50
 HALF_A_HIT = 8  # the lower bound of a recall of 1 misses four hits: an eighth of that is half of one
 LEAST_MISSED = 1e-4  # of the neighbours, where no interval says how few could have been seen
 
@@ -96,6 +99,12 @@ def speed_of(attrs: Mapping[str, Any], recall: float, qps: float, index: Hashabl
         [int(number) for number in rounds] if is_whole else (),
         numbers(attrs.get(PARTS)),
     )
+
+
+def recall_parts(recalls: np.ndarray) -> list[float]:
+    """Return the mean recall of each part of the queries, (queries,), which that takes every n-th of them."""
+    parts = min(MOST_PARTS, len(recalls))
+    return [float(recalls[first::parts].mean().round(6)) for first in range(parts)]
 
 
 def numbers(value: Any) -> list[float]:
