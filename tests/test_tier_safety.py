@@ -33,9 +33,9 @@ HOLD = """
     from tiers.tier import Tier
     print("begun", flush=True)
     ledger = Ledger(Path(sys.argv[2])) if len(sys.argv) > 2 else None
+    left = 400 << 20 if sys.argv[1] == "cgroup" else meminfo()["MemAvailable"] - (1 << 30)
     with Holding(sys.argv[1], None, ledger) as holding:
         for number in range(1000):
-            left = 400 << 20 if sys.argv[1] == "cgroup" else meminfo()["MemAvailable"] - (1 << 30)
             holding.apply(Tier(ram=left))
             print("held", flush=True)
             time.sleep(0.05 if number < 3 else 60)
