@@ -63,6 +63,8 @@ class Repeats:
     def least_disturbed(self, measure: Callable[[], Measured]) -> Measured:
         """Measure until a run is not disturbed or no repeat is left; return the least disturbed one."""
         measured = [measure()]
+        if not is_disturbed(measured[0].facts.get(OTHERS)):
+            self._in_vain = 0
         while is_disturbed(measured[-1].facts.get(OTHERS)) and self._is_worthwhile():
             self._left -= 1
             measured.append(measure())

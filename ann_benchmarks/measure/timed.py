@@ -36,6 +36,7 @@ class Subject:
     conditions: Conditions | None = None
     monitor: Phases = field(default_factory=NoMonitor)
     quiet: bool | None = True  # `disable` of progress bars
+    all_repeats: Repeats | None = None  # of disturbed runs, in all that is measured; None: of each point
 
     @contextmanager
     def watched(self) -> Iterator[RunWatch]:
@@ -47,7 +48,11 @@ class Subject:
             watch.close()
 
     def repeats(self, most: int) -> Repeats:
-        """Allow this many repeats of disturbed runs; none of cold ones where caches cannot be emptied."""
+        """Allow this many repeats of disturbed runs, or what is left of `all_repeats`."""
+        return self.all_repeats or self.new_repeats(most)
+
+    def new_repeats(self, most: int) -> Repeats:
+        """Allow this many repeats; none of cold runs where caches cannot be emptied."""
         return Repeats(most, lambda: self.plugin.get_additional().get("caches_dropped") is not False)
 
 
