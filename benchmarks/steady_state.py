@@ -53,7 +53,7 @@ def row(share: float, service: float, seconds: float, warmup: Warmup, repetition
     rng = np.random.default_rng(round(1e6 * service))
     algo = Computed(service, partial(rng.exponential, service))
     runs = LoadedPoint(Subject(Plugin(algo), QUERIES, 1, len(QUERIES)), load).measure(
-        warmup, RUNS * repetitions
+        warmup, range(RUNS * repetitions)
     )
     points = [runs[place : place + RUNS] for place in range(0, len(runs), RUNS)]
     cells = []

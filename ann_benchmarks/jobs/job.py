@@ -17,6 +17,8 @@ from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, damage, read_attributes
 from ann_benchmarks.results.records import read_record, record_path
 from ann_benchmarks.results.series import Series
 
+from .rounds import Rounds
+
 
 class Conditions(Protocol):
     """One set of conditions: comparable, and picklable for the process that measures."""
@@ -50,6 +52,7 @@ class Procedure:
     warmup: Warmup | None = None  # None: as the algorithm is used to
     target_recall: float | None = None  # each point is searched for, and its arguments are unknown before
     conditions: Conditions | None = None  # None: the machine as it is
+    rounds: Rounds | None = None  # None: one point after the other
 
     @property
     def is_cold(self) -> bool:
@@ -191,6 +194,8 @@ def make_plan(scope: Scope, truth: str, force: bool = False) -> Plan:
 
     `truth` is the mark of the dataset: a point on other vectors of the same name is not finished.
     """
+    if any(procedure.rounds for procedure in scope.procedures) and not force:
+        force = not _were_in_turn(scope)
     jobs: list[Job] = []
     finished_in_all = 0
     warnings = []
@@ -215,6 +220,25 @@ def make_plan(scope: Scope, truth: str, force: bool = False) -> Plan:
             jobs.append(replace(job, points=points, finished=finished))
         finished_in_all += finished
     return Plan(jobs, finished_in_all, warnings)
+
+
+def _were_in_turn(scope: Scope) -> bool:
+    """Whether all points were measured in the same rounds; else what is compared has to be measured again."""
+    for _, group in groupby(scope.jobs(), lambda job: job.procedure.conditions):
+        marks = set()
+        for job in group:
+            for path, _ in job.paths():
+                try:
+                    attrs = read_attributes(path)
+                except UserError:
+                    return False
+                is_whole = (
+                    attrs.get("rounds_requested") == str(job.procedure.rounds) and "rounds_ended" in attrs
+                )
+                marks.add(attrs.get("rounds") if is_whole else None)
+        if len(marks) > 1 or None in marks:
+            return False
+    return True
 
 
 def _unfinished(path: Path, procedure: Procedure, truth: str) -> str | None:

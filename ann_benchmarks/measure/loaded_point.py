@@ -1,6 +1,7 @@
 """One point under load: warmed up, its recall determined, its runs measured."""
 
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
@@ -31,6 +32,7 @@ WARMUP_RUN = 1_000_000  # numbers of runs from here on are those of the warm-up
 MOST_STEPS_DOWN = 30  # of 5%, from the highest rate that was found, until all runs keep the objective
 MOST_REPEATED_TRIALS = 5  # of the search for it, where others took CPU
 CLOSED_LOOP_SECONDS = 1.0  # that tell what can be served; longer for so many queries
+LEAST_ROUNDS = 5  # that are expected where runs are measured in rounds, one at a time
 CLOSED_LOOP_QUERIES, MOST_CLOSED_LOOP_SECONDS = 4000, 10.0
 
 
@@ -44,13 +46,18 @@ class LoadedPoint:
         self._watch: Any = None  # of the server, as long as clients are there
         self._capacity: float | None = None  # queries a second of a closed loop; None: caches are to be cold
         self._runs_planned = 1
+        self._is_warm = False
         self._draws = 0  # of samples, each with a seed of its own
+        self._started = math.nan  # s since 1970, of the last run
 
-    def measure(self, warmup: Warmup, runs: int) -> list[Measured]:
-        """Warm up and measure a number of runs; each has an answer to every query that it has sent.
+    def measure(self, warmup: Warmup, runs: Sequence[int], is_warm: bool = False) -> list[Measured]:
+        """Warm up and measure the runs of these numbers; each has an answer to every query that it has sent.
 
-        Without a warm-up each run begins with cold caches. What a run has not sent is answered afterwards.
+        Without a warm-up each run begins with cold caches. The number of a run draws its order of queries.
+        What a run has not sent is answered afterwards. Clients that were measured before (`is_warm`) take a
+        short warm-up, and what they have not sent has no answer.
         """
+        self._is_warm = is_warm
         if warmup.is_off:
             measured = self._each(runs, self._cold_run)
             return self._completed(measured, {"warmup": str(warmup)})
@@ -74,14 +81,14 @@ class LoadedPoint:
         with self._opened(self.load.driver) as clients, self.monitor.phase("measure"):
             return self._run(clients, run)
 
-    def _runs(self, clients: Clients, runs: int) -> list[Measured]:
-        self._runs_planned = runs
+    def _runs(self, clients: Clients, runs: Sequence[int]) -> list[Measured]:
+        self._runs_planned = max(len(runs), LEAST_ROUNDS if self._is_warm else 1)
         with self.monitor.phase("measure"):
             if self.load.objective is not None:
                 return self._runs_within(clients, runs)
             return self._each(runs, partial(self._run, clients))
 
-    def _runs_within(self, clients: Clients, runs: int) -> list[Measured]:
+    def _runs_within(self, clients: Clients, runs: Sequence[int]) -> list[Measured]:
         """Measure at the highest rate at which the runs, taken together, keep the objective."""
         objective, closed = self.load.objective, self._capacity
         assert objective is not None and closed is not None
@@ -117,10 +124,15 @@ class LoadedPoint:
         """Measure what a closed loop gives, which tells how long an open one needs to begin."""
         if not self.load.is_open:
             return
+        known, key = self.subject.capacities, f"{self.subject.plugin} {self.load.clients} {self.load.order}"
+        if self._is_warm and key in known:
+            self._capacity = known[key]
+            return
         with self.monitor.phase("warm-up"):
             rate = self._closed_loop_rate(clients, CLOSED_LOOP_SECONDS)
             more = min(CLOSED_LOOP_QUERIES / rate, MOST_CLOSED_LOOP_SECONDS)
-            self._capacity = self._closed_loop_rate(clients, more) if more > CLOSED_LOOP_SECONDS else rate
+            rate = self._closed_loop_rate(clients, more) if more > CLOSED_LOOP_SECONDS else rate
+        self._capacity = known[key] = rate
 
     def _closed_loop_rate(self, clients: Clients, seconds: float) -> float:
         order = replace(self.load, seconds=seconds).orders(len(self.queries), WARMUP_RUN)
@@ -162,6 +174,7 @@ class LoadedPoint:
         return self._answered(measured, answers)
 
     def _watched_run(self, clients: Clients) -> tuple[Sequence[Answers], dict[str, Any]]:
+        self._started = time.time()
         with self._watch.running():
             clients.run()
         answers = clients.answers()
@@ -191,7 +204,8 @@ class LoadedPoint:
             clients.answers()
 
         with self.monitor.phase("warm-up"):
-            return warm_up(warmup, send_for, send, partial(self.load.run_seconds, len(self.queries)))
+            run_seconds = partial(self.load.run_seconds, len(self.queries))
+            return warm_up(warmup, send_for, send, run_seconds, self._is_warm)
 
     def _answers_of(self, clients: Clients, numbers: np.ndarray) -> np.ndarray:
         """Have these queries answered once, (numbers,); return all neighbours, -1 for the other queries."""
@@ -208,7 +222,7 @@ class LoadedPoint:
 
     def _answered(self, run: Measured, answers: Sequence[Answers]) -> Measured:
         neighbors, answered = self._neighbors_of(answers)
-        return replace(run, neighbors=neighbors, answered=answered)
+        return replace(run, neighbors=neighbors, answered=answered, started=self._started)
 
     def _completed(
         self, runs: list[Measured], facts: dict[str, Any], clients: Clients | None = None
@@ -216,6 +230,8 @@ class LoadedPoint:
         """Have the queries answered that a run has not sent, by `clients` if they are still there."""
         answered = np.array([run.answered for run in runs])
         missing = np.flatnonzero(~answered.all(axis=0))
+        if self._is_warm:
+            return [replace(run, facts={**facts, **self.load.facts, **run.facts}) for run in runs]
         if len(missing):
             with nullcontext(clients) if clients is not None else self._opened() as answering:
                 neighbors = self._answers_of(answering, missing)
@@ -232,10 +248,10 @@ class LoadedPoint:
             completed.append(replace(run, facts={**facts, **self.load.facts, **run.facts, **aside}))
         return completed
 
-    def _each(self, runs: int, measure: Callable[[int], Measured]) -> list[Measured]:
+    def _each(self, runs: Sequence[int], measure: Callable[[int], Measured]) -> list[Measured]:
         name, quiet = f"{self.subject.plugin}", self.subject.quiet
-        repeats = self.subject.repeats(runs)
-        numbers = tqdm(range(runs), desc=name, unit="run", leave=False, disable=quiet)
+        repeats = self.subject.repeats(len(runs))
+        numbers = tqdm(runs, desc=name, unit="run", leave=False, disable=quiet)
         return [repeats.least_disturbed(partial(measure, number)) for number in numbers]
 
     @contextmanager

@@ -19,7 +19,7 @@ from ann_benchmarks.load.warmup import Warmup, warm_up
 from ann_benchmarks.monitoring import NoMonitor, Phases
 from ann_benchmarks.plugin import Plugin
 
-from .observed import Repeats, RunWatch
+from .observed import RunWatch, UndisturbedRuns
 
 PROGRESS_SECONDS = 0.3
 FIRST_PIECE = 50  # queries
@@ -36,6 +36,7 @@ class Subject:
     conditions: Conditions | None = None
     monitor: Phases = field(default_factory=NoMonitor)
     quiet: bool | None = True  # `disable` of progress bars
+    capacities: dict[str, float] = field(default_factory=dict)  # of closed loops, for runs in rounds
 
     @contextmanager
     def watched(self) -> Iterator[RunWatch]:
@@ -46,26 +47,28 @@ class Subject:
         finally:
             watch.close()
 
-    def repeats(self, most: int) -> Repeats:
+    def repeats(self, most: int) -> UndisturbedRuns:
         """Allow this many repeats of disturbed runs; none of cold ones where caches cannot be emptied."""
-        return Repeats(most, lambda: self.plugin.get_additional().get("caches_dropped") is not False)
+        return UndisturbedRuns(most, lambda: self.plugin.get_additional().get("caches_dropped") is not False)
 
 
-def measure_each(subject: Subject, procedure: Procedure) -> list[Measured]:
+def measure_each(subject: Subject, procedure: Procedure, runs: int, is_warm: bool = False) -> list[Measured]:
     """Send all queries once a run, warmed up before, or with cold caches each time.
 
-    Without a requested warm-up, plug-ins of ann-benchmarks, which may count what they do, get none.
+    Without a requested warm-up, plug-ins of ann-benchmarks, which may count what they do, get none. What was
+    measured before (`is_warm`) takes a short one.
     """
     plugin, queries, monitor = subject.plugin, subject.queries, subject.monitor
     warmup, is_cold = procedure.warmup, procedure.is_cold
     if warmup is None:
         warmup = Warmup("auto" if plugin.time_queries and not procedure.batch else "off")
-    total = procedure.runs * len(queries)
+    total = runs * len(queries)
     bar = tqdm(total=total, desc=f"{plugin}", unit="query", disable=subject.quiet, leave=False)
     with bar, monitor.phase("measure"), subject.watched() as watch:
         with monitor.phase("warm-up"):
-            facts = warm_up(warmup, *_warmup_queries(subject), lambda rate: len(queries) / rate)
-        repeats = subject.repeats(procedure.runs)
+            how = (*_warmup_queries(subject), lambda rate: len(queries) / rate, is_warm)
+            facts = warm_up(warmup, *how)
+        repeats = subject.repeats(runs)
 
         def measured_once(number: int) -> Measured:
             def progress(done: int) -> None:
@@ -75,11 +78,12 @@ def measure_each(subject: Subject, procedure: Procedure) -> list[Measured]:
                 with monitor.phase("cool"):
                     if plugin.cool():
                         watch.close()  # what it was connected to is gone
+            started = time.time()
             with watch.running():
                 run = measure(subject, procedure.batch, progress)
-            return replace(run, facts=facts | watch.facts(len(queries)))
+            return replace(run, facts=facts | watch.facts(len(queries)), started=started)
 
-        return [repeats.least_disturbed(partial(measured_once, number)) for number in range(procedure.runs)]
+        return [repeats.least_disturbed(partial(measured_once, number)) for number in range(runs)]
 
 
 def _warmup_queries(subject: Subject) -> tuple[Callable[[float], int], Callable[[int], None]]:
