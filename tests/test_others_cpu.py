@@ -239,7 +239,7 @@ def test_every_kind_of_run_is_measured_again(how: str, told_shares: list[float])
     warmup = Warmup("off") if "cold" in how else None
     if "clients" in how:
         load = Load(1, max_queries=8)
-        runs = LoadedPoint(subject, load).measure(warmup or Warmup("queries", 8), 3)
+        runs = LoadedPoint(subject, load).measure(warmup or Warmup("queries", 8), range(3))
     else:
         runs = measure_each(subject, Procedure(3, batch=how == "batch", warmup=warmup))
     assert [run.facts[OTHERS] for run in runs] == [0.02, 0.04, 0.8]

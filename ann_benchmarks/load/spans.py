@@ -122,7 +122,7 @@ def open_loop(
     stored = _client_facts(sent, facts, end - start) | {
         "loop": "open",
         "lead_in_seconds": lead_in,
-        "steady_state": not is_growing(times),
+        "steady_state": not len(waiting) and not is_growing(times),
         "active_seconds": end - begin,
         "queries_due": len(times),
         "queries_unanswered": len(waiting),
