@@ -241,7 +241,7 @@ def test_every_kind_of_run_is_measured_again(how: str, told_shares: list[float])
         load = Load(1, max_queries=8)
         runs = LoadedPoint(subject, load).measure(warmup or Warmup("queries", 8), range(3))
     else:
-        runs = measure_each(subject, Procedure(3, batch=how == "batch", warmup=warmup))
+        runs = measure_each(subject, Procedure(3, batch=how == "batch", warmup=warmup), 3)
     assert [run.facts[OTHERS] for run in runs] == [0.02, 0.04, 0.8]
     assert [run.repeats for run in runs] == [1, 0, 2]  # three of three
     assert algo.cooled == (6 if "cold" in how else 0)
