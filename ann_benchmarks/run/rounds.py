@@ -13,12 +13,11 @@ from tqdm import tqdm
 
 from ann_benchmarks.common.output import counted, say
 from ann_benchmarks.jobs.events import Failure, Finished, TurnDone
-from ann_benchmarks.jobs.found_before import found_before
-from ann_benchmarks.jobs.job import Job, JobRequest
+from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.rounds import FEWEST_ROUNDS, Contender, Race, Rounds
 from ann_benchmarks.measure.rounds import Enter, Keep, Turn
 
-from .pool import AT_ONCE, POLL_SECONDS, JobOutcome, Observer, failed, noted
+from .pool import AT_ONCE, POLL_SECONDS, JobOutcome, Observer, failed, noted, request_of
 from .worker import Worker
 
 KEEP_SECONDS = 60.0  # after which what was measured is stored, in case that the rest is never reached
@@ -73,9 +72,7 @@ class Conductor:
         if version not in self._workers:
             self._workers[version] = self._start(job)
         self._outcomes[job.label()] = JobOutcome(job)
-        found = found_before(job) if job.procedure.target_recall is not None else ()
-        request = JobRequest(job, found_before=found, conditions=job.procedure.conditions)
-        return self._ask(job, Enter(request)) is not None
+        return self._ask(job, Enter(request_of(job))) is not None
 
     def _measure(self, jobs: Sequence[Job], budget: float | None) -> None:
         race = Race([contender for job in jobs for contender in contenders(job)], self._rounds)

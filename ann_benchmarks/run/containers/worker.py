@@ -175,11 +175,11 @@ class ContainerWorker:
 
 def keep_results(job: Job) -> Callable[[Any, bytes], Any]:
     """Return what stores the results of a job as they come; only these, whatever a container says."""
-    places = {job.path(arguments) for arguments in job.points}
+    names = {job.path(arguments).name for arguments in job.points}
 
     def accept(message: Any, attachment: bytes) -> Any:
         if isinstance(message, PointDone | WorkloadDone):
-            if message.path not in places:
+            if job.folders.mark_of(message.path.parent) is None or message.path.name not in names:
                 raise ValueError(f"{message.path} is no result of this job")
             with atomic_path(message.path) as temporary:
                 temporary.write_bytes(attachment)
