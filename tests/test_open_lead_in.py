@@ -41,7 +41,7 @@ def test_nothing_of_the_lead_in_counts():
     whole = open_loop([given], due, 1.0, {"clients": 1})
     run = open_loop([given], due, 1.0, {"clients": 1}, lead_in=4.5)
     assert run.times == pytest.approx(np.full(5, 0.1))
-    assert run.facts["queries_due"] == run.facts["queries_counted"] == 5
+    assert run.facts["queries_due"] == run.facts["queries_counted"] == run.facts["queries_asked"] == 5
     assert run.facts["service_p99"] == pytest.approx(0.1)
     assert run.facts["candidates"] == 1.0
     assert (whole.facts["candidates"], whole.facts["answers_shortened"]) == (0.5, 5)

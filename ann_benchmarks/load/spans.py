@@ -124,6 +124,7 @@ def open_loop(
         "lead_in_seconds": lead_in,
         "steady_state": not len(waiting) and not is_growing(times),
         "active_seconds": end - begin,
+        "queries_asked": len(served),
         "queries_due": len(times),
         "queries_unanswered": len(waiting),
         "queries_counted": len(times),
