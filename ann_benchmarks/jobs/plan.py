@@ -83,7 +83,7 @@ def _located(job: Job, truth: str, where: Whereabouts) -> tuple[Job, Facts, Envi
 def _were_in_turn(jobs: Sequence[Job]) -> bool:
     """Whether all points were measured in the same rounds; else what is compared has to be measured again."""
     for _, group in groupby(jobs, lambda job: job.procedure.conditions):
-        marks = {_mark_of_rounds(path, job.procedure) for job in group for path, _ in job.paths()}
+        marks = {_mark_of_rounds(job.path(point), job.procedure) for job in group for point in job.points}
         if len(marks) > 1 or None in marks:
             return False
     return True
