@@ -1,5 +1,6 @@
 """What the reader of the figures should be warned of, each with the results that it concerns."""
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -136,6 +137,8 @@ MUCH_WAITING = 0.1  # of the time, or of the queries
 
 FEW_QUERIES = 100
 MOST_OTHERS = 0.1  # share of the CPUs that others took, beyond which a run is disturbed
+TRUSTWORTHY = 150.0  # relaxation times of a queue, for a 99th percentile without much bias
+SHORT = 0.8  # of the time that is needed, below which it is told
 RECALL_CHANGED = 0.01  # between the runs of one point
 
 
@@ -153,6 +156,10 @@ def remarks(facts: Mapping[str, Any]) -> list[str]:
             f"the rate was not kept: {facts['queries_unanswered']:,} of {facts['queries_due']:,} queries"
             " were still waiting at the end"
         )
+    elif facts.get("steady_state") is False:
+        said.append("the queue still grew: the latencies are those of this run's length, not of the rate")
+    if text := _short_of_steady(facts):
+        said.append(text)
     if facts.get("clients_all_busy_share", 0) > MUCH_WAITING:
         said.append(
             f"{facts['clients_all_busy_share']:.0%} of the queries found no free client among"
@@ -183,6 +190,20 @@ def remarks(facts: Mapping[str, Any]) -> list[str]:
     if facts.get("caches_dropped") is False:
         said.append("this server cannot be restarted from here: only the first run may have been cold")
     return said
+
+
+def _short_of_steady(facts: Mapping[str, Any]) -> str:
+    """Say that the runs of an open loop were too short for their latencies, and how long they have to be."""
+    relaxation, capacity = facts.get("relaxation_seconds"), facts.get("closed_loop_rate")
+    if not relaxation or not capacity or facts.get("queries_unanswered"):
+        return ""
+    needed = TRUSTWORTHY * relaxation / int(facts.get("run_count") or 1)
+    if facts["active_seconds"] >= SHORT * needed:
+        return ""
+    return (
+        f"at {facts['rate'] / capacity:.0%} of a closed loop's throughput, a queue changes slowly, and the"
+        f" latencies of short runs are mostly too low: give --duration {math.ceil(needed)}"
+    )
 
 
 def _limit_of_clients(facts: Mapping[str, Any]) -> str:
