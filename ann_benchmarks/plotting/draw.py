@@ -11,6 +11,7 @@ from ann_benchmarks.common.output import warn
 from ann_benchmarks.data.datasets import canonical_name, dataset_names, make_truth_file
 from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, ROUNDING, TARGET_RECALL
+from ann_benchmarks.results.percentiles import PERCENTILES, least_queries
 from ann_benchmarks.results.runs import Run, load_runs
 from ann_benchmarks.results.tiers import as_tier_run, fastest, whole_machine
 
@@ -68,7 +69,9 @@ def draw_dataset(request: PlotRequest) -> None:
     series = points_by_algorithm(runs, view.x, view.y, target, request.intervals)
     if not series:
         if not any(is_known(run, view) for run in runs):
-            raise UserError(f"nothing to plot: no result has both {view.x} and {view.y}")
+            few = [f"; {name} takes {least_queries(name):,}" for name in view.metrics if name in PERCENTILES]
+            hint = f"{few[0]} queries: measure more of them" if few else ""
+            raise UserError(f"nothing to plot: no result has both {view.x} and {view.y}{hint}")
         # ann-benchmarks' CI and scripts draw what an algorithm does not count, too.
         warn(f"every result has a 0 for {view.x} or {view.y}, which is not drawn: the picture is empty")
     if view.normalise:

@@ -1,5 +1,6 @@
 """What the reader of a report came for, in plain sentences: which is the fastest, its cost, its memory."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -147,7 +148,9 @@ def details(run: Run, target: float) -> str:
     """Write recall and tail latency of a result."""
     recall = run.metrics["k-nn"]
     far = ", well above the target" if recall > target + OVERSHOT else ""
-    return f"recall {recall:.3f}{far}, p99 {three_digits(run.metrics['p99'])} ms"
+    p99 = run.metrics["p99"]
+    tail = f", p99 {three_digits(p99)} ms" if math.isfinite(p99) else ""
+    return f"recall {recall:.3f}{far}{tail}"
 
 
 def missed(runs: Sequence[Run], target: float) -> list[Statement]:
