@@ -21,7 +21,8 @@ from ann_benchmarks.plotting.scales import parse_scale
 from ann_benchmarks.plotting.styles import assign_styles
 from ann_benchmarks.results.export import export_results
 from ann_benchmarks.results.file import iter_result_paths
-from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.results.intervals import Interval, mean_interval
+from ann_benchmarks.results.percentiles import stored_percentiles
 from ann_benchmarks.results.runs import Run, load_runs
 from ann_benchmarks.results.series import Series
 
@@ -120,6 +121,26 @@ def test_every_point_of_the_frontier_has_its_bars_and_the_note_says_what_they_ar
     assert bars(draw(x="indexsize")) == 4 - 1  # recall has no axis, and of M = 32 only the fastest is best
     without = draw(intervals=False)
     assert bars(without) == 0 and "95%" not in " ".join(texts(without))
+
+
+def test_no_point_lies_outside_its_own_bars(tmp_path, monkeypatch):
+    """The throughput of a noisy machine's runs, and latencies of which one run in five stalls."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    truth = make_truth("d")
+    for number in range(30):
+        latencies = [1e-3 * np.exp(rng.normal(0, 0.2)) * rng.lognormal(0, 0.5, 2000) for _ in range(5)]
+        latencies[number % 5][:50] += 0.3
+        seconds = [float(run.mean()) for run in latencies]
+        low, high = mean_interval([1 / one for one in seconds])
+        facts = {"run_seconds": seconds, "qps_low": low, "qps_high": high, **stored_percentiles(latencies)}
+        make_result("d", "a", f"a{number}", truth, 0.5 + number / 100, min(seconds), **facts)
+    runs = list(load_runs(iter_result_paths()))
+    assert len(runs) == 30
+    for metric in ("qps", "p50", "p95", "p99", "p999"):
+        for drawn in points_by_algorithm(runs, "k-nn", metric)["a"]:
+            assert drawn.y_interval.low <= drawn.y <= drawn.y_interval.high
+    assert sum(run.metrics["qps-best"] > run.attrs["qps_high"] for run in runs) > 5  # the best run's
 
 
 BAR = Interval(1.0, 2.0)

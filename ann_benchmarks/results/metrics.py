@@ -188,6 +188,11 @@ def throughput(attrs: Mapping[str, Any]) -> float:
     return fmean(run_throughputs(attrs) or [best_throughput(attrs)]) if math.isnan(mean) else mean
 
 
+def has_mean_throughput(attrs: Mapping[str, Any]) -> bool:
+    """Whether more than the best run is known, or there was no other."""
+    return number_of(attrs, "run_count", 1) == 1 or "qps_mean" in attrs or bool(run_throughputs(attrs))
+
+
 def best_throughput(attrs: Mapping[str, Any]) -> float:
     """Inverse of the mean seconds per query of the best run: what ann-benchmarks calls queries per second."""
     seconds = number_of(attrs, "best_search_time")
