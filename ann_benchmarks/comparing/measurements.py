@@ -1,7 +1,7 @@
 """Points as they are compared: what a result file says about one, and the metrics that are compared."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,10 +9,10 @@ from statistics import variance
 from typing import Any
 
 from ann_benchmarks.results.intervals import Interval
-from ann_benchmarks.results.metrics import all_metrics, of_runs, run_throughputs, throughput
+from ann_benchmarks.results.judging import Estimate
+from ann_benchmarks.results.metrics import all_metrics, of_runs, throughput
 from ann_benchmarks.results.percentiles import known_percentile
-
-from .judging import Estimate
+from ann_benchmarks.results.speeds import Speed, speed_of
 
 Key = tuple[str, ...]
 QUICK, QUICK_SHARE = "latency_p10", 0.1  # the time of a query that nothing disturbs
@@ -29,6 +29,7 @@ class MeasuredPoint:
     key: Key
     source: int
     attrs: Mapping[str, Any]
+    doubt: float = 0.0  # standard deviation of the throughput's logarithm for want of a point at the recall
 
     @property
     def name(self) -> str:
@@ -59,6 +60,13 @@ class MeasuredPoint:
         low, high = self.number("recall_low"), self.number("recall_high")
         return Interval(low, high) if 0 <= low <= high <= 1 else None
 
+    @cached_property
+    def speed(self) -> Speed:
+        """Its throughput, rounds and recall, which is NaN where it is not known."""
+        recall = math.nan if self.recall is None else self.recall
+        index = str(self.attrs.get("build_arguments", self.number("build_time")))
+        return speed_of(self.attrs, recall, throughput(self.attrs), index)
+
     def number(self, name: str) -> float:
         """Return an attribute as a number, NaN where it is missing or is none."""
         value = self.attrs.get(name)
@@ -81,20 +89,18 @@ class ComparedMetric:
     more: str = "slower"
     less: str = "faster"
     of_index: bool = False  # points of one built index share it
+    drifts: bool = True  # with the speed of the machine
 
 
 def _throughput(point: MeasuredPoint) -> Estimate:
-    return _over_runs(throughput(point.attrs), run_throughputs(point.attrs))
+    return point.speed.estimate if throughput(point.attrs) > 0 else Estimate(math.nan, math.nan, 1)
 
 
 def _median(point: MeasuredPoint) -> Estimate:
-    return _over_runs(_percentile("p50")(point).value, of_runs(point.attrs, "run_p50"))
-
-
-def _over_runs(value: float, runs: Sequence[float]) -> Estimate:
-    """Return a figure of all runs, with the spread of the logarithms of what each run had."""
+    """Return the median latency of all runs, with the spread of the logarithms of theirs."""
+    runs = of_runs(point.attrs, "run_p50")
     spread = variance(map(math.log, runs)) if len(runs) > 1 else math.nan
-    return Estimate(value, spread, max(len(runs), 1))
+    return Estimate(_percentile("p50")(point).value, spread, max(len(runs), 1))
 
 
 def _percentile(name: str) -> Callable[[MeasuredPoint], Estimate]:
@@ -121,9 +127,9 @@ METRICS: dict[str, ComparedMetric] = {
     "cpu": ComparedMetric(
         "Server CPU (ms/query)", _sum("server_cpu_seconds_per_query", scale=1e3), "more", "less"
     ),
-    "blocks": ComparedMetric("Blocks (per query)", _sum(*BLOCKS), "more", "fewer"),
+    "blocks": ComparedMetric("Blocks (per query)", _sum(*BLOCKS), "more", "fewer", drifts=False),
     "build": ComparedMetric(all_metrics["build"].title, _sum("build_time"), of_index=True),
     "size": ComparedMetric(
-        "Index (MiB)", _sum("index_size", scale=1 / 1024), "larger", "smaller", of_index=True
+        "Index (MiB)", _sum("index_size", scale=1 / 1024), "larger", "smaller", True, drifts=False
     ),
 }

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ann_benchmarks.results.intervals import Interval
 
@@ -34,6 +35,16 @@ class PointDone:
     p99: float | None
     build_time: float
     main_wait: str = ""  # what the server's sessions mostly waited for, with its share of the time
+
+
+@dataclass(frozen=True)
+class TurnDone:
+    """A point of a job, by its place, has been measured for one run of a round; seconds a query."""
+
+    job: str  # its label
+    point: int
+    round: int
+    seconds_per_query: float
 
 
 @dataclass(frozen=True)
@@ -81,4 +92,11 @@ class Failure:
     is_unavailable: bool = False  # something that the plug-in needs is not installed
 
 
-Event = Built | PointDone | PhaseDone | WorkloadDone | PointFailed | Note
+@dataclass(frozen=True)
+class Located:
+    """Where a plug-in would measure: attributes that all of its results would have there."""
+
+    facts: dict[str, Any]
+
+
+Event = Built | TurnDone | PointDone | PhaseDone | WorkloadDone | PointFailed | Note

@@ -1,7 +1,8 @@
 """One point under load: warmed up, its recall determined, its runs measured."""
 
 import math
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -21,12 +22,14 @@ from ann_benchmarks.load.warmup import Warmup, warm_up
 from ann_benchmarks.plugin import Answers, Clients, client_facts, stated_throughput
 from ann_benchmarks.results.series import OWN_DRIVER
 
+from .observed import OTHERS
 from .timed import Subject, checked_neighbors
 
 PATIENCE_SHARE = 0.1  # of an open loop's time, for which queries that were due go on being sent after it
 LEAST_PATIENCE = 1.0  # s
 WARMUP_RUN = 1_000_000  # numbers of runs from here on are those of the warm-up
 MOST_STEPS_DOWN = 30  # of 5%, from the highest rate that was found, until all runs keep the objective
+MOST_REPEATED_TRIALS = 5  # of the search for it, where others took CPU
 CLOSED_LOOP_SECONDS = 1.0  # that tell where the search for the highest rate begins
 
 
@@ -38,20 +41,20 @@ class LoadedPoint:
         self.subject, self.load = subject, load
         self.monitor, self.queries = subject.monitor, subject.queries
         self._watch: Any = None  # of the server, as long as clients are there
+        self._is_warm = False
         self._draws = 0  # of samples, each with a seed of its own
+        self._started = math.nan  # s since 1970, of the last run
 
-    def measure(self, warmup: Warmup, runs: int) -> list[Measured]:
-        """Warm up and measure a number of runs; each has an answer to every query that it has sent.
+    def measure(self, warmup: Warmup, runs: Sequence[int], is_warm: bool = False) -> list[Measured]:
+        """Warm up and measure the runs of these numbers; each has an answer to every query that it has sent.
 
-        Without a warm-up each run begins with cold caches. What a run has not sent is answered afterwards.
+        Without a warm-up each run begins with cold caches. The number of a run draws its order of queries.
+        What a run has not sent is answered afterwards. Clients that were measured before (`is_warm`) take a
+        short warm-up, and what they have not sent has no answer.
         """
+        self._is_warm = is_warm
         if warmup.is_off:
-            measured = []
-            for run in self._each(runs):
-                with self.monitor.phase("cool"):
-                    self.subject.plugin.cool()
-                with self._opened(self.load.driver) as clients, self.monitor.phase("measure"):
-                    measured.append(self._run(clients, run))
+            measured = self._each(runs, self._cold_run)
             return self._completed(measured, {"warmup": str(warmup)})
         with self._opened() as clients:
             facts = self._warm_up(clients, warmup)
@@ -66,13 +69,19 @@ class LoadedPoint:
         with self._opened() as clients:
             return self._answers_of(clients, np.arange(len(self.queries)))
 
-    def _runs(self, clients: Clients, runs: int) -> list[Measured]:
+    def _cold_run(self, run: int) -> Measured:
+        with self.monitor.phase("cool"):
+            self.subject.plugin.cool()
+        with self._opened(self.load.driver) as clients, self.monitor.phase("measure"):
+            return self._run(clients, run)
+
+    def _runs(self, clients: Clients, runs: Sequence[int]) -> list[Measured]:
         with self.monitor.phase("measure"):
             if self.load.objective is not None:
                 return self._runs_within(clients, runs)
-            return [self._run(clients, run) for run in self._each(runs)]
+            return self._each(runs, partial(self._run, clients))
 
-    def _runs_within(self, clients: Clients, runs: int) -> list[Measured]:
+    def _runs_within(self, clients: Clients, runs: Sequence[int]) -> list[Measured]:
         """Measure at the highest rate at which the runs, taken together, keep the objective."""
         objective, closed = self.load.objective, self._closed_loop_rate(clients)
         assert objective is not None
@@ -81,20 +90,20 @@ class LoadedPoint:
             answered = not any(run.facts["queries_unanswered"] for run in done)
             return answered and objective.is_kept(np.concatenate([run.times for run in done]))
 
-        trial = 0
+        trial, repeats = 0, self.subject.repeats(MOST_REPEATED_TRIALS)
 
         def is_kept_at(rate: float) -> bool:
             nonlocal trial
             trial += 1
             bar.update()
-            return is_kept(self._open(clients, rate, WARMUP_RUN + trial))
+            return is_kept(repeats.least_disturbed(partial(self._open, clients, rate, WARMUP_RUN + trial)))
 
         with tqdm(desc=f"rates for {objective}", unit="rate", leave=False, disable=self.subject.quiet) as bar:
             rate, trials = highest_rate(is_kept_at, closed)
         for step in range(MOST_STEPS_DOWN if rate is not None else 0):
             assert rate is not None
             below = rate / CLOSE_ENOUGH**step
-            measured = [self._open(clients, below, run) for run in self._each(runs)]
+            measured = self._each(runs, partial(self._open, clients, below))
             if is_kept(*measured):
                 for run in measured:
                     run.facts.update(objective=str(objective), objective_trials=trials + step)
@@ -138,10 +147,13 @@ class LoadedPoint:
         return self._answered(measured, answers)
 
     def _watched_run(self, clients: Clients) -> tuple[Sequence[Answers], dict[str, Any]]:
+        self._started = time.time()
         with self._watch.running():
             clients.run()
         answers = clients.answers()
         facts: dict[str, Any] = self._watch.facts(sum(len(given.numbers) for given in answers))
+        if self.load.scheduler is not None:
+            facts.pop(OTHERS, None)  # the clients' processes may be on this machine, and are not known
         return answers, facts | client_facts(clients)
 
     def _warm_up(self, clients: Clients, warmup: Warmup) -> dict[str, Any]:
@@ -165,7 +177,8 @@ class LoadedPoint:
             clients.answers()
 
         with self.monitor.phase("warm-up"):
-            return warm_up(warmup, send_for, send, partial(self.load.run_seconds, len(self.queries)))
+            run_seconds = partial(self.load.run_seconds, len(self.queries))
+            return warm_up(warmup, send_for, send, run_seconds, self._is_warm)
 
     def _answers_of(self, clients: Clients, numbers: np.ndarray) -> np.ndarray:
         """Have these queries answered once, (numbers,); return all neighbours, -1 for the other queries."""
@@ -182,7 +195,7 @@ class LoadedPoint:
 
     def _answered(self, run: Measured, answers: Sequence[Answers]) -> Measured:
         neighbors, answered = self._neighbors_of(answers)
-        return replace(run, neighbors=neighbors, answered=answered)
+        return replace(run, neighbors=neighbors, answered=answered, started=self._started)
 
     def _completed(
         self, runs: list[Measured], facts: dict[str, Any], clients: Clients | None = None
@@ -190,6 +203,8 @@ class LoadedPoint:
         """Have the queries answered that a run has not sent, by `clients` if they are still there."""
         answered = np.array([run.answered for run in runs])
         missing = np.flatnonzero(~answered.all(axis=0))
+        if self._is_warm:
+            return [replace(run, facts={**facts, **self.load.facts, **run.facts}) for run in runs]
         if len(missing):
             with nullcontext(clients) if clients is not None else self._opened() as answering:
                 neighbors = self._answers_of(answering, missing)
@@ -206,9 +221,11 @@ class LoadedPoint:
             completed.append(replace(run, facts={**facts, **self.load.facts, **run.facts, **aside}))
         return completed
 
-    def _each(self, runs: int) -> Iterator[int]:
+    def _each(self, runs: Sequence[int], measure: Callable[[int], Measured]) -> list[Measured]:
         name, quiet = f"{self.subject.plugin}", self.subject.quiet
-        return iter(tqdm(range(runs), desc=name, unit="run", leave=False, disable=quiet))
+        repeats = self.subject.repeats(len(runs))
+        numbers = tqdm(runs, desc=name, unit="run", leave=False, disable=quiet)
+        return [repeats.least_disturbed(partial(measure, number)) for number in numbers]
 
     @contextmanager
     def _opened(self, driver: str = OWN_DRIVER) -> Iterator[Clients]:

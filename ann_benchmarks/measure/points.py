@@ -2,7 +2,8 @@
 
 import errno
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from statistics import fmean
 from typing import Any
@@ -14,7 +15,8 @@ from ann_benchmarks.common.host import host_facts
 from ann_benchmarks.data.datasets import Dataset
 from ann_benchmarks.distance import candidate_distances
 from ann_benchmarks.jobs.events import Event, Note, PointDone, PointFailed
-from ann_benchmarks.jobs.job import JobRequest
+from ann_benchmarks.jobs.job import Job, JobRequest
+from ann_benchmarks.jobs.places import folder_for, other_server
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.spans import Measured, histogram
 from ann_benchmarks.load.warmup import Warmup
@@ -22,6 +24,7 @@ from ann_benchmarks.monitoring import NoMonitor, Phases
 from ann_benchmarks.monitoring.monitor import Recording
 from ann_benchmarks.monitoring.stored import GROUP, monitored, writer
 from ann_benchmarks.plugin import Plugin
+from ann_benchmarks.results.environment import environment_of
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, truth_mark, write_result
 from ann_benchmarks.results.intervals import (
     FEWEST_RUNS,
@@ -36,6 +39,7 @@ from ann_benchmarks.results.series import ATTRIBUTE
 from ann_benchmarks.results.warnings import main_wait, remarks
 
 from .loaded_point import LoadedPoint
+from .observed import others_facts
 from .target import TargetSearch
 from .timed import Subject, measure, measure_each
 
@@ -57,6 +61,7 @@ class Points:
         """Take the built index; `facts` are stored with each point."""
         job = request.job
         self.request, self.job, self.facts, self.report = request, job, facts, report
+        self.environments = request.environments
         self.procedure, self.conditions = job.procedure, request.conditions
         self.monitor = monitor or NoMonitor()
         # What happened before the first point, stored with each of them if it has made the index.
@@ -114,25 +119,52 @@ class Points:
 
     def measure_point(self, query_arguments: list[Any]) -> None:
         """Set the arguments, or search for them, measure, and store."""
-        name = self.job.label(query_arguments)
         self.monitor.cut()
-        started_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        started_at = now()
+        runs, found_facts = self.measured(query_arguments, self.measure_runs)
+        self.keep(query_arguments, runs, {"started_at": started_at}, found_facts)
+
+    def measured(
+        self,
+        query_arguments: list[Any],
+        measure_runs: Callable[[], list[Measured]],
+        found_before: Sequence[Mapping[str, Any]] = (),
+    ) -> tuple[list[Measured], dict[str, Any]]:
+        """Measure with these arguments, or where the target recall is first reached.
+
+        Returns the runs, and what is stored of the search. `found_before` is what other points have found,
+        beside what the request knows.
+        """
         target = self.procedure.target_recall
-        if target is not None:
-            index = self.facts | self.plugin.get_additional() | self.truth_facts
-            search = self.target_search(name, target)
-            runs, found_facts = search.measure(
-                self.measure_runs, self.kept_neighbors, self.request.found_before, index
-            )
-        else:
+        if target is None:
+            self.set_arguments(query_arguments, {})
+            return measure_runs(), {}
+        search = self.target_search(self.job.label(query_arguments), target)
+        known = [*self.request.found_before, *found_before]
+        return search.measure(measure_runs, self.kept_neighbors, known, self.index_facts)
+
+    def set_arguments(self, query_arguments: list[Any], found_facts: Mapping[str, Any]) -> None:
+        """Set the arguments of a point, or those that the search for them has found."""
+        if self.procedure.target_recall is None:
             if query_arguments:
                 self.plugin.set_query_arguments(*query_arguments)
-            runs, found_facts = self.measure_runs(), {}
+        elif found_facts and (search := self.plugin.search_range(self.job.count)):
+            self.plugin.set_query_arguments(*search.arguments(found_facts["target_value"]))
+
+    def keep(
+        self,
+        query_arguments: list[Any],
+        runs: list[Measured],
+        before: dict[str, Any],
+        found_facts: dict[str, Any],
+    ) -> None:
+        """Store a point and report it; `before` are attributes that were known before it was measured."""
+        name = self.job.label(query_arguments)
         most = representative(runs).neighbors.shape[1]
         if most > self.job.count:
             kept = f"the first {self.job.count} are kept"
             self.report(Note(f"{name} answered with up to {most} neighbours; {kept}"))
-        attrs, found = self.store(query_arguments, runs, {"started_at": started_at}, found_facts)
+        attrs, found = self.store(query_arguments, runs, before, found_facts)
         for text in remarks(attrs):
             self.report(Note(f"{name}: {text}"))
         if found_facts:
@@ -162,12 +194,14 @@ class Points:
             **self.truth_facts,
             "build_arguments": job.definition.arguments,
             "run_seconds": [run.seconds_per_query for run in runs],
+            "run_started": [run.started for run in runs],
             "recall_low": recall.low,
             "recall_high": recall.high,
             "qps_mean": fmean(rates),
             "qps_low": qps.low,
             "qps_high": qps.high,
             "runs_disagree": runs_disagree(times),
+            **others_facts(runs),
             "run_recalls": run_recalls,
             **stored_percentiles(times),
             "batch_mode": self.procedure.batch,
@@ -175,7 +209,7 @@ class Points:
             "candidates": np.count_nonzero(shown.neighbors >= 0) / len(shown.neighbors),
             "expect_extra": self.plugin.reports_extra,
             "name": str(self.plugin),
-            "run_count": self.procedure.runs,
+            "run_count": len(runs),
             "distance": self.metric,
             "count": job.count,
             # A plug-in that found its index built knows what the build had taken.
@@ -185,10 +219,10 @@ class Points:
             "asking_seconds": sum(
                 run.facts.get("asking_seconds", run.seconds_per_query * len(run.times)) for run in runs
             ),
-            "algo": job.series.label,
-            ATTRIBUTE: job.series.as_json(),
             "dataset": job.dataset,
         }
+        job = self.placed(attrs)
+        attrs |= {"algo": job.series.label, ATTRIBUTE: job.series.as_json()}
         edges, counts = histogram(times)
         more: dict[str, Any] = {"latency_histogram_edges": edges, "latency_histogram": counts}
         recording = self.monitor.cut()
@@ -198,6 +232,20 @@ class Points:
             more[GROUP] = writer(sampled)
         write_result(job.path(query_arguments), attrs, shown.times, neighbors, distances, more)
         return attrs, found
+
+    def placed(self, attrs: Mapping[str, Any]) -> Job:
+        """Return the job with the folder of the environment that a point was measured in.
+
+        The plan has chosen one before the server ran; where that shows another server, it is said.
+        """
+        facts = environment_of(attrs)
+        mark = folder_for(facts, self.environments)
+        if mark != self.job.environment:
+            self.job = replace(self.job, environment=mark)
+            why = other_server(facts, self.environments) or "the server is another one than was expected"
+            self.report(Note(f"{self.job.label()}: {why}: results go to {self.job.path([]).parent}"))
+        self.environments = {**self.environments, mark: [*self.environments.get(mark, ()), facts]}
+        return self.job
 
     def done(
         self,
@@ -212,7 +260,7 @@ class Points:
         is_open = shown.facts.get("loop") == "open"
         return PointDone(
             label=name,
-            path=self.job.path(query_arguments),
+            path=self.job.path(query_arguments),  # as `placed` has left it
             recall=float(found.mean()),
             recall_interval=share_interval(found),
             runs=len(runs),
@@ -226,6 +274,11 @@ class Points:
             build_time=float(attrs["build_time"]),
             main_wait=main_wait(shown.facts),
         )
+
+    @property
+    def index_facts(self) -> dict[str, Any]:
+        """What identifies the index and the data."""
+        return self.facts | self.plugin.get_additional() | self.truth_facts
 
     @property
     def truth_facts(self) -> dict[str, str]:
@@ -263,16 +316,23 @@ class Points:
         """Return each query's recall, (queries,)."""
         return recall_of_each(distances, self.true_distances[:, -1] + RECALL_SLACK, self.job.count)
 
-    def measure_runs(self) -> list[Measured]:
-        """Measure all runs of a point, by the procedure."""
+    def measure_runs(self, numbers: Sequence[int] = (), is_warm: bool = False) -> list[Measured]:
+        """Measure the runs of these numbers, by default all of a point, by the procedure."""
         procedure = self.procedure
+        numbers = numbers or range(procedure.runs)
         if procedure.load is not None:
-            return self.loaded(procedure.load).measure(procedure.warmup or Warmup(), procedure.runs)
-        return measure_each(self.at_once if procedure.batch else self.one_by_one, procedure)
+            return self.loaded(procedure.load).measure(procedure.warmup or Warmup(), numbers, is_warm)
+        subject = self.at_once if procedure.batch else self.one_by_one
+        return measure_each(subject, procedure, len(numbers), is_warm)
 
     def loaded(self, load: Load) -> LoadedPoint:
         """Return the point as clients query it."""
         return LoadedPoint(self.at_once, load)
+
+
+def now() -> str:
+    """Return the time of day, as results store it."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 def representative(runs: list[Measured]) -> Measured:

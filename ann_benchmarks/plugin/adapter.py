@@ -188,6 +188,16 @@ class Plugin:
             cool()
         return self.has("cool")
 
+    def rest(self) -> None:
+        """Let other contenders work between two turns; without the method, it stays as it is."""
+        if rest := self._optional("rest"):
+            rest()
+
+    def resume(self) -> None:
+        """Be ready for the next turn after a rest; without the method, it is."""
+        if resume := self._optional("resume"):
+            resume()
+
     def recover(self) -> None:
         """Be ready for the next point after one has failed; see `can_recover`."""
         self._optional("recover")()
@@ -224,6 +234,17 @@ def dashboard_panels(monitor: ServerMonitor) -> dict[str, str]:
 def client_facts(clients: Clients) -> dict[str, Any]:
     """Return what clients store next to a run; nothing where they have no facts()."""
     return dict(getattr(clients, "facts", dict)())
+
+
+def server_processes(watch: Watch) -> Sequence[int] | None:
+    """Return the ids of the observed server's processes, without their children; empty where there is none.
+
+    None: they are not known, also where the watch has no processes().
+    """
+    if isinstance(watch, NoWatch):
+        return ()
+    processes: Callable[[], Sequence[int] | None] | None = getattr(watch, "processes", None)
+    return None if processes is None else processes()
 
 
 def stated_throughput(clients: Clients) -> float | None:

@@ -4,7 +4,7 @@ import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import groupby
 from pathlib import Path
@@ -19,12 +19,22 @@ from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.data.datasets import stored_distances, truth_file
 
 from .cache import MetricsCache, Stamp, each, file_stamp, is_settled
+from .environment import environment_names
 from .file import TRUTH_ATTRIBUTE, read_result, truth_mark
 from .intervals import FEWEST_RUNS, Interval
 from .kinds import checked_attributes
-from .metrics import Measurement, Truth, all_metrics, compute_all, standard_metrics
+from .metrics import (
+    RECALL_SLACK,
+    Measurement,
+    Truth,
+    all_metrics,
+    compute_all,
+    recall_of_each,
+    standard_metrics,
+)
 from .percentiles import PERCENTILES, QUERIES
 from .series import Series, series_from, series_of
+from .speeds import PARTS, recall_parts
 
 FEWEST_FILES = 16  # for which a process is worth being started
 MOST_PROCESSES = 8
@@ -114,14 +124,15 @@ def measure(path: Path, dataset: str, truth: TruthFile) -> Run:
     true = truth.covering(len(result.distances), attrs["count"])
     if attrs.get(TRUTH_ATTRIBUTE, truth.mark(attrs["count"])) != truth.mark(attrs["count"]):
         raise UserError("it was measured on other vectors of the same name: measure it again with run.py")
+    m = Measurement(true, result.distances, result.times, attrs)
     return Run(
         dataset=dataset,
         count=attrs["count"],
         distance=str(attrs.get("distance", "unknown")),
         series=series_of(attrs, clean_text(path.parent.name)),
         parameters=str(attrs.get("name", path.stem)),
-        metrics=compute_all(Measurement(true, result.distances, result.times, attrs)),
-        attrs=attrs,
+        metrics=compute_all(m),
+        attrs=attrs | {PARTS: recall_parts(recall_of_each(m.found, m.kth + RECALL_SLACK, m.count))},
     )
 
 
@@ -170,7 +181,9 @@ def load_runs_of(
 
     `recompute` computes every metric anew. Many files are read by several processes, by default one a core.
     Datasets are not downloaded: the results of one that is missing are left out, which is said once for all.
+    Where an algorithm was measured in several environments, the series of each is named by its own.
     """
+    found: dict[Path, Run] = {}
     located = []
     for path in paths:
         if len(path.parts) >= 5 and path.parts[-3].isdecimal():
@@ -183,11 +196,16 @@ def load_runs_of(
                 for path, outcome in load_dataset(dataset, list(members), recompute, processes):
                     bar.update()
                     if isinstance(outcome, Run):
-                        yield path, outcome
+                        found[path] = outcome
                     else:
                         skipped(path, outcome)
             except TruthError as error:
                 skipped(f"results/{dataset}", error)
+    runs = list(found.values())
+    kinds = [(run.dataset, run.count, run.series.algorithm, run.series.version) for run in runs]
+    names = environment_names([run.attrs for run in runs], kinds)
+    for path, run, name in zip(found, runs, names, strict=True):
+        yield path, replace(run, series=replace(run.series, environment=name))
 
 
 def load_dataset(

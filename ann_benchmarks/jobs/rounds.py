@@ -1,0 +1,158 @@
+"""Contenders in turn: how long a race goes on, who is out of it, and what it has shown.
+
+A round measures every contender once, in random order. Two of them are compared by the ratios of their times
+in the same rounds, so that a machine whose speed drifts cancels out.
+"""
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.quantities import read_number
+from ann_benchmarks.results.judging import ERROR_RATE, Difference, difference_of_pairs
+
+FEWEST_ROUNDS = 4  # before a race is looked at
+MOST_ROUNDS = 200
+STEP = 1.5  # a race is looked at when it has this many times as many rounds as at the last look
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How long contenders are measured in turn: a number of rounds, until all is sure, or for a time.
+
+    `until` is the half-width of intervals, as a share; `budget` is in s, for all rounds.
+    """
+
+    number: int | None = None
+    until: float | None = None
+    budget: float | None = None
+
+    @property
+    def most(self) -> int:
+        """Rounds after which it ends in any case."""
+        return self.number or MOST_ROUNDS
+
+    def __str__(self) -> str:
+        parts = [
+            f"{self.number} rounds" if self.number else "",
+            f"until {100 * self.until:.10g}%" if self.until else "",
+            f"for {self.budget:.10g} s" if self.budget else "",
+        ]
+        return ", ".join(filter(None, parts))
+
+
+def read_share(text: str) -> float:
+    """Read such as "5%"; UserError says what is allowed."""
+    number = read_number(text.removesuffix("%")) if text.endswith("%") else None
+    if number is None or not 0.1 <= number <= 100:
+        raise UserError(f"'{shown(text)}' is no precision: give a percentage from 0.1% to 100%, such as 5%")
+    return number / 100
+
+
+def read_time(text: str) -> float:
+    """Read such as "20m", in s; UserError says what is allowed."""
+    number = read_number(text[:-1]) if text[-1:] in _UNITS else None
+    if number is None or not 1 <= number * _UNITS[text[-1]] <= 30 * 86400:
+        raise UserError(f"'{shown(text)}' is no time: give such as 90s, 20m or 2h, of 30 days at most")
+    return number * _UNITS[text[-1]]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A point in a race: `point` by its place in the job of this label, against others of its `field`.
+
+    Where `is_at_target`, all of a field are measured at the same recall, and the fastest is sought. Else they
+    are points of curves, each of which is to be known as surely as requested.
+    """
+
+    job: str
+    point: int
+    field: Hashable
+    is_at_target: bool
+
+
+class Race:
+    """The rounds so far, of all contenders."""
+
+    def __init__(self, contenders: Sequence[Contender], rounds: Rounds) -> None:
+        """Nothing is measured yet."""
+        self.rounds = rounds
+        self.running = list(contenders)  # who has a turn in the next round
+        self.out: list[Contender] = []  # who is behind for sure
+        self.done = 0
+        self._logs: dict[Contender, dict[int, float]] = {contender: {} for contender in contenders}
+        self._looks, self._next_look = 0, FEWEST_ROUNDS
+
+    def note(self, contender: Contender, number: int, seconds_per_query: float) -> None:
+        """Take what a round has measured."""
+        self._logs[contender][number] = math.log(seconds_per_query)
+
+    def remove(self, contender: Contender) -> None:
+        """Leave out one that has failed."""
+        self.running.remove(contender)
+        del self._logs[contender]
+
+    def end_round(self) -> bool:
+        """Note that a round is complete; return whether the race has shown what was requested.
+
+        It is looked at now and then only, and a contender is out of it at an error rate that all looks share:
+        who looks often enough finds any difference.
+        """
+        self.done += 1
+        if self.rounds.until is None or self.done < self._next_look:
+            return False
+        self._looks += 1
+        self._next_look = math.ceil(self.done * STEP)
+        error_rate = ERROR_RATE * 6 / (math.pi * self._looks) ** 2  # whose sum over all looks is ERROR_RATE
+        fields = dict.fromkeys(contender.field for contender in self._logs)
+        undecided = [field for field in fields if not self._is_decided(field, error_rate)]
+        return not undecided
+
+    def compare(self, first: Contender, second: Contender) -> Difference:
+        """Return how many times as fast the first is, over the rounds that have measured both."""
+        a, b = self._logs[first], self._logs[second]
+        both = sorted(a.keys() & b.keys())
+        return difference_of_pairs([a[i] for i in both], [b[i] for i in both], "rounds")
+
+    def _is_decided(self, field: Hashable, error_rate: float) -> bool:
+        """Whether every ratio of a field that matters is sure or narrow; who is behind for sure is out."""
+        runners = [contender for contender in self.running if contender.field == field]
+        if not runners:
+            return True
+        if not runners[0].is_at_target:
+            return all(self._is_narrow(self._beside_field(one)) for one in runners)
+        leader = min(runners, key=lambda contender: fmean(self._logs[contender].values()))
+        others = [other for other in runners if other != leader]
+        if not others:
+            has_won = any(contender.field == field for contender in self.out)
+            return has_won or self._is_narrow(self._alone(leader))
+        undecided = False
+        for other in others:
+            ratio = self.compare(leader, other)
+            if ratio.interval(error_rate / len(others))[0] > 1:
+                self.running.remove(other)
+                self.out.append(other)
+            elif not self._is_narrow(ratio):
+                undecided = True
+        return not undecided
+
+    def _is_narrow(self, ratio: Difference) -> bool:
+        assert self.rounds.until is not None
+        return ratio.interval(ERROR_RATE)[1] / ratio.ratio - 1 <= self.rounds.until
+
+    def _alone(self, contender: Contender) -> Difference:
+        logs = list(self._logs[contender].values())
+        return difference_of_pairs(logs, [0.0] * len(logs), "rounds")
+
+    def _beside_field(self, contender: Contender) -> Difference:
+        """Compare a point with the mean of its field in the same rounds."""
+        field = [other for other in self.running if other.field == contender.field]
+        if len(field) < 2:
+            return self._alone(contender)
+        own = self._logs[contender]
+        whole = [number for number in own if all(number in self._logs[other] for other in field)]
+        means = [fmean(self._logs[other][number] for other in field) for number in whole]
+        return difference_of_pairs([own[number] for number in whole], means, "rounds")
