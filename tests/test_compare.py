@@ -52,7 +52,7 @@ def measured(
     }
     found = np.ones((2, 10))
     more = {
-        "latency_histogram": np.array([50, 50]),
+        "latency_histogram": np.array([500, 500]),
         "latency_histogram_edges": np.geomspace(1, 100, 3) * seconds,
     }
     write_result(path, values, np.ones(2), found, found, more)

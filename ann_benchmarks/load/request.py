@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError, shown
-from ann_benchmarks.results.metrics import PERCENTILES
+from ann_benchmarks.results.percentiles import LEAST_BEYOND, PERCENTILES
 
 from .orders import QueryOrder, poisson_arrivals
 from .search import CLOSE_ENOUGH
@@ -51,7 +51,7 @@ class Objective:
 
     def seconds_at(self, rate: float) -> float:
         """How long a run lasts at a rate: long enough for that, and for 10 queries beyond the percentile."""
-        beyond = 10 / ((1 - PERCENTILES[self.percentile] / 100) * rate)
+        beyond = LEAST_BEYOND / ((1 - PERCENTILES[self.percentile] / 100) * rate)
         return max(OPEN_SECONDS, self.least_seconds, min(beyond, MOST_OPEN_SECONDS))
 
     def is_kept(self, latencies: np.ndarray) -> bool:

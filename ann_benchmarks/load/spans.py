@@ -1,4 +1,4 @@
-"""From what each client measured to the throughput, the latencies and their percentiles."""
+"""From what each client measured to the throughput, the latencies and their histogram."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,8 +10,6 @@ import numpy as np
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.plugin import Answers
-from ann_benchmarks.results.intervals import mean_interval
-from ann_benchmarks.results.metrics import PERCENTILES
 
 from .sampled import row_facts
 from .steady import is_growing
@@ -192,17 +190,6 @@ def _no_cpu_left(stored: Mapping[str, Any]) -> bool:
 
 BUCKETS_PER_DECADE = 116  # each 2% wider than the one before
 _SHORTEST, _LONGEST = -7, 4  # decades of s
-
-
-def percentiles(runs: Sequence[np.ndarray]) -> dict[str, float]:
-    """Return latency_p50 and so on, in s, of all queries of all runs, and their intervals over the runs."""
-    every = np.concatenate(runs)
-    facts = {}
-    for name, percentile in PERCENTILES.items():
-        facts[f"latency_{name}"] = float(np.percentile(every, percentile))
-        interval = mean_interval([float(np.percentile(run, percentile)) for run in runs])
-        facts[f"latency_{name}_low"], facts[f"latency_{name}_high"] = interval
-    return facts
 
 
 def histogram(runs: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

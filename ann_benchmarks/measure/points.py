@@ -5,6 +5,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from ann_benchmarks.jobs.events import Event, Note, PointDone, PointFailed
 from ann_benchmarks.jobs.job import Job, JobRequest
 from ann_benchmarks.jobs.places import folder_for, other_server
 from ann_benchmarks.load.request import Load
-from ann_benchmarks.load.spans import Measured, histogram, percentiles
+from ann_benchmarks.load.spans import Measured, histogram
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.monitoring import NoMonitor, Phases
 from ann_benchmarks.monitoring.monitor import Recording
@@ -25,8 +26,15 @@ from ann_benchmarks.monitoring.stored import GROUP, monitored, writer
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.environment import environment_of
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, truth_mark, write_result
-from ann_benchmarks.results.intervals import mean_interval, runs_disagree, share_interval
+from ann_benchmarks.results.intervals import (
+    FEWEST_RUNS,
+    Interval,
+    mean_interval,
+    runs_disagree,
+    share_interval,
+)
 from ann_benchmarks.results.metrics import RECALL_SLACK, recall_of_each
+from ann_benchmarks.results.percentiles import known_percentile, stored_percentiles
 from ann_benchmarks.results.series import ATTRIBUTE
 from ann_benchmarks.results.warnings import main_wait, remarks
 
@@ -183,7 +191,8 @@ class Points:
         found = self.recalls(distances)
         recall, times = share_interval(found), [run.times for run in runs]
         run_recalls = [float(found.mean()) if run is shown else self.recall_of(run) for run in runs]
-        qps = mean_interval([1 / run.seconds_per_query for run in runs])
+        rates = [1 / run.seconds_per_query for run in runs]
+        qps = mean_interval(rates)
         attrs = {
             **host_facts(),
             **self.facts,
@@ -194,12 +203,13 @@ class Points:
             "run_started": [run.started for run in runs],
             "recall_low": recall.low,
             "recall_high": recall.high,
+            "qps_mean": fmean(rates),
             "qps_low": qps.low,
             "qps_high": qps.high,
             "runs_disagree": runs_disagree(times),
             **others_facts(runs),
             "run_recalls": run_recalls,
-            **percentiles(times),
+            **stored_percentiles(times),
             "batch_mode": self.procedure.batch,
             "best_search_time": shown.seconds_per_query,
             "candidates": np.count_nonzero(shown.neighbors >= 0) / len(shown.neighbors),
@@ -259,12 +269,14 @@ class Points:
             path=self.job.path(query_arguments),  # as `placed` has left it
             recall=float(found.mean()),
             recall_interval=share_interval(found),
-            queries_per_second=1 / shown.seconds_per_query,
+            runs=len(runs),
+            queries_per_second=attrs["qps_mean"],
+            qps_interval=Interval(attrs["qps_low"], attrs["qps_high"]) if len(runs) >= FEWEST_RUNS else None,
             slowest_run=min(1 / run.seconds_per_query for run in runs)
             if attrs["runs_disagree"] and not is_open
             else None,
-            p50=attrs["latency_p50"],
-            p99=attrs["latency_p99"],
+            p50=known_percentile(attrs, "p50"),
+            p99=known_percentile(attrs, "p99"),
             build_time=float(attrs["build_time"]),
             main_wait=main_wait(shown.facts),
         )

@@ -10,7 +10,8 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.output import warn
 from ann_benchmarks.data.datasets import canonical_name, dataset_names, make_truth_file
 from ann_benchmarks.results.file import iter_result_paths
-from ann_benchmarks.results.metrics import QPS_AT_RECALL, ROUNDING, TARGET_RECALL
+from ann_benchmarks.results.metrics import QPS_AT_RECALL, ROUNDING, TARGET_RECALL, has_mean_throughput
+from ann_benchmarks.results.percentiles import PERCENTILES, least_queries
 from ann_benchmarks.results.runs import Run, load_runs
 from ann_benchmarks.results.tiers import as_tier_run, fastest, whole_machine
 
@@ -66,9 +67,13 @@ def draw_dataset(request: PlotRequest) -> None:
     if at_target:
         check_reached(runs, target)
     series = points_by_algorithm(runs, view.x, view.y, target, request.intervals)
+    if "qps" in view.metrics and len({has_mean_throughput(run.attrs) for run in runs}) > 1:
+        warn("files of ann-benchmarks state only the throughput of the best run: compare by -y qps-best")
     if not series:
         if not any(is_known(run, view) for run in runs):
-            raise UserError(f"nothing to plot: no result has both {view.x} and {view.y}")
+            few = [f"; {name} takes {least_queries(name):,}" for name in view.metrics if name in PERCENTILES]
+            hint = f"{few[0]} queries: measure more of them" if few else ""
+            raise UserError(f"nothing to plot: no result has both {view.x} and {view.y}{hint}")
         # ann-benchmarks' CI and scripts draw what an algorithm does not count, too.
         warn(f"every result has a 0 for {view.x} or {view.y}, which is not drawn: the picture is empty")
     if view.normalise:

@@ -1,5 +1,6 @@
 """What the reader of a report came for, in plain sentences: which is the fastest, its cost, its memory."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -174,7 +175,9 @@ def pace(comparison: Comparison, name: str) -> str:
     elif recalls[0] > comparison.target + OVERSHOT:
         recall += ", well above the target"
     rate = three_digits(standing.estimate.value)
-    return f"{rate} queries/s ({recall}, p99 {three_digits(runs[0].metrics['p99'])} ms)"
+    p99 = runs[0].metrics["p99"]
+    tail = f", p99 {three_digits(p99)} ms" if math.isfinite(p99) else ""
+    return f"{rate} queries/s ({recall}{tail})"
 
 
 def missed(runs: Sequence[Run], target: float) -> list[Statement]:

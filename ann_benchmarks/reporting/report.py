@@ -34,12 +34,12 @@ from .tables import table_kinds
 MARKDOWN, HTML, CSV = "report.md", "report.html", "points.csv"
 READING = (
     "The numbers in brackets are 95% intervals. The interval of a recall is that over all queries of this"
-    " kind. The intervals of throughput and latency are those of the mean of the runs. The figure before an"
-    " interval comes from one run: the best or, at a given rate, the one with the median p99. The answers"
-    " compare the means of the runs. They assume that a result repeats no better than its single runs, and"
-    " that another start adds a deviation of 3%. No interval accounts for a machine that was slower on"
-    " another day. QPS are queries per second, p99 is the time within which 99 of 100 queries are answered,"
-    " and a GB has 2^30 bytes."
+    " kind. Throughput is the mean of the runs in queries per second (QPS), in files of ann-benchmarks"
+    " that of the best run. A percentile is that of the latencies of all runs: p99 is the time within"
+    " which 99 of 100 queries are answered. A dash stands where there are too few queries for it. The"
+    " answers assume that a result repeats no better than its single runs, and that another start adds a"
+    " deviation of 3%. No interval accounts for a machine that was slower on another day. A GB has 2^30"
+    " bytes."
 )
 
 

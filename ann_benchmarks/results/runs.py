@@ -21,7 +21,7 @@ from ann_benchmarks.data.datasets import stored_distances, truth_file
 from .cache import MetricsCache, Stamp, each, file_stamp, is_settled
 from .environment import environment_names
 from .file import TRUTH_ATTRIBUTE, read_result, truth_mark
-from .intervals import Interval
+from .intervals import FEWEST_RUNS, Interval
 from .kinds import checked_attributes
 from .metrics import (
     RECALL_SLACK,
@@ -32,12 +32,12 @@ from .metrics import (
     recall_of_each,
     standard_metrics,
 )
+from .percentiles import PERCENTILES, QUERIES
 from .series import Series, series_from, series_of
 from .speeds import PARTS, recall_parts
 
 FEWEST_FILES = 16  # for which a process is worth being started
 MOST_PROCESSES = 8
-FEWEST_RUNS = 3  # of two, Student's interval is 12.7 standard errors wide either way: it says nothing
 MEMORY = 2**30  # bytes that all processes together may need; each needs three times its largest file
 
 
@@ -243,9 +243,14 @@ def load_dataset(
 
 
 def interval(run: Run, metric: str) -> Interval | None:
-    """Return the 95% interval of a metric that the result file holds, within what the metric can be."""
+    """Return the 95% interval of a metric that the result file holds, within what the metric can be.
+
+    Those of percentiles are of something else in files that do not state the number of latencies.
+    """
     known = all_metrics[metric]
     if known.bounds is None or (not known.is_share and (number(run, "run_count") or 0) < FEWEST_RUNS):
+        return None
+    if metric in PERCENTILES and (QUERIES not in run.attrs or math.isnan(run.metrics[metric])):
         return None
     low, high = (number(run, f"{known.bounds.attribute}_{end}") for end in ("low", "high"))
     if low is None or high is None or low > high:

@@ -9,6 +9,7 @@ from ann_benchmarks.common.foreign import from_json
 from ann_benchmarks.common.numbers import figure_text
 
 from .comparable import clients, family
+from .metrics import has_mean_throughput
 from .runs import Run
 
 SLOWER = 1.25  # times the CPU for a query, from which on it is told
@@ -99,6 +100,11 @@ def of_runs(attrs: Mapping[str, Any]) -> Iterator[str]:
     if attrs.get("runs_disagree") and isinstance(seconds, list):
         slowest, fastest = figure_text(1 / max(seconds)), figure_text(1 / min(seconds))
         yield f"the runs differ by more than noise: from {slowest} to {fastest} queries/s"
+    if not has_mean_throughput(attrs):
+        yield (
+            f"the throughput is that of the best of {attrs['run_count']} runs: ann-benchmarks stores no other"
+            "; compare it with the best runs of others (qps-best)"
+        )
     if int(attrs.get("run_count", 3)) < 3:
         yield "fewer than three runs: there is no interval"
 
