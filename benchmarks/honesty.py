@@ -176,7 +176,7 @@ def measured(
     warmup: Warmup = Warmup("off"),  # noqa: B008
 ) -> list[Measured]:
     """Measure as run.py does."""
-    return LoadedPoint(Subject(Plugin(algo), QUERIES, 1, len(QUERIES)), load).measure(warmup, runs)
+    return LoadedPoint(Subject(Plugin(algo), QUERIES, 1, len(QUERIES)), load).measure(warmup, range(runs))
 
 
 def row(name: str, clients: int, run: Measured, qps: float, tails: Sequence[float] | np.ndarray) -> None:

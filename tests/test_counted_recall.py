@@ -96,7 +96,7 @@ def test_the_clients_of_a_run_soon_have_sent_every_query_together():
 def test_a_plug_in_that_stops_answering_does_not_keep_its_recall():
     queries = np.zeros((100, 2), dtype=np.float32)
     subject = Subject(Plugin(Failing(110)), queries, K, rows=K)
-    (run,) = LoadedPoint(subject, Load(2, seconds=0.5)).measure(OFF, 1)
+    (run,) = LoadedPoint(subject, Load(2, seconds=0.5)).measure(OFF, range(1))
     assert run.facts["queries_answered_aside"] == 0
     assert found_share(run) < 0.5
     assert run.facts["candidates"] < 0.5 * K
@@ -123,7 +123,7 @@ def test_rows_that_go_while_a_run_is_measured_are_missing_in_its_recall(plugin_s
 
     try:
         subject = Subject(Plugin(algorithm), train[:60], K, len(train), monitor=Beginning())
-        runs = LoadedPoint(subject, Load(2, seconds=1.0)).measure(FEW, 3)
+        runs = LoadedPoint(subject, Load(2, seconds=1.0)).measure(FEW, range(3))
         deleting.join()
         assert found_share(runs[0]) == 1.0
         assert found_share(runs[-1]) == 0.0
@@ -139,11 +139,11 @@ def test_rows_that_go_while_a_run_is_measured_are_missing_in_its_recall(plugin_s
 def test_what_a_run_has_not_sent_is_answered_after_it():
     subject = Subject(Plugin(Failing(10**6)), np.zeros((100, 2), dtype=np.float32), K, rows=K)
     load = Load(1, max_queries=200, order=QueryOrder.parse("zipf:1.5"))
-    for run in LoadedPoint(subject, load).measure(OFF, 2):
+    for run in LoadedPoint(subject, load).measure(OFF, range(2)):
         assert 0 < run.facts["queries_answered_aside"] < 100
         assert found_share(run) == 1.0
         assert "given after the run, not in it" in " ".join(remarks(run.facts))
-    (run,) = LoadedPoint(subject, Load(3)).measure(OFF, 1)
+    (run,) = LoadedPoint(subject, Load(3)).measure(OFF, range(1))
     assert run.facts["queries_answered_aside"] == 0
     assert not remarks(run.facts)
 
@@ -155,7 +155,7 @@ def test_the_answers_of_pgbench_are_said_to_be_others(plugin_server: Server):
     algorithm.set_query_arguments(20)
     try:
         subject = Subject(Plugin(algorithm), train[:60], K, len(train))
-        (run,) = LoadedPoint(subject, Load(2, max_queries=200, driver="pgbench")).measure(FEW, 1)
+        (run,) = LoadedPoint(subject, Load(2, max_queries=200, driver="pgbench")).measure(FEW, range(1))
     finally:
         algorithm.done()
     assert found_share(run) == 1.0

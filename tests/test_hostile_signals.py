@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -126,6 +127,31 @@ def test_where_ctrl_c_is_ignored_sigterm_ends_a_run(workspace) -> None:
     _, said = process.communicate(timeout=30)
     assert process.returncode == 143
     assert said == "terminated; what is finished is kept, the same command goes on\n"
+
+
+def test_a_signal_in_a_finalizer_is_not_lost() -> None:
+    """Python cannot raise from there; it would print a traceback and go on."""
+    code = """
+        import os, signal, time
+        from ann_benchmarks.common.cli import run_command
+
+        class Kept:
+            def __del__(self):
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(0.1)
+
+        def main():
+            Kept()
+            time.sleep(20)
+
+        run_command(main)
+    """
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", dedent(code)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=15)
+    assert (done.returncode, done.stderr) == (
+        143, "terminated; what is finished is kept, the same command goes on\n"
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["run.py", "compare.py"])

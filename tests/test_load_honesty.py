@@ -45,7 +45,7 @@ KINDS = ["threads", "processes"]
 
 
 def measured(algo: BaseANN, load: Load, runs: int = 1, warmup: Warmup = COLD) -> list[Measured]:
-    return LoadedPoint(Subject(Plugin(algo), QUERIES, 1, len(QUERIES)), load).measure(warmup, runs)
+    return LoadedPoint(Subject(Plugin(algo), QUERIES, 1, len(QUERIES)), load).measure(warmup, range(runs))
 
 
 def percentile(run: Measured, of: float) -> float:

@@ -15,6 +15,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.output import counted, say, warn
 from ann_benchmarks.jobs.events import Event, PointDone, PointFailed, WorkloadDone
 from ann_benchmarks.jobs.job import Job, JobRequest
+from ann_benchmarks.measure.rounds import Enter
 from ann_benchmarks.run.console import Console
 from ann_benchmarks.run.pool import JobOutcome
 from ann_benchmarks.run.worker import NoWorker, ProcessWorker, Worker
@@ -210,6 +211,8 @@ class TierWorker(ProcessWorker):
 
     def send(self, request: Any) -> None:
         """Hand over a job, with what is known of its tier now that it is set."""
-        super().send(
-            replace(request, conditions=self._server) if isinstance(request, JobRequest) else request
-        )
+        if isinstance(request, Enter):
+            request = Enter(replace(request.request, conditions=self._server))
+        elif isinstance(request, JobRequest):
+            request = replace(request, conditions=self._server)
+        super().send(request)

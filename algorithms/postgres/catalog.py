@@ -202,6 +202,12 @@ def try_lock(connection: psycopg.Connection[Any], name: str) -> bool:
     return connection.execute(lock, [name]).fetchone() == (True,)
 
 
+def exists(connection: psycopg.Connection[Any], name: str) -> bool:
+    """Whether there is a relation of this name, with its schema."""
+    row = connection.execute("SELECT to_regclass(%s) IS NOT NULL", [name]).fetchone()
+    return row == (True,)
+
+
 def use_only(connection: psycopg.Connection[Any], table: str, index: str | None) -> None:
     """Park the table's other indexes, so that the planner can choose only this one, or none.
 

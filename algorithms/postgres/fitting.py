@@ -141,12 +141,25 @@ class IndexedTable:
             self.server.stop()
         self._facts["caches_dropped"] = folder is not None and drop_from_cache(folder)
 
+    def resume(self) -> None:
+        """Reserve the table again, and have queries use this index after they have used others."""
+        assert self.table is not None
+        self._reserve(self.table.name)
+        name = self.built.name if self.built else None
+        with self.server.explaining("switching the index"), self.server.connect() as connection:
+            if name is not None and not catalog.exists(connection, name):
+                raise PostgresError(
+                    f"{name} is gone: this user may not park an index, so that contenders cannot be measured"
+                    " in turn: connect as a superuser, or leave --rounds out"
+                )
+            catalog.use_only(connection, self.table.name, name)
+        self._prewarm_again()
+
     def recover(self) -> None:
         """Reserve the table again, and warm the index if the server has lost it."""
         assert self.table is not None
         self._reserve(self.table.name)
-        if self.server.start_mark() != self._start_mark:
-            self._prewarm()  # the content of its memory is gone
+        self._prewarm_again()
 
     def release(self) -> None:
         """Let other runs use the table; the server runs on."""
@@ -223,6 +236,10 @@ class IndexedTable:
             self._facts |= self.built.facts
             self._prewarm()
         self._facts["table_size"] = relation_bytes(connection, self.table.name) / 1024
+
+    def _prewarm_again(self) -> None:
+        if self.server.start_mark() != self._start_mark:
+            self._prewarm()  # the content of its memory is gone
 
     def _prewarm(self) -> None:
         self._start_mark = self.server.start_mark()

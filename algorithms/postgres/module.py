@@ -189,6 +189,15 @@ class PostgresANN(InstallableExtension, QueriedTable):
         self._indexed.cool()
         self.recover()
 
+    def rest(self) -> None:
+        """Let other indexes be measured; the processes of clients rest, too."""
+        self.end_sessions()
+        self._indexed.release()
+
+    def resume(self) -> None:
+        """Be the index that queries use, after others have been."""
+        self._indexed.resume()
+
     def recover(self) -> None:
         """Be ready for the next point after one has failed, for whatever reason."""
         self.done()

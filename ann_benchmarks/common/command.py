@@ -6,6 +6,8 @@ import os
 import resource
 import signal
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import IO, Any
 from .errors import UserError, one_line, shortage
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_MOMENT = 0.01  # s
 _MANY_PROCESSES = 4096  # a limit that leaves room for the threads of libraries
 
 _is_waiting = False
@@ -126,8 +129,6 @@ def check_threads() -> None:
     limit, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if limit == resource.RLIM_INFINITY or limit > _MANY_PROCESSES:
         return
-    import threading
-
     from .host import usable_cores
 
     end = threading.Event()
@@ -149,10 +150,21 @@ def signals_raise(is_once: bool = False) -> Iterator[None]:
         _handle(lambda number, frame: None)  # not SIG_IGN, of which Python complains when two come together
         _raise_ended(number, frame)
 
-    before = _handle(once if is_once else _raise_ended)
+    def send_again(unraisable: Any) -> None:
+        """Have a signal that came within a finalizer, from which nothing can be raised, come once more."""
+        if not isinstance(unraisable.exc_value, Ended):
+            hook(unraisable)
+            return
+        _handle(handler)
+        threading.Thread(target=_send, args=(unraisable.exc_value.number,), daemon=True).start()
+
+    handler = once if is_once else _raise_ended
+    before, hook = _handle(handler), sys.unraisablehook
+    sys.unraisablehook = send_again
     try:
         yield
     finally:
+        sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -174,6 +186,11 @@ def signals_wait() -> Iterator[None]:
         if _came is not None:
             number, _came = _came, None
             raise Ended(number)
+
+
+def _send(number: int) -> None:
+    time.sleep(_MOMENT)  # the finalizer has ended
+    os.kill(os.getpid(), number)
 
 
 def begin_fork() -> None:

@@ -33,6 +33,16 @@ class PointDone:
 
 
 @dataclass(frozen=True)
+class TurnDone:
+    """A point of a job, by its place, has been measured for one run of a round; seconds a query."""
+
+    job: str  # its label
+    point: int
+    round: int
+    seconds_per_query: float
+
+
+@dataclass(frozen=True)
 class PhaseDone:
     """A phase of a workload has been measured: one line of what and how much."""
 
@@ -84,4 +94,4 @@ class Located:
     facts: dict[str, Any]
 
 
-Event = Built | PointDone | PhaseDone | WorkloadDone | PointFailed | Note
+Event = Built | TurnDone | PointDone | PhaseDone | WorkloadDone | PointFailed | Note

@@ -18,7 +18,8 @@ from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, damage, read_attributes
 from ann_benchmarks.results.records import read_record, record_path
 from ann_benchmarks.results.series import Series
 
-from .places import Folders, folder_for, may_be_of, other_server
+from .places import Environments, Folders, folder_for, may_be_of, other_server
+from .rounds import Rounds
 
 
 class Conditions(Protocol):
@@ -53,6 +54,7 @@ class Procedure:
     warmup: Warmup | None = None  # None: as the algorithm is used to
     target_recall: float | None = None  # each point is searched for, and its arguments are unknown before
     conditions: Conditions | None = None  # None: the machine as it is
+    rounds: Rounds | None = None  # None: one point after the other
 
     @property
     def is_cold(self) -> bool:
@@ -218,18 +220,17 @@ def make_plan(scope: Scope, truth: str, force: bool = False, where: Whereabouts 
     `truth` is the mark of the dataset: a point on other vectors of the same name is not finished. `where`
     returns what is known of where a job would run: a point of another server, or machine, is not finished.
     """
+    placed = [_placed(job, truth, where) for job in scope.jobs()]
+    if any(procedure.rounds for procedure in scope.procedures) and not force:
+        force = not _were_in_turn(placed)
     jobs: list[Job] = []
     finished_in_all = 0
     warnings = []
     owners: dict[Path, str] = {}
-    for job in scope.jobs():
-        points = []
-        finished = 0
-        environments = job.folders.environments(truth)
-        facts = environment_of(where(job)) if any(environments.values()) else {}
-        job = replace(job, truth=truth, environment=folder_for(facts, environments))
+    for there in placed:
+        job, points, finished = there.job, [], 0
         if job.environment:
-            why = other_server(facts, environments)
+            why = other_server(there.facts, there.environments)
             warnings.append(f"{why}: what is measured now is a series of its own, {job.series.folder}")
         for query_arguments in job.points:
             path, name = job.path(query_arguments), job.label(query_arguments)
@@ -239,12 +240,8 @@ def make_plan(scope: Scope, truth: str, force: bool = False, where: Whereabouts 
                 continue
             owners[path] = name
             if not force:
-                measured = [
-                    there
-                    for there in job.everywhere(query_arguments, environments)
-                    if may_be_of(there, facts)
-                ]
-                problems = [_unfinished(there, job.procedure, truth) for there in measured]
+                measured = there.results(query_arguments)
+                problems = [_unfinished(result, job.procedure, truth) for result in measured]
                 if None in problems:
                     finished += 1
                     continue
@@ -254,6 +251,45 @@ def make_plan(scope: Scope, truth: str, force: bool = False, where: Whereabouts 
             jobs.append(replace(job, points=points, finished=finished))
         finished_in_all += finished
     return Plan(jobs, finished_in_all, warnings)
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """A job with the folder of its environment, and those of others: `facts` are of where it would run."""
+
+    job: Job
+    environments: Environments
+    facts: Facts
+
+    def results(self, query_arguments: list[Any]) -> list[Path]:
+        """Where there is a result of a point that nothing known says was measured elsewhere."""
+        there = self.job.everywhere(query_arguments, self.environments)
+        return [path for path in there if may_be_of(path, self.facts)]
+
+
+def _placed(job: Job, truth: str, where: Whereabouts) -> _Placed:
+    environments = job.folders.environments(truth)
+    facts = environment_of(where(job)) if any(environments.values()) else {}
+    job = replace(job, truth=truth, environment=folder_for(facts, environments))
+    return _Placed(job, environments, facts)
+
+
+def _were_in_turn(placed: Sequence[_Placed]) -> bool:
+    """Whether all points were measured in the same rounds; else what is compared has to be measured again."""
+    for _, group in groupby(placed, lambda there: there.job.procedure.conditions):
+        marks = set()
+        for there in group:
+            requested = str(there.job.procedure.rounds)
+            for arguments in there.job.points:
+                try:
+                    every = [read_attributes(path) for path in there.results(arguments)]
+                except UserError:
+                    return False
+                whole = [one for one in every if one.get("rounds_requested") == requested]
+                marks |= {one.get("rounds") for one in whole if "rounds_ended" in one} or {None}
+        if len(marks) > 1 or None in marks:
+            return False
+    return True
 
 
 def _unfinished(path: Path, procedure: Procedure, truth: str) -> str | None:

@@ -1,5 +1,6 @@
 """From what each client measured to the throughput, the latencies and their percentiles."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,7 @@ class Measured:
     seconds_per_query: float
     facts: dict[str, Any] = field(default_factory=dict)  # what else is stored of it
     answered: np.ndarray | None = None
+    started: float = math.nan  # s since 1970
 
 
 ALWAYS_WAITING = 0.8  # share of the time that clients wait for answers, below which they are the limit

@@ -16,6 +16,7 @@ LEAST_SECONDS, MOST_LEAST_SECONDS = 0.6, 3.0  # of a warm-up: within these, as l
 MOST_SECONDS = 120.0
 LOOKS_APART = 1.15  # ratio of the times of two looks
 QUIET_LOOKS = 3  # one after the other, after which it is warm
+QUIET_LOOKS_AGAIN = 1  # of what has been warm before
 WORTH_WAITING_FOR = 0.02  # by which the last quarter of the time was faster than the one before
 STANDARD_ERRORS = 0.5  # by which it was faster at least: better a look too many than one too few
 
@@ -51,11 +52,13 @@ def warm_up(
     send_for: Callable[[float], int],
     send: Callable[[int], Any],
     run_seconds: Callable[[float], float],
+    is_again: bool = False,
 ) -> dict[str, Any]:
     """Warm up and return what is stored of it.
 
     `send_for` sends queries for a number of seconds and returns how many were answered; `send` sends a
-    number of queries; `run_seconds` gives the seconds of a run at a number of queries a second.
+    number of queries; `run_seconds` gives the seconds of a run at a number of queries a second. What has been
+    warm before (`is_again`) is so at the first look that sees no rise.
     """
     began = time.perf_counter()
     facts: dict[str, Any] = {"warmup": str(warmup)}
@@ -66,8 +69,8 @@ def warm_up(
         return facts | {"warmup_queries": warmup.queries, "warmup_seconds": time.perf_counter() - began}
     rates: list[float] = []
     sent, passed, quiet = 0, 0.0, 0
-    look = LEAST_SECONDS
-    while passed < MOST_SECONDS and quiet < QUIET_LOOKS:
+    look, needed = (0.0, QUIET_LOOKS_AGAIN) if is_again else (LEAST_SECONDS, QUIET_LOOKS)
+    while passed < MOST_SECONDS and quiet < needed:
         started = time.perf_counter()
         answered = send_for(PIECE_SECONDS)
         ended = time.perf_counter()
@@ -76,12 +79,12 @@ def warm_up(
         if len(rates) < 4 or passed < look:
             continue
         look = LOOKS_APART * passed
-        least = min(run_seconds(float(np.mean(rates))), MOST_LEAST_SECONDS)
+        least = 0.0 if is_again else min(run_seconds(float(np.mean(rates))), MOST_LEAST_SECONDS)
         quiet = 0 if is_rising(rates) else quiet + (passed >= least)
     return facts | {
         "warmup_queries": sent,
         "warmup_seconds": passed,
-        "warmup_settled": quiet == QUIET_LOOKS,
+        "warmup_settled": quiet == needed,
     }
 
 

@@ -1,7 +1,8 @@
 """One job from start to end: load, build, measure each point, store it."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -20,29 +21,55 @@ from .workloads.workload import run_workload
 
 def carry_out(request: JobRequest, report: Callable[[Event], None]) -> None:
     """Build a job's index, measure its points one after the other, and report what happens."""
-    job, facts = request.job, request.all_facts
+    with opened(request) as (plugin, dataset, monitor):
+        if request.job.procedure.workload is not None:
+            return run_workload(request, plugin, dataset, report, monitor)
+        facts = build(request, plugin, dataset, monitor, report)
+        if not request.job.execution.build_only:
+            Points(request, plugin, dataset, facts, report, monitor).measure_all()
+
+
+@contextmanager
+def opened(request: JobRequest) -> Iterator[tuple[Plugin, Dataset, Phases]]:
+    """Construct a job's plug-in, open its dataset, and monitor both; put all away in the end."""
+    job = request.job
     plugin = construct(job.definition)
     monitor: Phases = NoMonitor()
     try:
         _check_arguments(job, plugin)
         plugin.check_clients(job.execution.clients)
         dataset, _ = get_dataset(job.dataset)
-        if job.execution.monitoring:
-            monitor = Monitor(plugin.open_monitor(), in_container="container_memory_bytes" in facts)
+        monitor = open_monitor(request, plugin)
         with dataset:
-            if job.procedure.workload is not None:
-                return run_workload(request, plugin, dataset, report, monitor)
-            facts |= _build(plugin, dataset, job, monitor)
-            if request.conditions is not None:
-                facts |= request.conditions.facts
-            if job.execution.build_only:
-                facts |= plugin.get_additional()
-            report(Built(facts["build_time"], facts["index_size"], bool(facts.get("index_reused"))))
-            if not job.execution.build_only:
-                Points(request, plugin, dataset, facts, report, monitor).measure_all()
+            yield plugin, dataset, monitor
     finally:
         monitor.close()
         plugin.done()
+
+
+def open_monitor(request: JobRequest, plugin: Plugin, began: float | None = None) -> Phases:
+    """Begin to monitor a job, if that is requested; `began` is when its time starts (perf_counter)."""
+    if not request.job.execution.monitoring:
+        return NoMonitor()
+    in_container = "container_memory_bytes" in request.all_facts
+    return Monitor(plugin.open_monitor(), in_container, began=began)
+
+
+def build(
+    request: JobRequest,
+    plugin: Plugin,
+    dataset: Dataset,
+    monitor: Phases,
+    report: Callable[[Event], None],
+) -> dict[str, Any]:
+    """Build a job's index, or find it, and report that; return what is stored with each point."""
+    facts = request.all_facts | _build(plugin, dataset, request.job, monitor)
+    if request.conditions is not None:
+        facts |= request.conditions.facts
+    if request.job.execution.build_only:
+        facts |= plugin.get_additional()
+    report(Built(facts["build_time"], facts["index_size"], bool(facts.get("index_reused"))))
+    return facts
 
 
 def _check_arguments(job: Job, plugin: Plugin) -> None:

@@ -1,6 +1,7 @@
 """One point under load: warmed up, its recall determined, its runs measured."""
 
 import math
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
@@ -38,13 +39,18 @@ class LoadedPoint:
         self.subject, self.load = subject, load
         self.monitor, self.queries = subject.monitor, subject.queries
         self._watch: Any = None  # of the server, as long as clients are there
+        self._is_warm = False
         self._draws = 0  # of samples, each with a seed of its own
+        self._started = math.nan  # s since 1970, of the last run
 
-    def measure(self, warmup: Warmup, runs: int) -> list[Measured]:
-        """Warm up and measure a number of runs; each has an answer to every query that it has sent.
+    def measure(self, warmup: Warmup, runs: Sequence[int], is_warm: bool = False) -> list[Measured]:
+        """Warm up and measure the runs of these numbers; each has an answer to every query that it has sent.
 
-        Without a warm-up each run begins with cold caches. What a run has not sent is answered afterwards.
+        Without a warm-up each run begins with cold caches. The number of a run draws its order of queries.
+        What a run has not sent is answered afterwards. Clients that were measured before (`is_warm`) take a
+        short warm-up, and what they have not sent has no answer.
         """
+        self._is_warm = is_warm
         if warmup.is_off:
             measured = []
             for run in self._each(runs):
@@ -66,13 +72,13 @@ class LoadedPoint:
         with self._opened() as clients:
             return self._answers_of(clients, np.arange(len(self.queries)))
 
-    def _runs(self, clients: Clients, runs: int) -> list[Measured]:
+    def _runs(self, clients: Clients, runs: Sequence[int]) -> list[Measured]:
         with self.monitor.phase("measure"):
             if self.load.objective is not None:
                 return self._runs_within(clients, runs)
             return [self._run(clients, run) for run in self._each(runs)]
 
-    def _runs_within(self, clients: Clients, runs: int) -> list[Measured]:
+    def _runs_within(self, clients: Clients, runs: Sequence[int]) -> list[Measured]:
         """Measure at the highest rate at which the runs, taken together, keep the objective."""
         objective, closed = self.load.objective, self._closed_loop_rate(clients)
         assert objective is not None
@@ -138,6 +144,7 @@ class LoadedPoint:
         return self._answered(measured, answers)
 
     def _watched_run(self, clients: Clients) -> tuple[Sequence[Answers], dict[str, Any]]:
+        self._started = time.time()
         with self._watch.running():
             clients.run()
         answers = clients.answers()
@@ -165,7 +172,8 @@ class LoadedPoint:
             clients.answers()
 
         with self.monitor.phase("warm-up"):
-            return warm_up(warmup, send_for, send, partial(self.load.run_seconds, len(self.queries)))
+            run_seconds = partial(self.load.run_seconds, len(self.queries))
+            return warm_up(warmup, send_for, send, run_seconds, self._is_warm)
 
     def _answers_of(self, clients: Clients, numbers: np.ndarray) -> np.ndarray:
         """Have these queries answered once, (numbers,); return all neighbours, -1 for the other queries."""
@@ -182,7 +190,7 @@ class LoadedPoint:
 
     def _answered(self, run: Measured, answers: Sequence[Answers]) -> Measured:
         neighbors, answered = self._neighbors_of(answers)
-        return replace(run, neighbors=neighbors, answered=answered)
+        return replace(run, neighbors=neighbors, answered=answered, started=self._started)
 
     def _completed(
         self, runs: list[Measured], facts: dict[str, Any], clients: Clients | None = None
@@ -190,6 +198,8 @@ class LoadedPoint:
         """Have the queries answered that a run has not sent, by `clients` if they are still there."""
         answered = np.array([run.answered for run in runs])
         missing = np.flatnonzero(~answered.all(axis=0))
+        if self._is_warm:
+            return [replace(run, facts={**facts, **self.load.facts, **run.facts}) for run in runs]
         if len(missing):
             with nullcontext(clients) if clients is not None else self._opened() as answering:
                 neighbors = self._answers_of(answering, missing)
@@ -206,9 +216,9 @@ class LoadedPoint:
             completed.append(replace(run, facts={**facts, **self.load.facts, **run.facts, **aside}))
         return completed
 
-    def _each(self, runs: int) -> Iterator[int]:
+    def _each(self, runs: Sequence[int]) -> Iterator[int]:
         name, quiet = f"{self.subject.plugin}", self.subject.quiet
-        return iter(tqdm(range(runs), desc=name, unit="run", leave=False, disable=quiet))
+        return iter(tqdm(runs, desc=name, unit="run", leave=False, disable=quiet))
 
     @contextmanager
     def _opened(self, driver: str = OWN_DRIVER) -> Iterator[Clients]:

@@ -2,7 +2,7 @@
 
 import errno
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
@@ -110,25 +110,53 @@ class Points:
 
     def measure_point(self, query_arguments: list[Any]) -> None:
         """Set the arguments, or search for them, measure, and store."""
-        name = self.job.label(query_arguments)
         self.monitor.cut()
-        started_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        started_at = now()
+        runs, found_facts = self.measured(query_arguments, self.measure_runs)
+        self.keep(query_arguments, runs, {"started_at": started_at}, found_facts)
+
+    def measured(
+        self,
+        query_arguments: list[Any],
+        measure_runs: Callable[[], list[Measured]],
+        found_before: Sequence[Mapping[str, Any]] = (),
+    ) -> tuple[list[Measured], dict[str, Any]]:
+        """Measure with these arguments, or where the target recall is first reached.
+
+        Returns the runs, and what is stored of the search. `found_before` is what other points have found,
+        beside what the request knows.
+        """
         target = self.procedure.target_recall
-        if target is not None:
-            index = self.facts | self.plugin.get_additional() | self.truth_facts
-            search = self.target_search(name, target)
-            runs, found_facts = search.measure(
-                self.measure_runs, self.kept_neighbors, self.request.found_before, index
-            )
-        else:
+        if target is None:
+            self.set_arguments(query_arguments, {})
+            return measure_runs(), {}
+        index = self.facts | self.plugin.get_additional() | self.truth_facts
+        search = self.target_search(self.job.label(query_arguments), target)
+        known = [*self.request.found_before, *found_before]
+        return search.measure(measure_runs, self.kept_neighbors, known, index)
+
+    def set_arguments(self, query_arguments: list[Any], found_facts: Mapping[str, Any]) -> None:
+        """Set the arguments of a point, or those that the search for them has found."""
+        if self.procedure.target_recall is None:
             if query_arguments:
                 self.plugin.set_query_arguments(*query_arguments)
-            runs, found_facts = self.measure_runs(), {}
+        elif found_facts and (search := self.plugin.search_range(self.job.count)):
+            self.plugin.set_query_arguments(*search.arguments(found_facts["target_value"]))
+
+    def keep(
+        self,
+        query_arguments: list[Any],
+        runs: list[Measured],
+        before: dict[str, Any],
+        found_facts: dict[str, Any],
+    ) -> None:
+        """Store a point and report it; `before` are attributes that were known before it was measured."""
+        name = self.job.label(query_arguments)
         most = representative(runs).neighbors.shape[1]
         if most > self.job.count:
             kept = f"the first {self.job.count} are kept"
             self.report(Note(f"{name} answered with up to {most} neighbours; {kept}"))
-        attrs, found = self.store(query_arguments, runs, {"started_at": started_at}, found_facts)
+        attrs, found = self.store(query_arguments, runs, before, found_facts)
         for text in remarks(attrs):
             self.report(Note(f"{name}: {text}"))
         if found_facts:
@@ -157,6 +185,7 @@ class Points:
             **self.truth_facts,
             "build_arguments": job.definition.arguments,
             "run_seconds": [run.seconds_per_query for run in runs],
+            "run_started": [run.started for run in runs],
             "recall_low": recall.low,
             "recall_high": recall.high,
             "qps_low": qps.low,
@@ -169,7 +198,7 @@ class Points:
             "candidates": np.count_nonzero(shown.neighbors >= 0) / len(shown.neighbors),
             "expect_extra": self.plugin.reports_extra,
             "name": str(self.plugin),
-            "run_count": self.procedure.runs,
+            "run_count": len(runs),
             "distance": self.metric,
             "count": job.count,
             # A plug-in that found its index built knows what the build had taken.
@@ -269,16 +298,23 @@ class Points:
         """Return each query's recall, (queries,)."""
         return recall_of_each(distances, self.true_distances[:, -1] + RECALL_SLACK, self.job.count)
 
-    def measure_runs(self) -> list[Measured]:
-        """Measure all runs of a point, by the procedure."""
+    def measure_runs(self, numbers: Sequence[int] = (), is_warm: bool = False) -> list[Measured]:
+        """Measure the runs of these numbers, by default all of a point, by the procedure."""
         procedure = self.procedure
+        numbers = numbers or range(procedure.runs)
         if procedure.load is not None:
-            return self.loaded(procedure.load).measure(procedure.warmup or Warmup(), procedure.runs)
-        return measure_each(self.at_once if procedure.batch else self.one_by_one, procedure)
+            return self.loaded(procedure.load).measure(procedure.warmup or Warmup(), numbers, is_warm)
+        subject = self.at_once if procedure.batch else self.one_by_one
+        return measure_each(subject, procedure, len(numbers), is_warm)
 
     def loaded(self, load: Load) -> LoadedPoint:
         """Return the point as clients query it."""
         return LoadedPoint(self.at_once, load)
+
+
+def now() -> str:
+    """Return the time of day, as results store it."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 def representative(runs: list[Measured]) -> Measured:

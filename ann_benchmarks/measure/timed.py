@@ -73,22 +73,24 @@ class WatchedUnder:
         self._own.close()
 
 
-def measure_each(subject: Subject, procedure: Procedure) -> list[Measured]:
+def measure_each(subject: Subject, procedure: Procedure, runs: int, is_warm: bool = False) -> list[Measured]:
     """Send all queries once a run, warmed up before, or with cold caches each time.
 
-    Without a requested warm-up, plug-ins of ann-benchmarks, which may count what they do, get none.
+    Without a requested warm-up, plug-ins of ann-benchmarks, which may count what they do, get none. What was
+    measured before (`is_warm`) takes a short one.
     """
     plugin, queries, monitor = subject.plugin, subject.queries, subject.monitor
     warmup, is_cold = procedure.warmup, procedure.is_cold
     if warmup is None:
         warmup = Warmup("auto" if plugin.time_queries and not procedure.batch else "off")
     measured = []
-    total = procedure.runs * len(queries)
+    total = runs * len(queries)
     bar = tqdm(total=total, desc=f"{plugin}", unit="query", disable=subject.quiet, leave=False)
     with bar, monitor.phase("measure"), subject.watched() as watch:
         with monitor.phase("warm-up"):
-            facts = warm_up(warmup, *_warmup_queries(subject), lambda rate: len(queries) / rate)
-        for number in range(procedure.runs):
+            how = (*_warmup_queries(subject), lambda rate: len(queries) / rate, is_warm)
+            facts = warm_up(warmup, *how)
+        for number in range(runs):
             before = number * len(queries)
 
             def progress(done: int, before: int = before) -> None:
@@ -98,9 +100,10 @@ def measure_each(subject: Subject, procedure: Procedure) -> list[Measured]:
                 with monitor.phase("cool"):
                     if plugin.cool():
                         watch.close()  # what it was connected to is gone
+            started = time.time()
             with watch.running():
                 run = measure(subject, procedure.batch, progress)
-            measured.append(replace(run, facts=facts | watch.facts(len(queries))))
+            measured.append(replace(run, facts=facts | watch.facts(len(queries)), started=started))
     return measured
 
 

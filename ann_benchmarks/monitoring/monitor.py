@@ -91,10 +91,14 @@ class Monitor:
         server: ServerMonitor | None = None,
         in_container: bool = False,
         interval: float = INTERVAL_SECONDS,
+        began: float | None = None,
     ) -> None:
-        """Begin, in a phase without a name. None: there is no server, the algorithm is in this process."""
+        """Begin, in a phase without a name. None: there is no server, the algorithm is in this process.
+
+        `began` is what seconds are counted from, a reading of perf_counter; None: now.
+        """
         self._server, self._in_container, self._interval = server, in_container, interval
-        self._began = time.perf_counter()
+        self._began = time.perf_counter() if began is None else began
         self._changed = threading.Condition()
         self._current = Stretch(OTHER, interval)
         self._stretches = [self._current]

@@ -188,6 +188,16 @@ class Plugin:
             cool()
         return self.has("cool")
 
+    def rest(self) -> None:
+        """Let other contenders work between two turns; without the method, it stays as it is."""
+        if rest := self._optional("rest"):
+            rest()
+
+    def resume(self) -> None:
+        """Be ready for the next turn after a rest; without the method, it is."""
+        if resume := self._optional("resume"):
+            resume()
+
     def recover(self) -> None:
         """Be ready for the next point after one has failed; see `can_recover`."""
         self._optional("recover")()

@@ -76,13 +76,13 @@ _KINDS = (
         "clients", "distinct_queries", "writers", "tier_cpus", "graph_overflow_rows",
     )),
     _Kind("a whole number of at most 1,000,000", ("run_count",)),
-    _Kind("a list of numbers", ("run_seconds",)),
+    _Kind("a list of numbers", ("run_seconds", "run_started", "run_recalls", "run_rounds")),
     _Kind(f"a text of up to {LONGEST_FOLDER} bytes", ("algo",)),
     _Kind(f"a text of up to {LONGEST_NAME:,} characters", ("name",)),
     _Kind(f"a text of up to {LONGEST_FACT:,} characters", (
         "cpu", "dataset", "distance", "docker_image", "driver", "kernel", "loop", "objective", "query_order",
-        "started_at", "target_parameter", "tier", "tier_disk", "tier_memory_series", "tier_method", "truth",
-        "workload",
+        "rounds", "rounds_ended", "rounds_requested", "started_at", "target_parameter", "tier", "tier_disk",
+        "tier_memory_series", "tier_method", "truth", "workload",
     )),
     _Kind("yes or no", (
         "batch_mode", "caches_dropped", "clients_were_limit", "index_reused", "runs_disagree",

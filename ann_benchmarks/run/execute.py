@@ -19,6 +19,7 @@ from ann_benchmarks.jobs.job import Job, Plan, Scope
 from .console import Console, summary
 from .containers.containers import Containers, Wishes
 from .pool import JobOutcome, Observer, WorkerPool, start_process
+from .rounds import Conductor
 from .simulation import Simulation
 from .worker import Worker
 
@@ -121,7 +122,11 @@ class Executor:
                 if not any(job.procedure.conditions for job in jobs):  # else each has its own limits
                     say(str(containers))
             say_what_is_to_do(jobs, finished)
-            return failed + pool.run(jobs, observer(jobs))
+            rounds = jobs[0].procedure.rounds if jobs else None
+            if rounds is None or jobs[0].execution.build_only:
+                return failed + pool.run(jobs, observer(jobs))
+            conductor = Conductor(start or start_process, place.timeout, rounds, observer(jobs))
+            return failed + conductor.run(jobs)
 
 
 def say_what_is_to_do(jobs: Sequence[Job], finished: int) -> None:
@@ -134,6 +139,8 @@ def say_what_is_to_do(jobs: Sequence[Job], finished: int) -> None:
     points = counted(sum(len(job.points) for job in jobs), "point")
     measured = [job.procedure for job in jobs if job.procedure.workload is None]
     runs = f", best of {counted(measured[0].runs, 'run')}" if measured else ""
+    if measured and measured[0].rounds:
+        runs = f", in turn: {measured[0].rounds}"
     say(f"to do: {definitions} with {points}{runs}; {finished} finished before")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from ann_benchmarks.common.cli import positive_float, positive_floats, positive_int, positive_ints, read_by
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.quantities import read_number
+from ann_benchmarks.jobs.rounds import read_share, read_time
 from ann_benchmarks.load.orders import QueryOrder
 from ann_benchmarks.load.request import OPEN_SECONDS, Load, Objective
 from ann_benchmarks.load.warmup import Warmup
@@ -76,7 +77,32 @@ def add_load_options(parser: argparse.ArgumentParser) -> None:
     add("--driver", choices=["own", "pgbench"], help="who makes the load of PostgreSQL (default: own)")
     add("--scheduler", metavar="ADDRESS", help="run the clients on the machines of this Dask cluster")
     add("--debug-single-query", action="store_true", help="have clients ask the first query again and again")
+    add_rounds_options(parser)
     add_workload_options(parser)
+
+
+def add_rounds_options(parser: argparse.ArgumentParser) -> None:
+    """Add them, in a group of their own; none of them is ann-benchmarks'."""
+    add = parser.add_argument_group("contenders in turn (with --local)").add_argument
+    add(
+        "--rounds",
+        metavar="N",
+        type=positive_int,
+        help="build all indexes first, then measure every point once in each of N rounds, in random order",
+    )
+    add(
+        "--until",
+        metavar="SHARE",
+        type=read_by(read_share),
+        help="measure in rounds until every ratio is known within this share, such as 5%%, or is no longer"
+        " in doubt",
+    )
+    add(
+        "--budget",
+        metavar="TIME",
+        type=read_by(read_time),
+        help="measure in rounds for this time, such as 10m, after the builds; with --until, no longer",
+    )
 
 
 def add_workload_options(parser: argparse.ArgumentParser) -> None:
@@ -118,6 +144,7 @@ def add_workload_options(parser: argparse.ArgumentParser) -> None:
 
 def check_load_options(args: argparse.Namespace) -> None:
     """Refuse options that cannot go together."""
+    check_rounds_options(args)
     check_workload_options(args)
     if args.workload is not None:
         return  # it takes some of these, and has said which
@@ -162,6 +189,20 @@ def check_load_options(args: argparse.Namespace) -> None:
     if args.build_only and (args.target_recall or args.clients):
         option = "--target-recall" if args.target_recall else "--clients"
         raise UserError(f"--build-only measures nothing: leave {option} out")
+
+
+def check_rounds_options(args: argparse.Namespace) -> None:
+    """Refuse options that cannot be had together with rounds."""
+    given = [name for name in ("rounds", "until", "budget") if getattr(args, name)]
+    if not given:
+        return
+    for name in ("build_only", "workload", "slo"):
+        if getattr(args, name):
+            raise UserError(f"{_option(given[0])} cannot be had with {_option(name)}: leave one of them out")
+    if args.parallelism > 1:
+        raise UserError(f"{_option(given[0])} measures one point at a time: leave --parallelism at 1")
+    if args.until and args.rate:
+        raise UserError("--until is of the throughput, which --rate gives: use --rounds or --budget instead")
 
 
 def check_workload_options(args: argparse.Namespace) -> None:

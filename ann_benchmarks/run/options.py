@@ -15,6 +15,7 @@ from ann_benchmarks.common.output import counted
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 from ann_benchmarks.definitions.selection import named_algorithms
 from ann_benchmarks.jobs.job import Conditions, Execution, Procedure
+from ann_benchmarks.jobs.rounds import Rounds
 from ann_benchmarks.load.workload import Workload
 
 from .containers.containers import Wishes
@@ -180,9 +181,17 @@ def requested_procedures(args: argparse.Namespace, conditions: Sequence[Conditio
             args.warmup,
             args.target_recall,
             condition,
+            requested_rounds(args),
         )
         for condition, load in product(conditions or none, requested_loads(args) or none)
     ]
+
+
+def requested_rounds(args: argparse.Namespace) -> Rounds | None:
+    """Return how long contenders are measured in turn, None where they are not."""
+    if not (args.rounds or args.until or args.budget):
+        return None
+    return Rounds(args.rounds, args.until, args.budget)
 
 
 def requested_execution(args: argparse.Namespace) -> Execution:

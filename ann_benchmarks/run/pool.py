@@ -51,6 +51,13 @@ class Observer(Protocol):
         """The job has ended early."""
 
 
+def request_for(job: Job) -> JobRequest:
+    """Return a job with what earlier results have found and where they were measured."""
+    found = found_before(job) if job.procedure.target_recall is not None else ()
+    places = job.folders.environments(job.truth)
+    return JobRequest(job, environments=places, found_before=found, conditions=job.procedure.conditions)
+
+
 def start_process(job: Job) -> Worker:
     """Start a process of this machine, in which plug-ins use the version that the user has named."""
     return ProcessWorker(version=job.definition.version or None)
@@ -112,14 +119,8 @@ class WorkerPool:
                 observer.started(job)
                 worker = self._worker(job)
                 self.busy[worker] = outcomes[id(job)] = JobOutcome(job)
-                is_searched = job.procedure.target_recall is not None
-                found = found_before(job) if is_searched else ()
-                places = job.folders.environments(job.truth)
-                request = JobRequest(
-                    job, environments=places, found_before=found, conditions=job.procedure.conditions
-                )
                 with suppress(OSError):  # it has just died: seen below
-                    worker.send(request)
+                    worker.send(request_for(job))
             multiprocessing.connection.wait([worker.pipe for worker in self.busy], POLL_SECONDS)
             for worker, outcome in list(self.busy.items()):
                 self._attend(worker, outcome, observer)
@@ -141,18 +142,7 @@ class WorkerPool:
                 if isinstance(message, Failure | Finished):
                     answer = message
                     break
-                if isinstance(message, Built | PointDone):
-                    outcome.build_time = message.build_time
-                if isinstance(message, Built):
-                    outcome.built = message
-                outcome.done += isinstance(message, PointDone | WorkloadDone)
-                if isinstance(message, PointFailed):
-                    outcome.failed_points += 1
-                    failure = Failure(message.reason, message.details)
-                    is_first = outcome.failed_points == 1 and not worker.keeps_log
-                    log = _noted(outcome.job, failure, "w" if is_first else "a")
-                    message = replace(message, reason=message.reason + log)
-                observer.event(outcome.job, message)
+                observer.event(outcome.job, noted(outcome, message, worker))
         except EOFError:
             answer = worker.death()
         outcome.seconds = time.perf_counter() - outcome.started
@@ -160,8 +150,7 @@ class WorkerPool:
             worker.stop()
             answer = Failure(f"not finished after {self.timeout:g} s (--timeout)")
         if isinstance(answer, Failure):
-            outcome.failure = answer.text + _noted(outcome.job, answer, "a" if worker.keeps_log else "w")
-            observer.failed(outcome)
+            failed(outcome, answer, worker, observer)
         if answer is not None:
             self._release(worker, answer)
 
@@ -190,7 +179,28 @@ def log_path(job: Job) -> Path:
     return Path(LOG_FOLDER, *place.parts[1:-1], f"{name}.log")
 
 
-def _noted(job: Job, failure: Failure, mode: str) -> str:
+def noted(outcome: JobOutcome, message: Event, worker: Worker) -> Event:
+    """Take account of an event; return it, with the place of its traceback where a point has failed."""
+    if isinstance(message, Built | PointDone):
+        outcome.build_time = message.build_time
+    if isinstance(message, Built):
+        outcome.built = message
+    outcome.done += isinstance(message, PointDone | WorkloadDone)
+    if not isinstance(message, PointFailed):
+        return message
+    outcome.failed_points += 1
+    is_first = outcome.failed_points == 1 and not worker.keeps_log
+    log = _kept(outcome.job, Failure(message.reason, message.details), "w" if is_first else "a")
+    return replace(message, reason=message.reason + log)
+
+
+def failed(outcome: JobOutcome, failure: Failure, worker: Worker, observer: Observer) -> None:
+    """Take account of the end of a job that has failed."""
+    outcome.failure = failure.text + _kept(outcome.job, failure, "a" if worker.keeps_log else "w")
+    observer.failed(outcome)
+
+
+def _kept(job: Job, failure: Failure, mode: str) -> str:
     """Keep a traceback where the user can find it; return the end of the line that says where."""
     if not failure.details:
         return ""

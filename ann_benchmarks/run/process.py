@@ -21,6 +21,7 @@ from ann_benchmarks.definitions.definition import Definition, plugin_class
 from ann_benchmarks.jobs.events import Failure, Finished, Located
 from ann_benchmarks.jobs.job import JobRequest
 from ann_benchmarks.measure.job import carry_out
+from ann_benchmarks.measure.rounds import Contenders, Enter, RoundsRequest
 
 GRACE_SECONDS = 15  # between SIGTERM and SIGKILL
 
@@ -52,6 +53,7 @@ def serve(pipe: Connection, crash_report: Connection, version: str | None = None
     finalizers of plug-ins run. The file of `crash_report` is given the stack of a crash in native code.
     """
     open_streams()
+    contenders = Contenders()
     try:
         try:
             _take_signals()
@@ -60,9 +62,10 @@ def serve(pipe: Connection, crash_report: Connection, version: str | None = None
             tqdm.set_lock(threading.RLock())
             faulthandler.enable(crash_report.fileno())
             while (request := pipe.recv()) is not None:
-                pipe.send(_answer(request, pipe, version))
+                pipe.send(_answer(request, pipe, version, contenders))
             faulthandler.disable()
         finally:
+            contenders.close()
             signal.signal(signal.SIGTERM, _do_nothing)
     except (EOFError, ConnectionError, Stopped):
         pass  # the parent has gone or wants this process gone; either way nobody listens
@@ -85,22 +88,37 @@ def _take_signals() -> None:
 
 
 def _answer(
-    request: PluginCheck | LocationRequest | JobRequest, pipe: Connection, version: str | None
+    request: PluginCheck | LocationRequest | JobRequest | RoundsRequest,
+    pipe: Connection,
+    version: str | None,
+    contenders: Contenders,
 ) -> Finished | Located | Failure:
     try:
-        definition = request.job.definition if isinstance(request, JobRequest) else request.definition
-        plugin = plugin_class(definition)
-        if version is not None:
-            plugin.use_version(version)
-        if isinstance(request, LocationRequest):
-            return Located({**host_facts(), **plugin.server_environment()})
+        if definition := _definition_of(request):
+            plugin = plugin_class(definition)
+            if version is not None:
+                plugin.use_version(version)
+            if isinstance(request, LocationRequest):
+                return Located({**host_facts(), **plugin.server_environment()})
         if isinstance(request, JobRequest):
             carry_out(request, pipe.send)
+        elif not isinstance(request, PluginCheck | LocationRequest):
+            contenders.carry_out(request, pipe.send)
     except BaseException as error:  # a plug-in may raise what ends programs
         if signal.getsignal(signal.SIGTERM) == _do_nothing:
             raise Stopped from None  # whatever a library has made of it
         return failure_of(error)
     return Finished()
+
+
+def _definition_of(
+    request: PluginCheck | LocationRequest | JobRequest | RoundsRequest,
+) -> Definition | None:
+    """Return the definition whose plug-in is new to the process."""
+    if isinstance(request, PluginCheck | LocationRequest):
+        return request.definition
+    begun = request.request if isinstance(request, Enter) else request
+    return begun.job.definition if isinstance(begun, JobRequest) else None
 
 
 def failure_of(error: BaseException) -> Failure:

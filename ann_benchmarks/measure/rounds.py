@@ -1,0 +1,240 @@
+"""Contenders in turn: several points of several indexes, each measured for one run in every round.
+
+The process that carries them out holds all of their indexes at the same time, and lets one work at a time.
+run/rounds.py decides whose turn it is.
+"""
+
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ann_benchmarks.common.errors import UserError, describe
+from ann_benchmarks.data.datasets import Dataset
+from ann_benchmarks.jobs.events import Event, PointFailed, TurnDone
+from ann_benchmarks.jobs.job import JobRequest
+from ann_benchmarks.load.spans import Measured
+from ann_benchmarks.monitoring import NoMonitor, Phases
+from ann_benchmarks.monitoring.monitor import Recording
+from ann_benchmarks.plugin import Plugin
+
+from .job import build, open_monitor, opened
+from .points import Points, now
+
+
+@dataclass(frozen=True)
+class Enter:
+    """The request to build a job's index, and to hold it ready for its turns."""
+
+    request: JobRequest
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The request to measure one point of a job that has entered, for one run."""
+
+    job: str  # its label
+    point: int  # the place of its query arguments
+    round: int
+
+
+@dataclass(frozen=True)
+class Keep:
+    """The request to store what the points of a job have measured; `facts` are attributes of each.
+
+    With `is_last`, the job leaves.
+    """
+
+    job: str
+    facts: Mapping[str, Any]
+    is_last: bool = True
+
+
+RoundsRequest = Enter | Turn | Keep
+
+
+@dataclass
+class Contender:
+    """What one point has measured so far."""
+
+    started_at: str
+    runs: list[Measured] = field(default_factory=list)
+    rounds: list[int] = field(default_factory=list)
+    found_facts: dict[str, Any] = field(default_factory=dict)  # of the search for its arguments
+    recording: Recording = field(default_factory=Recording)
+
+
+class SwitchedMonitor:
+    """Phases for whoever has the turn: the monitor changes, and those who enter phases need not know."""
+
+    def __init__(self, current: Phases) -> None:
+        """Take the monitor of the build."""
+        self.current = current
+        self.before = Recording()  # of earlier turns, for the next cut
+
+    def cut(self) -> Recording:
+        """Return what was recorded since the last cut, and in earlier turns."""
+        recording, self.before = self.current.cut().after(self.before), Recording()
+        return recording
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.current, name)
+
+
+class EnteredJob:
+    """A job whose index is built, with its points."""
+
+    def __init__(
+        self,
+        request: JobRequest,
+        plugin: Plugin,
+        dataset: Dataset,
+        monitor: Phases,
+        report: Callable[[Event], None],
+    ) -> None:
+        """Build the index and let it rest."""
+        self.request, self.job, self._plugin, self._report = request, request.job, plugin, report
+        self._began = time.perf_counter()
+        self._monitor = SwitchedMonitor(monitor)
+        facts = build(request, plugin, dataset, monitor, report)
+        self.points = Points(request, plugin, dataset, facts, report, self._monitor)
+        self.contenders: dict[int, Contender] = {}
+        monitor.close()
+        self._monitor.current = NoMonitor()
+        plugin.rest()
+
+    def take_turn(self, turn: Turn, found_before: Sequence[Mapping[str, Any]]) -> None:
+        """Measure a point for one run; where that fails, a plug-in that can recover loses the point alone."""
+        arguments = self.job.points[turn.point]
+        try:
+            with self._active() as monitor:
+                contender, run = self._measure(turn, arguments, found_before)
+                contender.runs.append(smaller(run))
+                contender.rounds.append(turn.round)
+                contender.recording = monitor.cut().after(contender.recording)
+        except Exception as error:
+            self.contenders.pop(turn.point, None)
+            if not self._plugin.can_recover:
+                raise
+            details = "" if isinstance(error, UserError) else traceback.format_exc()
+            self._report(PointFailed(self.job.label(arguments), describe(error), details))
+            self._plugin.recover()
+            self._plugin.rest()
+            return
+        self._report(TurnDone(turn.job, turn.point, turn.round, run.seconds_per_query))
+
+    def keep(self, facts: Mapping[str, Any]) -> None:
+        """Store every point that has had a turn; `facts` are attributes of each."""
+        with self._active():
+            for place, contender in self.contenders.items():
+                before = {"started_at": contender.started_at, **facts, "run_rounds": contender.rounds}
+                arguments = self.job.points[place]
+                self.points.set_arguments(arguments, contender.found_facts)
+                self._monitor.before = contender.recording
+                self.points.keep(arguments, filled(contender.runs), before, contender.found_facts)
+
+    def found(self) -> Iterator[Mapping[str, Any]]:
+        """Yield what the search for its points' arguments has found."""
+        for contender in self.contenders.values():
+            if contender.found_facts:
+                yield self.points.facts | self.points.truth_facts | contender.found_facts
+
+    @contextmanager
+    def _active(self) -> Iterator[Phases]:
+        """Have the plug-in work, while all others rest."""
+        self._plugin.resume()
+        self._monitor.current = monitor = open_monitor(self.request, self._plugin, self._began)
+        try:
+            yield monitor
+        finally:
+            self._monitor.current = NoMonitor()
+            monitor.close()
+            self._plugin.rest()
+
+    def _measure(
+        self, turn: Turn, arguments: list[Any], found_before: Sequence[Mapping[str, Any]]
+    ) -> tuple[Contender, Measured]:
+        numbers, contender = [turn.round], self.contenders.get(turn.point)
+        if contender is not None:
+            self.points.set_arguments(arguments, contender.found_facts)
+            return contender, self.points.measure_runs(numbers, is_warm=True)[0]
+        contender = Contender(now())
+        runs, contender.found_facts = self.points.measured(
+            arguments, lambda: self.points.measure_runs(numbers), found_before
+        )
+        self.contenders[turn.point] = contender
+        return contender, runs[0]
+
+
+class Contenders:
+    """The jobs that have entered, in the order in which they did."""
+
+    def __init__(self) -> None:
+        """There is none yet."""
+        self._jobs: dict[str, EnteredJob] = {}
+        self._stacks: dict[str, ExitStack] = {}
+
+    def carry_out(self, request: RoundsRequest, report: Callable[[Any], None]) -> None:
+        """Do what a request says, and report what happens."""
+        if isinstance(request, Enter):
+            self._enter(request.request, report)
+        elif isinstance(request, Turn):
+            known = [facts for job in self._jobs.values() for facts in job.found()]
+            self._jobs[request.job].take_turn(request, known)
+        else:
+            self._jobs[request.job].keep(request.facts)
+            if request.is_last:
+                self._leave(request.job)
+
+    def close(self) -> None:
+        """Let all of them go."""
+        for name in list(self._jobs):
+            self._leave(name)
+
+    def _enter(self, request: JobRequest, report: Callable[[Any], None]) -> None:
+        name = request.job.label()
+        with ExitStack() as stack:
+            plugin, dataset, monitor = stack.enter_context(opened(request))
+            self._jobs[name] = EnteredJob(request, plugin, dataset, monitor, report)
+            self._stacks[name] = stack.pop_all()
+
+    def _leave(self, name: str) -> None:
+        del self._jobs[name]
+        self._stacks.pop(name).close()
+
+
+def smaller(run: Measured) -> Measured:
+    """Return a run that takes less memory: many are kept."""
+    fits = run.neighbors.max(initial=0) <= np.iinfo(np.int32).max
+    return replace(run, neighbors=run.neighbors.astype(np.int32)) if fits else run
+
+
+def filled(runs: list[Measured]) -> list[Measured]:
+    """Give each run the other rounds' answers to queries that it has not sent itself.
+
+    A query that no round has counted an answer to has that of the first run, which was obtained aside.
+    """
+    answered = np.array([
+        np.ones(len(run.neighbors), bool) if run.answered is None else run.answered for run in runs
+    ])  # fmt: skip
+    if answered.all():
+        return runs
+    width = max(run.neighbors.shape[1] for run in runs)
+    ids = np.full((len(runs), answered.shape[1], width), -1, dtype=np.int64)
+    for row, run in zip(ids, runs, strict=True):
+        row[:, : run.neighbors.shape[1]] = run.neighbors
+    everyone, aside = np.arange(answered.shape[1]), ~answered.any(axis=0)
+    result = []
+    for place, run in enumerate(runs):
+        source = (np.roll(answered, -place, axis=0).argmax(axis=0) + place) % len(runs)
+        source[aside] = 0
+        facts = {
+            "queries_answered_aside": int(np.count_nonzero(aside)),
+            "queries_of_other_rounds": int(np.count_nonzero(~answered[place])),
+        }
+        result.append(replace(run, neighbors=ids[source, everyone], facts={**run.facts, **facts}))
+    return result
