@@ -19,6 +19,11 @@ MARK = re.compile(r"[\w+=](?:[\w.+=-]*[\w+=])?")  # in the name of a folder
 MEMORY = "memory"
 MEMORY_SLACK = 0.05  # what firmware and kernel take of a machine's memory changes with their versions
 DEFAULTS = "default settings"
+# The facts that are no versions.
+SERVER = {
+    *("container", "server", "address", "cpu", "cores", "memory", "container memory"),
+    *("settings", "server settings"),
+}
 _MACHINE = {"cpu": "cpu", "cores": "cores", MEMORY: "memory_bytes"}
 _SETTINGS = {"settings": "given_settings", "server settings": "server_settings"}
 
