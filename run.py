@@ -21,7 +21,8 @@ from ann_benchmarks.definitions.configs import Config, read_configs, with_run_gr
 from ann_benchmarks.definitions.definition import Data, Definition, supported_data
 from ann_benchmarks.definitions.selection import config_warnings, named_algorithms, select_definitions
 from ann_benchmarks.experiments.carrying_out import EXPERIMENT_OPTIONS, add_experiment_options, carry_out
-from ann_benchmarks.jobs.job import Job, Plan, Scope, make_plan
+from ann_benchmarks.jobs.job import Job, Scope
+from ann_benchmarks.jobs.plan import Plan, make_plan
 from ann_benchmarks.results.file import RESULTS_FOLDER, truth_mark
 from ann_benchmarks.run import options
 from ann_benchmarks.run.containers.engine import OTHER_WAY, connect

@@ -1,24 +1,23 @@
 """What there is to do: definitions, their points, how they are measured; and the plan of the unfinished."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
-from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition, label
 from ann_benchmarks.definitions.selection import joined
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.load.workload import Workload
 from ann_benchmarks.plugin import Watch
-from ann_benchmarks.results.environment import Facts, environment_of
-from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, damage, read_attributes, result_path
-from ann_benchmarks.results.records import read_record, record_path
+from ann_benchmarks.results.environment import Facts
+from ann_benchmarks.results.file import result_path
+from ann_benchmarks.results.records import record_path
 from ann_benchmarks.results.series import Series
 
-from .places import Environments, Folders, folder_for, may_be_of, other_server
+from .places import Folders
 from .rounds import Rounds
 
 
@@ -200,128 +199,3 @@ class Scope:
         """Return each definition, to be built and not measured."""
         execution = replace(self.execution, build_only=True)
         return [Job(d, [], self.dataset, self.count, execution=execution) for d in joined(self.definitions)]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Jobs with the points to do; `finished` counts the points of all definitions that are done already."""
-
-    jobs: list[Job]
-    finished: int = 0
-    warnings: Sequence[str] = ()
-
-
-Whereabouts = Callable[[Job], Mapping[str, Any]]  # attributes that all results of a job would have here
-
-
-def make_plan(scope: Scope, truth: str, force: bool = False, where: Whereabouts = lambda job: {}) -> Plan:
-    """Leave out the points that are finished, and definitions that have none left.
-
-    `truth` is the mark of the dataset: a point on other vectors of the same name is not finished. `where`
-    returns what is known of where a job would run: a point of another server, or machine, is not finished.
-    """
-    placed = [_placed(job, truth, where) for job in scope.jobs()]
-    if any(procedure.rounds for procedure in scope.procedures) and not force:
-        force = not _were_in_turn(placed)
-    jobs: list[Job] = []
-    finished_in_all = 0
-    warnings = []
-    owners: dict[Path, str] = {}
-    for there in placed:
-        job, points, finished = there.job, [], 0
-        if job.environment:
-            why = other_server(there.facts, there.environments)
-            warnings.append(f"{why}: what is measured now is a series of its own, {job.series.folder}")
-        for query_arguments in job.points:
-            path, name = job.path(query_arguments), job.label(query_arguments)
-            if path in owners:
-                if owners[path] != name:
-                    warnings.append(f"{name} is left out: its result file would be that of {owners[path]}")
-                continue
-            owners[path] = name
-            if not force:
-                measured = there.results(query_arguments)
-                problems = [_unfinished(result, job.procedure, truth) for result in measured]
-                if None in problems:
-                    finished += 1
-                    continue
-                warnings += [f"{problem}; it is measured again" for problem in problems]
-            points.append(query_arguments)
-        if points:
-            jobs.append(replace(job, points=points, finished=finished))
-        finished_in_all += finished
-    return Plan(jobs, finished_in_all, warnings)
-
-
-@dataclass(frozen=True)
-class _Placed:
-    """A job with the folder of its environment, and those of others: `facts` are of where it would run."""
-
-    job: Job
-    environments: Environments
-    facts: Facts
-
-    def results(self, query_arguments: list[Any]) -> list[Path]:
-        """Where there is a result of a point that nothing known says was measured elsewhere."""
-        there = self.job.everywhere(query_arguments, self.environments)
-        return [path for path in there if may_be_of(path, self.facts)]
-
-
-def _placed(job: Job, truth: str, where: Whereabouts) -> _Placed:
-    environments = job.folders.environments(truth)
-    facts = environment_of(where(job)) if any(environments.values()) else {}
-    job = replace(job, truth=truth, environment=folder_for(facts, environments))
-    return _Placed(job, environments, facts)
-
-
-def _were_in_turn(placed: Sequence[_Placed]) -> bool:
-    """Whether all points were measured in the same rounds; else what is compared has to be measured again."""
-    for _, group in groupby(placed, lambda there: there.job.procedure.conditions):
-        marks = set()
-        for there in group:
-            requested = str(there.job.procedure.rounds)
-            for arguments in there.job.points:
-                try:
-                    every = [read_attributes(path) for path in there.results(arguments)]
-                except UserError:
-                    return False
-                whole = [one for one in every if one.get("rounds_requested") == requested]
-                marks |= {one.get("rounds") for one in whole if "rounds_ended" in one} or {None}
-        if len(marks) > 1 or None in marks:
-            return False
-    return True
-
-
-def _unfinished(path: Path, procedure: Procedure, truth: str) -> str | None:
-    """Say why a file is no finished point of this procedure on this data, None if it is one."""
-    if procedure.workload is not None:
-        return _other_workload(path, procedure.workload, truth)
-    return damage(path, truth) or _other_load(path, procedure.load)
-
-
-def _other_load(path: Path, load: Load | None) -> str | None:
-    """Say how a finished point was measured, if that is not what is requested now.
-
-    How long, and with how many queries, is no field of a series.
-    """
-    if load is None:
-        return None
-    attrs = read_attributes(path)
-    for option, name in (("--duration", "asked_duration"), ("--max-queries", "asked_queries")):
-        before, now = attrs.get(name, 0), load.facts[name] or 0
-        if "driver" in attrs and before != now:
-            return f"{path} was measured {f'with {option} {before:.12g}' if before else f'without {option}'}"
-    return None
-
-
-def _other_workload(path: Path, workload: Workload, truth: str) -> str | None:
-    try:
-        attrs = read_record(path).attrs
-    except UserError as error:
-        return str(error)
-    if attrs.get(TRUTH_ATTRIBUTE) != truth:
-        return f"{path} was measured on other vectors of the same name"
-    before = attrs.get("asked_duration", 0)
-    if before != workload.seconds:
-        return f"{path} was measured with --duration {before:.12g}"
-    return None

@@ -31,6 +31,7 @@ from ann_benchmarks.results.series import ATTRIBUTE
 from ann_benchmarks.results.warnings import main_wait, remarks
 
 from .loaded_point import LoadedPoint
+from .observed import others_facts
 from .target import TargetSearch
 from .timed import Subject, measure, measure_each
 
@@ -130,10 +131,9 @@ class Points:
         if target is None:
             self.set_arguments(query_arguments, {})
             return measure_runs(), {}
-        index = self.facts | self.plugin.get_additional() | self.truth_facts
         search = self.target_search(self.job.label(query_arguments), target)
         known = [*self.request.found_before, *found_before]
-        return search.measure(measure_runs, self.kept_neighbors, known, index)
+        return search.measure(measure_runs, self.kept_neighbors, known, self.index_facts)
 
     def set_arguments(self, query_arguments: list[Any], found_facts: Mapping[str, Any]) -> None:
         """Set the arguments of a point, or those that the search for them has found."""
@@ -191,6 +191,7 @@ class Points:
             "qps_low": qps.low,
             "qps_high": qps.high,
             "runs_disagree": runs_disagree(times),
+            **others_facts(runs),
             "run_recalls": run_recalls,
             **percentiles(times),
             "batch_mode": self.procedure.batch,
@@ -261,6 +262,11 @@ class Points:
             build_time=float(attrs["build_time"]),
             main_wait=main_wait(shown.facts),
         )
+
+    @property
+    def index_facts(self) -> dict[str, Any]:
+        """What identifies the index and the data."""
+        return self.facts | self.plugin.get_additional() | self.truth_facts
 
     @property
     def truth_facts(self) -> dict[str, str]:

@@ -141,7 +141,7 @@ class EnteredJob:
         """Yield what the search for its points' arguments has found."""
         for contender in self.contenders.values():
             if contender.found_facts:
-                yield self.points.facts | self.points.truth_facts | contender.found_facts
+                yield self.points.index_facts | contender.found_facts
 
     @contextmanager
     def _active(self) -> Iterator[Phases]:

@@ -21,7 +21,7 @@ from .figure import View, create_plot
 from .points import over_first, points_by_algorithm
 from .published import read_points, read_tiers
 from .scales import parse_scale
-from .styles import result_styles
+from .styles import result_styles, told_apart
 from .tier_figure import create_tier_figure
 from .tier_lines import TierLine, normalised, tier_lines
 from .tier_table import write_table
@@ -82,7 +82,9 @@ def draw_dataset(request: PlotRequest) -> None:
         warn(f"every result has a 0 for {view.x} or {view.y}, which is not drawn: the picture is empty")
     if view.normalise:
         series = {name: over_first(points, (view.x, view.y)) for name, points in series.items()}
-    styles = result_styles({run.algorithm for run in runs})
+    names = {run.algorithm for run in runs}
+    styles = result_styles(names)
+    styles = told_apart({name: styles[name] for name in names})
 
     def draw(picture: Path) -> None:
         points = create_plot(series, view, picture, title, styles, others)

@@ -14,17 +14,9 @@ METHODS = (
     *("prepare_query", "run_prepared_query", "get_prepared_query_results"),
     *("prepare_batch_query", "run_batch_query", "get_batch_latencies", "open_clients", "clients_opener"),
     *("most_clients", "set_load_options", "set_build_options", "serve_only", "set_phase_listener"),
-    *(
-        "watch_server",
-        "open_monitor",
-        "cool",
-        "recover",
-        "rest",
-        "resume",
-        "open_writable",
-        "learns_from_rows",
-    ),
-    *("installed_versions", "server_environment", "use_version", "install_version", "simulated_server"),
+    *("watch_server", "open_monitor", "cool", "recover", "rest", "resume", "open_writable"),
+    *("learns_from_rows", "installed_versions", "server_environment", "use_version", "install_version"),
+    "simulated_server",
     *("install_local", "local_target", "local_state"),
 )
 # Class attributes.

@@ -51,13 +51,6 @@ class Observer(Protocol):
         """The job has ended early."""
 
 
-def request_for(job: Job) -> JobRequest:
-    """Return a job with what earlier results have found and where they were measured."""
-    found = found_before(job) if job.procedure.target_recall is not None else ()
-    places = job.folders.environments(job.truth)
-    return JobRequest(job, environments=places, found_before=found, conditions=job.procedure.conditions)
-
-
 def start_process(job: Job) -> Worker:
     """Start a process of this machine, in which plug-ins use the version that the user has named."""
     return ProcessWorker(version=job.definition.version or None)
@@ -120,7 +113,7 @@ class WorkerPool:
                 worker = self._worker(job)
                 self.busy[worker] = outcomes[id(job)] = JobOutcome(job)
                 with suppress(OSError):  # it has just died: seen below
-                    worker.send(request_for(job))
+                    worker.send(request_of(job))
             multiprocessing.connection.wait([worker.pipe for worker in self.busy], POLL_SECONDS)
             for worker, outcome in list(self.busy.items()):
                 self._attend(worker, outcome, observer)
@@ -177,6 +170,13 @@ def log_path(job: Job) -> Path:
     place = job.path([])
     name = place.name.partition(".")[0] or "no_arguments"
     return Path(LOG_FOLDER, *place.parts[1:-1], f"{name}.log")
+
+
+def request_of(job: Job) -> JobRequest:
+    """Return what a worker is given of a job, with what is known by now."""
+    found = found_before(job) if job.procedure.target_recall is not None else ()
+    places = job.folders.environments(job.truth)
+    return JobRequest(job, environments=places, found_before=found, conditions=job.procedure.conditions)
 
 
 def noted(outcome: JobOutcome, message: Event, worker: Worker) -> Event:

@@ -98,11 +98,11 @@ def _answer(
             plugin = plugin_class(definition)
             if version is not None:
                 plugin.use_version(version)
-            if isinstance(request, LocationRequest):
-                return Located({**host_facts(), **plugin.server_environment()})
+        if isinstance(request, LocationRequest):
+            return Located({**host_facts(), **plugin.server_environment()})
         if isinstance(request, JobRequest):
             carry_out(request, pipe.send)
-        elif not isinstance(request, PluginCheck | LocationRequest):
+        elif not isinstance(request, PluginCheck):
             contenders.carry_out(request, pipe.send)
     except BaseException as error:  # a plug-in may raise what ends programs
         if signal.getsignal(signal.SIGTERM) == _do_nothing:

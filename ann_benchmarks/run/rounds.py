@@ -17,7 +17,7 @@ from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.rounds import FEWEST_ROUNDS, Contender, Race, Rounds
 from ann_benchmarks.measure.rounds import Enter, Keep, Turn
 
-from .pool import AT_ONCE, POLL_SECONDS, JobOutcome, Observer, failed, noted, request_for
+from .pool import AT_ONCE, POLL_SECONDS, JobOutcome, Observer, failed, noted, request_of
 from .worker import Worker
 
 KEEP_SECONDS = 60.0  # after which what was measured is stored, in case that the rest is never reached
@@ -72,7 +72,7 @@ class Conductor:
         if version not in self._workers:
             self._workers[version] = self._start(job)
         self._outcomes[job.label()] = JobOutcome(job)
-        return self._ask(job, Enter(request_for(job))) is not None
+        return self._ask(job, Enter(request_of(job))) is not None
 
     def _measure(self, jobs: Sequence[Job], budget: float | None) -> None:
         race = Race([contender for job in jobs for contender in contenders(job)], self._rounds)

@@ -1,0 +1,250 @@
+"""Contenders in turn: every point once a round, in random order, in one process and on one server."""
+
+import random
+import signal
+from collections import Counter
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.jobs.events import PointDone
+from ann_benchmarks.jobs.job import JobRequest
+from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, read_share, read_time, times_as_fast
+from ann_benchmarks.load.spans import Measured
+from ann_benchmarks.measure.rounds import Contenders, Enter, Keep, Turn, filled
+from ann_benchmarks.results.file import iter_result_paths, read_attributes, read_result
+from run import every_job, make_parser
+
+from .conftest import make_dataset
+from .test_run import wait_for
+
+ANSWER = "def query(self, q, n):\n    time.sleep(0.0005)\n    return list(range(n))\n"
+TURNS = ANSWER + "def set_query_arguments(self, number):\n    open('turns', 'a').write(f'{number} ')\n"
+BREAKS = TURNS + "    if number == 2 and open('turns').read().count('2') == 3: raise ValueError('worn out')\n"
+CRASHES = TURNS + "    if number == 2 and open('turns').read().count('2') == 3: os._exit(3)\n"
+TWO_POINTS = {"args": [], "query_args": [[1, 2]]}
+
+
+def stored() -> dict[str, dict]:
+    return {f"{path.parent.name}/{path.stem}": read_attributes(path) for path in iter_result_paths()}
+
+
+# What is measured and stored
+
+
+def test_each_round_measures_every_point_once_in_an_order_of_its_own(workspace) -> None:
+    workspace.add_plugin("a", TURNS, TWO_POINTS)
+    workspace.add_plugin("b", ANSWER)
+    done = workspace.run("--rounds", "6")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "6 rounds in" in done.stdout and "in turn: 6 rounds" in done.stdout
+    points = stored()
+    assert len(points) == 3
+    assert len({attrs["rounds"] for attrs in points.values()}) == 1
+    starts = []
+    for name, attrs in points.items():
+        assert attrs["run_count"] == len(attrs["run_seconds"]) == 6
+        assert attrs["run_rounds"] == [1, 2, 3, 4, 5, 6]
+        starts += [
+            (moment, number, name)
+            for moment, number in zip(attrs["run_started"], attrs["run_rounds"], strict=True)
+        ]
+    order = [[name for *_, name in group] for _, group in groupby(sorted(starts), key=lambda turn: turn[1])]
+    assert len(order) == 6  # no round begins before the one before it has ended
+    assert all(sorted(names) == sorted(points) for names in order)
+    assert len({tuple(names) for names in order}) > 1
+
+
+def test_a_new_contender_is_measured_in_turn_with_all_others(workspace) -> None:
+    workspace.add_plugin("a", ANSWER)
+    workspace.run("--rounds", "4")
+    assert "nothing to do: 1 point finished before" in workspace.run("--rounds", "4").stdout
+    (first,) = stored().values()
+    workspace.add_plugin("b", ANSWER)
+    assert workspace.run("--rounds", "4").returncode == 0
+    marks = {attrs["rounds"] for attrs in stored().values()}
+    assert len(stored()) == 2 and len(marks) == 1 and first["rounds"] not in marks
+    assert "nothing to do" not in workspace.run("--rounds", "5").stdout
+
+
+@pytest.mark.parametrize(("body", "reason"), [(BREAKS, "worn out"), (CRASHES, "status 3")])
+def test_a_contender_that_fails_is_named(workspace, body: str, reason: str) -> None:
+    workspace.add_plugin("a", body, TWO_POINTS)
+    workspace.add_plugin("b", ANSWER)
+    done = workspace.run("--rounds", "4")
+    assert done.returncode == 1
+    assert "failed: a(): " in done.stderr and reason in done.stderr
+    assert "Traceback" not in done.stderr
+    if body == BREAKS:
+        (attrs,) = stored().values()
+        assert attrs["run_count"] == 4
+    else:
+        assert not stored() and "failed: b(): its process has ended with a()" in done.stderr
+
+
+def test_an_interrupted_race_ends_with_a_line_and_begins_anew(workspace) -> None:
+    workspace.add_plugin("a", TURNS, TWO_POINTS)
+    process = workspace.start("--rounds", "200")
+    wait_for(lambda: Path("turns").exists() and len(Path("turns").read_text().split()) > 6)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert said == "interrupted; what is finished is kept, the same command goes on\n"
+    assert "2 points" in workspace.run("--rounds", "4").stdout
+
+
+def test_a_budget_ends_a_race_after_whole_rounds(workspace) -> None:
+    workspace.add_plugin("a", ANSWER)
+    done = workspace.run("--budget", "1s")
+    (attrs,) = stored().values()
+    assert done.returncode == 0 and attrs["rounds_ended"] == "budget"
+    assert attrs["run_count"] >= 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--rounds", "0"], "whole number of at least 1"),
+        (["--until", "5"], "give a percentage"),
+        (["--budget", "20"], "give such as 90s"),
+        (["--rounds", "3", "--build-only"], "--build-only"),
+        (["--until", "5%", "--clients", "1", "--rate", "10"], "--rate gives"),
+        (["--rounds", "3", "--clients", "1", "--slo", "p99:5ms"], "--slo"),
+    ],
+)
+def test_what_cannot_be_had_is_refused(workspace, arguments: list[str], reason: str) -> None:
+    workspace.add_plugin("a", ANSWER)
+    done = workspace.run(*arguments)
+    assert done.returncode and reason in done.stderr and not stored()
+
+
+def test_queries_that_a_round_has_not_sent_have_the_answers_of_others() -> None:
+    def run(answers: list[int], counted: list[bool]) -> Measured:
+        return Measured(np.ones(2), np.array(answers)[:, None], 1.0, {}, np.array(counted))
+
+    first = run([5, 6, 7], [True, False, False])  # the last two were answered aside
+    second, third = run([-1, 8, -1], [False, True, False]), run([-1, -1, -1], [False, False, False])
+    runs = filled([first, second, third])
+    assert [each.neighbors[:, 0].tolist() for each in runs] == [[5, 8, 7]] * 3
+    assert [each.facts["queries_answered_aside"] for each in runs] == [1, 1, 1]
+
+
+# When a race is over
+
+
+def race_of(names: str, rounds: Rounds) -> tuple[Race, dict[str, Contender]]:
+    contenders = {name: Contender(name, 0, "field", name, True) for name in names}
+    return Race(list(contenders.values()), rounds), contenders
+
+
+def run_race(speeds: dict[str, float], rounds: Rounds, seed: int, noise: float = 0.09) -> Race:
+    """Drift that all share, and noise of each run; `speeds` are seconds a query."""
+    race, _ = race_of("".join(speeds), rounds)
+    chance = random.Random(seed)
+    drift = 0.0
+    for number in range(1, rounds.most + 1):
+        drift = 0.98 * drift + chance.gauss(0, 0.05)
+        for contender in list(race.running):
+            seconds = speeds[contender.name] * np.exp(drift + chance.gauss(0, noise))
+            race.note(contender, number, seconds)
+        if race.end_round():
+            break
+    return race
+
+
+def test_equal_contenders_are_seldom_told_apart() -> None:
+    rounds = Rounds(number=60, until=0.03)
+    found = Counter()
+    for seed in range(200):
+        race = run_race({"a": 1.0, "b": 1.0, "c": 1.0}, rounds, seed)
+        found["out"] += bool(race.lost)
+    assert found["out"] <= 16  # 5% of 200, and three standard deviations of chance
+
+
+def test_a_difference_is_found_and_the_slow_one_is_out_early() -> None:
+    races = [run_race({"a": 1.0, "b": 1.1, "c": 3.0}, Rounds(until=0.05), seed) for seed in range(20)]
+    for race in races:
+        lost = {contender.name: ratio for contender, ratio in race.lost.items()}
+        assert lost["c"].rounds <= 9 and lost["c"].value == pytest.approx(3, rel=0.25)
+        assert len(race.running) in (1, 2)
+    assert sum(race.running[0].name == "a" for race in races) >= 18
+    assert max(race.done for race in races) <= 70
+
+
+def test_a_ratio_holds_its_interval_under_drift() -> None:
+    inside = 0
+    for seed in range(400):
+        race = run_race({"a": 1.0, "b": 1.1}, Rounds(number=12), seed)
+        ratio = race.compare(*race.running)
+        inside += ratio.low <= 1.1 <= ratio.high
+    assert inside >= 0.92 * 400
+
+
+def test_neighbouring_rounds_that_resemble_each_other_count_less() -> None:
+    slow = [0.01 * (i // 6) for i in range(24)]
+    mixed = [0.01 * (i % 4) for i in range(24)]
+    zeros = [0.0] * 24
+    widths = [ratio.high / ratio.low for ratio in (times_as_fast(slow, zeros), times_as_fast(mixed, zeros))]
+    assert widths[0] > 1.5 * widths[1] - 0.5
+
+
+@pytest.mark.parametrize("text", ["5", "0%", "x%", "%", "1000%", "nan%"])
+def test_no_share(text: str) -> None:
+    with pytest.raises(UserError, match="no precision"):
+        read_share(text)
+
+
+@pytest.mark.parametrize("text", ["5", "", "0s", "x", "1e9h", "5 parsecs"])
+def test_no_time(text: str) -> None:
+    with pytest.raises(UserError, match="no time"):
+        read_time(text)
+
+
+def test_shares_and_times() -> None:
+    assert (read_share("5%"), read_time("90s"), read_time("1.5m"), read_time("2h")) == (0.05, 90, 90, 7200)
+
+
+# On a real server
+
+
+def test_each_turn_uses_the_index_of_its_own(tmp_path, monkeypatch, plugin_server) -> None:
+    """Two graphs of one table, by one client and by two; the search for the recall is made once for each."""
+    monkeypatch.chdir(tmp_path)
+    make_dataset(rows=2000, queries=50)
+    words = (
+        "--local --dataset tiny --algorithm pgvector_hnsw --target-recall 0.9 --clients 1,2 --duration 0.3"
+    )
+    args = make_parser().parse_args([*words.split(), "--rounds", "3", "--max-n-algorithms", "2"])
+    every = list(every_job(args))
+    chosen = {str(job.definition) for job in every[:4]}
+    jobs = [job for job in every if str(job.definition) in chosen][:4]
+    assert len(jobs) == 4 and len(chosen) == 2
+    said: list = []
+    contenders = Contenders()
+    try:
+        for job in jobs:
+            contenders.carry_out(Enter(JobRequest(job)), said.append)
+        for number in (1, 2, 3):
+            for job in random.sample(jobs, len(jobs)):
+                contenders.carry_out(Turn(job.label(), 0, number), said.append)
+        for job in jobs:
+            contenders.carry_out(Keep(job.label(), {"rounds": "mark"}), said.append)
+    finally:
+        contenders.close()
+    assert sum(isinstance(event, PointDone) for event in said) == 4
+    plans, trials = {}, []
+    for path in iter_result_paths():
+        result = read_result(path)
+        attrs = result.attrs
+        assert attrs["run_rounds"] == [1, 2, 3] and attrs["run_count"] == 3
+        assert (result.neighbors >= 0).all() and min(attrs["run_recalls"]) >= 0.85
+        plans.setdefault(str(attrs["build_arguments"]), set()).add(
+            attrs["plan"].split('"Index Name": "')[1].split('"')[0]
+        )
+        trials.append(attrs["target_trials"])
+    assert len(plans) == 2 and all(len(names) == 1 for names in plans.values())
+    assert len(set().union(*plans.values())) == 2
+    assert sorted(trials)[:2] == [0, 0]
