@@ -1,5 +1,7 @@
 """A picture shows one load on one server, or what was requested by name; what is left out is said."""
 
+from dataclasses import replace
+
 import pytest
 
 from ann_benchmarks.common.errors import UserError
@@ -68,8 +70,6 @@ def test_the_server_with_the_most_points_is_drawn():
 
 
 def test_releases_that_are_compared_on_purpose_are_drawn_together():
-    from dataclasses import replace
-
     runs = [make_run(**PG17), make_run(**PG18)]
     runs = [replace(run, series=replace(run.series, version=run.attrs["vector_version"])) for run in runs]
     assert len(chosen(runs, ()).runs) == 2 and not chosen(runs, ()).notes
