@@ -8,16 +8,25 @@ const LOAD = ["clients", "load", "ram", "buffers", "cpus", "disk", "method"];
 function ofOneLoad(points, facets, state) {
   const isOwn = String(state.by) !== String(state.standard.by);
   const ids = LOAD.filter((id) => facets.some((facet) => facet.id === id));
-  if (ids.some((id) => state.chosen.has(id) || (isOwn && state.by.includes(id)))) return points;
+  const isChosen = (id) => state.chosen.has(id) || (isOwn && state.by.includes(id));
+  if ([...ids, "series"].some(isChosen)) return points;
   const groups = new Map();
   for (const point of points) {
     const key = JSON.stringify(ids.map((id) => written(point[id])));
     if (!groups.has(key)) groups.set(key, []);
     groups.get(key).push(point);
   }
-  const curves = (group) => new Set(group.map((point) => point.algorithm)).size;
-  const worth = (group) => group.length + curves(group) / (points.length + 1);
-  return [...groups.values()].reduce((best, group) => (worth(group) > worth(best) ? group : best), []);
+  const memory = facets.find(({ id }) => id === "ram")?.options ?? [];
+  const worth = (group) => [
+    group.length,
+    new Set(group.map((point) => point.algorithm)).size,
+    memory.indexOf(written(group[0]?.ram)), // in ascending order, the machine's own last
+  ];
+  const isWorthMore = (one, other) => {
+    const first = one.findIndex((value, i) => value !== other[i]);
+    return first >= 0 && one[first] > other[first];
+  };
+  return [...groups.values()].reduce((best, group) => (isWorthMore(worth(group), worth(best)) ? group : best), []);
 }
 
 const isShare = (column) => column.kind === "share";
