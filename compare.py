@@ -18,10 +18,11 @@ from pathlib import Path
 from ann_benchmarks.common.cli import path_or_pattern, positive_int, read_by, run_command
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.quantities import read_number
+from ann_benchmarks.comparing.at_recall import at_recall
 from ann_benchmarks.comparing.listing import list_runs, show_run
 from ann_benchmarks.comparing.matching import SideBySide, compare
 from ann_benchmarks.comparing.measurements import METRICS
-from ann_benchmarks.comparing.sides import ResultFilter, fastest_at, read_side
+from ann_benchmarks.comparing.sides import ResultFilter, read_side
 from ann_benchmarks.comparing.tables import FORMATS, render
 from ann_benchmarks.comparing.verdicts import UNDECIDED, Criteria, failures, percent, status
 from ann_benchmarks.results.file import RESULTS_FOLDER
@@ -48,7 +49,7 @@ def main() -> int:
     try:
         a, b = (read_side(names, only) for names in sides)
         if args.at_recall is not None:
-            a, b = (fastest_at(side, args.at_recall) for side in (a, b))
+            a, b = (at_recall(side, args.at_recall) for side in (a, b))
         noise = read_side(args.noise, ResultFilter()) if args.noise else ()
         compared = compare(a, b, noise, args.by, args.paired)
     except UserError as error:
@@ -111,7 +112,12 @@ def argument_parser() -> argparse.ArgumentParser:
     add("--dataset", metavar="DATASET", help="only results of this dataset")
     add("--count", type=positive_int, help="only results with this number of neighbours")
     add("--algorithm", metavar="NAME", help="only this series, and those whose names begin with NAME-")
-    add("--at-recall", type=recall, metavar="R", help="from each series its fastest point with this recall")
+    add(
+        "--at-recall",
+        type=recall,
+        metavar="R",
+        help="compare series at this recall, whatever their arguments",
+    )
     add(
         "--noise",
         nargs="+",

@@ -24,11 +24,11 @@ import numpy as np
 
 from ann_benchmarks.algorithms.base.module import BaseANN
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
-from ann_benchmarks.comparing.judging import Estimate, difference
 from ann_benchmarks.comparing.matching import compare
 from ann_benchmarks.comparing.measurements import MeasuredPoint
 from ann_benchmarks.comparing.sides import ResultFilter, read_side
 from ann_benchmarks.comparing.verdicts import Criteria, failures
+from ann_benchmarks.results.judging import Estimate, difference
 from benchmarks.harness import PROJECT, arguments
 
 SLOWER = "ANN_COMPARING_SLOWER"  # the environment's name for the share

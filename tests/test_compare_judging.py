@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from ann_benchmarks.common.student import quantile, two_sided
-from ann_benchmarks.comparing.judging import (
+from ann_benchmarks.results.judging import (
     ALIKE,
     LOWER,
     NOISY,

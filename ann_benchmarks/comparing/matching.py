@@ -2,13 +2,25 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, variance
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.results.contest import FEWEST_ROUNDS
+from ann_benchmarks.results.judging import (
+    Difference,
+    Estimate,
+    Noise,
+    adjusted,
+    difference,
+    difference_of_pairs,
+    paired_difference,
+    together,
+    with_doubt,
+)
 
-from .judging import Difference, Estimate, Noise, adjusted, difference, paired_difference, together
 from .measurements import METRICS, Key, MeasuredPoint
+from .order import are_in_blocks
 from .sides import by_key, estimates
 
 
@@ -40,6 +52,7 @@ class SideBySide:
     repetitions: tuple[int, int]
     metrics: dict[str, Compared]
     chosen: str | None = None
+    is_in_blocks: bool = False  # by the times of the repetitions
 
     @property
     def judged_by(self) -> str:
@@ -71,7 +84,10 @@ def compare(
     keys = [key for key in of_a if key in of_b]
     labels = _labels([of_a[key] + of_b[key] for key in keys])
     pairs = [PointPair(key, label, of_a[key], of_b[key]) for key, label in zip(keys, labels, strict=True)]
+    in_blocks = are_in_blocks(a, b)
     compared = {metric: compare_metric(metric, pairs, noise, paired) for metric in METRICS}
+    if in_blocks:
+        compared = {metric: found and _of_blocks(metric, found) for metric, found in compared.items()}
     return SideBySide(
         pairs,
         ["/".join(key) for key in of_a if key not in of_b],
@@ -79,6 +95,7 @@ def compare(
         repetitions,
         {metric: found for metric, found in compared.items() if found is not None},
         chosen,
+        in_blocks,
     )
 
 
@@ -119,18 +136,54 @@ def compare_metric(
                 continue
             seen.add(values)
         found.append(pair)
-        if is_paired:
+        if metric == "qps" and (in_rounds := _by_rounds([pair])) is not None:
+            differences.append(in_rounds)
+        elif is_paired:
             differences.append(paired_difference(*_in_turn(metric, pair)))
         else:
             differences.append(difference(_as_noisy(a, calm_a), _as_noisy(b, calm_b), of_point))
     if not found:
         return None
+    if metric == "qps":
+        doubts = [math.hypot(pair.a[0].doubt, pair.b[0].doubt) for pair in found]
+        differences = [with_doubt(d, doubt) for d, doubt in zip(differences, doubts, strict=True)]
     differences = adjusted(differences)
     means = None if of_index else _means(metric, found)
     of_repetitions = None
     if means and (max(map(len, means)) > 1 or of_mean):
         of_repetitions = paired_difference(*means) if is_paired else difference(*means, of_mean)
+    if metric == "qps" and of_repetitions is None:
+        of_repetitions = _by_rounds(found)
+    if of_repetitions is not None and metric == "qps":
+        of_repetitions = with_doubt(of_repetitions, max(doubts))
     return Compared(list(zip(found, differences, strict=True)), together(differences, of_repetitions))
+
+
+def _of_blocks(metric: str, found: Compared) -> Compared:
+    """Judge by what was measured in blocks: nothing shows how far the machine's speed has drifted."""
+    if not METRICS[metric].drifts:
+        return found
+    points = [(pair, _unsure(difference)) for pair, difference in found.points]
+    return Compared(points, _unsure(found.mean))
+
+
+def _unsure(found: Difference) -> Difference:
+    return replace(found, by="blocks") if found.is_sure and found.by != "rounds" else found
+
+
+def _by_rounds(pairs: Sequence[PointPair]) -> Difference | None:
+    """Compare the throughputs of points that were measured in the same rounds; None where they were not.
+
+    Of several points, each round counts once with their geometric mean: what slows one slows the others.
+    """
+    if any(len(side) != 1 or side[0].has_rate for pair in pairs for side in (pair.a, pair.b)):
+        return None
+    sides = [[pair.a[0].speed for pair in pairs], [pair.b[0].speed for pair in pairs]]
+    if len({speed.mark for side in sides for speed in side}) != 1:
+        return None
+    shared = sorted(set.intersection(*(set(speed.by_round) for side in sides for speed in side)))
+    of_a, of_b = ([fmean(speed.by_round[n] for speed in side) for n in shared] for side in sides)
+    return difference_of_pairs(of_a, of_b, "rounds") if len(shared) >= FEWEST_ROUNDS else None
 
 
 def _in_turn(metric: str, pair: PointPair) -> tuple[list[Estimate], list[Estimate]]:

@@ -5,13 +5,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from statistics import variance
 from typing import Any
 
 from ann_benchmarks.results.intervals import Interval, mean_interval
+from ann_benchmarks.results.judging import Estimate
 from ann_benchmarks.results.metrics import all_metrics
-
-from .judging import Estimate
+from ann_benchmarks.results.speeds import Speed, speed_of
 
 Key = tuple[str, ...]
 QUICK, QUICK_SHARE = "latency_p10", 0.1  # the time of a query that nothing disturbs
@@ -28,6 +27,7 @@ class MeasuredPoint:
     key: Key
     source: int
     attrs: Mapping[str, Any]
+    doubt: float = 0.0  # standard deviation of the throughput's logarithm for want of a point at the recall
 
     @property
     def name(self) -> str:
@@ -58,6 +58,14 @@ class MeasuredPoint:
         low, high = self.number("recall_low"), self.number("recall_high")
         return Interval(low, high) if 0 <= low <= high <= 1 else None
 
+    @cached_property
+    def speed(self) -> Speed:
+        """Its throughput, rounds and recall, which is NaN where it is not known."""
+        recall = math.nan if self.recall is None else self.recall
+        best = self.number("best_search_time")
+        index = str(self.attrs.get("build_arguments", self.number("build_time")))
+        return speed_of(self.attrs, recall, 1 / best if best > 0 else math.nan, index)
+
     def number(self, name: str) -> float:
         """Return an attribute as a number, NaN where it is missing or is none."""
         value = self.attrs.get(name)
@@ -80,15 +88,12 @@ class ComparedMetric:
     more: str = "slower"
     less: str = "faster"
     of_index: bool = False  # points of one built index share it
+    drifts: bool = True  # with the speed of the machine
 
 
 def _throughput(point: MeasuredPoint) -> Estimate:
-    seconds = point.attrs.get("run_seconds", ())
-    runs = [seconds] if isinstance(seconds, (int, float)) else list(seconds)
-    logarithms = [-math.log(run) for run in runs if run > 0]
     best = point.number("best_search_time")
-    spread = variance(logarithms) if len(logarithms) > 1 else math.nan
-    return Estimate(1 / best if best > 0 else math.nan, spread, max(len(logarithms), 1))
+    return point.speed.estimate if best > 0 else Estimate(math.nan, math.nan, 1)
 
 
 def _median(point: MeasuredPoint) -> Estimate:
@@ -120,9 +125,9 @@ METRICS: dict[str, ComparedMetric] = {
     "cpu": ComparedMetric(
         "Server CPU (ms/query)", _sum("server_cpu_seconds_per_query", scale=1e3), "more", "less"
     ),
-    "blocks": ComparedMetric("Blocks (per query)", _sum(*BLOCKS), "more", "fewer"),
+    "blocks": ComparedMetric("Blocks (per query)", _sum(*BLOCKS), "more", "fewer", drifts=False),
     "build": ComparedMetric(all_metrics["build"].title, _sum("build_time"), of_index=True),
     "size": ComparedMetric(
-        "Index (MiB)", _sum("index_size", scale=1 / 1024), "larger", "smaller", of_index=True
+        "Index (MiB)", _sum("index_size", scale=1 / 1024), "larger", "smaller", True, drifts=False
     ),
 }

@@ -4,19 +4,18 @@ import glob
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError, closest
 from ann_benchmarks.results.file import RESULTS_FOLDER, read_attributes, read_more
+from ann_benchmarks.results.judging import Estimate
 from ann_benchmarks.results.records import SUFFIX, Rate, Record, read_record
 from ann_benchmarks.results.runs import skipped
 from ann_benchmarks.results.series import BESIDE
 
-from .judging import Estimate
 from .measurements import QUICK, QUICK_SHARE, Key, MeasuredPoint
 
 ID_LENGTH = 6  # hexadecimal digits
@@ -188,21 +187,3 @@ def by_key(side: Iterable[MeasuredPoint]) -> dict[Key, list[MeasuredPoint]]:
 def estimates(metric: str, points: Iterable[MeasuredPoint]) -> list[Estimate]:
     """Return the known values of a metric."""
     return [found for point in points if (found := point.estimate(metric)) is not None]
-
-
-def fastest_at(side: Sequence[MeasuredPoint], recall: float) -> list[MeasuredPoint]:
-    """Return the fastest point of each series that reaches a recall, whatever its arguments.
-
-    A point of several repetitions reaches it if the lowest of them does; its throughput is their mean.
-    """
-    fastest: dict[Key, tuple[float, list[MeasuredPoint]]] = {}
-    for key, repetitions in by_key(side).items():
-        rates = estimates("qps", repetitions)
-        if not rates or any(point.recall is None or point.recall < recall for point in repetitions):
-            continue
-        mean = fmean(np.log([rate.value for rate in rates]))
-        if key[:-1] not in fastest or mean > fastest[key[:-1]][0]:
-            fastest[key[:-1]] = (mean, repetitions)
-    if not fastest:
-        raise UserError(f"no point reaches a recall of {recall:g}: {side[0].path.parent} and others")
-    return [replace(point, key=(*key, "")) for key, (_, points) in fastest.items() for point in points]

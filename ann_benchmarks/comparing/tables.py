@@ -9,9 +9,9 @@ from typing import Any
 
 from ann_benchmarks.common.numbers import figure_text
 from ann_benchmarks.common.output import counted
+from ann_benchmarks.results.judging import Difference
 
 from .changes import changes
-from .judging import Difference
 from .matching import SideBySide
 from .measurements import METRICS, MeasuredPoint
 from .verdicts import ALL_POINTS, Criteria, failures, percent, recall_differs, share_text, warnings
@@ -26,6 +26,8 @@ COLORS = {
 SOURCES = {
     "repetitions": "the spread of repetitions",
     "pairs": "the spread of the ratios of repetitions that were measured in turn",
+    "rounds": "the spread of the ratios of runs of the same round",
+    "blocks": "the spread of repetitions of which those of A and of B did not take turns",
     "noise": "the spread of the repetitions of --noise and of these",
     "runs": "the spread of the runs within each measurement",
 }

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from ann_benchmarks.common.output import counted
 from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.results.judging import HIGHER, LOWER, NOISY, Difference
 
 from .changes import changes, is_of_machine
-from .judging import HIGHER, LOWER, NOISY, Difference
 from .matching import PointPair, SideBySide
 from .measurements import METRICS, MeasuredPoint
 
@@ -84,6 +84,12 @@ def warnings(compared: SideBySide, criteria: Criteria) -> Iterator[str]:
     for what, text in (("truth", "vectors"), ("dataset", "datasets")):
         if any(change.what == what for change in differing):
             yield f"A and B were measured on different {text}"
+    if compared.is_in_blocks:
+        yield (
+            "the repetitions of A and of B did not take turns, so that a drift of the machine's speed looks"
+            " like a difference. The verdicts have a question mark. Measure A1 B1 A2 B2 A3 B3, in this order,"
+            " and add --paired"
+        )
     if "runs" in {d.by for _, d in found.points}:
         yield (
             "each side was measured once, and only the runs within it show the noise. The verdicts have a"

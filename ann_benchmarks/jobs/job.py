@@ -136,6 +136,11 @@ class Job:
         paths = (replace(self, environment=mark).path(query_arguments) for mark in marks)
         return [path for path in paths if path.exists()]
 
+    def is_result(self, path: Path) -> bool:
+        """Whether the result of one of its points lies there, of whatever environment."""
+        names = {self.path(query_arguments).name for query_arguments in self.points}
+        return self.folders.mark_of(path.parent) is not None and path.name in names
+
     def paths(self) -> list[tuple[Path, list[Any]]]:
         """Where the results of all its points lie, of any environment, with the arguments of each."""
         marks = [mark for mark, _ in self.folders.there()]

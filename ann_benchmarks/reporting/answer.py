@@ -10,15 +10,18 @@ from ann_benchmarks.results.comparable import (
     family,
     is_on_tier,
     ram,
+    speed_of_run,
     with_least_memory,
 )
-from ann_benchmarks.results.metrics import qps_at_recall
+from ann_benchmarks.results.contest import Ratio
+from ann_benchmarks.results.equal_recall import BETWEEN, WITHIN
+from ann_benchmarks.results.judging import ERROR_RATE
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run, number
 
 from .builds import IndexNames
 from .memory import Need, memory_in_short, memory_statements, needs
-from .statements import Statement, listed, mean_rate, pace, ratio
+from .statements import MEASURED_ONCE, Statement, certainty, listed
 from .workloads import workload_statements
 
 RATE_WAS_GIVEN = "The throughput was given and says nothing about the algorithms: compare their latencies."
@@ -58,9 +61,10 @@ def statements(runs: Sequence[Run], has_writes: bool, target: float) -> list[Sta
     shown = [reaching[0], *reaching[-1:]] if len(reaching) > 1 else reaching
     need = needs(runs, target)
     scarce = [least for one in shown if (least := with_least_memory(runs, target, one))]
+    rate = ERROR_RATE / (len(shown) + len(scarce))  # of each, so that it is ERROR_RATE for all that is said
     return [
-        *in_short(shown, scarce, need),
-        *(Statement(f"Speed, {one.who_asks}", speed(one, target)) for one in shown),
+        *in_short(shown, scarce, need, rate),
+        *(Statement(f"Speed, {one.who_asks}", speed(one, rate)) for one in shown),
         *missed(runs, target),
         *costs(reaching[0]),
         *memory_statements(need),
@@ -69,47 +73,52 @@ def statements(runs: Sequence[Run], has_writes: bool, target: float) -> list[Sta
 
 
 def in_short(
-    shown: Sequence[Comparison], scarce: Sequence[Comparison], need: Sequence[Need]
+    shown: Sequence[Comparison], scarce: Sequence[Comparison], need: Sequence[Need], error_rate: float
 ) -> list[Statement]:
     """Return the answer in a few sentences, nothing where no algorithms were compared.
 
     `scarce` are the comparisons with the least memory.
     """
-    speeds = rankings(shown)
+    speeds = rankings(shown, error_rate)
     if not speeds:
         return []
     sentences = [speeds, *([memory_in_short(need)] if need else [])]
     if scarce:
         least = " and ".join(dict.fromkeys(f"{size_text(ram(one.runs[0]))} of RAM" for one in scarce))
-        there = rankings(scarce).removeprefix("with ")
+        there = rankings(scarce, error_rate).removeprefix("with ")
         sentences.append(f"with {least}, the least that was measured, and {there}")
     return [Statement("In short", " ".join(f"{text[0].upper()}{text[1:]}." for text in sentences))]
 
 
-def rankings(compared: Sequence[Comparison]) -> str:
+def rankings(compared: Sequence[Comparison], error_rate: float) -> str:
     """Say for each number of clients which is the fastest."""
-    return "; ".join(text for comparison in compared if (text := ranking(comparison)))
+    return "; ".join(text for comparison in compared if (text := ranking(comparison, error_rate)))
 
 
-def ranking(comparison: Comparison) -> str:
+def ranking(comparison: Comparison, error_rate: float) -> str:
     """Name the fastest, those that noise does not separate from it, and how far the others are behind."""
-    (name, best), *others = comparison.fastest.items()
-    ratios = {other: ratio(best, run) for other, run in others}
+    ratios = comparison.contest.ratios(error_rate)
     if not ratios:
         return ""
-    alike = [other for other, found in ratios.items() if found.is_noise]
+    name = next(iter(comparison.fastest))
+    alike = [other for other, found in ratios.items() if found.is_noise or not found.is_fair]
+    apart = {other: found for other, found in ratios.items() if other not in alike}
     behind = listed(
-        [
-            f"{three_digits(found.value)} times as fast as {other}"
-            + (f" ({found.certainty})" if found.interval is None else "")
-            for other, found in ratios.items()
-            if other not in alike
-        ]
+        [f"{three_digits(found.value)} times as fast as {other}" for other, found in apart.items()]
     )
+    if any(not found.is_sure for found in apart.values()):
+        behind += f" ({certainty_of_all(apart.values())})"
     if not alike:
-        return f"with {comparison.who_asks}, {name} is the fastest: {behind}"
-    text = f"with {comparison.who_asks}, {listed([name, *alike])} show no difference beyond noise"
+        is_sure = all(found.is_sure for found in ratios.values())
+        return f"with {comparison.who_asks}, {name} is {'the fastest:' if is_sure else 'ahead:'} {behind}"
+    text = f"with {comparison.who_asks}, {listed([name, *alike])} cannot be told apart"
     return f"{text}, and {name} is {behind}" if behind else text
+
+
+def certainty_of_all(ratios: Iterable[Ratio]) -> str:
+    """Say why ratios are not sure."""
+    single = any(found.interval is None for found in ratios)
+    return f"{'single runs, ' * single}{MEASURED_ONCE}"
 
 
 def nothing_reached(runs: Sequence[Run], target: float) -> str:
@@ -121,33 +130,51 @@ def nothing_reached(runs: Sequence[Run], target: float) -> str:
     )
 
 
-def speed(comparison: Comparison, target: float) -> str:
+def speed(comparison: Comparison, error_rate: float) -> str:
     """Say which algorithm is the fastest at a recall, and by how much."""
-    ranked = sorted(comparison.fastest.items(), key=lambda item: -mean_rate(item[1]))
-    (name, best), *others = ranked
-    compared = [(other, run, ratio(best, run)) for other, run in others]
-    is_ahead = compared and not compared[0][2].is_noise
+    ratios = comparison.contest.ratios(error_rate)
+    name, *others = comparison.fastest
+    is_ahead = ratios and all(found.is_sure for found in ratios.values())
     sentences = [
-        f"At a recall of at least {target:g}{comparison.where}, {name}"
-        f" {'is the fastest:' if is_ahead else 'answers'} {pace(best)} queries/s ({details(best, target)})."
+        f"At a recall of {comparison.target:g}{comparison.where}, {name}"
+        f" {'is the fastest:' if is_ahead else 'answers'} {pace(comparison, name)}."
     ]
-    for other, run, found in compared:
-        if found.is_noise:
-            times = f"ratio {three_digits(found.value)}, {found.certainty}"
-            relation = f"{name} and {other} show no difference beyond noise ({times})"
+    for other in others:
+        found = ratios[other]
+        times = three_digits(found.value)
+        if not found.is_fair:
+            relation = f"{name} and {other} cannot be told apart, because {other} has only higher recalls"
+        elif found.is_noise:
+            relation = (
+                f"{name} and {other} show no difference beyond noise (ratio {times}, {certainty(found)})"
+            )
         else:
-            relation = f"{name} is {three_digits(found.value)} times as fast as {other} ({found.certainty})"
-        sentences.append(f"{relation}: {other} answers {pace(run)} queries/s ({details(run, target)}).")
-    if torn := [name for name, run in ranked if run.attrs.get("runs_disagree")]:
+            relation = f"{name} is {times} times as fast as {other} ({certainty(found)})"
+        sentences.append(f"{relation}: {other} answers {pace(comparison, other)}.")
+    if once := [other for other, found in ratios.items() if not found.rounds]:
+        sentences.append(
+            f"{listed([name, *once])} were {MEASURED_ONCE}, which changes more than these intervals show:"
+            " rounds compare more surely."
+        )
+    if torn := [name for name, run in comparison.fastest.items() if run.attrs.get("runs_disagree")]:
         sentences.append(f"The runs of {listed(torn)} differ by more than noise: something disturbed them.")
     return " ".join(sentences)
 
 
-def details(run: Run, target: float) -> str:
-    """Write recall and tail latency of a result."""
-    recall = run.metrics["k-nn"]
-    far = ", well above the target" if recall > target + OVERSHOT else ""
-    return f"recall {recall:.3f}{far}, p99 {three_digits(run.metrics['p99'])} ms"
+def pace(comparison: Comparison, name: str) -> str:
+    """Write the throughput of an algorithm at the recall, and the recall and tail latency behind it."""
+    standing = comparison.contest.standings[name]
+    runs = comparison.chosen(name, standing)
+    recalls = [run.metrics["k-nn"] for run in runs]
+    recall = f"recall {recalls[0]:.3f}"
+    if standing.reach == BETWEEN:
+        recall = f"between recall {min(recalls):.3f} and {max(recalls):.3f}"
+    elif standing.reach == WITHIN:
+        recall += ", whose interval reaches the target"
+    elif recalls[0] > comparison.target + OVERSHOT:
+        recall += ", well above the target"
+    rate = three_digits(standing.estimate.value)
+    return f"{rate} queries/s ({recall}, p99 {three_digits(runs[0].metrics['p99'])} ms)"
 
 
 def missed(runs: Sequence[Run], target: float) -> list[Statement]:
@@ -155,7 +182,7 @@ def missed(runs: Sequence[Run], target: float) -> list[Statement]:
     highest: dict[str, float] = {}
     for run in runs:
         highest[family(run)] = max(highest.get(family(run), 0.0), run.metrics["k-nn"])
-    reaching = {family(run) for run in runs if qps_at_recall(run.metrics, target) > 0}
+    reaching = {family(run) for run in runs if speed_of_run(run).may_reach(target)}
     short = [f"{name} (highest: {highest[name]:.4f})" for name in sorted(highest) if name not in reaching]
     return [Statement("Recall", f"{target:g} was not reached by {listed(short)}.")] if short else []
 

@@ -6,12 +6,12 @@ from itertools import groupby, takewhile
 
 from ann_benchmarks.common.numbers import KIB, size_text, three_digits
 from ann_benchmarks.common.output import counted
-from ann_benchmarks.results.comparable import clients, comparable, family, is_on_tier
+from ann_benchmarks.results.comparable import clients, comparable, family, is_on_tier, ratio_of
 from ann_benchmarks.results.metrics import qps_at_recall
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.results.tiers import TierRun, as_tier_run
 
-from .statements import Statement, listed, ratio
+from .statements import Statement, listed
 
 KEPT = 0.8  # of the throughput with all memory, that counts as enough
 PLENTY = 4  # times the index and the table: as good as all memory, so that what such tiers differ by is noise
@@ -73,7 +73,7 @@ def need_of(best: dict[int | None, TierRun], off_tiers: Sequence[Run]) -> Need |
     if is_all and plenty:
         plenty.setdefault(None, whole)
         whole = sorted(plenty.values(), key=lambda run: run.metrics["qps"])[(len(plenty) - 1) // 2]
-    steps = [(ram, ratio(found.run, whole)) for ram, found in best.items() if ram is not None]
+    steps = [(ram, ratio_of(found.run, whole)) for ram, found in best.items() if ram is not None]
     if len(steps) + is_all < 2:
         return None
     enough = list(takewhile(lambda step: step[0] in plenty or step[1].value >= KEPT, steps))

@@ -1,14 +1,19 @@
 """How a result was measured, apart from its index, and which results can be compared."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ann_benchmarks.common.numbers import size_text
 
-from .metrics import qps_at_recall
+from .built import built_index
+from .contest import Contest, Ratio, alone, contest, ratio
+from .equal_recall import Standing
 from .runs import Run, number
 from .series import SHUFFLED, Series
+from .speeds import Speed, speed_of
 
 ONE_CLIENT = 1
 
@@ -75,11 +80,35 @@ def memory_of(run: Run) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Results under the same conditions: of each algorithm all of them, and the fastest at a recall."""
+    """Results under the same conditions, all of each algorithm, compared at a recall."""
 
     clients: int
     runs: Sequence[Run]
-    fastest: dict[str, Run]  # the fastest algorithm first
+    target: float
+
+    @cached_property
+    def families(self) -> dict[str, list[Run]]:
+        """The results of each algorithm whose recall and throughput are known."""
+        found: dict[str, list[Run]] = {}
+        for run in self.runs:
+            if run.metrics["k-nn"] >= 0 and 0 < run.metrics["qps"] < math.inf:
+                found.setdefault(family(run), []).append(run)
+        return found
+
+    @cached_property
+    def contest(self) -> Contest:
+        """The algorithms at the recall."""
+        speeds = {name: [*map(speed_of_run, runs)] for name, runs in self.families.items()}
+        return contest(speeds, self.target)
+
+    @cached_property
+    def fastest(self) -> dict[str, Run]:
+        """The result that stands for each algorithm that reaches the recall, the fastest algorithm first."""
+        return {name: self.chosen(name, one)[0] for name, one in self.contest.standings.items()}
+
+    def chosen(self, name: str, standing: Standing) -> list[Run]:
+        """Return the results that an algorithm's speed is taken from, that nearest to the recall first."""
+        return [self.families[name][number] for number in standing.chosen]
 
     @property
     def who_asks(self) -> str:
@@ -121,7 +150,7 @@ def comparisons(runs: Iterable[Run], target: float) -> list[Comparison]:
 
     def worth(item: tuple[tuple[int, str], list[Run]]) -> tuple[Any, ...]:
         (_, name), group = item
-        reached = len(fastest_of_each(group, target))
+        reached = len(Comparison(clients(group[0]), group, target).fastest)
         families = len({family(run) for run in group})
         return reached, families, not is_on_tier(group[0]), memory_of(group[0]), name
 
@@ -129,7 +158,7 @@ def comparisons(runs: Iterable[Run], target: float) -> list[Comparison]:
     for number_of_clients in sorted({key[0] for key in groups}):
         items = [item for item in groups.items() if item[0][0] == number_of_clients]
         (_, group) = max(items, key=worth)
-        chosen.append(Comparison(number_of_clients, group, fastest_of_each(group, target)))
+        chosen.append(Comparison(number_of_clients, group, target))
     return chosen
 
 
@@ -143,15 +172,20 @@ def with_least_memory(runs: Iterable[Run], target: float, compared: Comparison) 
         if clients(run) == compared.clients and ram(run) < ram(compared.runs[0]):
             groups.setdefault(conditions(run), []).append(run)
     by_memory = sorted(groups.values(), key=lambda group: memory_of(group[0]))
-    fastest = ((group, fastest_of_each(group, target)) for group in by_memory)
-    whole = ((group, found) for group, found in fastest if found.keys() >= compared.fastest.keys())
-    return next((Comparison(compared.clients, group, found) for group, found in whole), None)
+    found = (Comparison(compared.clients, group, target) for group in by_memory)
+    return next((one for one in found if one.fastest.keys() >= compared.fastest.keys()), None)
 
 
-def fastest_of_each(runs: Iterable[Run], target: float) -> dict[str, Run]:
-    """Return the fastest result of each algorithm that reaches a recall, the fastest algorithm first."""
-    fastest: dict[str, Run] = {}
-    for run in sorted(runs, key=lambda run: -run.metrics["qps"]):
-        if qps_at_recall(run.metrics, target) > 0:
-            fastest.setdefault(family(run), run)
-    return fastest
+def fastest_of_each(runs: Sequence[Run], target: float) -> dict[str, Run]:
+    """Return the result that stands for each algorithm at a recall, the fastest algorithm first."""
+    return Comparison(ONE_CLIENT, runs, target).fastest
+
+
+def speed_of_run(run: Run) -> Speed:
+    """Return the speed of a result, as comparisons need it."""
+    return speed_of(run.attrs, run.metrics["k-nn"], run.metrics["qps"], built_index(run))
+
+
+def ratio_of(first: Run, second: Run) -> Ratio:
+    """Return how many times as fast a result is as another, whatever their recall."""
+    return ratio(alone(speed_of_run(first)), alone(speed_of_run(second)))

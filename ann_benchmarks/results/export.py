@@ -13,6 +13,7 @@ from ann_benchmarks.common.errors import UserError
 from .file import iter_result_paths
 from .metrics import QPS_AT_RECALL, TARGET_RECALL, qps_at_recall, standard_metrics
 from .runs import Run, load_runs
+from .speeds import PARTS
 
 THEIR_METRICS = (
     "k-nn", "epsilon", "largeepsilon", "rel", "qps", "p50", "p95", "p99", "p999", "distcomps", "build",
@@ -30,6 +31,7 @@ SOUGHT_FIRST = (
     "*_version", "docker_image", "docker_image_id", "container_memory_bytes", "cpu", "cores", "memory_bytes",
 )  # fmt: skip
 UNDER_OTHER_NAMES = {"algo", "name", "build_time", "index_size", "expect_extra"}
+OF_COMPARISONS = {PARTS}  # what is computed for them alone
 
 
 def row(run: Run) -> dict[str, Any]:
@@ -45,7 +47,7 @@ def row(run: Run) -> dict[str, Any]:
         "distance": run.distance,
     }
     for name, value in run.attrs.items():
-        if name not in UNDER_OTHER_NAMES:
+        if name not in UNDER_OTHER_NAMES | OF_COMPARISONS:
             cells.setdefault(name, json.dumps(value) if isinstance(value, list) else value)
     return cells
 

@@ -10,7 +10,7 @@ from ann_benchmarks.common.numbers import figure_text
 from ann_benchmarks.common.student import quantile
 
 CONFIDENCE = 0.95
-_NORMAL = 1.959964  # its two-sided quantile of the normal distribution
+NORMAL = 1.959964  # its two-sided quantile of the normal distribution
 _PIECES = 20  # of a run, whose means show its noise: neighbouring queries are not independent
 _BEYOND_NOISE = 3.0902  # normal quantile of 1 in 1,000
 _WORTH_TELLING = 0.05  # of the mean
@@ -42,7 +42,7 @@ def share_interval(shares: np.ndarray) -> Interval:
         return Interval(math.nan, math.nan)
     mean, spread = float(np.mean(shares)), float(np.var(shares, ddof=1)) if n > 1 else 0.0
     independent = n * max(1.0, mean * (1 - mean) / spread) if spread > 0 else n
-    z2 = _NORMAL**2 / independent
+    z2 = NORMAL**2 / independent
     middle = (mean + z2 / 2) / (1 + z2)
     half = math.sqrt(z2 * (mean * (1 - mean) + z2 / 4)) / (1 + z2)
     return Interval(max(middle - half, 0.0), min(middle + half, 1.0))

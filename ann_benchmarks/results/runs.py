@@ -23,8 +23,17 @@ from .environment import environment_names
 from .file import TRUTH_ATTRIBUTE, UNUSABLE, read_result, truth_mark
 from .intervals import Interval
 from .kinds import checked_attributes
-from .metrics import Measurement, Truth, all_metrics, compute_all, standard_metrics
+from .metrics import (
+    RECALL_SLACK,
+    Measurement,
+    Truth,
+    all_metrics,
+    compute_all,
+    recall_of_each,
+    standard_metrics,
+)
 from .series import Series, series_from, series_of
+from .speeds import PARTS, recall_parts
 
 FEWEST_FILES = 16  # for which a process is worth being started
 MOST_PROCESSES = 8
@@ -118,14 +127,15 @@ def measure(path: Path, dataset: str, truth: TruthFile) -> Run:
     true = truth.covering(len(result.distances), attrs["count"])
     if attrs.get(TRUTH_ATTRIBUTE, truth.mark(attrs["count"])) != truth.mark(attrs["count"]):
         raise UserError("it was measured on other vectors of the same name: measure it again with run.py")
+    m = Measurement(true, result.distances, result.times, attrs)
     return Run(
         dataset=dataset,
         count=attrs["count"],
         distance=str(attrs.get("distance", "unknown")),
         series=series_of(attrs, clean_text(path.parent.name)),
         parameters=str(attrs.get("name", path.stem)),
-        metrics=compute_all(Measurement(true, result.distances, result.times, attrs)),
-        attrs=attrs,
+        metrics=compute_all(m),
+        attrs=attrs | {PARTS: recall_parts(recall_of_each(m.found, m.kth + RECALL_SLACK, m.count))},
     )
 
 

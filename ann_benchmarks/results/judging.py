@@ -6,13 +6,18 @@ Everything is done with logarithms: a difference is a ratio, and noise is a shar
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from statistics import fmean, variance
 from typing import NamedTuple
 
 from ann_benchmarks.common.student import quantile, two_sided
 
+ERROR_RATE = 0.05
 POWER = 0.8  # the chance to see the difference that is said to be visible
 RESTARTED = 0.03  # standard deviation that another start, build and hour add, where nothing states it
+
+MANY = 1e6  # degrees of freedom, of what is as good as known
+FEWEST_FOR_LAG = 8  # pairs, from which on their autocorrelation can be estimated at all
 
 HIGHER, LOWER, ALIKE, NOISY, UNJUDGED = "higher", "lower", "no difference", "too noisy", "not judged"
 
@@ -36,8 +41,9 @@ class Noise(NamedTuple):
 class Difference:
     """B over A. The error is that of the ratio's logarithm, NaN where the noise is unknown.
 
-    `by` names the source of the noise: repetitions, pairs of them, noise (of others), runs. `p` is the
-    chance of such a difference where there is none; `adjusted` is it among all that are judged together.
+    `by` names the source of the noise: repetitions, pairs of them, rounds, noise (of others), blocks (of
+    repetitions, one side after the other), runs. `p` is the chance of such a difference where there is none;
+    `adjusted` is it among all that are judged together.
     """
 
     a: float  # geometric mean of the side's values
@@ -60,8 +66,8 @@ class Difference:
 
     @property
     def is_sure(self) -> bool:
-        """Whether repetitions show the noise, without which no error rate can be stated."""
-        return self.is_judged and self.by != "runs"
+        """Whether what was measured shows all of the noise, without which no error rate can be stated."""
+        return self.is_judged and self.by not in ("runs", "blocks")
 
     @property
     def p(self) -> float:
@@ -129,13 +135,38 @@ def paired_difference(a: Sequence[Estimate], b: Sequence[Estimate]) -> Differenc
 
     Changes from pair to pair, such as the load of the machine, are then no noise.
     """
-    ratios = [math.log(y.value / x.value) for x, y in zip(a, b, strict=True)]
-    means = [math.exp(fmean(math.log(estimate.value) for estimate in side)) for side in (a, b)]
-    plain = Difference(means[0], means[1], (len(a), len(b)))
-    if len(ratios) < 2:
+    of_a, of_b = ([math.log(estimate.value) for estimate in side] for side in (a, b))
+    return difference_of_pairs(of_a, of_b, "pairs")
+
+
+def difference_of_pairs(a: Sequence[float], b: Sequence[float], by: str) -> Difference:
+    """Compare logarithms that were measured next to each other, in the order of time.
+
+    What is left of a drift makes neighbouring differences alike, so that they say less than as many that are
+    independent: n of them count for n (1 - r) / (1 + r), with r their autocorrelation at lag 1, as far as it
+    is above 0. Its estimate from n values lies 1 / n too low.
+    """
+    plain = Difference(math.exp(fmean(a)), math.exp(fmean(b)), (len(a), len(b)))
+    shifts = [y - x for x, y in zip(a, b, strict=True)]
+    n = len(shifts)
+    if n < 2:
         return plain
-    error = math.sqrt(variance(ratios) / len(ratios))
-    return replace(plain, error=error, freedom=len(ratios) - 1, by="pairs")
+    mean, spread = fmean(shifts), variance(shifts)
+    worth = float(n)
+    if n >= FEWEST_FOR_LAG and spread:
+        products = math.fsum((x - mean) * (y - mean) for x, y in pairwise(shifts))
+        lag = min(max(products / (spread * (n - 1)) + 1 / n, 0.0), 0.9)
+        worth = max(n * (1 - lag) / (1 + lag), 2.0)
+    return replace(plain, error=math.sqrt(spread / worth), freedom=worth - 1, by=by)
+
+
+def with_doubt(found: Difference, deviation: float) -> Difference:
+    """Add the standard deviation of something else that the logarithm of the ratio depends on."""
+    if not found.is_judged or not deviation:
+        return found
+    whole = found.error**2 + deviation**2
+    freedom = found.freedom * (whole / found.error**2) ** 2 if found.error else MANY
+    return replace(found, error=math.sqrt(whole), freedom=min(freedom, MANY))
 
 
 def _welch(plain: Difference, parts: Sequence[float], freedoms: Sequence[float], by: str) -> Difference:
@@ -172,5 +203,6 @@ def together(differences: Sequence[Difference], of_repetitions: Difference | Non
     if not all(d.is_judged for d in differences):
         return Difference(a, b, first.repetitions)
     error, freedom = fmean(d.error for d in differences), min(d.freedom for d in differences)
-    mean = Difference(a, b, first.repetitions, error, freedom, first.by)
+    by = next((d.by for d in differences if not d.is_sure), first.by)
+    mean = Difference(a, b, first.repetitions, error, freedom, by)
     return replace(mean, adjusted=mean.p)

@@ -1,0 +1,140 @@
+"""How many times as fast one contender is as another, and how sure that is: reports have it from here.
+
+Contenders that were measured in the same rounds are compared round by round. Others were measured once, at
+different times: what their runs show misses restarts and the hour, so that their ratio is never sure.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from .equal_recall import ABOVE, AT, Standing, standing
+from .intervals import Interval
+from .judging import ERROR_RATE, Difference, difference, difference_of_pairs, with_doubt
+from .speeds import Speed
+
+IN_ROUNDS, ONCE = "rounds", "runs"  # by what a ratio is judged
+FEWEST_ROUNDS = 2
+FEWEST_PARTS = 10  # of the queries, whose spread shows how alike two contenders miss
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times as fast, with its interval, None where nothing shows the noise; `rounds` is 0 for ONCE.
+
+    Where not `is_fair`, the slower one was measured at a higher recall only, and may be faster at this one.
+    """
+
+    value: float
+    interval: Interval | None
+    rounds: int = 0
+    is_fair: bool = True
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether the interval includes 1."""
+        return self.interval is not None and self.interval.low <= 1 <= self.interval.high
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the first is faster by more than noise, with an error rate that can be stated."""
+        return self.rounds > 0 and self.is_fair and self.interval is not None and self.interval.low > 1
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Contenders at a recall, the fastest first."""
+
+    standings: Mapping[str, Standing]
+
+    def ratios(self, error_rate: float = ERROR_RATE) -> dict[str, Ratio]:
+        """Return how many times as fast the first is as each of the others.
+
+        All pairs are judged together (Bonferroni), because noise also chooses the first. Of points that were
+        measured once, each that could have been chosen counts as a contender of its own.
+        """
+        number = sum(one.choices for one in self.standings.values())
+        rate = error_rate / max(number * (number - 1) // 2, 1)
+        names = [*self.standings]
+        return {name: ratio(self.standings[names[0]], self.standings[name], rate) for name in names[1:]}
+
+
+def contest(contenders: Mapping[str, Sequence[Speed]], target: float) -> Contest:
+    """Compare contenders, each with all of its points, at a recall; leave out those that do not reach it."""
+    mark = common_mark(contenders, target)
+    common = _of_rounds([speed for speeds in contenders.values() for speed in speeds], mark)
+    found: dict[str, Standing] = {}
+    for name, speeds in contenders.items():
+        in_rounds = standing(speeds, target, mark, common) if mark else None
+        if one := in_rounds if in_rounds and in_rounds.rounds else standing(speeds, target):
+            found[name] = one
+
+    def pace(item: tuple[str, Standing]) -> float:
+        rounds = item[1].rounds
+        if not rounds:
+            return item[1].level
+        return fmean(level - common.get(number, 0.0) for number, level in rounds.items())
+
+    return Contest(dict(sorted(found.items(), key=pace, reverse=True)))
+
+
+def ratio(first: Standing, second: Standing, error_rate: float = ERROR_RATE) -> Ratio:
+    """Compare two at the recall for which they stand, with an interval that misses at the error rate."""
+    found = speed_ratio(first, second)
+    interval = Interval(*found.interval(error_rate)) if found.is_judged else None
+    is_fair = second.reach != ABOVE
+    return Ratio(found.ratio, interval, found.repetitions[0] if found.by == IN_ROUNDS else 0, is_fair)
+
+
+def speed_ratio(first: Standing, second: Standing) -> Difference:
+    """Return the speed of the first over the second's; judged by rounds if they share two, else by ONCE."""
+    rounds, others = first.rounds or {}, second.rounds or {}
+    shared = sorted(rounds.keys() & others.keys()) if first.mark == second.mark else []
+    if len(shared) >= FEWEST_ROUNDS:
+        found = difference_of_pairs([others[n] for n in shared], [rounds[n] for n in shared], IN_ROUNDS)
+    else:
+        found = difference([second.estimate], [first.estimate])
+    return with_doubt(found, math.hypot(recall_doubt(first, second), first.doubt, second.doubt))
+
+
+def recall_doubt(first: Standing, second: Standing) -> float:
+    """Return the standard deviation of the logarithm of their ratio because the queries are a sample.
+
+    Both answered the same ones: what is hard for one is hard for the other, which the parts of the queries
+    show. Without them the two are taken to be independent, which is more than they are.
+    """
+    parts = first.recall_shifts, second.recall_shifts
+    if len(parts[0]) == len(parts[1]) >= FEWEST_PARTS:
+        return stdev(a - b for a, b in zip(*parts, strict=True)) / math.sqrt(len(parts[0]))
+    return math.hypot(first.recall_error, second.recall_error)
+
+
+def common_mark(contenders: Mapping[str, Sequence[Speed]], target: float) -> str:
+    """Return the mark of the rounds that the most contenders share, "" where no two do."""
+    marks: dict[str, set[str]] = {}
+    rounds: dict[str, int] = {}
+    for name, speeds in contenders.items():
+        for speed in speeds:
+            if len(speed.by_round) >= FEWEST_ROUNDS and speed.may_reach(target):
+                marks.setdefault(speed.mark, set()).add(name)
+                rounds[speed.mark] = max(rounds.get(speed.mark, 0), len(speed.rounds))
+    best = max(marks, key=lambda mark: (len(marks[mark]), rounds[mark], mark), default="")
+    return best if len(marks.get(best, ())) > 1 else ""
+
+
+def _of_rounds(speeds: Sequence[Speed], mark: str) -> dict[int, float]:
+    """Return by how much each round was faster than all of them, over the points with the most rounds."""
+    in_rounds = [speed.by_round for speed in speeds if mark and speed.mark == mark]
+    most = max(map(len, in_rounds), default=0)
+    whole = [of_point for of_point in in_rounds if len(of_point) == most]
+    shared = set.intersection(*(set(of_point) for of_point in whole)) if whole else set()
+    means = {number: fmean(of_point[number] for of_point in whole) for number in shared}
+    mean = fmean(means.values()) if means else 0.0
+    return {number: level - mean for number, level in means.items()}
+
+
+def alone(speed: Speed) -> Standing:
+    """Return a point as it stands by itself, at whatever recall it has."""
+    rounds = speed.by_round
+    return Standing({0: 1.0}, 0.0, speed.level, speed.estimate, AT, mark=speed.mark, rounds=rounds)

@@ -1,0 +1,192 @@
+"""How fast a contender is at a recall: on the line between its neighbouring points, with its uncertainty.
+
+The logarithm of the throughput is taken to be linear in the *effort*, minus the logarithm of the share of
+neighbours that are missed. Where a contender's points show the slope of that line, it is used; else a typical
+one, of which half is its doubt.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from .judging import RESTARTED, Estimate
+from .speeds import Speed
+
+SLOPE, STEEPEST, SHALLOWEST = -0.7, -2.0, -0.3
+SLOPE_DOUBT = 0.5  # its standard deviation as a share, where a line is continued
+WIDE = 0.3  # of effort: closer neighbours show the noise of their throughput, and no slope
+FAR = math.log(2)  # of effort: no line is continued further, to twice or half of what is missed
+AS_GOOD = 3.0  # standard deviations within which the choice between two points was one by noise
+
+BETWEEN, AT, WITHIN, ABOVE, EXACT = "between", "at", "within", "above", "exact"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The speed of a contender at a recall, as the logarithm of queries/s, and what it is known from.
+
+    The level is the mean of those of some of its points, by `weights`, and `shift`. `reach` says where the
+    recall lies: BETWEEN two points, AT one or near it, WITHIN the interval of one that lies below it; ABOVE:
+    all points have a higher recall, and their speed is a lower bound; EXACT: all answers are the true ones.
+    """
+
+    weights: Mapping[int, float]  # of points, by their numbers
+    shift: float
+    level: float
+    estimate: Estimate
+    reach: str
+    doubt: float = 0.0  # standard deviation of the level for want of points nearer to the recall
+    recall_error: float = 0.0  # standard deviation of the level, because the queries are a sample
+    recall_shifts: Sequence[float] = ()  # by which each part of the queries shifts the level
+    choices: int = 1  # points that the chosen one may be the fastest of by noise alone
+    mark: str = ""
+    rounds: Mapping[int, float] | None = None  # the level in each round, of the point chosen by all others
+
+    @property
+    def chosen(self) -> list[int]:
+        """The numbers of the points that it is known from, the nearest to the recall first."""
+        return sorted(self.weights, key=lambda i: -self.weights[i])
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a recall lies among the points of one index: their weights, and what is added to the level."""
+
+    weights: Mapping[int, float]
+    reach: str
+    slope: float
+    shift: float = 0.0
+    doubt: float = 0.0
+
+    def at(self, levels: Mapping[int, float]) -> float:
+        return math.fsum(weight * levels[i] for i, weight in self.weights.items()) + self.shift
+
+
+def standing(
+    speeds: Sequence[Speed], target: float, mark: str = "", of_rounds: Mapping[int, float] | None = None
+) -> Standing | None:
+    """Return how fast a contender with these points is at a recall, None if it does not reach it.
+
+    With a `mark`, only what was measured in its rounds counts, and `of_rounds` is what was common to all
+    contenders in each of them. The level of a round is that of the point that all other rounds would choose,
+    so that no point is judged by the noise that it was chosen by.
+    """
+    numbers = [i for i, speed in enumerate(speeds) if not mark or (speed.mark == mark and speed.by_round)]
+    common = of_rounds or {}
+    if not mark:
+        levels = {i: speeds[i].level for i in numbers}
+        place = _best(speeds, levels, target)
+        return None if place is None else _standing(speeds, place, levels, _choices(speeds, place, target))
+    every = {
+        i: {number: level - common.get(number, 0.0) for number, level in speeds[i].by_round.items()}
+        for i in numbers
+    }
+    place = _best(speeds, {i: fmean(of_point.values()) for i, of_point in every.items()}, target)
+    if place is None:
+        return None
+    found = {}
+    for number in sorted({number for of_point in every.values() for number in of_point}):
+        others = {
+            i: (math.fsum(of_point.values()) - of_point[number]) / (len(of_point) - 1)
+            for i, of_point in every.items()
+            if number in of_point and len(of_point) > 1
+        }
+        if chosen := _best(speeds, others, target):
+            found[number] = chosen.at({i: speeds[i].by_round[number] for i in chosen.weights})
+    whole = _standing(speeds, place, {i: speeds[i].level for i in numbers}, 1)
+    return replace(whole, mark=mark, rounds=found)
+
+
+def _standing(speeds: Sequence[Speed], place: _Place, levels: Mapping[int, float], choices: int) -> Standing:
+    level = place.at(levels)
+    variance = math.fsum(weight**2 * speeds[i].spread for i, weight in place.weights.items())
+    is_bound = place.reach in (ABOVE, EXACT)
+    efforts = math.fsum(speeds[i].effort_error * weight for i, weight in place.weights.items())
+    return Standing(
+        place.weights,
+        place.shift,
+        level,
+        Estimate(math.exp(level), variance, min(len(speeds[i].rates) for i in place.weights)),
+        place.reach,
+        place.doubt,
+        0.0 if is_bound else -place.slope * efforts,
+        () if is_bound else _shifts(speeds, place),
+        choices,
+    )
+
+
+def _shifts(speeds: Sequence[Speed], place: _Place) -> list[float]:
+    """Return by how much each part of the queries, were it all of them, would shift the level."""
+    if len({len(speeds[i].parts) for i in place.weights}) > 1:
+        return []
+    weighted = [(speeds[i], weight) for i, weight in place.weights.items()]
+    return [
+        math.fsum(-place.slope * weight * (s.parts[n] - s.recall) / s.missed for s, weight in weighted)
+        for n in range(len(weighted[0][0].parts))
+    ]
+
+
+def _choices(speeds: Sequence[Speed], place: _Place, target: float) -> int:
+    """Return how many points could stand for the contender, as far as the noise of single points tells."""
+    best = max(place.weights, key=lambda i: place.weights[i])
+    spread = max(0.0 if math.isnan(s.spread) else s.spread for s in (speeds[i] for i in place.weights))
+    slack = AS_GOOD * math.sqrt(2 * (spread + RESTARTED**2))
+    others = (s for i, s in enumerate(speeds) if i not in place.weights and s.may_reach(target))
+    return 1 + sum(other.level >= speeds[best].level - slack for other in others)
+
+
+def _best(speeds: Sequence[Speed], levels: Mapping[int, float], target: float) -> _Place | None:
+    """Return the index on which the contender is the fastest at the target, as a place among its points."""
+    indexes: dict[object, list[int]] = {}
+    for i in levels:
+        indexes.setdefault(speeds[i].index, []).append(i)
+    places = [_place(speeds, _frontier(speeds, levels, group), levels, target) for group in indexes.values()]
+    return max(filter(None, places), key=lambda place: place.at(levels), default=None)
+
+
+def _frontier(speeds: Sequence[Speed], levels: Mapping[int, float], group: Sequence[int]) -> list[int]:
+    """Return the points that none with at least their recall is faster than, by ascending recall."""
+    kept: list[int] = []
+    for i in sorted(group, key=lambda i: (-speeds[i].recall, -levels[i])):
+        if not kept or levels[i] > levels[kept[-1]]:
+            kept.append(i)
+    return kept[::-1]
+
+
+def _place(
+    speeds: Sequence[Speed], frontier: Sequence[int], levels: Mapping[int, float], target: float
+) -> _Place | None:
+    aim = -math.log(max(1 - target, min(speeds[i].missed for i in frontier)))
+    below = [i for i in frontier if not speeds[i].reaches(target)]
+    above = [i for i in frontier if speeds[i].reaches(target)]
+    slope = _slope([(speeds[i].effort, levels[i]) for i in frontier], aim)
+    known = slope is not None
+    steep = slope if slope is not None else SLOPE
+    if below and above:
+        low, high = below[-1], above[0]
+        gap = speeds[high].effort - speeds[low].effort
+        share = min(max((aim - speeds[low].effort) / gap, 0.0), 1.0) if gap > 0 else 1.0
+        reach = AT if share in (0.0, 1.0) else BETWEEN
+        weights = {low: 1 - share, high: share}
+        return _Place({i: w for i, w in weights.items() if w > 0}, reach, steep)
+    if not above and not speeds[below[-1]].may_reach(target):
+        return None
+    nearest = above[0] if above else below[-1]
+    rest = aim - speeds[nearest].effort
+    if -rest > FAR:
+        reach = EXACT if 1 - speeds[nearest].recall <= 0 else ABOVE
+        return _Place({nearest: 1.0}, reach, steep)
+    doubt = abs(steep * rest) * (SLOPE_DOUBT if not known else SLOPE_DOUBT / 2)
+    return _Place({nearest: 1.0}, AT if above else WITHIN, steep, steep * rest, doubt)
+
+
+def _slope(frontier: Sequence[tuple[float, float]], aim: float) -> float | None:
+    """Return the slope between the nearest two points that are far enough apart, None where no two are."""
+    pairs = [
+        (max(abs(aim - x), abs(aim - other_x)), (other - level) / (other_x - x))
+        for place, (x, level) in enumerate(frontier)
+        for other_x, other in frontier[place + 1 :]
+        if other_x - x >= WIDE
+    ]
+    return min(max(min(pairs)[1], STEEPEST), SHALLOWEST) if pairs else None
