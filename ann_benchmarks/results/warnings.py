@@ -2,15 +2,16 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ann_benchmarks.common.foreign import from_json
 from ann_benchmarks.common.numbers import figure_text
 
 from .comparable import clients, family
+from .environment import environment_of, in_words
 from .metrics import has_mean_throughput
-from .runs import Run
+from .runs import LeftOut, Run, unusable_distances
 
 SLOWER = 1.25  # times the CPU for a query, from which on it is told
 OFF = 0.01  # of a tier's memory, from which on it is told
@@ -36,7 +37,7 @@ def warnings_of(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
 
 def warnings_of_one(run: Run) -> Iterator[str]:
     """Yield the warnings about one result."""
-    for told in (remarks, of_target, of_build, of_runs, of_tier):
+    for told in (remarks, of_data, of_target, of_build, of_runs, of_tier):
         try:
             yield from told(run.attrs)
         except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError):
@@ -72,6 +73,26 @@ def of_slowness(times: float) -> str:
         f"a query took {figure_text(times)} times the CPU time that it took with more clients: the machine"
         " was slower, or others used it; measure again (--force) before comparing"
     )
+
+
+def of_data(attrs: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what makes a recall look higher or lower than it is."""
+    if repeated := attrs.get("queries_in_train"):
+        yield (
+            f"{repeated:,} queries are rows of the training set: each finds itself, which raises the recall;"
+            " take other queries"
+        )
+    if text := unusable_distances(attrs):
+        yield text
+
+
+def of_left_out(left_out: LeftOut) -> Iterator[tuple[str, list[str]]]:
+    """Yield why files were left out, with their names."""
+    reasons: dict[str, list[str]] = {}
+    for path, error in left_out.items():
+        reasons.setdefault(str(error).removeprefix(f"{path} "), []).append("/".join(path.parts[-2:]))
+    for reason, names in reasons.items():
+        yield f"left out of all that follows: {reason}", names
 
 
 def of_target(attrs: Mapping[str, Any]) -> Iterator[str]:
@@ -119,6 +140,7 @@ def of_tier(attrs: Mapping[str, Any]) -> Iterator[str]:
 
 def of_all(runs: Sequence[Run]) -> Iterator[str]:
     """Yield what no single result shows."""
+    yield from of_environments(runs)
     machines = {tuple(run.attrs.get(name) for name in MACHINE) for run in runs}
     if len(machines) > 1:
         yield (
@@ -136,6 +158,20 @@ def of_all(runs: Sequence[Run]) -> Iterator[str]:
         marks.setdefault((run.dataset, run.count), set()).add(run.attrs.get("truth"))
     if any(None in found for found in marks.values()):
         yield "some results do not state which true neighbours they were measured against"
+
+
+def of_environments(runs: Iterable[Run]) -> Iterator[str]:
+    """Yield in what the servers of results differ, apart from releases that name their series."""
+    found: dict[str, dict[str, None]] = {}
+    for run in runs:
+        for name, value in environment_of(run.attrs).items():
+            if name not in ("cpu", "cores", "memory") and value != run.series.version:
+                found.setdefault(name, {})[in_words(name, value)] = None
+    differing = [" and ".join(sorted(values)) for values in found.values() if len(values) > 1]
+    if differing:
+        yield (
+            f"the results come from several servers ({'; '.join(differing)}): these may explain what differs"
+        )
 
 
 MUCH_WAITING = 0.1  # of the time, or of the queries
