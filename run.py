@@ -19,11 +19,14 @@ from ann_benchmarks.definitions.configs import Config, read_configs, with_run_gr
 from ann_benchmarks.definitions.definition import Data, Definition, supported_data
 from ann_benchmarks.definitions.selection import config_warnings, named_algorithms, select_definitions
 from ann_benchmarks.experiments.carrying_out import EXPERIMENT_OPTIONS, add_experiment_options, carry_out
-from ann_benchmarks.jobs.job import Job, Plan, Scope, make_plan
+from ann_benchmarks.jobs.job import Job, Scope
+from ann_benchmarks.jobs.plan import Plan, make_plan
 from ann_benchmarks.results.file import RESULTS_FOLDER, truth_mark
 from ann_benchmarks.run import options
 from ann_benchmarks.run.containers.engine import OTHER_WAY, connect
+from ann_benchmarks.run.containers.locating import container_locator
 from ann_benchmarks.run.execute import Workplace, execute
+from ann_benchmarks.run.whereabouts import Locate, Locator, locate_here
 from tiers.options import add_tier_options, check_tier_options, possible_conditions, requested_simulation
 
 
@@ -80,7 +83,12 @@ def run(args: argparse.Namespace) -> int:
         plan = Plan(scope.builds())
     else:
         # Points of another build are not points of this one.
-        plan = make_plan(scope, truth_mark(true_distances), force=args.force or args.rebuild)
+        locate: Locate = locate_here
+        if engine is not None:
+            containers = options.requested_containers(args)
+            locate = container_locator(engine, containers, args.parallelism, args.definitions)
+        truth = truth_mark(true_distances)
+        plan = make_plan(scope, truth, force=args.force or args.rebuild, where=Locator(locate))
         header += f"; {len(true_distances):,} queries for {args.count} neighbours"
     print(header)
     for text in plan.warnings:

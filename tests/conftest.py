@@ -26,6 +26,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup ignores
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_measured_again(monkeypatch):
+    """Others take CPU while tests run: a run of a test is one run, and no warning comes of them."""
+    monkeypatch.setattr("ann_benchmarks.measure.observed.read_cpu", lambda servers: None)
+
+
 def make_dataset(
     name="tiny",
     metric="euclidean",

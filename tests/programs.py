@@ -1,5 +1,6 @@
 """The project's programs as a user starts them, and folders for their servers."""
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -11,12 +12,15 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).parent.parent
+PATIENCE = float(os.environ.get("ANN_BENCHMARKS_TEST_PATIENCE", "1"))  # how many times slower a machine is
 
 
 def run_program(name: str, *arguments: object, **options: Any) -> "subprocess.CompletedProcess[str]":
     """Run run.py, plot.py ... in the current folder or in `cwd`; options are those of subprocess.run."""
     command = [sys.executable, str(ROOT / name), *map(str, arguments)]
-    return subprocess.run(command, **{"capture_output": True, "text": True, "timeout": 300, **options})
+    return subprocess.run(
+        command, **{"capture_output": True, "text": True, "timeout": 300 * PATIENCE, **options}
+    )
 
 
 def write_config(folder: Path, name: str, **keys: Any) -> None:

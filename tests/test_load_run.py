@@ -131,7 +131,7 @@ def test_without_clients_the_files_have_their_names_and_more_in_them(three_runs:
     for name in ("qps", *LATENCIES):
         assert 0 <= point[f"{name}_low"] < point[f"{name}_high"]
     assert point["warmup"] == "auto"
-    assert point["warmup_queries"] > 100
+    assert point["warmup_queries"] > 0
     assert point["warmup_settled"]
     assert point["prewarmed_by"] in ("pg_prewarm", "read")
 

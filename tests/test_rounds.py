@@ -12,7 +12,7 @@ import pytest
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.jobs.events import PointDone
 from ann_benchmarks.jobs.job import JobRequest
-from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, read_share, read_time, times_as_fast
+from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, read_share, read_time
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.measure.rounds import Contenders, Enter, Keep, Turn, filled
 from ann_benchmarks.results.file import iter_result_paths, read_attributes, read_result
@@ -136,7 +136,7 @@ def test_queries_that_a_round_has_not_sent_have_the_answers_of_others() -> None:
 
 
 def race_of(names: str, rounds: Rounds) -> tuple[Race, dict[str, Contender]]:
-    contenders = {name: Contender(name, 0, "field", name, True) for name in names}
+    contenders = {name: Contender(name, 0, "field", True) for name in names}
     return Race(list(contenders.values()), rounds), contenders
 
 
@@ -148,7 +148,7 @@ def run_race(speeds: dict[str, float], rounds: Rounds, seed: int, noise: float =
     for number in range(1, rounds.most + 1):
         drift = 0.98 * drift + chance.gauss(0, 0.05)
         for contender in list(race.running):
-            seconds = speeds[contender.name] * np.exp(drift + chance.gauss(0, noise))
+            seconds = speeds[contender.job] * np.exp(drift + chance.gauss(0, noise))
             race.note(contender, number, seconds)
         if race.end_round():
             break
@@ -160,17 +160,17 @@ def test_equal_contenders_are_seldom_told_apart() -> None:
     found = Counter()
     for seed in range(200):
         race = run_race({"a": 1.0, "b": 1.0, "c": 1.0}, rounds, seed)
-        found["out"] += bool(race.lost)
+        found["out"] += bool(race.out)
     assert found["out"] <= 16  # 5% of 200, and three standard deviations of chance
 
 
 def test_a_difference_is_found_and_the_slow_one_is_out_early() -> None:
     races = [run_race({"a": 1.0, "b": 1.1, "c": 3.0}, Rounds(until=0.05), seed) for seed in range(20)]
     for race in races:
-        lost = {contender.name: ratio for contender, ratio in race.lost.items()}
-        assert lost["c"].rounds <= 9 and lost["c"].value == pytest.approx(3, rel=0.25)
-        assert len(race.running) in (1, 2)
-    assert sum(race.running[0].name == "a" for race in races) >= 18
+        (slow,) = (contender for contender in race.out if contender.job == "c")
+        ratio = race.compare(race.running[0], slow)
+        assert ratio.repetitions[0] <= 9 and ratio.ratio == pytest.approx(3, rel=0.25)
+    assert sum(race.running[0].job == "a" for race in races) >= 18
     assert max(race.done for race in races) <= 70
 
 
@@ -178,17 +178,9 @@ def test_a_ratio_holds_its_interval_under_drift() -> None:
     inside = 0
     for seed in range(400):
         race = run_race({"a": 1.0, "b": 1.1}, Rounds(number=12), seed)
-        ratio = race.compare(*race.running)
-        inside += ratio.low <= 1.1 <= ratio.high
+        low, high = race.compare(*race.running).interval(0.05)
+        inside += low <= 1.1 <= high
     assert inside >= 0.92 * 400
-
-
-def test_neighbouring_rounds_that_resemble_each_other_count_less() -> None:
-    slow = [0.01 * (i // 6) for i in range(24)]
-    mixed = [0.01 * (i % 4) for i in range(24)]
-    zeros = [0.0] * 24
-    widths = [ratio.high / ratio.low for ratio in (times_as_fast(slow, zeros), times_as_fast(mixed, zeros))]
-    assert widths[0] > 1.5 * widths[1] - 0.5
 
 
 @pytest.mark.parametrize("text", ["5", "0%", "x%", "%", "1000%", "nan%"])

@@ -252,7 +252,7 @@ def test_mistakes_are_one_line(workspace, monkeypatch):
         ("--docker-tag", "none"): "Docker tag 'none'",
         ("--timeout", "0"): "--timeout",
         ("--batch", "--parallelism", "2"): "--parallelism",
-        ("--parallelism", "100000"): "cores",
+        ("--parallelism", "100000"): "no core free",
     }
     for arguments, words in cases.items():
         with pytest.raises(UserError) as caught:

@@ -19,6 +19,7 @@ from ann_benchmarks.algorithms.postgres.servers import Server, _make_server
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 
+from .programs import PATIENCE
 from .vchord_archives import copied_installation
 
 REPOSITORY = Path(__file__).parents[1]
@@ -98,6 +99,18 @@ def test_a_killed_run_takes_its_server_along(server_folder: Path):
     run.send_signal(signal.SIGKILL)
     run.wait()
     assert eventually(lambda: not postmasters(server_folder))
+
+
+def test_a_process_that_ends_takes_its_server_along_without_a_fork(server_folder: Path):
+    refuse = "def refuse(): raise RuntimeError('no fork at the end')\n"  # as Python 3.12 does
+    run = start_run(
+        server_folder,
+        f"import atexit, os\n{refuse}atexit.register(setattr, os, 'fork', refuse)",
+        stderr=subprocess.STDOUT,
+    )
+    said, _ = run.communicate(timeout=60 * PATIENCE)
+    assert (run.returncode, said) == (0, "")
+    assert not postmasters(server_folder) and not list(server_folder.glob("pg*/socket"))
 
 
 def test_a_server_left_behind_is_stopped(server_folder: Path):
@@ -224,22 +237,23 @@ def test_given_settings(monkeypatch: pytest.MonkeyPatch):
         given_settings()
 
 
-def start_run(folder: Path, then: str) -> "subprocess.Popen[str]":
+def start_run(folder: Path, then: str, stderr: int | None = None) -> "subprocess.Popen[str]":
     """A process of its own that starts the server and says so."""
     script = (
         "from ann_benchmarks.algorithms.postgres.servers import current_server\n"
         f"current_server().start({{}})\nprint('started', flush=True)\n{then}"
     )
     environment = os.environ | {"ANN_BENCHMARKS_PG_DATA": str(folder)}
+    command = [sys.executable, "-c", script]
     run = subprocess.Popen(
-        [sys.executable, "-c", script], cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True
+        command, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, stderr=stderr, text=True
     )
     assert run.stdout.readline() == "started\n"
     return run
 
 
 def eventually(condition, seconds: float = 10) -> bool:
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds * PATIENCE
     while time.monotonic() < deadline:
         if condition():
             return True

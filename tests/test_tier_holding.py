@@ -20,6 +20,7 @@ from tiers.ledger import Ledger, own_hold
 from tiers.memory import GIB, MIB, ControlGroup, WholeMachine, meminfo, system_reserve
 from tiers.tier import Disk, SimulatedServer, Tier
 
+from .programs import PATIENCE
 from .tier_holds import (
     inside,
     line_of,
@@ -272,7 +273,7 @@ def test_a_running_server_is_adopted_with_its_children_and_goes_home(ledger):
         assert server.stdin is not None
         server.stdin.write("end\n")
         server.stdin.flush()
-        server.wait(10)
+        server.wait(10 * PATIENCE)
 
 
 @needs_huge_pages

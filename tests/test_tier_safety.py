@@ -18,6 +18,7 @@ from tiers.locked_memory import LockedMemory
 from tiers.memory import MIB, ControlGroup, WholeMachine
 from tiers.tier import Tier
 
+from .programs import PATIENCE
 from .test_tier_memory import Heap
 from .tier_holds import guards_of, line_of, needs_huge_pages, needs_memory_group, own_group, program, until
 
@@ -120,7 +121,7 @@ def test_an_interrupted_process_gives_back(ledger, number):
     with program(terminate + dedent(HOLD), "cgroup", ledger.folder) as holder:
         line_of(holder), line_of(holder)
         holder.send_signal(number)
-        holder.wait(10)
+        holder.wait(10 * PATIENCE)
         assert not group_of(holder.pid).exists() and ledger.all() == []
         assert guards_of(holder.pid) == []
 

@@ -34,7 +34,7 @@ from tiers.sweep import SweepConsole
 from tiers.tier import Disk, MemoryWatch, SimulatedServer, Tier
 
 from . import test_load_run
-from .programs import run_program
+from .programs import PATIENCE, run_program
 from .tier_holds import needs_huge_pages, needs_memory_group, own_group, until
 
 ROOT = Path(__file__).parents[1]
@@ -69,7 +69,7 @@ def started(folder: Path, *options: str, environment: dict[str, str] | None = No
 
 def swept(folder: Path, *options: str, status: int = 0, **more: Any) -> str:
     with started(folder, *options, **more) as process:
-        out, err = process.communicate(timeout=180)
+        out, err = process.communicate(timeout=180 * PATIENCE)
     assert process.returncode == status, out + err
     assert "Traceback" not in err, err
     return out + err
@@ -211,7 +211,7 @@ def test_a_sweep_that_is_ended_gives_all_back(folder: Path, number: int):
     group = own_group() / f"ann-benchmarks-tier-{process.pid}"
     until(lambda: group.exists() and (group / "cgroup.procs").read_text(), 60)
     os.kill(process.pid, number)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=60 * PATIENCE)
     assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[number], err
     assert not group.exists()
     assert "what is finished is kept" in err

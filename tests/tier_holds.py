@@ -14,6 +14,8 @@ from ann_benchmarks.common.errors import UserError
 from tiers import control_groups, locked_memory
 from tiers.ledger import SYSTEM_FOLDER, Ledger
 
+from .programs import PATIENCE
+
 ROOT = Path(__file__).parent.parent
 GROUP = "ann-benchmarks-tier-{}"
 
@@ -51,7 +53,7 @@ def needs_huge_pages(test: Callable[..., object]) -> Callable[..., object]:
 
 def until(condition: Callable[[], object], seconds: float = 10) -> None:
     """Wait for it."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds * PATIENCE
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s"
         time.sleep(0.02)

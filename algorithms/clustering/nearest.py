@@ -56,7 +56,8 @@ class NearestTable:
         return np.argpartition(scores, -count, axis=1)[:, -count:]
 
     def _nearest(self, rows: np.ndarray, scores: np.ndarray) -> np.ndarray:
-        best = labels = np.empty(0)
+        best: np.ndarray = np.empty(0)
+        labels: np.ndarray = best
         for number, tile in enumerate(self._tiles):
             width = tile.shape[1]
             product = np.matmul(rows, tile, out=scores[: len(rows) * width].reshape(len(rows), width))

@@ -96,7 +96,7 @@ class ClusteringSample:
             here = labels[start : start + size]
             rows = self.rows[start : start + size][np.argsort(here, kind="stable")]
             done = 0
-            for group, count in enumerate(np.bincount(here)):
+            for group, count in enumerate(np.bincount(here).tolist()):
                 grouped[ends[group] : ends[group] + count] = rows[done : done + count]
                 ends[group] += count
                 done += count

@@ -69,7 +69,7 @@ class RowEncoder:
         values = self._values[: len(block)]
         with np.errstate(over="ignore"):  # found below
             values[:] = block
-        if (self._bits[: len(block)] << 1).max(initial=0) >= self._infinity:
+        if np.max(self._bits[: len(block)] << 1, initial=0) >= self._infinity:
             self._refuse(first_id, block, values)
         rows = self._rows[: len(block)]
         rows["id"] = np.arange(first_id, first_id + len(block))

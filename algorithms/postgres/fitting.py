@@ -21,6 +21,7 @@ from .servers import Server
 from .settings import QUERY_SESSION, SESSION, apply_settings, settable
 from .statement import QueryStatement, load_libraries
 from .tables import fingerprint
+from .whereabouts import facts_of
 from .writing import WritableTable, drop_leftovers
 
 RESERVE_SECONDS = 3.0
@@ -188,6 +189,7 @@ class IndexedTable:
             self.connection = connection
             versions, names = self.server.versions(), ("postgres", *self._extension.all_names)
             self.versions = {name: version for name, version in versions.items() if name in names}
+            self._facts |= facts_of(self.server, connection)
             index = self._hooks.index(rows, dimension)
             self._form = index.form if index else vector_form(self._metric, dimension)
             yield connection, index

@@ -24,6 +24,7 @@ from .releases import InstallableExtension
 from .servers import Server
 from .tiering import tiered_server
 from .watching import PostgresStatistics, ServerWatch
+from .whereabouts import known_facts
 from .writing import WritableTable
 
 __all__ = ["Index", "PostgresANN", "SearchRange"]
@@ -207,15 +208,24 @@ class PostgresANN(InstallableExtension, QueriedTable):
 
     def get_additional(self) -> dict[str, Any]:
         """Return what is stored with the measurements, and what people call the versions in it."""
-        names: dict[str, str] = {}
-        for base in reversed(type(self).__mro__):
-            names |= vars(base).get("version_names", {})
-        return super().get_additional() | {"version_names": json.dumps(names)}
+        return super().get_additional() | {"version_names": self._version_names()}
 
     @classmethod
     def required_extension(cls) -> RequiredExtension:
         """Return what the server needs for this plug-in, which has the name of its folder."""
         return RequiredExtension(cls.extension, cls.library, cls.builds_on, cls.__module__.split(".")[-2])
+
+    @classmethod
+    def server_environment(cls) -> dict[str, Any]:
+        """Return what is known of where results would be measured, by the names under which it is stored."""
+        return {**known_facts(cls.required_extension().all_names), "version_names": cls._version_names()}
+
+    @classmethod
+    def _version_names(cls) -> str:
+        names: dict[str, str] = {}
+        for base in reversed(cls.__mro__):
+            names |= vars(base).get("version_names", {})
+        return json.dumps(names)
 
     @classmethod
     def installed_versions(cls) -> dict[str, str]:

@@ -14,6 +14,7 @@ from ann_benchmarks.results.file import RESULTS_FOLDER, read_attributes, read_mo
 from ann_benchmarks.results.judging import Estimate
 from ann_benchmarks.results.records import SUFFIX, Rate, Record, read_record
 from ann_benchmarks.results.runs import skipped
+from ann_benchmarks.results.series import BESIDE
 
 from .measurements import QUICK, QUICK_SHARE, Key, MeasuredPoint
 
@@ -36,7 +37,7 @@ class ResultFilter:
         return (
             self.dataset in (None, dataset)
             and (self.count is None or str(self.count) == count)
-            and (name is None or series == name or series.startswith(f"{name}-"))
+            and (name is None or series == name or series.startswith((f"{name}-", f"{name}{BESIDE}")))
         )
 
     def __str__(self) -> str:

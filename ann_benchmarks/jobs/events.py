@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ann_benchmarks.results.intervals import Interval
 
@@ -84,6 +85,13 @@ class Failure:
     text: str
     details: str = ""
     is_unavailable: bool = False  # something that the plug-in needs is not installed
+
+
+@dataclass(frozen=True)
+class Located:
+    """Where a plug-in would measure: attributes that all of its results would have there."""
+
+    facts: dict[str, Any]
 
 
 Event = Built | TurnDone | PointDone | PhaseDone | WorkloadDone | PointFailed | Note

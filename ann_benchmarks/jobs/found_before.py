@@ -5,6 +5,7 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, iter_result_paths, read_attributes, result_path
+from ann_benchmarks.results.series import BESIDE
 
 from .job import Job
 
@@ -19,7 +20,9 @@ def found_before(job: Job) -> list[Mapping[str, Any]]:
     names = {result_path(job.dataset, job.count, "any", built + arguments).name for arguments in job.points}
     found: list[Mapping[str, Any]] = []
     for path in iter_result_paths(job.dataset, job.count):
-        if path.name in names and f"{path.parent.name}-".startswith(f"{job.definition.family}-"):
+        if path.name in names and f"{path.parent.name.partition(BESIDE)[0]}-".startswith(
+            f"{job.definition.family}-"
+        ):
             try:
                 attrs = read_attributes(path)
             except (UserError, OSError):

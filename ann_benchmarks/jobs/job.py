@@ -1,22 +1,23 @@
 """What there is to do: definitions, their points, how they are measured; and the plan of the unfinished."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
-from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition, label
 from ann_benchmarks.definitions.selection import joined
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.load.workload import Workload
 from ann_benchmarks.plugin import Watch
-from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, damage, read_attributes, result_path
-from ann_benchmarks.results.records import read_record, record_path
+from ann_benchmarks.results.environment import Facts
+from ann_benchmarks.results.file import result_path
+from ann_benchmarks.results.records import record_path
 from ann_benchmarks.results.series import Series
 
+from .places import Folders
 from .rounds import Rounds
 
 
@@ -109,11 +110,15 @@ class Job:
     procedure: Procedure = field(default_factory=Procedure)
     execution: Execution = field(default_factory=Execution)
     finished: int = 0  # points that were measured before
+    truth: str = ""  # the mark of the dataset, "" for any
+    environment: str = ""  # in the name of its folder, where the plain one is another environment's
 
     @property
     def series(self) -> Series:
         """The series that the points belong to."""
-        return Series(self.definition.algorithm, self.definition.version, **self.procedure.series)
+        definition = self.definition
+        own = self.procedure.series
+        return Series(definition.algorithm, definition.version, **own, environment=self.environment)
 
     def path(self, query_arguments: list[Any]) -> Path:
         """Where the result of one of its points lies."""
@@ -121,9 +126,29 @@ class Job:
         path = result_path(self.dataset, self.count, self.series.folder, arguments)
         return path if self.procedure.workload is None else record_path(path)
 
+    @property
+    def folders(self) -> Folders:
+        """The folders of its series, of any environment."""
+        return Folders(replace(self, environment="").path([]).parent)
+
+    def everywhere(self, query_arguments: list[Any], marks: Iterable[str]) -> list[Path]:
+        """Where there is a result of one of its points, among the folders of these marks."""
+        paths = (replace(self, environment=mark).path(query_arguments) for mark in marks)
+        return [path for path in paths if path.exists()]
+
+    def is_result(self, path: Path) -> bool:
+        """Whether the result of one of its points lies there, of whatever environment."""
+        names = {self.path(query_arguments).name for query_arguments in self.points}
+        return self.folders.mark_of(path.parent) is not None and path.name in names
+
     def paths(self) -> list[tuple[Path, list[Any]]]:
-        """Where the results of all its points lie, with the arguments of each."""
-        return [(self.path(query_arguments), query_arguments) for query_arguments in self.points]
+        """Where the results of all its points lie, of any environment, with the arguments of each."""
+        marks = [mark for mark, _ in self.folders.there()]
+        return [
+            (path, query_arguments)
+            for query_arguments in self.points
+            for path in self.everywhere(query_arguments, marks) or [self.path(query_arguments)]
+        ]
 
     def label(self, query_arguments: Sequence[Any] = ()) -> str:
         """Name a point, or without arguments the definition, and how it is measured."""
@@ -137,6 +162,7 @@ class JobRequest:
 
     job: Job
     facts: Mapping[str, Any] = field(default_factory=dict)  # of where it runs, stored with each point
+    environments: Mapping[str, Sequence[Facts]] = field(default_factory=dict)  # by the name in the folder
     found_before: Sequence[Mapping[str, Any]] = ()  # what other curves found for the target recall
     conditions: Conditions | None = None  # those of the job, brought about
 
@@ -178,99 +204,3 @@ class Scope:
         """Return each definition, to be built and not measured."""
         execution = replace(self.execution, build_only=True)
         return [Job(d, [], self.dataset, self.count, execution=execution) for d in joined(self.definitions)]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Jobs with the points to do; `finished` counts the points of all definitions that are done already."""
-
-    jobs: list[Job]
-    finished: int = 0
-    warnings: Sequence[str] = ()
-
-
-def make_plan(scope: Scope, truth: str, force: bool = False) -> Plan:
-    """Leave out the points that are finished, and definitions that have none left.
-
-    `truth` is the mark of the dataset: a point on other vectors of the same name is not finished.
-    """
-    if any(procedure.rounds for procedure in scope.procedures) and not force:
-        force = not _were_in_turn(scope)
-    jobs: list[Job] = []
-    finished_in_all = 0
-    warnings = []
-    owners: dict[Path, str] = {}
-    for job in scope.jobs():
-        points = []
-        finished = 0
-        for query_arguments in job.points:
-            path, name = job.path(query_arguments), job.label(query_arguments)
-            if path in owners:
-                if owners[path] != name:
-                    warnings.append(f"{name} is left out: its result file would be that of {owners[path]}")
-                continue
-            owners[path] = name
-            if not force and path.exists():
-                if (problem := _unfinished(path, job.procedure, truth)) is None:
-                    finished += 1
-                    continue
-                warnings.append(f"{problem}; it is measured again")
-            points.append(query_arguments)
-        if points:
-            jobs.append(replace(job, points=points, finished=finished))
-        finished_in_all += finished
-    return Plan(jobs, finished_in_all, warnings)
-
-
-def _were_in_turn(scope: Scope) -> bool:
-    """Whether all points were measured in the same rounds; else what is compared has to be measured again."""
-    for _, group in groupby(scope.jobs(), lambda job: job.procedure.conditions):
-        marks = set()
-        for job in group:
-            for path, _ in job.paths():
-                try:
-                    attrs = read_attributes(path)
-                except UserError:
-                    return False
-                is_whole = (
-                    attrs.get("rounds_requested") == str(job.procedure.rounds) and "rounds_ended" in attrs
-                )
-                marks.add(attrs.get("rounds") if is_whole else None)
-        if len(marks) > 1 or None in marks:
-            return False
-    return True
-
-
-def _unfinished(path: Path, procedure: Procedure, truth: str) -> str | None:
-    """Say why a file is no finished point of this procedure on this data, None if it is one."""
-    if procedure.workload is not None:
-        return _other_workload(path, procedure.workload, truth)
-    return damage(path, truth) or _other_load(path, procedure.load)
-
-
-def _other_load(path: Path, load: Load | None) -> str | None:
-    """Say how a finished point was measured, if that is not what is requested now.
-
-    How long, and with how many queries, is no field of a series.
-    """
-    if load is None:
-        return None
-    attrs = read_attributes(path)
-    for option, name in (("--duration", "asked_duration"), ("--max-queries", "asked_queries")):
-        before, now = attrs.get(name, 0), load.facts[name] or 0
-        if "driver" in attrs and before != now:
-            return f"{path} was measured {f'with {option} {before:.12g}' if before else f'without {option}'}"
-    return None
-
-
-def _other_workload(path: Path, workload: Workload, truth: str) -> str | None:
-    try:
-        attrs = read_record(path).attrs
-    except UserError as error:
-        return str(error)
-    if attrs.get(TRUTH_ATTRIBUTE) != truth:
-        return f"{path} was measured on other vectors of the same name"
-    before = attrs.get("asked_duration", 0)
-    if before != workload.seconds:
-        return f"{path} was measured with --duration {before:.12g}"
-    return None

@@ -7,19 +7,15 @@ in the same rounds, so that a machine whose speed drifts cancels out.
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from statistics import fmean, stdev
+from statistics import fmean
 
 from ann_benchmarks.common.errors import UserError, shown
-from ann_benchmarks.common.numbers import three_digits
 from ann_benchmarks.common.quantities import read_number
-from ann_benchmarks.common.student import quantile
+from ann_benchmarks.results.judging import ERROR_RATE, Difference, difference_of_pairs
 
-FEWEST_ROUNDS = 4  # before anything is said
+FEWEST_ROUNDS = 4  # before a race is looked at
 MOST_ROUNDS = 200
-CONFIDENCE = 0.95
 STEP = 1.5  # a race is looked at when it has this many times as many rounds as at the last look
-_MOST_CORRELATION = 0.9
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -65,69 +61,16 @@ def read_time(text: str) -> float:
 
 
 @dataclass(frozen=True)
-class TimesAsFast:
-    """How many times as fast one contender is as another, with an interval; `rounds` have measured both."""
-
-    value: float
-    low: float
-    high: float
-    rounds: int
-
-    @property
-    def is_sure(self) -> bool:
-        """Whether the interval excludes 1."""
-        return not self.low <= 1 <= self.high
-
-    def is_within(self, share: float) -> bool:
-        """Whether the interval reaches at most so far beyond the value, as a share of it."""
-        return self.high / self.value - 1 <= share
-
-    def __str__(self) -> str:
-        low, high = three_digits(self.low), three_digits(self.high)
-        return f"{three_digits(self.value)} times as fast (interval {low} to {high})"
-
-
-def times_as_fast(
-    first: Sequence[float], second: Sequence[float], confidence: float = CONFIDENCE
-) -> TimesAsFast:
-    """Compare the logarithms of times that were measured in the same rounds, by Student's interval.
-
-    Where neighbouring rounds resemble each other (a first-order autocorrelation r), n of them count for
-    n (1 - r) / (1 + r) independent ones (Bayley and Hammersley, 1946).
-    """
-    differences = [b - a for a, b in zip(first, second, strict=True)]
-    mean, n = fmean(differences), len(differences)
-    half = math.inf
-    if n >= FEWEST_ROUNDS:
-        r = _autocorrelation(differences)
-        independent = max(n * (1 - r) / (1 + r), 2.0)
-        half = quantile((1 + confidence) / 2, independent - 1) * stdev(differences) / math.sqrt(independent)
-    low = math.exp(mean - half) if half < 700 else 0.0
-    high = math.exp(mean + half) if half < 700 else math.inf
-    return TimesAsFast(math.exp(mean), low, high, n)
-
-
-def _autocorrelation(values: Sequence[float]) -> float:
-    mean = fmean(values)
-    whole = math.fsum((value - mean) ** 2 for value in values)
-    if not whole:
-        return 0.0
-    found = math.fsum((a - mean) * (b - mean) for a, b in pairwise(values)) / whole
-    return min(max(found, 0.0), _MOST_CORRELATION)
-
-
-@dataclass(frozen=True)
 class Contender:
     """A point in a race: `point` by its place in the job of this label, against others of its `field`.
 
-    Where `is_at_target`, all of a field are measured at the same recall, so that the fastest is sought;
-    else they are points of curves, each of which is to be known as surely as requested.
+    Where `is_at_target`, all of a field are measured at the same recall, and the fastest is sought. Else they
+    are points of curves, each of which is to be known as surely as requested.
     """
 
     job: str
     point: int
     field: Hashable
-    name: str
     is_at_target: bool
 
 
@@ -138,7 +81,7 @@ class Race:
         """Nothing is measured yet."""
         self.rounds = rounds
         self.running = list(contenders)  # who has a turn in the next round
-        self.lost: dict[Contender, TimesAsFast] = {}  # who is out, and how many times as fast the leader was
+        self.out: list[Contender] = []  # who is behind for sure
         self.done = 0
         self._logs: dict[Contender, dict[int, float]] = {contender: {} for contender in contenders}
         self._looks, self._next_look = 0, FEWEST_ROUNDS
@@ -163,73 +106,53 @@ class Race:
             return False
         self._looks += 1
         self._next_look = math.ceil(self.done * STEP)
-        error = (
-            (1 - CONFIDENCE) * 6 / (math.pi * self._looks) ** 2
-        )  # whose sum over all looks is 1 - CONFIDENCE
-        undecided = [field for field in self.fields() if not self._is_decided(field, error)]
+        error_rate = ERROR_RATE * 6 / (math.pi * self._looks) ** 2  # whose sum over all looks is ERROR_RATE
+        fields = dict.fromkeys(contender.field for contender in self._logs)
+        undecided = [field for field in fields if not self._is_decided(field, error_rate)]
         return not undecided
 
-    def fields(self) -> list[Hashable]:
-        """Return what is compared with each other."""
-        return list(dict.fromkeys(contender.field for contender in self._logs))
-
-    def standing(self, field: Hashable) -> tuple[Contender, dict[Contender, TimesAsFast]] | None:
-        """Return the fastest of a field, and how many times as fast it is as each other one, nearest first.
-
-        None where there is nobody to compare, or the field is of points at different recalls.
-        """
-        runners = self._of(field)
-        if len(runners) < 2 or not runners[0].is_at_target:
-            return None
-        leader = self._leader(field)
-        ratios = {other: self.compare(leader, other) for other in runners if other != leader}
-        return leader, dict(sorted(ratios.items(), key=lambda item: item[1].value))
-
-    def compare(self, first: Contender, second: Contender, confidence: float = CONFIDENCE) -> TimesAsFast:
+    def compare(self, first: Contender, second: Contender) -> Difference:
         """Return how many times as fast the first is, over the rounds that have measured both."""
         a, b = self._logs[first], self._logs[second]
         both = sorted(a.keys() & b.keys())
-        return times_as_fast([a[i] for i in both], [b[i] for i in both], confidence)
+        return difference_of_pairs([a[i] for i in both], [b[i] for i in both], "rounds")
 
-    def _of(self, field: Hashable) -> list[Contender]:
-        return [contender for contender in self._logs if contender.field == field]
-
-    def _leader(self, field: Hashable) -> Contender:
-        alive = [contender for contender in self.running if contender.field == field]
-        return min(alive or self._of(field), key=lambda contender: fmean(self._logs[contender].values()))
-
-    def _is_decided(self, field: Hashable, error: float) -> bool:
+    def _is_decided(self, field: Hashable, error_rate: float) -> bool:
         """Whether every ratio of a field that matters is sure or narrow; who is behind for sure is out."""
-        assert self.rounds.until is not None
         runners = [contender for contender in self.running if contender.field == field]
         if not runners:
             return True
         if not runners[0].is_at_target:
-            return all(self._of_round(one).is_within(self.rounds.until) for one in runners)
-        leader = self._leader(field)
+            return all(self._is_narrow(self._beside_field(one)) for one in runners)
+        leader = min(runners, key=lambda contender: fmean(self._logs[contender].values()))
         others = [other for other in runners if other != leader]
         if not others:
-            return bool(self.lost) or self._alone(leader).is_within(self.rounds.until)
+            has_won = any(contender.field == field for contender in self.out)
+            return has_won or self._is_narrow(self._alone(leader))
         undecided = False
         for other in others:
-            ratio = self.compare(leader, other, 1 - error / len(others))
-            if ratio.low > 1:
+            ratio = self.compare(leader, other)
+            if ratio.interval(error_rate / len(others))[0] > 1:
                 self.running.remove(other)
-                self.lost[other] = ratio
-            elif not self.compare(leader, other).is_within(self.rounds.until):
+                self.out.append(other)
+            elif not self._is_narrow(ratio):
                 undecided = True
         return not undecided
 
-    def _alone(self, contender: Contender) -> TimesAsFast:
-        logs = list(self._logs[contender].values())
-        return times_as_fast(logs, [0.0] * len(logs))
+    def _is_narrow(self, ratio: Difference) -> bool:
+        assert self.rounds.until is not None
+        return ratio.interval(ERROR_RATE)[1] / ratio.ratio - 1 <= self.rounds.until
 
-    def _of_round(self, contender: Contender) -> TimesAsFast:
-        """Return a point's time over the mean of its field in the same rounds."""
-        field = self._of(contender.field)
+    def _alone(self, contender: Contender) -> Difference:
+        logs = list(self._logs[contender].values())
+        return difference_of_pairs(logs, [0.0] * len(logs), "rounds")
+
+    def _beside_field(self, contender: Contender) -> Difference:
+        """Compare a point with the mean of its field in the same rounds."""
+        field = [other for other in self.running if other.field == contender.field]
         if len(field) < 2:
             return self._alone(contender)
         own = self._logs[contender]
         whole = [number for number in own if all(number in self._logs[other] for other in field)]
         means = [fmean(self._logs[other][number] for other in field) for number in whole]
-        return times_as_fast([own[number] for number in whole], means)
+        return difference_of_pairs([own[number] for number in whole], means, "rounds")

@@ -30,6 +30,7 @@ class Measured:
     facts: dict[str, Any] = field(default_factory=dict)  # what else is stored of it
     answered: np.ndarray | None = None
     started: float = math.nan  # s since 1970
+    repeats: int = 0  # times that it was measured in vain before, because others took CPU
 
 
 ALWAYS_WAITING = 0.8  # share of the time that clients wait for answers, below which they are the limit

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -22,12 +22,14 @@ from ann_benchmarks.load.warmup import Warmup, warm_up
 from ann_benchmarks.plugin import Answers, Clients, client_facts, stated_throughput
 from ann_benchmarks.results.series import OWN_DRIVER
 
+from .observed import OTHERS
 from .timed import Subject, checked_neighbors
 
 PATIENCE_SHARE = 0.1  # of an open loop's time, for which queries that were due go on being sent after it
 LEAST_PATIENCE = 1.0  # s
 WARMUP_RUN = 1_000_000  # numbers of runs from here on are those of the warm-up
 MOST_STEPS_DOWN = 30  # of 5%, from the highest rate that was found, until all runs keep the objective
+MOST_REPEATED_TRIALS = 5  # of the search for it, where others took CPU
 CLOSED_LOOP_SECONDS = 1.0  # that tell where the search for the highest rate begins
 
 
@@ -52,12 +54,7 @@ class LoadedPoint:
         """
         self._is_warm = is_warm
         if warmup.is_off:
-            measured = []
-            for run in self._each(runs):
-                with self.monitor.phase("cool"):
-                    self.subject.plugin.cool()
-                with self._opened(self.load.driver) as clients, self.monitor.phase("measure"):
-                    measured.append(self._run(clients, run))
+            measured = self._each(runs, self._cold_run)
             return self._completed(measured, {"warmup": str(warmup)})
         with self._opened() as clients:
             facts = self._warm_up(clients, warmup)
@@ -72,11 +69,17 @@ class LoadedPoint:
         with self._opened() as clients:
             return self._answers_of(clients, np.arange(len(self.queries)))
 
+    def _cold_run(self, run: int) -> Measured:
+        with self.monitor.phase("cool"):
+            self.subject.plugin.cool()
+        with self._opened(self.load.driver) as clients, self.monitor.phase("measure"):
+            return self._run(clients, run)
+
     def _runs(self, clients: Clients, runs: Sequence[int]) -> list[Measured]:
         with self.monitor.phase("measure"):
             if self.load.objective is not None:
                 return self._runs_within(clients, runs)
-            return [self._run(clients, run) for run in self._each(runs)]
+            return self._each(runs, partial(self._run, clients))
 
     def _runs_within(self, clients: Clients, runs: Sequence[int]) -> list[Measured]:
         """Measure at the highest rate at which the runs, taken together, keep the objective."""
@@ -87,20 +90,20 @@ class LoadedPoint:
             answered = not any(run.facts["queries_unanswered"] for run in done)
             return answered and objective.is_kept(np.concatenate([run.times for run in done]))
 
-        trial = 0
+        trial, repeats = 0, self.subject.repeats(MOST_REPEATED_TRIALS)
 
         def is_kept_at(rate: float) -> bool:
             nonlocal trial
             trial += 1
             bar.update()
-            return is_kept(self._open(clients, rate, WARMUP_RUN + trial))
+            return is_kept(repeats.least_disturbed(partial(self._open, clients, rate, WARMUP_RUN + trial)))
 
         with tqdm(desc=f"rates for {objective}", unit="rate", leave=False, disable=self.subject.quiet) as bar:
             rate, trials = highest_rate(is_kept_at, closed)
         for step in range(MOST_STEPS_DOWN if rate is not None else 0):
             assert rate is not None
             below = rate / CLOSE_ENOUGH**step
-            measured = [self._open(clients, below, run) for run in self._each(runs)]
+            measured = self._each(runs, partial(self._open, clients, below))
             if is_kept(*measured):
                 for run in measured:
                     run.facts.update(objective=str(objective), objective_trials=trials + step)
@@ -149,6 +152,8 @@ class LoadedPoint:
             clients.run()
         answers = clients.answers()
         facts: dict[str, Any] = self._watch.facts(sum(len(given.numbers) for given in answers))
+        if self.load.scheduler is not None:
+            facts.pop(OTHERS, None)  # the clients' processes may be on this machine, and are not known
         return answers, facts | client_facts(clients)
 
     def _warm_up(self, clients: Clients, warmup: Warmup) -> dict[str, Any]:
@@ -216,9 +221,11 @@ class LoadedPoint:
             completed.append(replace(run, facts={**facts, **self.load.facts, **run.facts, **aside}))
         return completed
 
-    def _each(self, runs: Sequence[int]) -> Iterator[int]:
+    def _each(self, runs: Sequence[int], measure: Callable[[int], Measured]) -> list[Measured]:
         name, quiet = f"{self.subject.plugin}", self.subject.quiet
-        return iter(tqdm(runs, desc=name, unit="run", leave=False, disable=quiet))
+        repeats = self.subject.repeats(len(runs))
+        numbers = tqdm(runs, desc=name, unit="run", leave=False, disable=quiet)
+        return [repeats.least_disturbed(partial(measure, number)) for number in numbers]
 
     @contextmanager
     def _opened(self, driver: str = OWN_DRIVER) -> Iterator[Clients]:

@@ -3,6 +3,7 @@
 import errno
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -13,7 +14,8 @@ from ann_benchmarks.common.host import host_facts
 from ann_benchmarks.data.datasets import Dataset
 from ann_benchmarks.distance import candidate_distances
 from ann_benchmarks.jobs.events import Event, Note, PointDone, PointFailed
-from ann_benchmarks.jobs.job import JobRequest
+from ann_benchmarks.jobs.job import Job, JobRequest
+from ann_benchmarks.jobs.places import folder_for, other_server
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.spans import Measured, histogram, percentiles
 from ann_benchmarks.load.warmup import Warmup
@@ -21,6 +23,7 @@ from ann_benchmarks.monitoring import NoMonitor, Phases
 from ann_benchmarks.monitoring.monitor import Recording
 from ann_benchmarks.monitoring.stored import GROUP, monitored, writer
 from ann_benchmarks.plugin import Plugin
+from ann_benchmarks.results.environment import environment_of
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, truth_mark, write_result
 from ann_benchmarks.results.intervals import mean_interval, runs_disagree, share_interval
 from ann_benchmarks.results.metrics import RECALL_SLACK, recall_of_each
@@ -28,6 +31,7 @@ from ann_benchmarks.results.series import ATTRIBUTE
 from ann_benchmarks.results.warnings import main_wait, remarks
 
 from .loaded_point import LoadedPoint
+from .observed import others_facts
 from .target import TargetSearch
 from .timed import Subject, measure, measure_each
 
@@ -49,6 +53,7 @@ class Points:
         """Take the built index; `facts` are stored with each point."""
         job = request.job
         self.request, self.job, self.facts, self.report = request, job, facts, report
+        self.environments = request.environments
         self.procedure, self.conditions = job.procedure, request.conditions
         self.monitor = monitor or NoMonitor()
         # What happened before the first point, stored with each of them if it has made the index.
@@ -186,6 +191,7 @@ class Points:
             "qps_low": qps.low,
             "qps_high": qps.high,
             "runs_disagree": runs_disagree(times),
+            **others_facts(runs),
             "run_recalls": run_recalls,
             **percentiles(times),
             "batch_mode": self.procedure.batch,
@@ -203,10 +209,10 @@ class Points:
             "asking_seconds": sum(
                 run.facts.get("asking_seconds", run.seconds_per_query * len(run.times)) for run in runs
             ),
-            "algo": job.series.label,
-            ATTRIBUTE: job.series.as_json(),
             "dataset": job.dataset,
         }
+        job = self.placed(attrs)
+        attrs |= {"algo": job.series.label, ATTRIBUTE: job.series.as_json()}
         edges, counts = histogram(times)
         more: dict[str, Any] = {"latency_histogram_edges": edges, "latency_histogram": counts}
         recording = self.monitor.cut()
@@ -216,6 +222,20 @@ class Points:
             more[GROUP] = writer(sampled)
         write_result(job.path(query_arguments), attrs, shown.times, neighbors, distances, more)
         return attrs, found
+
+    def placed(self, attrs: Mapping[str, Any]) -> Job:
+        """Return the job with the folder of the environment that a point was measured in.
+
+        The plan has chosen one before the server ran; where that shows another server, it is said.
+        """
+        facts = environment_of(attrs)
+        mark = folder_for(facts, self.environments)
+        if mark != self.job.environment:
+            self.job = replace(self.job, environment=mark)
+            why = other_server(facts, self.environments) or "the server is another one than was expected"
+            self.report(Note(f"{self.job.label()}: {why}: results go to {self.job.path([]).parent}"))
+        self.environments = {**self.environments, mark: [*self.environments.get(mark, ()), facts]}
+        return self.job
 
     def done(
         self,
@@ -230,7 +250,7 @@ class Points:
         is_open = shown.facts.get("loop") == "open"
         return PointDone(
             label=name,
-            path=self.job.path(query_arguments),
+            path=self.job.path(query_arguments),  # as `placed` has left it
             recall=float(found.mean()),
             recall_interval=share_interval(found),
             queries_per_second=1 / shown.seconds_per_query,

@@ -3,8 +3,9 @@
 import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from ann_benchmarks.load.sampled import padded
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.load.warmup import Warmup, warm_up
 from ann_benchmarks.monitoring import NoMonitor, Phases
-from ann_benchmarks.plugin import Plugin, Watch
+from ann_benchmarks.plugin import Plugin
+
+from .observed import Repeats, RunWatch
 
 PROGRESS_SECONDS = 0.3
 FIRST_PIECE = 50  # queries
@@ -35,42 +38,17 @@ class Subject:
     quiet: bool | None = True  # `disable` of progress bars
 
     @contextmanager
-    def watched(self) -> Iterator[Watch]:
+    def watched(self) -> Iterator[RunWatch]:
         """Have the plug-in observe its server in runs, and see that the conditions hold."""
-        watch: Watch = self.plugin.watch_server()
-        if self.conditions is not None:
-            watch = WatchedUnder(watch, self.conditions)
+        watch = RunWatch(self.plugin.watch_server(), self.conditions)
         try:
             yield watch
         finally:
             watch.close()
 
-
-class WatchedUnder:
-    """A plug-in's own watch and that of the conditions, as one."""
-
-    def __init__(self, own: Watch, conditions: Conditions) -> None:
-        """Take both."""
-        self._own, self._conditions, self._theirs = own, conditions, conditions.watch()
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Go around the timed part."""
-        with ExitStack() as stack:
-            stack.enter_context(self._theirs.running())
-            stack.enter_context(self._own.running())
-            yield
-
-    def facts(self, queries: int) -> dict[str, Any]:
-        """Return what both have observed; UserError where it shows that the conditions did not hold."""
-        facts = self._theirs.facts(queries) | self._own.facts(queries)
-        self._conditions.check(facts)
-        return facts
-
-    def close(self) -> None:
-        """End both."""
-        self._theirs.close()
-        self._own.close()
+    def repeats(self, most: int) -> Repeats:
+        """Allow this many repeats of disturbed runs; none of cold ones where caches cannot be emptied."""
+        return Repeats(most, lambda: self.plugin.get_additional().get("caches_dropped") is not False)
 
 
 def measure_each(subject: Subject, procedure: Procedure, runs: int, is_warm: bool = False) -> list[Measured]:
@@ -83,18 +61,17 @@ def measure_each(subject: Subject, procedure: Procedure, runs: int, is_warm: boo
     warmup, is_cold = procedure.warmup, procedure.is_cold
     if warmup is None:
         warmup = Warmup("auto" if plugin.time_queries and not procedure.batch else "off")
-    measured = []
     total = runs * len(queries)
     bar = tqdm(total=total, desc=f"{plugin}", unit="query", disable=subject.quiet, leave=False)
     with bar, monitor.phase("measure"), subject.watched() as watch:
         with monitor.phase("warm-up"):
             how = (*_warmup_queries(subject), lambda rate: len(queries) / rate, is_warm)
             facts = warm_up(warmup, *how)
-        for number in range(runs):
-            before = number * len(queries)
+        repeats = subject.repeats(runs)
 
-            def progress(done: int, before: int = before) -> None:
-                bar.update(before + done - bar.n)
+        def measured_once(number: int) -> Measured:
+            def progress(done: int) -> None:
+                bar.update(number * len(queries) + done - bar.n)
 
             if is_cold:
                 with monitor.phase("cool"):
@@ -103,8 +80,9 @@ def measure_each(subject: Subject, procedure: Procedure, runs: int, is_warm: boo
             started = time.time()
             with watch.running():
                 run = measure(subject, procedure.batch, progress)
-            measured.append(replace(run, facts=facts | watch.facts(len(queries)), started=started))
-    return measured
+            return replace(run, facts=facts | watch.facts(len(queries)), started=started)
+
+        return [repeats.least_disturbed(partial(measured_once, number)) for number in range(runs)]
 
 
 def _warmup_queries(subject: Subject) -> tuple[Callable[[float], int], Callable[[int], None]]:

@@ -3,6 +3,7 @@
 from .adapter import Plugin as Plugin
 from .adapter import client_facts as client_facts
 from .adapter import dashboard_panels as dashboard_panels
+from .adapter import server_processes as server_processes
 from .adapter import stated_throughput as stated_throughput
 from .plugin_class import ATTRIBUTES as ATTRIBUTES
 from .plugin_class import METHODS as METHODS

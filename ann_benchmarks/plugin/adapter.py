@@ -236,6 +236,17 @@ def client_facts(clients: Clients) -> dict[str, Any]:
     return dict(getattr(clients, "facts", dict)())
 
 
+def server_processes(watch: Watch) -> Sequence[int] | None:
+    """Return the ids of the observed server's processes, without their children; empty where there is none.
+
+    None: they are not known, also where the watch has no processes().
+    """
+    if isinstance(watch, NoWatch):
+        return ()
+    processes: Callable[[], Sequence[int] | None] | None = getattr(watch, "processes", None)
+    return None if processes is None else processes()
+
+
 def stated_throughput(clients: Clients) -> float | None:
     """Return the queries per second that a driver states of its last run; None: they are counted."""
     rate = getattr(clients, "queries_per_second", None)

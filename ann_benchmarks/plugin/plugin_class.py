@@ -14,17 +14,9 @@ METHODS = (
     *("prepare_query", "run_prepared_query", "get_prepared_query_results"),
     *("prepare_batch_query", "run_batch_query", "get_batch_latencies", "open_clients", "clients_opener"),
     *("most_clients", "set_load_options", "set_build_options", "serve_only", "set_phase_listener"),
-    *(
-        "watch_server",
-        "open_monitor",
-        "cool",
-        "recover",
-        "rest",
-        "resume",
-        "open_writable",
-        "learns_from_rows",
-    ),
-    *("installed_versions", "use_version", "install_version", "simulated_server"),
+    *("watch_server", "open_monitor", "cool", "recover", "rest", "resume", "open_writable"),
+    *("learns_from_rows", "installed_versions", "server_environment", "use_version", "install_version"),
+    "simulated_server",
     *("install_local", "local_target", "local_state"),
 )
 # Class attributes.
@@ -56,6 +48,10 @@ class PluginClass:
     def installed_versions(self) -> dict[str, str]:
         """Return the versions of what it uses, tried out; without the method, none are known."""
         return dict(optional(self.constructor, "installed_versions", dict)())
+
+    def server_environment(self) -> dict[str, Any]:
+        """Return what is stored of the server that would be measured, which is not started for it."""
+        return dict(optional(self.constructor, "server_environment", dict)())
 
     def use_version(self, version: str) -> None:
         """Use a version of what it measures that is installed here; UserError where there is one only."""

@@ -126,7 +126,11 @@ class Writable(Protocol):
 
 
 class Watch(Protocol):
-    """Observes a server in each run, and reports it afterwards."""
+    """Observes a server in each run, and reports it afterwards.
+
+    It may have `processes()`, which returns in a run the ids of the server's processes on this machine, their
+    children left out, or None where the server is elsewhere or not found.
+    """
 
     def running(self) -> AbstractContextManager[None]:
         """Go around the timed part."""

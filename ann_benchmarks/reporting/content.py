@@ -114,7 +114,7 @@ class Shown:
 
 def is_named(curve: str, name: str) -> bool:
     """Whether a curve has this name, alone or followed by its conditions, such as clients and tier."""
-    return curve == name or curve.startswith(f"{name}-")
+    return curve == name or curve.startswith((f"{name}-", f"{name} ("))
 
 
 @dataclass(frozen=True)

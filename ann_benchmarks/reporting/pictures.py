@@ -1,6 +1,7 @@
 """The pictures of a report: one function a kind, in the dict below."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from ann_benchmarks.results.comparable import (
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
 from ann_benchmarks.results.metrics import all_metrics, plot_label, qps_at_recall
 from ann_benchmarks.results.runs import Run
+from ann_benchmarks.results.series import BESIDE
 from ann_benchmarks.results.tiers import as_tier_run, whole_machine
 
 from .builds import builds_of
@@ -178,10 +180,12 @@ def worth_a_dashboard(runs: Iterable[Run], target: float) -> list[Run]:
 
 def path_of(run: Run) -> Path:
     """Return the file that a result was read from; UserError if it is no longer there."""
+    plain = replace(run.series, environment="").label
     for path in iter_result_paths(run.dataset, run.count):
-        is_curve = path.parent.name == run.series.folder
-        if is_curve and read_attributes(path)["name"] == run.parameters:
-            return path
+        if path.parent.name.partition(BESIDE)[0].removesuffix("-batch") == plain:
+            attrs = read_attributes(path)
+            if all(attrs.get(name) == run.attrs.get(name) for name in ("name", "started_at", "series")):
+                return path
     raise UserError(f"the result file of {run.algorithm}, {run.parameters}, is no longer there")
 
 

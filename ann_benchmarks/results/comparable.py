@@ -30,7 +30,7 @@ def family(run: Run) -> str:
 
 def conditions(run: Run) -> str:
     """Return what the name of a curve adds to its algorithm: results with the same can be compared."""
-    return run.series.folder.removeprefix(run.series.family)
+    return run.series.conditions + ("-batch" if run.batch else "")
 
 
 def clients(run: Run) -> int:
@@ -52,6 +52,7 @@ def is_usual(run: Run) -> bool:
         run.series.clients,
         tier_method=run.series.tier_method,
         tier_memory=run.series.tier_memory,
+        environment=run.series.environment,
     )
     return run.series == usual
 

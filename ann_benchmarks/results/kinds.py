@@ -74,10 +74,12 @@ _KINDS = (
         "tier_shared_buffers", "warmup_seconds", "write_rate",
     )),
     _Kind("a whole number", (
-        "clients", "distinct_queries", "writers", "tier_cpus", "graph_overflow_rows",
+        "clients", "distinct_queries", "runs_measured_again", "writers", "tier_cpus", "graph_overflow_rows",
     )),
     _Kind("a whole number of at most 1,000,000", ("run_count",)),
-    _Kind("a list of numbers", ("run_seconds", "run_started", "run_recalls", "run_rounds")),
+    _Kind("a list of numbers", (
+        "run_seconds", "run_started", "run_recalls", "run_rounds", "run_others_cpu",
+    )),
     _Kind(f"a text of up to {LONGEST_FOLDER} bytes", ("algo",)),
     _Kind(f"a text of up to {LONGEST_NAME:,} characters", ("name",)),
     _Kind(f"a text of up to {LONGEST_FACT:,} characters", (

@@ -124,7 +124,7 @@ class ResultMetric:
 
 def recall(found: np.ndarray, threshold: np.ndarray, count: int) -> float:
     """Return the mean share of each query's first `count` found distances within its threshold."""
-    hits = np.count_nonzero(found[:, :count] <= threshold[:, np.newaxis])
+    hits = int(np.count_nonzero(found[:, :count] <= threshold[:, np.newaxis]))
     return hits / len(found) / count if len(found) else math.nan
 
 

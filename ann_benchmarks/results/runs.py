@@ -4,7 +4,7 @@ import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import groupby
 from pathlib import Path
@@ -19,6 +19,7 @@ from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.data.datasets import stored_distances, truth_file
 
 from .cache import MetricsCache, Stamp, each, file_stamp, is_settled
+from .environment import environment_names
 from .file import TRUTH_ATTRIBUTE, read_result, truth_mark
 from .intervals import Interval
 from .kinds import checked_attributes
@@ -180,7 +181,9 @@ def load_runs_of(
 
     `recompute` computes every metric anew. Many files are read by several processes, by default one a core.
     Datasets are not downloaded: the results of one that is missing are left out, which is said once for all.
+    Where an algorithm was measured in several environments, the series of each is named by its own.
     """
+    found: dict[Path, Run] = {}
     located = []
     for path in paths:
         if len(path.parts) >= 5 and path.parts[-3].isdecimal():
@@ -193,11 +196,16 @@ def load_runs_of(
                 for path, outcome in load_dataset(dataset, list(members), recompute, processes):
                     bar.update()
                     if isinstance(outcome, Run):
-                        yield path, outcome
+                        found[path] = outcome
                     else:
                         skipped(path, outcome)
             except TruthError as error:
                 skipped(f"results/{dataset}", error)
+    runs = list(found.values())
+    kinds = [(run.dataset, run.count, run.series.algorithm, run.series.version) for run in runs]
+    names = environment_names([run.attrs for run in runs], kinds)
+    for path, run, name in zip(found, runs, names, strict=True):
+        yield path, replace(run, series=replace(run.series, environment=name))
 
 
 def load_dataset(

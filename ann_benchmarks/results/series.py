@@ -18,6 +18,8 @@ OWN_DRIVER = "own"
 SHUFFLED = "shuffled"
 EXTENSIONS = ("vector", "vchord")  # whose releases a tag may name on a machine without containers
 WRITES = ("insert", "update", "delete")
+BATCH = "-batch"  # at the end of the name of a folder, as in ann-benchmarks
+BESIDE = "@"  # in the name of a folder, before what tells its environment from that of the plain folder
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,20 @@ class Series:
     tier_cpus: int | None = None
     tier_disk: str = ""
     tier_memory: str = ""  # such as sb2GB-ram8GB
+    environment: str = ""  # what tells its server from another one's with results of the same
+
+    @property
+    def _name(self) -> str:
+        return f"{self.algorithm}-{self.version}" if self.version else self.algorithm
+
+    @property
+    def _where(self) -> str:
+        return f" ({self.environment})" if self.environment else ""
 
     @property
     def family(self) -> str:
-        """The algorithm with its version: what a comparison is between."""
-        return f"{self.algorithm}-{self.version}" if self.version else self.algorithm
+        """The algorithm with its version and its server's: what a comparison is between."""
+        return self._name + self._where
 
     @property
     def is_open(self) -> bool:
@@ -92,7 +103,7 @@ class Series:
 
     @property
     def conditions(self) -> str:
-        """The label without the family, "" where nothing is special: what a comparison has to share."""
+        """The part of the label beside the family, "" where nothing is special: what a comparison shares."""
         cpus = f"{self.tier_cpus}cpus" if self.tier_cpus is not None else ""
         tier = (self.tier_method, cpus, self.tier_disk, self.tier_memory)
         clients = f"c{self.clients}" if self.clients is not None else ""
@@ -102,12 +113,13 @@ class Series:
     @property
     def label(self) -> str:
         """The name of the curve."""
-        return self.family + self.conditions
+        return self._name + self.conditions + self._where
 
     @property
     def folder(self) -> str:
         """The name of the folder of its result files, as in ann-benchmarks."""
-        return self.label + ("-batch" if self.batch else "")
+        where = f"{BESIDE}{self.environment}" if self.environment else ""
+        return self._name + self.conditions + where + (BATCH if self.batch else "")
 
     @property
     def without_memory(self) -> "Series":

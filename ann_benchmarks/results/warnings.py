@@ -118,6 +118,12 @@ def of_all(runs: Sequence[Run]) -> Iterator[str]:
             f"the results come from {len(machines)} machines, or from one that changed (CPU, cores, memory or"
             " kernel): the machine may explain the differences"
         )
+    if again := sum(int(run.attrs.get("runs_measured_again") or 0) for run in runs):
+        made = sum(int(run.attrs.get("run_count") or 1) for run in runs)
+        yield (
+            f"others took more than {MOST_OTHERS:.0%} of the machine's CPUs in some runs: {again:,} were left"
+            f" out and measured again; {made:,} are counted"
+        )
     marks: dict[tuple[str, int], set[Any]] = {}
     for run in runs:
         marks.setdefault((run.dataset, run.count), set()).add(run.attrs.get("truth"))
@@ -129,6 +135,7 @@ MUCH_WAITING = 0.1  # of the time, or of the queries
 
 
 FEW_QUERIES = 100
+MOST_OTHERS = 0.1  # share of the CPUs that others took, beyond which a run is disturbed
 RECALL_CHANGED = 0.01  # between the runs of one point
 
 
@@ -154,6 +161,11 @@ def remarks(facts: Mapping[str, Any]) -> list[str]:
     if facts.get("queries_counted", FEW_QUERIES) < FEW_QUERIES:
         said.append(
             f"only {facts['queries_counted']:.0f} queries were counted: give --max-queries or --duration"
+        )
+    if disturbed := [share for share in facts.get("run_others_cpu") or [] if share > MOST_OTHERS]:
+        said.append(
+            f"others took up to {max(disturbed):.0%} of the machine's CPUs in {len(disturbed)} of"
+            f" {len(facts['run_others_cpu'])} runs: measure again (--force) when it is idle"
         )
     recalls = facts.get("run_recalls") or [0.0]
     if max(recalls) - min(recalls) > RECALL_CHANGED:

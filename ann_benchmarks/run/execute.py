@@ -14,7 +14,8 @@ from ann_benchmarks.common.output import counted, say, warn
 from ann_benchmarks.constants import INDEX_DIR
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Definition
 from ann_benchmarks.jobs.events import Failure
-from ann_benchmarks.jobs.job import Job, Plan, Scope
+from ann_benchmarks.jobs.job import Job, Scope
+from ann_benchmarks.jobs.plan import Plan
 
 from .console import Console, summary
 from .containers.containers import Containers, Wishes

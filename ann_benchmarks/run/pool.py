@@ -112,11 +112,8 @@ class WorkerPool:
                 observer.started(job)
                 worker = self._worker(job)
                 self.busy[worker] = outcomes[id(job)] = JobOutcome(job)
-                is_searched = job.procedure.target_recall is not None
-                found = found_before(job) if is_searched else ()
-                request = JobRequest(job, found_before=found, conditions=job.procedure.conditions)
                 with suppress(OSError):  # it has just died: seen below
-                    worker.send(request)
+                    worker.send(request_of(job))
             multiprocessing.connection.wait([worker.pipe for worker in self.busy], POLL_SECONDS)
             for worker, outcome in list(self.busy.items()):
                 self._attend(worker, outcome, observer)
@@ -173,6 +170,13 @@ def log_path(job: Job) -> Path:
     place = job.path([])
     name = place.name.partition(".")[0] or "no_arguments"
     return Path(LOG_FOLDER, *place.parts[1:-1], f"{name}.log")
+
+
+def request_of(job: Job) -> JobRequest:
+    """Return what a worker is given of a job, with what is known by now."""
+    found = found_before(job) if job.procedure.target_recall is not None else ()
+    places = job.folders.environments(job.truth)
+    return JobRequest(job, environments=places, found_before=found, conditions=job.procedure.conditions)
 
 
 def noted(outcome: JobOutcome, message: Event, worker: Worker) -> Event:

@@ -16,8 +16,9 @@ from tqdm import tqdm
 
 from ann_benchmarks.common.command import ENDING_SIGNALS, open_streams
 from ann_benchmarks.common.errors import UserError, describe, one_line, shortage
+from ann_benchmarks.common.host import host_facts
 from ann_benchmarks.definitions.definition import Definition, plugin_class
-from ann_benchmarks.jobs.events import Failure, Finished
+from ann_benchmarks.jobs.events import Failure, Finished, Located
 from ann_benchmarks.jobs.job import JobRequest
 from ann_benchmarks.measure.job import carry_out
 from ann_benchmarks.measure.rounds import Contenders, Enter, RoundsRequest
@@ -28,6 +29,13 @@ GRACE_SECONDS = 15  # between SIGTERM and SIGKILL
 @dataclass(frozen=True)
 class PluginCheck:
     """The request to import a plug-in and to look for its constructor."""
+
+    definition: Definition
+
+
+@dataclass(frozen=True)
+class LocationRequest:
+    """The request to say where a plug-in would measure; nothing is started for it."""
 
     definition: Definition
 
@@ -80,16 +88,18 @@ def _take_signals() -> None:
 
 
 def _answer(
-    request: PluginCheck | JobRequest | RoundsRequest,
+    request: PluginCheck | LocationRequest | JobRequest | RoundsRequest,
     pipe: Connection,
     version: str | None,
     contenders: Contenders,
-) -> Finished | Failure:
+) -> Finished | Located | Failure:
     try:
         if definition := _definition_of(request):
             plugin = plugin_class(definition)
             if version is not None:
                 plugin.use_version(version)
+        if isinstance(request, LocationRequest):
+            return Located({**host_facts(), **plugin.server_environment()})
         if isinstance(request, JobRequest):
             carry_out(request, pipe.send)
         elif not isinstance(request, PluginCheck):
@@ -101,9 +111,11 @@ def _answer(
     return Finished()
 
 
-def _definition_of(request: PluginCheck | JobRequest | RoundsRequest) -> Definition | None:
+def _definition_of(
+    request: PluginCheck | LocationRequest | JobRequest | RoundsRequest,
+) -> Definition | None:
     """Return the definition whose plug-in is new to the process."""
-    if isinstance(request, PluginCheck):
+    if isinstance(request, PluginCheck | LocationRequest):
         return request.definition
     begun = request.request if isinstance(request, Enter) else request
     return begun.job.definition if isinstance(begun, JobRequest) else None

@@ -11,14 +11,17 @@ from typing import Any
 
 from tqdm import tqdm
 
+from ann_benchmarks.common.numbers import three_digits
 from ann_benchmarks.common.output import counted, say
-from ann_benchmarks.jobs.events import Failure, Finished, TurnDone
-from ann_benchmarks.jobs.found_before import found_before
-from ann_benchmarks.jobs.job import Job, JobRequest
+from ann_benchmarks.jobs.events import Failure, Finished, PointDone, TurnDone
+from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.rounds import FEWEST_ROUNDS, Contender, Race, Rounds
 from ann_benchmarks.measure.rounds import Enter, Keep, Turn
+from ann_benchmarks.results.contest import Ratio, contest
+from ann_benchmarks.results.file import read_attributes
+from ann_benchmarks.results.speeds import Speed, speed_of
 
-from .pool import AT_ONCE, POLL_SECONDS, JobOutcome, Observer, failed, noted
+from .pool import AT_ONCE, POLL_SECONDS, JobOutcome, Observer, failed, noted, request_of
 from .worker import Worker
 
 KEEP_SECONDS = 60.0  # after which what was measured is stored, in case that the rest is never reached
@@ -34,7 +37,7 @@ class Conductor:
         self._start, self._timeout, self._rounds, self._observer = start, timeout, rounds, observer
         self._workers: dict[str, Worker] = {}
         self._outcomes: dict[str, JobOutcome] = {}  # by the job's label
-        self._began = time.monotonic()
+        self._done: list[PointDone] = []  # under the conditions that are measured now
 
     def run(self, jobs: Sequence[Job]) -> list[JobOutcome]:
         """Measure all jobs, those under the same conditions in turn; the outcomes are in their order."""
@@ -42,6 +45,7 @@ class Conductor:
         outcomes = []
         measured = 0.0  # s, of all rounds so far
         for place, group in enumerate(groups):
+            self._done = []
             with self._workplace():
                 entered = [job for job in group if self._enter(job)]
                 budget = self._rounds.budget and (self._rounds.budget - measured) / (len(groups) - place)
@@ -73,9 +77,7 @@ class Conductor:
         if version not in self._workers:
             self._workers[version] = self._start(job)
         self._outcomes[job.label()] = JobOutcome(job)
-        found = found_before(job) if job.procedure.target_recall is not None else ()
-        request = JobRequest(job, found_before=found, conditions=job.procedure.conditions)
-        return self._ask(job, Enter(request)) is not None
+        return self._ask(job, Enter(request_of(job))) is not None
 
     def _measure(self, jobs: Sequence[Job], budget: float | None) -> None:
         race = Race([contender for job in jobs for contender in contenders(job)], self._rounds)
@@ -102,7 +104,8 @@ class Conductor:
                     self._keep(jobs, facts, is_last=False)
                     kept = time.monotonic()
         self._keep(jobs, {**facts, "rounds_ended": reason}, is_last=True)
-        for line in conclusions(race, time.monotonic() - began):
+        say(f"{counted(race.done, 'round')} in {time.monotonic() - began:.0f} s of measuring")
+        for line in conclusions(jobs, self._done):
             say(line)
 
     def _take_turn(self, race: Race, contender: Contender, job: Job, number: int) -> None:
@@ -141,6 +144,8 @@ class Conductor:
                         break
                     if not isinstance(request, Keep) or request.is_last:  # else it is not the end of it
                         self._observer.event(job, noted(outcome, message, worker))
+                        if isinstance(message, PointDone):
+                            self._done.append(message)
                     last = message
             except EOFError:
                 answer = worker.death()
@@ -178,24 +183,35 @@ class Conductor:
 
 
 def contenders(job: Job) -> Iterator[Contender]:
-    """Yield the points of a job; its rivals are the points of other definitions by the same procedure."""
-    for place, arguments in enumerate(job.points):
+    """Yield the points of a job; the rivals are the points of other definitions by the same procedure."""
+    for place in range(len(job.points)):
         is_at_target = job.procedure.target_recall is not None
-        name = str(job.definition) if is_at_target else job.label(arguments)
-        yield Contender(job.label(), place, str(job.procedure), name, is_at_target)
+        yield Contender(job.label(), place, str(job.procedure), is_at_target)
 
 
-def conclusions(race: Race, seconds: float) -> Iterator[str]:
-    """Say how many rounds there were, and what they have shown where contenders were at the same recall."""
-    yield f"{counted(race.done, 'round')} in {seconds:.0f} s of measuring"
-    for field in race.fields():
-        if (standing := race.standing(field)) is None:
-            continue
-        leader, ratios = standing
-        where = f"{field}: ".strip().removeprefix(": ")
-        for other, ratio in ratios.items():
-            if ratio.is_sure:
-                text = f"{leader.name} is {ratio} as {other.name}"
-            else:
-                text = f"{leader.name} and {other.name} show no difference beyond noise: {ratio}"
-            yield f"{where} {text}".strip()
+def conclusions(jobs: Sequence[Job], done: Sequence[PointDone]) -> Iterator[str]:
+    """Say which algorithm is the fastest at the target recall, under each load; as reports say it."""
+    recalls = {event.path: event.recall for event in done}
+    fields: dict[str, dict[str, list[Speed]]] = {}
+    for job in jobs:
+        for path in recalls:
+            if job.procedure.target_recall is not None and job.is_result(path):
+                attrs = read_attributes(path)
+                rate = 1 / attrs["best_search_time"]
+                speed = speed_of(attrs, recalls[path], rate, str(job.definition))
+                fields.setdefault(str(job.procedure), {}).setdefault(job.definition.family, []).append(speed)
+    target = jobs[0].procedure.target_recall
+    for field, speeds in fields.items():
+        found = contest(speeds, target or 0.0)
+        where = f"{field.strip()}: ".removeprefix(": ")
+        for other, ratio in found.ratios().items():
+            yield f"{where}{next(iter(found.standings))} is {ratio_text(ratio)} as {other}"
+
+
+def ratio_text(ratio: Ratio) -> str:
+    """Write how many times as fast, and how sure that is."""
+    value = three_digits(ratio.value)
+    if ratio.interval is None:
+        return f"{value} times as fast (from too few rounds to say how sure that is)"
+    noise = ", no difference beyond noise" if ratio.is_noise else ""
+    return f"{value} times as fast (95% interval {' to '.join(map(three_digits, ratio.interval))}{noise})"

@@ -28,8 +28,8 @@ from .trial import (
 )
 
 _POINTS = 2  # one a tier
-_SECONDS = 600  # for a sweep to come so far, without KVM
-_ENDING_SECONDS = 180
+_SECONDS = 1500  # for a sweep to come so far, without KVM
+_ENDING_SECONDS = 600
 _OPTIONS = ("--local", "--tiers", f"{SMALL},{LARGE}", "--tier-method", "cgroup", "--clients", "1")
 _MEMORY = ("--local", "--tiers", f"32MB:256MB,{LARGE}", "--clients", "1")
 _PAGES = ("--local", "--tiers", "48MB:2GB,48MB:all", "--tier-method", "hugepages", "--clients", "1")

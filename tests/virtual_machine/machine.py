@@ -57,18 +57,7 @@ def started(image: Image, console: Path, memory: int, cpus: int, has_kvm: bool) 
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [
-        *(
-            "nice",
-            "-n",
-            "15",
-            "qemu-system-x86_64",
-            "-cpu",
-            "max,-la57",
-            "-m",
-            str(memory),
-            "-smp",
-            str(cpus),
-        ),
+        *("qemu-system-x86_64", "-cpu", "max,-la57", "-m", str(memory), "-smp", str(cpus)),
         *("-accel", "kvm" if has_kvm else "tcg,thread=multi"),
         *("-kernel", image.boot_file("vmlinuz"), "-initrd", image.boot_file("initrd.img")),
         *("-append", "root=/dev/vda rw console=ttyS0 panic=-1 mitigations=off"),

@@ -130,7 +130,7 @@ def user_all() -> None:
     measured(2, "--local", "--tiers", f"{SMALL},{LARGE}", "--clients", "2", before=SCOPE)
 
 
-@trial("docker-run", minutes=40)
+@trial("docker-run", minutes=60)
 def docker_run() -> None:
     """A small run in a container, as root."""
     run("systemctl", "start", "docker")
@@ -152,7 +152,7 @@ def docker_run() -> None:
     assert not run("docker", "ps", "-aq").strip(), "a container is left"
 
 
-@trial("docker-tiers", ACCOUNT, minutes=40)
+@trial("docker-tiers", ACCOUNT, minutes=60)
 def docker_tiers() -> None:
     """Tiers in containers, as an ordinary user of the group docker."""
     work_folder("docker-tiers")
@@ -174,4 +174,4 @@ def tests(name: str) -> Callable[[], None]:
 
 
 for _name in _TESTS:
-    trial(f"tests-{_name}", minutes=90)(tests(_name))
+    trial(f"tests-{_name}", minutes=180)(tests(_name))

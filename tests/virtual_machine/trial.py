@@ -34,7 +34,7 @@ TRIALS: dict[str, Trial] = {}
 
 
 def trial(
-    name: str, account: str = "root", minutes: int = 20
+    name: str, account: str = "root", minutes: int = 60
 ) -> Callable[[Callable[[], None]], Callable[[], None]]:
     """Enter a function into the trials."""
 

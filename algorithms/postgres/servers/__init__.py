@@ -10,7 +10,7 @@ from .cluster import default_folder
 from .external import ExternalServer
 from .local import LocalServer
 
-__all__ = ["Server", "current_server", "use_installation"]
+__all__ = ["Server", "chosen_programs", "current_server", "use_installation"]
 
 _current: Server | None = None
 _chosen: tuple[Path, str] | None = None
@@ -33,13 +33,21 @@ def use_installation(installation: Path, name: str) -> None:
         _current, _chosen = None, (installation, name)
 
 
-def _make_server() -> Server:
+def chosen_programs() -> Path | None:
+    """Return the folder of the programs that run this process's server, None for somebody else's server."""
     if _chosen is not None:
-        installation, name = _chosen
-        data = folder_variable("DATA") or default_folder(server_account())
-        return LocalServer(installation / "bin", data.with_name(f"{data.name}-{name}"))
+        return _chosen[0] / "bin"
     kind = server_kind()
     if kind == "external":
+        return None
+    return embedded_installation() / "bin" if kind == "embedded" else installed_binaries()
+
+
+def _make_server() -> Server:
+    programs = chosen_programs()
+    if programs is None:
         return ExternalServer()
-    binaries = embedded_installation() / "bin" if kind == "embedded" else installed_binaries()
-    return LocalServer(binaries, folder_variable("DATA"))
+    if _chosen is None:
+        return LocalServer(programs, folder_variable("DATA"))
+    data = folder_variable("DATA") or default_folder(server_account())
+    return LocalServer(programs, data.with_name(f"{data.name}-{_chosen[1]}"))

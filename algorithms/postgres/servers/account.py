@@ -5,6 +5,7 @@ import os
 import pwd
 import re
 import stat
+import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any
 from ..environment import PREFIX, variable
 from ..errors import PostgresError
 from . import folder_files
-from .acting import call_as
+from .acting import PATIENCE_SECONDS, call_as
 from .way import is_safe_for_root, stranger_on
 
 _SECRET = re.compile("TOKEN|PASSW|SECRET|CREDENTIAL|_KEY", re.IGNORECASE)
@@ -41,6 +42,23 @@ class ServerAccount:
         if not self.is_other:
             return action(*arguments)
         return call_as(self.uid, self.gid, action, *arguments)
+
+    def remove(self, path: Path) -> None:
+        """Remove a folder with all that is in it, or a link, as the account; also while this process ends.
+
+        Another account has a program do it: Python 3.12 refuses a fork while it ends.
+        """
+        if not self.is_other:
+            folder_files.remove(path)
+            return
+        subprocess.run(
+            ["rm", "-rf", "--", path],
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=PATIENCE_SECONDS,  # the account may stop it
+            **self.identity(),
+        )
 
     def identity(self) -> dict[str, Any]:
         """Return what subprocess takes to start a program as the account, in no folder of ours."""

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from ..errors import PostgresError
 
-_PATIENCE_SECONDS = 600  # the account may stop its processes, and with them this call
+PATIENCE_SECONDS = 600  # the account may stop its processes, and with them this call
 _MOST_BYTES = 16 << 20  # of an answer
 
 
@@ -75,7 +75,7 @@ def become(uid: int, gid: int) -> None:
 
 
 def _answer_of(pipe: socket.socket) -> Any:
-    pipe.settimeout(_PATIENCE_SECONDS)
+    pipe.settimeout(PATIENCE_SECONDS)
     content = bytearray()
     try:
         started, descriptors, _, _ = socket.recv_fds(pipe, 1, 1)

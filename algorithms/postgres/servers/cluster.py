@@ -10,6 +10,7 @@ import fcntl
 import os
 import re
 import signal
+import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -72,8 +73,8 @@ class ClusterFolder:
     def give_back(self) -> None:
         """Remove the socket, and let another process use the folder."""
         if self.socket_folder is not None:
-            with suppress(OSError, PostgresError):
-                self._account.perform(folder_files.remove, self.socket_folder)
+            with suppress(OSError, subprocess.SubprocessError):
+                self._account.remove(self.socket_folder)
             self.socket_folder = None
         if self._lock is not None:
             self._lock.close()

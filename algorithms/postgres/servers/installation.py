@@ -43,11 +43,7 @@ class Installation:
 
     def version_of(self, extension: str) -> str | None:
         """Find which release of an extension it has."""
-        try:
-            control = (self.folder / _EXTENSIONS / f"{extension}.control").read_text(errors="replace")
-        except OSError:
-            return None
-        return _control_value(control, "default_version")
+        return _default_version(self.folder / _EXTENSIONS / f"{extension}.control")
 
 
 @dataclass(frozen=True)
@@ -102,6 +98,25 @@ def install(release: ExtensionRelease, installation: Installation) -> None:
         raise PostgresError(
             f"cannot write {error.filename or installation.folder}: {error.strerror}; {_advice(error)}"
         ) from None
+
+
+def extension_version(programs: Path, extension: str) -> str | None:
+    """Find which release of an extension the PostgreSQL of some programs has; None where it is not found.
+
+    Debian has what is shared between machines apart from the programs.
+    """
+    installation = programs.parent
+    shared = Path("/usr/share/postgresql", installation.name)
+    folders = (installation / _EXTENSIONS, installation / "share/extension", shared / "extension")
+    found = (_default_version(folder / f"{extension}.control") for folder in folders)
+    return next(filter(None, found), None)
+
+
+def _default_version(control: Path) -> str | None:
+    try:
+        return _control_value(control.read_text(errors="replace"), "default_version")
+    except OSError:
+        return None
 
 
 def _control_value(control: str, key: str) -> str | None:

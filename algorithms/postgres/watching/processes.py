@@ -36,6 +36,11 @@ class ServerProcesses:
         """Take the postmaster's process and the backend not to count."""
         self._postmaster, self._own_backend = postmaster, own_backend
 
+    @property
+    def postmaster(self) -> int:
+        """Its process id."""
+        return self._postmaster.pid
+
     def used(self) -> Used:
         """Add up what all have used since they began; those that have ended count in their parent's.
 

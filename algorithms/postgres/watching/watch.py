@@ -75,6 +75,10 @@ class ServerWatch:
                 if sampler.is_stuck:
                     self._connection = None  # it is left to the thread that waits for the server
 
+    def processes(self) -> list[int] | None:
+        """Return the postmaster's process id; None where it is not on this machine, or cannot be seen."""
+        return None if self._processes is None else [self._processes.postmaster]
+
     def facts(self, queries: int) -> dict[str, Any]:
         """Return what the last run was to the server, in which this number of queries was sent.
 

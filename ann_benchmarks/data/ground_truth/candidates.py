@@ -44,7 +44,7 @@ class Candidates:
 
     def add(self, query: np.ndarray, row: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> None:
         """Consider rows, each for one query, at most `room` for each; sorted by query."""
-        if (self._count + np.bincount(query, minlength=len(self.limits))).max() > self._row.shape[1]:
+        if np.max(self._count + np.bincount(query, minlength=len(self.limits))) > self._row.shape[1]:
             self._tighten()
             near = lower <= self.limits[query]
             query, row, lower, upper = query[near], row[near], lower[near], upper[near]
@@ -79,7 +79,7 @@ class Candidates:
         """Bring the limits down to the k-th smallest upper bounds; forget what is above them."""
         which = np.flatnonzero(self._count > self.k)
         if len(which):
-            width = int(self._count.max())
+            width = int(np.max(self._count))
             upper = self._upper[which, :width]
             kth = np.partition(upper, self.k - 1, axis=1)[:, self.k - 1]
             limits = np.minimum(self.limits[which], kth)

@@ -83,7 +83,7 @@ class Rows(ABC):
                 return self.read(start, max(start, stop))
             return self.take(np.arange(start, stop, step))
         if isinstance(key, int | np.integer):
-            row = int(key) + len(self) * (key < 0)
+            row = int(key) + (len(self) if key < 0 else 0)
             if not 0 <= row < len(self):
                 raise IndexError(f"row {key} of {len(self)}")
             vector: np.ndarray = self.read(row, row + 1)[0]

@@ -14,10 +14,12 @@ from ann_benchmarks.data.datasets import Dataset
 from ann_benchmarks.data.vectors.rows import FirstRows
 from ann_benchmarks.jobs.events import Built, Event, Note, PhaseDone
 from ann_benchmarks.jobs.job import JobRequest
+from ann_benchmarks.jobs.places import folder_for
 from ann_benchmarks.load.workload import Workload
 from ann_benchmarks.monitoring import NoMonitor, Phases
 from ann_benchmarks.monitoring.stored import as_json, monitored
 from ann_benchmarks.plugin import Plugin, Writable
+from ann_benchmarks.results.environment import environment_of
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, truth_mark
 from ann_benchmarks.results.intervals import share_interval
 from ann_benchmarks.results.records import Phase, Rate, Record
@@ -158,8 +160,9 @@ class Work:
             **self.plugin.get_additional(),
             **workload.facts,
             **self.found,
-            ATTRIBUTE: job.series.as_json(),
         }
+        job = replace(job, environment=folder_for(environment_of(attrs), self.request.environments))
+        attrs |= {ATTRIBUTE: job.series.as_json()}
         phases = [replace(phase, facts=plain(phase.facts)) for phase in self.phases]
         sampled = monitored(self.monitor.cut())
         return Record(

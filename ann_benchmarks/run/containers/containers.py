@@ -126,7 +126,7 @@ class Containers:
     def _facts(self, definition: Definition) -> dict[str, Any]:
         """What is stored with each result of where it was measured."""
         image = self.image(definition)
-        return {**(image.facts if image else {}), "container_memory_bytes": self._memory}
+        return {**placement_facts(image, self._wishes), "container_memory_bytes": self._memory}
 
     def start(self, job: Job) -> "Slot | NoWorker":
         """Start a container for a job, on CPUs that no other one has."""
@@ -171,6 +171,11 @@ class Containers:
         """Variables of this project's that are set and that none of the images takes."""
         taken = {name for image in self._images.values() if image for name in image.environment}
         return sorted(name for name in os.environ if name.startswith(_PREFIX) and name not in taken)
+
+
+def placement_facts(image: Image | None, wishes: Wishes) -> dict[str, Any]:
+    """Return what is stored of an image and of the wishes; 0 for the memory where none was requested."""
+    return {**(image.facts if image else {}), "container_memory_requested": wishes.memory or 0}
 
 
 class Slot(ContainerWorker):

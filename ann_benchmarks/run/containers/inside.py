@@ -21,11 +21,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ann_benchmarks.common.errors import describe
+from ann_benchmarks.common.host import host_facts
 from ann_benchmarks.common.numbers import size_text
 from ann_benchmarks.definitions.definition import plugin_class
-from ann_benchmarks.jobs.events import Failure, Finished, PointDone, PointFailed, WorkloadDone
+from ann_benchmarks.jobs.events import Failure, Finished, Located, PointDone, PointFailed, WorkloadDone
 
 from ..pool import POLL_SECONDS
+from ..process import LocationRequest
 from ..worker import ProcessWorker
 from .wire import Checked, CheckRequest, RunRequest, read_request, write_message
 
@@ -63,6 +65,8 @@ def main() -> None:
         threading.Thread(target=_end_with_run, daemon=True).start()
         if isinstance(request, CheckRequest):
             messages.send(_check(request))
+        elif isinstance(request, LocationRequest):
+            messages.send(_locate(request))
         else:
             _run(request, messages)
     except (RunEnded, EOFError, BrokenPipeError):
@@ -82,6 +86,13 @@ def _check(request: CheckRequest) -> Checked:
         return Checked(versions=plugin_class(request.definition).installed_versions())
     except (Exception, KeyboardInterrupt, SystemExit) as error:  # a plug-in may raise what ends programs
         return Checked(problem=describe(error))
+
+
+def _locate(request: LocationRequest) -> Located | Failure:
+    try:
+        return Located({**host_facts(), **plugin_class(request.definition).server_environment()})
+    except (Exception, KeyboardInterrupt, SystemExit) as error:
+        return Failure(describe(error))
 
 
 def _run(request: RunRequest, messages: Messages) -> None:

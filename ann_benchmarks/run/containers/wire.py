@@ -24,6 +24,7 @@ from ann_benchmarks.jobs.events import (
     Built,
     Failure,
     Finished,
+    Located,
     Note,
     PhaseDone,
     PointDone,
@@ -32,6 +33,8 @@ from ann_benchmarks.jobs.events import (
 )
 from ann_benchmarks.jobs.job import JobRequest
 from ann_benchmarks.results.intervals import Interval
+
+from ..process import LocationRequest
 
 _LENGTHS = struct.Struct(">IQ")
 _LONGEST = 2**26  # bytes of JSON
@@ -62,11 +65,11 @@ class Checked:
     versions: dict[str, str] = field(default_factory=dict)
 
 
-_KINDS = (Built, PointDone, PhaseDone, WorkloadDone, PointFailed, Note, Finished, Failure, Checked)
+_KINDS = (Built, PointDone, PhaseDone, WorkloadDone, PointFailed, Note, Finished, Failure, Located, Checked)
 _MESSAGES = {kind.__name__: kind for kind in _KINDS}
 
 
-def write_request(request: RunRequest | CheckRequest) -> bytes:
+def write_request(request: RunRequest | CheckRequest | LocationRequest) -> bytes:
     """Return a request as bytes."""
     content = pickle.dumps(request)
     return struct.pack(">I", len(content)) + content

@@ -175,11 +175,10 @@ class ContainerWorker:
 
 def keep_results(job: Job) -> Callable[[Any, bytes], Any]:
     """Return what stores the results of a job as they come; only these, whatever a container says."""
-    places = {job.path(arguments) for arguments in job.points}
 
     def accept(message: Any, attachment: bytes) -> Any:
         if isinstance(message, PointDone | WorkloadDone):
-            if message.path not in places:
+            if not job.is_result(message.path):
                 raise ValueError(f"{message.path} is no result of this job")
             with atomic_path(message.path) as temporary:
                 temporary.write_bytes(attachment)

@@ -1,0 +1,134 @@
+"""The plan: the jobs of a scope with the points that are not finished."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.load.request import Load
+from ann_benchmarks.load.workload import Workload
+from ann_benchmarks.results.environment import Facts, environment_of
+from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, damage, read_attributes
+from ann_benchmarks.results.records import read_record
+
+from .job import Job, Procedure, Scope
+from .places import Environments, folder_for, may_be_of, other_server
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Jobs with the points to do; `finished` counts the points of all definitions that are done already."""
+
+    jobs: list[Job]
+    finished: int = 0
+    warnings: Sequence[str] = ()
+
+
+Whereabouts = Callable[[Job], Mapping[str, Any]]  # attributes that all results of a job would have here
+
+
+def make_plan(scope: Scope, truth: str, force: bool = False, where: Whereabouts = lambda job: {}) -> Plan:
+    """Leave out the points that are finished, and definitions that have none left.
+
+    `truth` is the mark of the dataset: a point on other vectors of the same name is not finished. `where`
+    returns what is known of where a job would run: a point of another server, or machine, is not finished.
+    """
+    located = [_located(job, truth, where) for job in scope.jobs()]
+    if not force and any(procedure.rounds for procedure in scope.procedures):
+        force = not _were_in_turn([job for job, *_ in located])
+    jobs: list[Job] = []
+    finished_in_all = 0
+    warnings = []
+    owners: dict[Path, str] = {}
+    for job, facts, environments in located:
+        points = []
+        finished = 0
+        if job.environment:
+            why = other_server(facts, environments)
+            warnings.append(f"{why}: what is measured now is a series of its own, {job.series.folder}")
+        for query_arguments in job.points:
+            path, name = job.path(query_arguments), job.label(query_arguments)
+            if path in owners:
+                if owners[path] != name:
+                    warnings.append(f"{name} is left out: its result file would be that of {owners[path]}")
+                continue
+            owners[path] = name
+            if not force:
+                measured = [
+                    there
+                    for there in job.everywhere(query_arguments, environments)
+                    if may_be_of(there, facts)
+                ]
+                problems = [_unfinished(there, job.procedure, truth) for there in measured]
+                if None in problems:
+                    finished += 1
+                    continue
+                warnings += [f"{problem}; it is measured again" for problem in problems]
+            points.append(query_arguments)
+        if points:
+            jobs.append(replace(job, points=points, finished=finished))
+        finished_in_all += finished
+    return Plan(jobs, finished_in_all, warnings)
+
+
+def _located(job: Job, truth: str, where: Whereabouts) -> tuple[Job, Facts, Environments]:
+    """Return a job with the folder of its results, where it would run, and where others were measured."""
+    environments = job.folders.environments(truth)
+    facts = environment_of(where(job)) if any(environments.values()) else {}
+    return replace(job, truth=truth, environment=folder_for(facts, environments)), facts, environments
+
+
+def _were_in_turn(jobs: Sequence[Job]) -> bool:
+    """Whether all points were measured in the same rounds; else what is compared has to be measured again."""
+    for _, group in groupby(jobs, lambda job: job.procedure.conditions):
+        marks = {_mark_of_rounds(job.path(point), job.procedure) for job in group for point in job.points}
+        if len(marks) > 1 or None in marks:
+            return False
+    return True
+
+
+def _mark_of_rounds(path: Path, procedure: Procedure) -> str | None:
+    """Return the mark of the rounds that a finished point was measured in, None where there were none."""
+    try:
+        attrs = read_attributes(path)
+    except UserError:
+        return None
+    is_whole = attrs.get("rounds_requested") == str(procedure.rounds) and "rounds_ended" in attrs
+    return str(attrs.get("rounds")) if is_whole else None
+
+
+def _unfinished(path: Path, procedure: Procedure, truth: str) -> str | None:
+    """Say why a file is no finished point of this procedure on this data, None if it is one."""
+    if procedure.workload is not None:
+        return _other_workload(path, procedure.workload, truth)
+    return damage(path, truth) or _other_load(path, procedure.load)
+
+
+def _other_load(path: Path, load: Load | None) -> str | None:
+    """Say how a finished point was measured, if that is not what is requested now.
+
+    How long, and with how many queries, is no field of a series.
+    """
+    if load is None:
+        return None
+    attrs = read_attributes(path)
+    for option, name in (("--duration", "asked_duration"), ("--max-queries", "asked_queries")):
+        before, now = attrs.get(name, 0), load.facts[name] or 0
+        if "driver" in attrs and before != now:
+            return f"{path} was measured {f'with {option} {before:.12g}' if before else f'without {option}'}"
+    return None
+
+
+def _other_workload(path: Path, workload: Workload, truth: str) -> str | None:
+    try:
+        attrs = read_record(path).attrs
+    except UserError as error:
+        return str(error)
+    if attrs.get(TRUTH_ATTRIBUTE) != truth:
+        return f"{path} was measured on other vectors of the same name"
+    before = attrs.get("asked_duration", 0)
+    if before != workload.seconds:
+        return f"{path} was measured with --duration {before:.12g}"
+    return None
