@@ -22,6 +22,7 @@ from tiers.tier import Disk, SimulatedServer, Tier
 
 from .programs import PATIENCE
 from .tier_holds import (
+    group_of,
     inside,
     line_of,
     needs_groups,
@@ -192,7 +193,8 @@ def test_cpus_and_disk_are_limited(ledger, big_file):
     with Holding("cgroup", big_file.parent, ledger) as holding:
         holding.apply(Tier(cpus=1, disk=Disk("slow", iops=200)))
         assert isinstance(holding.memory, WholeMachine)
-        assert [file.parent.name for file in holding.groups] == [f"ann-benchmarks-tier-{os.getpid()}"] * 2
+        # Version 1 has one for each controller.
+        assert {file.parent.name for file in holding.groups} == {f"ann-benchmarks-tier-{os.getpid()}"}
         with inside(holding.groups, AFFINITY) as process:
             assert line_of(process) == str(sorted(os.sched_getaffinity(0))[:1])
         with inside(holding.groups, READ_DIRECTLY, big_file) as process:
@@ -206,11 +208,10 @@ def test_cpus_and_disk_are_limited(ledger, big_file):
 
 @needs_groups
 def test_more_cpus_than_there_are_are_refused_and_nothing_stays(ledger):
-    name = f"ann-benchmarks-tier-{os.getpid()}"
     with Holding("cgroup", None, ledger) as holding:
         with pytest.raises(UserError, match="10000 CPUs"):
             holding.apply(Tier(ram=128 * MIB, cpus=10_000))
-        assert not (own_group() / name).exists() and not (own_group("cpuset") / name).exists()
+        assert not group_of(os.getpid()).exists() and not group_of(os.getpid(), "cpuset").exists()
         assert holding.groups == [] and holding.memory is None
 
 
@@ -226,7 +227,7 @@ def test_a_tier_that_is_not_as_large_as_requested_is_an_error(ledger, monkeypatc
     with Holding("cgroup", None, ledger) as holding:
         with pytest.raises(UserError, match="128 MB were to be available, but 120 MB are"):
             holding.apply(Tier(ram=128 * MIB))
-        assert holding.memory is None and not list(own_group().glob(f"ann-benchmarks-tier-{os.getpid()}"))
+        assert holding.memory is None and not group_of(os.getpid()).exists()
 
 
 @needs_memory_group
@@ -320,8 +321,10 @@ def version_2_double(tmp_path, monkeypatch):
     for folder in (top, top / "user.slice", own):
         (folder / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
         (folder / "cgroup.subtree_control").write_text("")
-        (folder / "cgroup.procs").write_text("")
-    (own / "cgroup.subtree_control").unlink()  # cannot be written
+        (folder / "cgroup.procs").write_text("7\n")
+    (own / "cgroup.type").write_text("domain\n")  # all but the top have one
+    (top / "user.slice/cgroup.type").write_text("domain\n")
+    (top / "user.slice/cgroup.procs").write_text("")
     (processes / "self").mkdir(parents=True)
     (processes / "self/cgroup").write_text("0::/user.slice/session\n")
     (processes / "self/mountinfo").write_text(
@@ -360,6 +363,16 @@ def test_version_2_has_one_group_for_all_below_the_nearest_that_may_have_one(ver
     }
     remove_group(group.folder, group.home, patience=0)
     assert not group.folder.exists()
+
+
+@pytest.mark.parametrize("controllers", [["cpuset"], ["memory"], ["cpuset", "io"]])
+def test_version_2_has_no_group_below_one_with_processes(version_2_double, controllers):
+    """Below it, the kernel lets the controller of CPUs be switched on, but no process enter."""
+    (group,) = choose_groups(controllers, "tier", version_2_double)
+    assert group.parent.name == "user.slice"
+    (group.parent / "cgroup.procs").write_text("7\n")
+    (group,) = choose_groups(controllers, "tier", version_2_double)
+    assert group.parent.name == "groups"  # the top may have both
 
 
 def test_version_2_without_the_controller_is_refused(version_2_double):

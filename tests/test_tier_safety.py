@@ -20,7 +20,7 @@ from tiers.tier import Tier
 
 from .programs import PATIENCE
 from .test_tier_memory import Heap
-from .tier_holds import guards_of, line_of, needs_huge_pages, needs_memory_group, own_group, program, until
+from .tier_holds import group_of, guards_of, line_of, needs_huge_pages, needs_memory_group, program, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="tiers need Linux")
 
@@ -33,9 +33,9 @@ HOLD = """
     from tiers.tier import Tier
     print("begun", flush=True)
     ledger = Ledger(Path(sys.argv[2])) if len(sys.argv) > 2 else None
+    left = 400 << 20 if sys.argv[1] == "cgroup" else meminfo()["MemAvailable"] - (1 << 30)
     with Holding(sys.argv[1], None, ledger) as holding:
         for number in range(1000):
-            left = 400 << 20 if sys.argv[1] == "cgroup" else meminfo()["MemAvailable"] - (1 << 30)
             holding.apply(Tier(ram=left))
             print("held", flush=True)
             time.sleep(0.05 if number < 3 else 60)
@@ -45,10 +45,6 @@ HOLD = """
 @pytest.fixture
 def ledger(tmp_path):
     return Ledger(tmp_path / "ledger")
-
-
-def group_of(pid: int) -> Path:
-    return own_group() / f"ann-benchmarks-tier-{pid}"
 
 
 def hold_of(**differences) -> Hold:
@@ -84,7 +80,8 @@ def test_groups_are_given_back_after_a_kill_at_any_moment(ledger):
 
 
 def kill_with_guards(holder) -> None:
-    line_of(holder), line_of(holder)
+    for _ in range(5):  # after which it holds the same for long
+        line_of(holder)
     until(lambda: guards_of(holder.pid))  # one that was started just now has not its name yet
     for guard in guards_of(holder.pid):
         os.kill(guard, signal.SIGKILL)

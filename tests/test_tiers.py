@@ -35,7 +35,7 @@ from tiers.tier import Disk, MemoryWatch, SimulatedServer, Tier
 
 from . import test_load_run
 from .programs import PATIENCE, run_program
-from .tier_holds import needs_huge_pages, needs_memory_group, own_group, until
+from .tier_holds import group_of, needs_huge_pages, needs_memory_group, until
 
 ROOT = Path(__file__).parents[1]
 folder = test_load_run.folder
@@ -77,7 +77,7 @@ def swept(folder: Path, *options: str, status: int = 0, **more: Any) -> str:
 
 def groups() -> set[Path]:
     """Those of all sweeps."""
-    return set(own_group().glob("ann-benchmarks-tier-*"))
+    return set(group_of(0).parent.glob("ann-benchmarks-tier-*"))
 
 
 def points(folder: Path) -> dict[str, dict[str, Any]]:
@@ -186,7 +186,7 @@ def kill_sweeps(folder: Path, tiers: str, method: str, given_back: Callable[[int
 @needs_memory_group
 def test_a_sweep_that_is_killed_leaves_nothing_and_goes_on(folder: Path):
     def given_back(pid: int) -> bool:
-        return not (own_group() / f"ann-benchmarks-tier-{pid}").exists()
+        return not group_of(pid).exists()
 
     kill_sweeps(folder, "32MB:192MB,48MB:all", "cgroup", given_back)
 
@@ -208,7 +208,7 @@ def test_a_sweep_that_is_ended_gives_all_back(folder: Path, number: int):
     process = started(
         folder, "--algorithm", "hnsw", "--tiers", "32MB:192MB", "--clients", "2", "--duration", "60"
     )
-    group = own_group() / f"ann-benchmarks-tier-{process.pid}"
+    group = group_of(process.pid)
     until(lambda: group.exists() and (group / "cgroup.procs").read_text(), 60)
     os.kill(process.pid, number)
     _, err = process.communicate(timeout=60 * PATIENCE)

@@ -17,7 +17,6 @@ from tiers.ledger import SYSTEM_FOLDER, Ledger
 from .programs import PATIENCE
 
 ROOT = Path(__file__).parent.parent
-GROUP = "ann-benchmarks-tier-{}"
 
 
 def _no_groups(*controllers: str) -> str:
@@ -57,6 +56,12 @@ def until(condition: Callable[[], object], seconds: float = 10) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s"
         time.sleep(0.02)
+
+
+def group_of(pid: int, controller: str = "memory") -> Path:
+    """The group that a process makes for a tier: in its own one, or, where systemd is, beside it."""
+    (group,) = control_groups.choose_groups((controller,), f"ann-benchmarks-tier-{pid}")
+    return group.folder
 
 
 def own_group(controller: str = "memory") -> Path:

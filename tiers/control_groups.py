@@ -203,6 +203,10 @@ def _parent_in_version_2(place: Place, controllers: tuple[str, ...]) -> Path:
 def _switch_on(folder: Path, controllers: tuple[str, ...]) -> bool:
     if not set(controllers) <= set(words_of(folder / "cgroup.controllers")):
         return False
+    # Below a group with processes, that of CPUs can be switched on, but no process may enter. The system's
+    # own top group, which alone has no type, is not such a one.
+    if (folder / "cgroup.type").exists() and words_of(folder / "cgroup.procs"):
+        return False
     file = folder / "cgroup.subtree_control"
     missing = [name for name in controllers if name not in words_of(file)]
     try:

@@ -49,7 +49,7 @@ class RunWatch:
         self._own.close()
 
 
-class Repeats:
+class UndisturbedRuns:
     """Measures a run again that others have disturbed; all runs of a point together so many times.
 
     Where others go on, that is in vain: after two repeats in a row that were disturbed too, there is no more.
@@ -63,6 +63,8 @@ class Repeats:
     def least_disturbed(self, measure: Callable[[], Measured]) -> Measured:
         """Measure until a run is not disturbed or no repeat is left; return the least disturbed one."""
         measured = [measure()]
+        if not is_disturbed(measured[0].facts.get(OTHERS)):
+            self._in_vain = 0
         while is_disturbed(measured[-1].facts.get(OTHERS)) and self._is_worthwhile():
             self._left -= 1
             measured.append(measure())

@@ -78,6 +78,12 @@ class Points:
         self.plugin = plugin
         self.kills = self.conditions.kills() if self.conditions is not None else 0
 
+    def share_repeats(self, most: int) -> None:
+        """Have all that is measured share this many repeats of disturbed runs."""
+        repeats = self.one_by_one.new_repeats(most)
+        self.one_by_one = replace(self.one_by_one, all_repeats=repeats)
+        self.at_once = replace(self.at_once, all_repeats=repeats)
+
     def measure_all(self) -> None:
         """Measure one point after the other.
 

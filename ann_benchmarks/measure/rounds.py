@@ -25,6 +25,8 @@ from ann_benchmarks.plugin import Plugin
 from .job import build, open_monitor, opened
 from .points import Points, now
 
+MOST_REPEATS = 100  # of a job's turns that others have disturbed
+
 
 @dataclass(frozen=True)
 class Enter:
@@ -102,6 +104,7 @@ class EnteredJob:
         self._monitor = SwitchedMonitor(monitor)
         facts = build(request, plugin, dataset, monitor, report)
         self.points = Points(request, plugin, dataset, facts, report, self._monitor)
+        self.points.share_repeats(MOST_REPEATS)
         self.contenders: dict[int, Contender] = {}
         monitor.close()
         self._monitor.current = NoMonitor()

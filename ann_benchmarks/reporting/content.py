@@ -11,7 +11,7 @@ from ann_benchmarks.common.numbers import UNKNOWN
 from ann_benchmarks.common.yaml_file import is_number
 from ann_benchmarks.plotting.styles import Style
 from ann_benchmarks.results.records import Record
-from ann_benchmarks.results.runs import Run
+from ann_benchmarks.results.runs import LeftOut, Run
 
 from .document import Block, Paragraph, Table
 
@@ -55,6 +55,7 @@ class Report:
     chapters: Sequence[Chapter]
     findings: Sequence[Finding] = ()
     source: str = ""  # where the findings were published
+    left_out: LeftOut = field(default_factory=dict)
 
     @property
     def runs(self) -> list[Run]:

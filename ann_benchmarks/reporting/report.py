@@ -8,7 +8,7 @@ from ann_benchmarks.common.numbers import UNKNOWN
 from ann_benchmarks.plotting.styles import assign_styles
 from ann_benchmarks.results.export import write_csv
 from ann_benchmarks.results.metrics import TARGET_RECALL
-from ann_benchmarks.results.warnings import FIGURE, MOST_NAMED, warnings_of
+from ann_benchmarks.results.warnings import FIGURE, MOST_NAMED, of_left_out, warnings_of
 
 from .answer import Answer, answers
 from .content import Chapter, Finding, Report, Shown, make
@@ -49,7 +49,7 @@ def write_report(report: Report, folder: Path, target: float = TARGET_RECALL) ->
     UserError if the folder holds anything else or cannot be written, or a picture or table is not known.
     """
     runs = report.runs
-    found, warned = answers(runs, report.records, target), warnings_of(runs)
+    found, warned = answers(runs, report.records, target), [*of_left_out(report.left_out), *warnings_of(runs)]
     with whole_folder(folder) as place:
         blocks: list[Block] = [Heading(1, report.title), *read_text(report.text), *answer_blocks(found)]
         blocks += finding_blocks(report.findings, report.source)

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -20,7 +20,7 @@ from ann_benchmarks.data.datasets import stored_distances, truth_file
 
 from .cache import MetricsCache, Stamp, each, file_stamp, is_settled
 from .environment import environment_names
-from .file import TRUTH_ATTRIBUTE, read_result, truth_mark
+from .file import TRUTH_ATTRIBUTE, UNUSABLE, read_result, truth_mark
 from .intervals import FEWEST_RUNS, Interval
 from .kinds import checked_attributes
 from .metrics import (
@@ -70,6 +70,9 @@ class Run:
 
 
 FIELDS = tuple(Run.__dataclass_fields__)
+
+
+LeftOut = dict[Path, UserError | OSError]  # files that are no results, or none of this dataset, and why
 
 
 class TruthError(UserError):
@@ -169,15 +172,32 @@ def skipped(what: object, reason: object) -> None:
     tqdm.write(clean_text(f"skipped {what}: {str(reason).removeprefix(f'{what} ')}"), file=sys.stderr)
 
 
-def load_runs(paths: Iterable[Path], recompute: bool = False, processes: int | None = None) -> Iterator[Run]:
+def unusable_distances(attrs: Mapping[str, Any]) -> str:
+    """Say that some distances of a result are no distances; "" where all are."""
+    if not attrs.get(UNUSABLE):
+        return ""
+    return f"{attrs[UNUSABLE]:,} of its distances are NaN or minus infinity, and count as not found"
+
+
+def load_runs(
+    paths: Iterable[Path],
+    recompute: bool = False,
+    processes: int | None = None,
+    left_out: LeftOut | None = None,
+) -> Iterator[Run]:
     """Yield the run of each result file that can be read; say on stderr which cannot, and why."""
-    return (run for _, run in load_runs_of(paths, recompute, processes))
+    return (run for _, run in load_runs_of(paths, recompute, processes, left_out))
 
 
 def load_runs_of(
-    paths: Iterable[Path], recompute: bool = False, processes: int | None = None
+    paths: Iterable[Path],
+    recompute: bool = False,
+    processes: int | None = None,
+    left_out: LeftOut | None = None,
 ) -> Iterator[tuple[Path, Run]]:
     """Yield each result file that can be read with its run; say on stderr which cannot, and why.
+
+    `left_out` is given those that cannot.
 
     `recompute` computes every metric anew. Many files are read by several processes, by default one a core.
     Datasets are not downloaded: the results of one that is missing are left out, which is said once for all.
@@ -199,12 +219,16 @@ def load_runs_of(
                         found[path] = outcome
                     else:
                         skipped(path, outcome)
+                        if left_out is not None:
+                            left_out[path] = outcome
             except TruthError as error:
                 skipped(f"results/{dataset}", error)
     runs = list(found.values())
     kinds = [(run.dataset, run.count, run.series.algorithm, run.series.version) for run in runs]
     names = environment_names([run.attrs for run in runs], kinds)
     for path, run, name in zip(found, runs, names, strict=True):
+        if text := unusable_distances(run.attrs):
+            tqdm.write(clean_text(f"{path}: {text}"), file=sys.stderr)
         yield path, replace(run, series=replace(run.series, environment=name))
 
 

@@ -11,7 +11,7 @@ from ann_benchmarks.common.cli import HelpWithDefaults, limit, path, positive_in
 from ann_benchmarks.common.dask_cluster import check_scheduler
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import most_processes, usable_cores
-from ann_benchmarks.common.output import counted
+from ann_benchmarks.common.output import counted, warn
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 from ann_benchmarks.definitions.selection import named_algorithms
 from ann_benchmarks.jobs.job import Conditions, Execution, Procedure
@@ -142,6 +142,8 @@ def check_options(args: argparse.Namespace, is_simulated: bool) -> None:
     if args.batch and args.parallelism > 1 and not args.build_only:
         raise UserError("--batch uses all cores for one definition; leave --parallelism at 1")
     check_load_options(args)
+    if not args.local and (args.rounds or args.until or args.budget):
+        warn("indexes in containers are measured one after the other, not in rounds: add --local for these")
     clients, most = most_clients(args), most_processes()
     if clients > most and not args.scheduler:
         raise UserError(f"{clients:,} clients are as many processes or threads; this machine allows {most:,}")
@@ -172,24 +174,28 @@ def check_writable(folder: Path) -> None:
 def requested_procedures(args: argparse.Namespace, conditions: Sequence[Conditions] = ()) -> list[Procedure]:
     """Return how points are to be measured: under one of the conditions after the other, by each load."""
     none: list[Any] = [None]
+    rounds = requested_rounds(args)
     return [
         Procedure(
-            args.runs,
+            args.runs if rounds else args.rounds or args.runs,
             args.batch,
             None if isinstance(load, Workload) else load,
             load if isinstance(load, Workload) else None,
             args.warmup,
             args.target_recall,
             condition,
-            requested_rounds(args),
+            rounds,
         )
         for condition, load in product(conditions or none, requested_loads(args) or none)
     ]
 
 
 def requested_rounds(args: argparse.Namespace) -> Rounds | None:
-    """Return how long contenders are measured in turn, None where they are not."""
-    if not (args.rounds or args.until or args.budget):
+    """Return how long contenders are measured in turn, None where they are not.
+
+    Containers have a server each, and the machine for themselves: theirs are measured one after the other.
+    """
+    if not args.local or not (args.rounds or args.until or args.budget):
         return None
     return Rounds(args.rounds, args.until, args.budget)
 

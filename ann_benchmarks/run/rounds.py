@@ -15,7 +15,7 @@ from ann_benchmarks.common.numbers import three_digits
 from ann_benchmarks.common.output import counted, say
 from ann_benchmarks.jobs.events import Failure, Finished, PointDone, TurnDone
 from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.jobs.rounds import FEWEST_ROUNDS, Contender, Race, Rounds
+from ann_benchmarks.jobs.rounds import Contender, Race, Rounds
 from ann_benchmarks.measure.rounds import Enter, Keep, Turn
 from ann_benchmarks.results.contest import Ratio, contest
 from ann_benchmarks.results.file import read_attributes
@@ -24,6 +24,7 @@ from ann_benchmarks.results.speeds import Speed, speed_of
 from .pool import AT_ONCE, POLL_SECONDS, JobOutcome, Observer, failed, noted, request_of
 from .worker import Worker
 
+FEWEST_ROUNDS = 2  # whatever the budget
 KEEP_SECONDS = 60.0  # after which what was measured is stored, in case that the rest is never reached
 
 

@@ -166,6 +166,7 @@ def tests(name: str) -> Callable[[], None]:
     def act() -> None:
         work_folder(f"tests-{name}")
         files = [str(ROOT / f"tests/test_{each}.py") for each in _TESTS[name]]
+        del os.environ["ANN_BENCHMARKS_PG_DATA"]  # each has folders of its own
         environment = {**os.environ, "TMPDIR": "/var/tmp", "ANN_BENCHMARKS_TEST_PATIENCE": "15"}
         command = [sys.executable, "-m", "pytest", "-rs", "-p", "no:cacheprovider", *files]
         assert subprocess.run(command, cwd=ROOT, env=environment).returncode == 0, "tests failed"
