@@ -10,6 +10,7 @@ import argparse
 from ann_benchmarks.common.cli import file_to_write, path_or_pattern, positive_int, run_command, seed
 from ann_benchmarks.common.dask_cluster import check_scheduler
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.output import warn
 from ann_benchmarks.data.datasets import (
     canonical_name,
     dataset_path,
@@ -26,6 +27,7 @@ from ann_benchmarks.data.datasets.maintenance import (
     verify_dataset,
 )
 from ann_benchmarks.data.datasets.own import QUERIES, OwnVectors, create_in_place, create_own
+from ann_benchmarks.data.datasets.repeated import repetition
 from ann_benchmarks.data.datasets.write import NEIGHBORS
 from ann_benchmarks.distance import METRICS
 
@@ -112,6 +114,14 @@ def parse_arguments() -> argparse.Namespace:
     return args
 
 
+def warn_of_repeated(name: str) -> None:
+    """Say how many queries are rows of the training set."""
+    dataset, _ = get_dataset(name)
+    with dataset:
+        if repeated := dataset.queries_in_train():
+            warn(repetition(repeated, len(dataset.test())))
+
+
 def main() -> int:
     """Do what the command line says; 1 when --verify finds something wrong."""
     args = parse_arguments()
@@ -132,9 +142,11 @@ def main() -> int:
         create_in_place(args.name, own_vectors(args), args.force)
         print(find_truth(args.name, args.neighbors, args.scheduler, force=True))
         print(f"{args.name} is ready: use --dataset {args.name}")
+        warn_of_repeated(args.name)
     else:
         create_own(args.name, own_vectors(args), args.neighbors, args.force)
         ready(args.name)
+        warn_of_repeated(args.name)
     return 0
 
 

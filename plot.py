@@ -52,6 +52,14 @@ def main() -> None:
         "-Y", "--y-scale", default="linear", help="linear, log, symlog or logit (default linear)"
     )
     parser.add_argument("--raw", action="store_true", help="also show, faded, the points behind the frontier")
+    parser.add_argument(
+        "--series",
+        nargs="+",
+        metavar="PATTERN",
+        default=[],
+        help="draw these series, such as 'pgvector*-c4', or all (default: those under the load, and on the"
+        " server, with the most points)",
+    )
     parser.add_argument("--batch", action="store_true", help="plot the results of batch mode")
     parser.add_argument(
         "--target-recall",
@@ -96,6 +104,7 @@ def main() -> None:
         intervals=not args.no_intervals,
         target_recall=args.target_recall,
         published=args.published,
+        series=args.series,
     )
     if not args.tiers:
         draw_dataset(request)

@@ -8,6 +8,7 @@ if __name__ == "__main__":  # before the imports, which take seconds on a busy m
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ann_benchmarks.common.cli import run_command
@@ -15,6 +16,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.output import counted, warn
 from ann_benchmarks.data.datasets import canonical_name, files_of, get_dataset, is_present
 from ann_benchmarks.data.datasets.dataset import Dataset
+from ann_benchmarks.data.datasets.repeated import IN_TRAIN, repetition
 from ann_benchmarks.definitions.configs import Config, read_configs, with_run_groups
 from ann_benchmarks.definitions.definition import Data, Definition, supported_data
 from ann_benchmarks.definitions.selection import config_warnings, named_algorithms, select_definitions
@@ -73,11 +75,15 @@ def run(args: argparse.Namespace) -> int:
         if true_distances is not None and (args.distinct_queries or 0) > len(true_distances):
             raise UserError(f"--distinct-queries: {name} has {len(true_distances):,} queries, not more")
         data = described(name, dataset)
+        repeated = 0 if args.build_only else dataset.queries_in_train()
     definitions = requested_definitions(args, configs, data)
     simulation = requested_simulation(args, definitions) if args.tiers is not None else None
     conditions = simulation.conditions(data.rows, data.dimension) if simulation else ()
     procedures = options.requested_procedures(args, conditions)
-    scope = Scope(definitions, name, args.count, procedures, options.requested_execution(args))
+    execution = options.requested_execution(args)
+    if repeated:
+        execution = replace(execution, facts={**execution.facts, IN_TRAIN: repeated})
+    scope = Scope(definitions, name, args.count, procedures, execution)
     header = f"dataset {name}: {data.rows:,} x {data.dimension}, {data.metric}"
     if true_distances is None:
         plan = Plan(scope.builds())
@@ -91,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
         plan = make_plan(scope, truth, force=args.force or args.rebuild, where=Locator(locate))
         header += f"; {len(true_distances):,} queries for {args.count} neighbours"
     print(header)
-    for text in plan.warnings:
+    for text in [*([repetition(repeated)] if repeated else []), *plan.warnings]:
         warn(text)
     if not plan.jobs:
         print(f"nothing to do: {counted(plan.finished, 'point')} finished before; --force measures again")

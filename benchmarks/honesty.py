@@ -21,6 +21,7 @@ from ann_benchmarks.measure.loaded_point import LEAST_PATIENCE, PATIENCE_SHARE, 
 from ann_benchmarks.measure.timed import Subject
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.intervals import Interval, mean_interval, share_interval
+from ann_benchmarks.results.percentiles import PERCENTILES, is_shown, stored_percentiles
 from benchmarks.harness import arguments
 from benchmarks.known import (
     Computed,
@@ -33,6 +34,7 @@ from benchmarks.known import (
     one_slot_percentile,
     one_slot_rate,
 )
+from benchmarks.known_latencies import PROCESSES
 
 KINDS = ("threads", "processes")
 SLEEP = 0.02  # s
@@ -41,6 +43,7 @@ QUERIES = np.arange(16, dtype=np.float32)[:, np.newaxis]
 STALL, STALL_RUN, STALL_RUNS = 1.0, 4.0, 5
 COMPUTED_SECONDS = 2000.0
 SETS = 2000  # of queries
+REPETITIONS = 1000  # of points, of whose latencies intervals are made
 
 
 def main() -> None:
@@ -54,6 +57,7 @@ def main() -> None:
         stall(kind)
     objective(2 * args.seconds)
     coverage()
+    percentiles()
 
 
 def throughput(kind: str, seconds: float) -> None:
@@ -154,6 +158,64 @@ def coverage() -> None:
             intervals = [mean_interval(some) for some in rates]
             name = f"QPS, 5 runs, {clients} clients x {queries} queries, {name}"
             hold(name, intervals, np.mean(rates, axis=1), clients / SLOT)
+
+
+def percentiles() -> None:
+    """How often the intervals of percentiles hold those of the process, and contain the stored figure.
+
+    Before, an interval was Student's of the percentiles of single runs. "beyond" is how many queries of a
+    point are expected beyond the percentile.
+    """
+    print(f"\n95% intervals of percentiles, 5 runs {'':12} queries beyond   before: holds, contains   now")
+    for name, process in PROCESSES.items():
+        for queries in (500, 1000, 2000, 10_000):
+            rng = np.random.default_rng(3)
+            points = [process.draw(rng, queries, 5) for _ in range(REPETITIONS)]
+            for figure, percent in PERCENTILES.items():
+                truth = process.percentile(percent)
+                shares = [coverage_of(points, truth, how(figure, percent)) for how in (before, now)]
+                beyond = 5 * queries * (100 - percent) / 100
+                mark = "" if is_shown(figure, 5 * queries) else "  not shown"
+                texts = [f"{held:6.1%} {contained:6.1%}" for held, contained in shares]
+                print(
+                    f"  {name:38} {figure:5} {queries:6} {beyond:7.1f}   {'   '.join(texts)}{mark}",
+                    flush=True,
+                )
+
+
+Point = list[np.ndarray]  # the latencies of each run
+Figure = tuple[float, float, float]  # a percentile between the ends of its interval
+
+
+def before(figure: str, percent: float) -> Callable[[Point], Figure]:
+    """Return what was stored: the percentile of all queries, and Student's interval over the runs."""
+
+    def stored(runs: Point) -> Figure:
+        low, high = mean_interval([float(np.percentile(run, percent)) for run in runs])
+        return low, float(np.percentile(np.concatenate(runs), percent)), high
+
+    return stored
+
+
+def now(figure: str, percent: float) -> Callable[[Point], Figure]:
+    """Return what is stored."""
+
+    def stored(runs: Point) -> Figure:
+        facts = stored_percentiles(runs)
+        low, value, high = (facts[f"latency_{figure}{end}"] for end in ("_low", "", "_high"))
+        return low, value, high  # type: ignore[return-value]
+
+    return stored
+
+
+def coverage_of(
+    points: Sequence[Point], truth: float, stored: Callable[[Point], Figure]
+) -> tuple[float, float]:
+    """Return how often intervals hold the truth, and how often their own figure."""
+    lows, values, highs = np.array([stored(runs) for runs in points]).T
+    return float(np.mean((lows <= truth) & (truth <= highs))), float(
+        np.mean((lows <= values) & (values <= highs))
+    )
 
 
 def gamma_services(shape: int) -> Callable[[int], np.ndarray]:

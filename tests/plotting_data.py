@@ -1,5 +1,6 @@
 """Result files and true distances with known metrics, for the tests of plots, tables and pages."""
 
+import json
 import re
 from pathlib import Path
 
@@ -16,7 +17,12 @@ def request_of(dataset="d", output=None, **options):
     return PlotRequest(dataset, output=None if output is None else Path(output), view=view, **options)
 
 
-def make_truth(name, metric="euclidean", queries=100, neighbours=10, distances=None, folder=Path("data")):
+def as_json(runs):
+    """Return what can be compared: nan is not equal to itself."""
+    return json.dumps([run.as_data() for run in runs])
+
+
+def make_truth(name, metric="euclidean", queries=1000, neighbours=10, distances=None, folder=Path("data")):
     """Write a dataset whose true distances are 1, 2, 3... for every query; return them."""
     if distances is None:
         distances = np.tile(np.arange(1, neighbours + 1, dtype=np.float32), (queries, 1))

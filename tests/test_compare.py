@@ -52,7 +52,7 @@ def measured(
     }
     found = np.ones((2, 10))
     more = {
-        "latency_histogram": np.array([50, 50]),
+        "latency_histogram": np.array([500, 500]),
         "latency_histogram_edges": np.geomspace(1, 100, 3) * seconds,
     }
     write_result(path, values, np.ones(2), found, found, more)
@@ -288,7 +288,7 @@ def test_the_list_and_a_run(call):
 
 def test_formats(call):
     measured("a"), measured("b", 0.0011)
-    assert "| HNSW(M_16_20) | 998 | 907.3 | 0.909 |" in call("a", "b", "--format", "markdown")[1]
+    assert "| HNSW(M_16_20) | 998.0 | 907.3 | 0.909 |" in call("a", "b", "--format", "markdown")[1]
     content = json.loads(call("a", "b", "--format", "json")[1])
     assert content["figures"][0]["ratio"] == pytest.approx(1 / 1.1) and content["judged_by"] == "qps"
     assert "\033[" not in call("a", "b")[1]

@@ -76,7 +76,9 @@ from .conftest import ROOT
 DEFINITION = Definition("quick", "Plugin", "plugins.quick", "ann-benchmarks-quick", ["a"], [[1], [2]], False)
 JOB = Job(DEFINITION, [[1], [2]], "tiny", 10)
 RESULT = Path("results/tiny/10/quick/a_1.hdf5")
-POINT = PointDone("quick(1)", RESULT, 0.5, Interval(0.4, 0.6), 1e3, None, 1e-3, 2e-3, 1.5)
+POINT = PointDone(
+    "quick(1)", RESULT, 0.5, Interval(0.4, 0.6), 3, 1e3, Interval(9e2, 1.1e3), None, 1e-3, None, 1.5
+)
 IMAGE = Image("ann-benchmarks-quick", "sha256:1", False, False, ())
 
 
@@ -130,6 +132,7 @@ def test_numbers_of_any_kind_go_through():
         b'{"type": "Note", "text": "x", "more": 1}',
         b'{"type": "PointDone", "path": 5, "recall_interval": [1, 2]}',
         b'{"type": "PointDone", "path": "x", "recall_interval": 5}',
+        b'{"type": "PointDone", "path": "x", "recall_interval": [1, 2], "qps_interval": 5}',
         b'{"type": "WorkloadDone", "label": "x", "path": 5}',
         b'{"type": "Built", "build_time": "long", "index_size": null}',
         b'{"type": "Built", "build_time": 1.0, "index_size": []}',

@@ -236,9 +236,13 @@ def test_their_data_export_says_the_same(folder: Path):
     }
     assert len(rows["ours"]) == 9
     assert len(found) == len(rows["theirs"]) == 8  # its own leaves batches out
+    of_one_run = {"p50", "p95", "p99", "p999", "queriessize"}  # there; ours are of all runs
     for row in rows["theirs"]:
         other = found[row["algorithm"], row["parameters"]]
+        other["qps"] = other["qps-best"]
         for name in columns:
+            if name in of_one_run:
+                continue
             try:
                 assert float(other[name]) == pytest.approx(float(row[name]), rel=1e-5), name
             except ValueError:

@@ -11,12 +11,16 @@ import pytest
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.common.host import host_facts
 from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.jobs.events import Located, WorkloadDone
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.places import folder_for
 from ann_benchmarks.results.environment import MARK, differences, environment_of, environments, names_of
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
 from ann_benchmarks.results.runs import load_runs
 from ann_benchmarks.results.series import Series
+from ann_benchmarks.run.containers.containers import Wishes, placement_facts
+from ann_benchmarks.run.containers.wire import MessageReader, write_message
+from ann_benchmarks.run.containers.worker import keep_results
 
 from .plotting_data import make_result, make_truth
 from .programs import run_program, temporary_folder, write_config
@@ -224,3 +228,19 @@ def test_an_embedded_server_is_known_before_it_starts(workspace):
             f"pgvector_hnsw (PostgreSQL {text})"
             for text in ("17.12, default settings", f"{now}, default settings", f"{now}, work_mem=64MB")
         ]
+
+
+def test_a_container_reports_where_it_is_and_its_results_go_beside_the_plain_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    [(located, _)] = MessageReader().feed(write_message(Located({"server": "installed", "cores": 2})))
+    assert located == Located({"server": "installed", "cores": 2})
+    job = Job(Definition("a", "", "", "", [], [], False), [[1]], "d", 10)
+    accept = keep_results(job)
+    for mark in ("", "PostgreSQL-17.12"):
+        path = replace(job, environment=mark).path([1])
+        accept(WorkloadDone("a", path), b"result")
+        assert path.read_bytes() == b"result"
+    for place in ("results/d/10/b/1.hdf5", "results/d/10/a@../1.hdf5", "results/d/10/a/2.hdf5", "/a/1.hdf5"):
+        with pytest.raises(ValueError, match="is no result of this job"):
+            accept(WorkloadDone("a", Path(place)), b"result")
+    assert placement_facts(None, Wishes()) == {"container_memory_requested": 0}

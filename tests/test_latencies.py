@@ -1,38 +1,99 @@
-"""What is stored of latencies."""
+"""What is stored of latencies, and how sure their percentiles are."""
 
 import numpy as np
 import pytest
 
-from ann_benchmarks.load.spans import histogram, percentiles
-from ann_benchmarks.results.intervals import mean_interval
+from ann_benchmarks.load.spans import histogram
+from ann_benchmarks.results.percentiles import (
+    PERCENTILES,
+    is_shown,
+    known_percentile,
+    least_queries,
+    stored_percentiles,
+)
 
 
-def lognormal(size: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).lognormal(np.log(0.002), 1.0, size)
+def lognormal(size: int, seed: int = 0, spread: float = 1.0) -> np.ndarray:
+    return np.random.default_rng(seed).lognormal(np.log(0.002), spread, size)
+
+
+def bounds(facts: dict, name: str) -> tuple[float, float, float]:
+    return facts[f"latency_{name}_low"], facts[f"latency_{name}"], facts[f"latency_{name}_high"]
 
 
 def test_percentiles_are_those_of_all_queries_of_all_runs():
-    facts = percentiles([np.arange(1, 501) / 1000, np.arange(501, 1002) / 1000])
+    facts = stored_percentiles([np.arange(1, 501) / 1000, np.arange(501, 1002) / 1000])
     assert facts["latency_p50"] == pytest.approx(0.501)
     assert facts["latency_p95"] == pytest.approx(0.951)
     assert facts["latency_p99"] == pytest.approx(0.991)
     assert facts["latency_p999"] == pytest.approx(1.0)
+    assert facts["latency_queries"] == 1001
+    assert facts["run_p50"] == pytest.approx([0.2505, 0.751])
+    assert len(facts) == 14
 
 
-def test_their_intervals_are_those_over_the_runs():
-    runs = [lognormal(1000, seed) for seed in range(5)]
-    facts = percentiles(runs)
-    for name, percentile in (("p50", 50), ("p95", 95), ("p99", 99), ("p999", 99.9)):
-        expected = mean_interval([float(np.percentile(run, percentile)) for run in runs])
-        assert (facts[f"latency_{name}_low"], facts[f"latency_{name}_high"]) == pytest.approx(expected)
-        assert facts[f"latency_{name}_low"] < facts[f"latency_{name}_high"]
-    assert len(facts) == 12
+@pytest.mark.parametrize("queries", [1, 20, 1000])
+@pytest.mark.parametrize("runs", [2, 5, 40])
+def test_an_interval_contains_its_percentile(runs: int, queries: int):
+    rng = np.random.default_rng(1)
+    for slow in (1, 1.5, 100):
+        of_runs = [lognormal(queries, seed) * slow ** (seed == 0) for seed in range(runs)]
+        of_runs[-1] = of_runs[-1][: max(queries // 2, 1)]  # a slow run of so many seconds has fewer queries
+        facts = stored_percentiles([rng.permutation(run) for run in of_runs])
+        every = np.concatenate(of_runs)
+        for name in PERCENTILES:
+            low, value, high = bounds(facts, name)
+            assert every.min() <= low <= value <= high <= every.max()
+
+
+def test_the_interval_of_a_stalled_run_of_five_reaches_from_the_others_into_the_stall():
+    """For 400 ms all queries of one run wait, the later they come the less."""
+    runs = [lognormal(1000, seed, spread=0.3) for seed in range(5)]
+    runs[2][300:400] += np.linspace(0.4, 0, 100)
+    low, p99, high = bounds(stored_percentiles(runs), "p99")
+    assert p99 > 0.1
+    assert low < 0.01  # without the stall it is
+    assert high > 0.38  # and with one in each run
+    calm = bounds(stored_percentiles(runs[:2] + runs[3:]), "p99")
+    assert calm[2] < 0.01
+
+
+def held(draw, truth: dict[str, float], repetitions: int = 300) -> dict[str, float]:
+    """Return how often intervals hold the truth."""
+    found = dict.fromkeys(truth, 0)
+    for _ in range(repetitions):
+        facts = stored_percentiles(draw())
+        for name, true in truth.items():
+            low, _, high = bounds(facts, name)
+            found[name] += low <= true <= high
+    return {name: number / repetitions for name, number in found.items()}
+
+
+@pytest.mark.parametrize("noise", [0, 0.09], ids=["alike", "9% apart"])
+def test_intervals_hold_the_percentile_of_all_such_runs(noise: float):
+    rng = np.random.default_rng(3)
+    spread = 0.5
+    quantiles = {"p50": 0.0, "p95": 1.644854, "p99": 2.326348}
+    truth = {name: np.exp(np.hypot(spread, noise) * z) for name, z in quantiles.items()}
+    shares = held(lambda: [rng.lognormal(noise * rng.normal(), spread, 1000) for _ in range(5)], truth)
+    assert min(shares.values()) > 0.92
 
 
 def test_of_one_run_it_is_not_known_how_sure_they_are():
-    facts = percentiles([lognormal(1000)])
+    facts = stored_percentiles([lognormal(1000)])
     assert np.isnan(facts["latency_p50_low"])
     assert np.isnan(facts["latency_p50_high"])
+
+
+def test_a_percentile_takes_ten_queries_beyond_it():
+    assert {name: least_queries(name) for name in PERCENTILES} == {
+        "p50": 20, "p95": 200, "p99": 1000, "p999": 10_000,
+    }  # fmt: skip
+    facts = stored_percentiles([lognormal(300), lognormal(699)])
+    assert known_percentile(facts, "p99") is None
+    assert known_percentile(facts, "p95") == facts["latency_p95"]
+    assert is_shown("p99", 1000)
+    assert known_percentile({}, "p50") is None
 
 
 def test_the_histogram_holds_every_query_in_its_bucket():

@@ -14,6 +14,7 @@ from ann_benchmarks.results.metrics import (
     qps_at_recall,
     standard_metrics,
 )
+from ann_benchmarks.results.percentiles import stored_percentiles
 
 # Two queries with k = 2, of which the dataset stores three neighbours.
 TRUTH = np.array([[1.0, 2.0, 3.0], [10.0, 20.0, 30.0]], np.float32)
@@ -42,10 +43,10 @@ def test_every_metric_of_a_worked_example():
         "largeepsilon": 1.0,  # but within 20 * 1.1
         "rel": pytest.approx((1 + 2.0009 + 10 + 20.5) / (1 + 2 + 3 + 10 + 20 + 30)),
         "qps": 250.0,
-        "p50": pytest.approx(2.0),
-        "p95": pytest.approx(2.9),
-        "p99": pytest.approx(2.98),
-        "p999": pytest.approx(2.998),
+        "qps-best": 250.0,
+        **dict.fromkeys(
+            ("p50", "p95", "p99", "p999"), pytest.approx(math.nan, nan_ok=True)
+        ),  # of two queries
         "distcomps": 100.0,  # 1000 over 5 runs of 2 queries
         "build": 7.5,
         "candidates": 2.0,
@@ -53,6 +54,33 @@ def test_every_metric_of_a_worked_example():
         "queriessize": 2.0,
     }
     assert list(values) == standard_metrics
+
+
+def test_throughput_is_the_mean_of_the_runs_and_best_search_time_that_of_the_best():
+    runs = {"run_seconds": [0.004, 0.005, 0.01]}
+    values = measured(**runs)
+    assert values["qps"] == pytest.approx((250 + 200 + 100) / 3)
+    assert values["qps-best"] == 250.0
+    assert values["queriessize"] == pytest.approx(500 / values["qps"])
+    assert measured(run_seconds=0.005)["qps"] == 200  # HDF5 has a list of one as a number
+    assert measured(**runs, qps_mean=190.0)["qps"] == 190  # of more runs than an attribute may list
+
+
+def test_percentiles_are_those_of_all_runs_and_of_enough_queries():
+    rng = np.random.default_rng(0)
+    times = rng.lognormal(-7, 0.5, 1000)
+    of_theirs = measured(times=times)
+    for name, percent in (("p50", 50), ("p95", 95), ("p99", 99)):
+        assert of_theirs[name] == pytest.approx(1e3 * np.percentile(times, percent))
+    assert math.isnan(of_theirs["p999"])
+    ours = stored_percentiles([times, 3 * times])
+    values = measured(times=times, **ours)
+    for name, percent in (("p50", 50), ("p95", 95), ("p99", 99)):
+        assert values[name] == pytest.approx(1e3 * np.percentile([times, 3 * times], percent))
+    assert math.isnan(values["p999"])
+    older = {name: value for name, value in ours.items() if name != "latency_queries"}
+    assert math.isnan(measured(times=times, run_count=9, **older)["p999"])
+    assert measured(times=times, run_count=10, **older)["p999"] == 1e3 * ours["latency_p999"]
 
 
 @pytest.mark.parametrize(("recall", "expected"), [(0.95, 100), (1, 100), (0.1 + 0.85, 100), (0.949, None)])

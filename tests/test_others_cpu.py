@@ -19,7 +19,7 @@ from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure.loaded_point import LoadedPoint
-from ann_benchmarks.measure.observed import OTHERS, Repeats, RunWatch, others_facts
+from ann_benchmarks.measure.observed import OTHERS, RunWatch, UndisturbedRuns, others_facts
 from ann_benchmarks.measure.timed import Subject, measure_each
 from ann_benchmarks.monitoring import others
 from ann_benchmarks.monitoring.others import CPUReading, is_disturbed, read_cpu, share_of_others
@@ -173,7 +173,7 @@ class Scripted:
 
 
 def test_a_disturbed_run_is_measured_again_so_many_times():
-    repeats = Repeats(3)
+    repeats = UndisturbedRuns(3)
     quiet = repeats.least_disturbed(Scripted(0.05))
     assert (quiet.repeats, quiet.seconds_per_query) == (0, 1)
     second = repeats.least_disturbed(Scripted(0.5, 0.02))
@@ -182,13 +182,13 @@ def test_a_disturbed_run_is_measured_again_so_many_times():
     assert (least.repeats, least.seconds_per_query) == (2, 2)
     none_left = repeats.least_disturbed(Scripted(0.9))
     assert none_left.repeats == 0
-    unknown = Repeats(3).least_disturbed(Scripted(None))
+    unknown = UndisturbedRuns(3).least_disturbed(Scripted(None))
     assert unknown.repeats == 0
-    repeats = Repeats(9)
+    repeats = UndisturbedRuns(9)
     assert repeats.least_disturbed(Scripted(0.5, 0.2, 0.05)).repeats == 2
     assert repeats.least_disturbed(Scripted(0.5, 0.2, 0.3)).repeats == 2
     assert repeats.least_disturbed(Scripted(0.5)).repeats == 0
-    assert Repeats(3, lambda: False).least_disturbed(Scripted(0.9)).repeats == 0
+    assert UndisturbedRuns(3, lambda: False).least_disturbed(Scripted(0.9)).repeats == 0
     assert others_facts([quiet, second, least, none_left]) == {
         "run_others_cpu": [0.05, 0.02, 0.2, 0.9],
         "runs_measured_again": 3,

@@ -21,7 +21,8 @@ from ann_benchmarks.plotting.scales import parse_scale
 from ann_benchmarks.plotting.styles import assign_styles
 from ann_benchmarks.results.export import export_results
 from ann_benchmarks.results.file import iter_result_paths
-from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.results.intervals import Interval, mean_interval
+from ann_benchmarks.results.percentiles import stored_percentiles
 from ann_benchmarks.results.runs import Run, load_runs
 from ann_benchmarks.results.series import Series
 
@@ -90,7 +91,7 @@ def draw(x="k-nn", y="qps", output="picture.svg", **options):
 
 def test_intervals_are_read_in_the_units_of_the_metric_and_within_what_it_can_be():
     attrs = {"recall_low": 0.89, "recall_high": 1.01, "qps_low": -20.0, "qps_high": 150.0}
-    sure = run(**attrs, latency_p99_low=0.004, latency_p99_high=0.0065)
+    sure = run(**attrs, latency_queries=1000, latency_p99_low=0.004, latency_p99_high=0.0065)
     assert point("k-nn", "qps", sure).x_interval == Interval(0.89, 1.0)
     assert point("k-nn", "qps", sure).y_interval == Interval(0.0, 150.0)
     assert point("k-nn", "p99", sure).y_interval == pytest.approx((4.0, 6.5))
@@ -108,7 +109,7 @@ def test_two_runs_tell_no_interval_of_throughput_and_latency():
     attrs = {"recall_low": 0.89, "recall_high": 0.91, "qps_low": 1.0, "qps_high": 200.0}
     of_two = point("k-nn", "qps", run(**{**attrs, "run_count": 2}))
     assert of_two.y_interval is None and of_two.x_interval is not None
-    slow = run(run_count=2, latency_p99_low=0.004, latency_p99_high=0.006)
+    slow = run(run_count=2, latency_queries=1000, latency_p99_low=0.004, latency_p99_high=0.006)
     assert point("k-nn", "p99", slow).y_interval is None
     assert point("k-nn", "qps", run(**{**attrs, "run_count": 3})).y_interval == Interval(1.0, 200.0)
 
@@ -116,13 +117,30 @@ def test_two_runs_tell_no_interval_of_throughput_and_latency():
 def test_every_point_of_the_frontier_has_its_bars_and_the_note_says_what_they_are(results):
     picture = draw(raw=True)
     assert bars(picture) == 2 * 4  # of M = 32 three points, of M = 8 the one that was found
-    assert (
-        "bars: 95% intervals of recall over queries and of the mean QPS of runs (a point is one run)"
-        in texts(picture)
-    )
+    assert "bars: 95% intervals of recall over queries and of the mean QPS of runs" in texts(picture)
     assert bars(draw(x="indexsize")) == 4 - 1  # recall has no axis, and of M = 32 only the fastest is best
     without = draw(intervals=False)
     assert bars(without) == 0 and "95%" not in " ".join(texts(without))
+
+
+def test_no_point_lies_outside_its_own_bars(tmp_path, monkeypatch):
+    """The throughput of a noisy machine's runs, and latencies of which one run in five stalls."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    truth = make_truth("d")
+    for number in range(30):
+        latencies = [1e-3 * np.exp(rng.normal(0, 0.2)) * rng.lognormal(0, 0.5, 2000) for _ in range(5)]
+        latencies[number % 5][:50] += 0.3
+        seconds = [float(run.mean()) for run in latencies]
+        low, high = mean_interval([1 / one for one in seconds])
+        facts = {"run_seconds": seconds, "qps_low": low, "qps_high": high, **stored_percentiles(latencies)}
+        make_result("d", "a", f"a{number}", truth, 0.5 + number / 100, min(seconds), **facts)
+    runs = list(load_runs(iter_result_paths()))
+    assert len(runs) == 30
+    for metric in ("qps", "p50", "p95", "p99", "p999"):
+        for drawn in points_by_algorithm(runs, "k-nn", metric)["a"]:
+            assert drawn.y_interval.low <= drawn.y <= drawn.y_interval.high
+    assert sum(run.metrics["qps-best"] > run.attrs["qps_high"] for run in runs) > 5  # the best run's
 
 
 BAR = Interval(1.0, 2.0)
@@ -135,7 +153,7 @@ BAR = Interval(1.0, 2.0)
         ([Point(1, 1), Point(1, 1, BAR)], "bars: 95% intervals of recall over queries"),
         (
             [Point(1, 1), Point(1, 1, y_interval=BAR)],
-            "bars: 95% intervals of the mean percentile of runs (a point is one run)",
+            "bars: 95% intervals of percentile 99 of all runs",
         ),
     ],
 )

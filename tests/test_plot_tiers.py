@@ -96,6 +96,9 @@ def results(tmp_path, monkeypatch):
                     target_value=44,
                     qps_low=qps * 0.9,
                     qps_high=qps * 1.1,
+                    latency_queries=3000,
+                    latency_p50=1 / qps,
+                    latency_p99=1 / qps,
                     latency_p99_low=0.9 / qps,
                     latency_p99_high=1.2 / qps,
                     **attrs,
@@ -196,6 +199,7 @@ def test_odd_attributes_of_others_are_no_error(results):
 
 def test_intervals_of_three_runs_and_more_are_bars():
     sure = {"qps_low": 8.0, "qps_high": 12.0, "latency_p99_low": 0.5, "latency_p99_high": 1.5}
+    sure["latency_queries"] = 1000
     (line,) = lines_of(run("a", 10.0, **sure)).values()
     assert line.panels["qps"][0].y_interval == Interval(8.0, 12.0)
     assert line.panels["p99"][0].y_interval == pytest.approx((500.0, 1500.0))

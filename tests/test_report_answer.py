@@ -28,12 +28,13 @@ ODD = ({"loop": "open"}, {"caches_dropped": True}, {"tier_cpus": 1}, {"distinct_
        {"query_order": "zipf:1.1"})  # fmt: skip
 
 
-ROUNDS = {"rounds": "r1", "run_rounds": [1, 2, 3]}
+ROUNDS = {"rounds": "r1", "run_rounds": [1, 2, 3, 4]}
 ONCE = "measured once, at different times, which changes more than these intervals show"
 SAID = [
-    ([steady("vchord", 200, **ROUNDS), steady("hnsw", 100, **ROUNDS)], "Speed, 1 client",
+    ([make_run("vchord", (200, 202, 198, 200), **ROUNDS), make_run("hnsw", (100, 101, 99, 100), **ROUNDS)],
+     "Speed, 1 client",
      "At a recall of 0.95, vchord is the fastest: 200 queries/s (recall 0.950, p99 3 ms). vchord is 2 times "
-     "as fast as hnsw (95% interval 1.64 to 2.44, 3 rounds): hnsw answers 100 queries/s (recall 0.950, "
+     "as fast as hnsw (95% interval 1.64 to 2.44, 4 rounds): hnsw answers 100 queries/s (recall 0.950, "
      "p99 3 ms)."),
     ([steady("vchord", 200), steady("hnsw", 100)], "Speed, 1 client",
      "At a recall of 0.95, vchord answers 200 queries/s (recall 0.950, p99 3 ms). vchord is 2 times as fast "
@@ -218,7 +219,7 @@ def test_results_of_ann_benchmarks_which_know_nothing_of_clients():
     run = make_run("annoy")
     old = type(run)("mine", 10, "angular", Series("annoy"), "annoy(100)", run.metrics, {"run_count": 3})
     assert (family(old), conditions(old)) == ("annoy", "")
-    assert "annoy answers 101 queries/s" in said([old], "Speed, 1 client")
+    assert "annoy answers 100 queries/s" in said([old], "Speed, 1 client")
 
 
 def test_the_machine_as_it_is_goes_before_a_tier():

@@ -5,11 +5,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from statistics import variance
 from typing import Any
 
-from ann_benchmarks.results.intervals import Interval, mean_interval
+from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.judging import Estimate
-from ann_benchmarks.results.metrics import all_metrics
+from ann_benchmarks.results.metrics import all_metrics, of_runs, throughput
+from ann_benchmarks.results.percentiles import known_percentile
 from ann_benchmarks.results.speeds import Speed, speed_of
 
 Key = tuple[str, ...]
@@ -62,9 +64,8 @@ class MeasuredPoint:
     def speed(self) -> Speed:
         """Its throughput, rounds and recall, which is NaN where it is not known."""
         recall = math.nan if self.recall is None else self.recall
-        best = self.number("best_search_time")
         index = str(self.attrs.get("build_arguments", self.number("build_time")))
-        return speed_of(self.attrs, recall, 1 / best if best > 0 else math.nan, index)
+        return speed_of(self.attrs, recall, throughput(self.attrs), index)
 
     def number(self, name: str) -> float:
         """Return an attribute as a number, NaN where it is missing or is none."""
@@ -92,23 +93,24 @@ class ComparedMetric:
 
 
 def _throughput(point: MeasuredPoint) -> Estimate:
-    best = point.number("best_search_time")
-    return point.speed.estimate if best > 0 else Estimate(math.nan, math.nan, 1)
+    return point.speed.estimate if throughput(point.attrs) > 0 else Estimate(math.nan, math.nan, 1)
 
 
 def _median(point: MeasuredPoint) -> Estimate:
-    """Return the median latency with what Student's interval says about the spread of the runs' logarithms.
+    """Return the median latency of all runs, with the spread of the logarithms of theirs."""
+    runs = of_runs(point.attrs, "run_p50")
+    spread = variance(map(math.log, runs)) if len(runs) > 1 else math.nan
+    return Estimate(_percentile("p50")(point).value, spread, max(len(runs), 1))
 
-    An interval that was cut off at 0 is reflected at the mean, which is then unknown: its upper half is taken
-    from the percentile of all queries.
-    """
-    runs, value = int(point.attrs.get("run_count", 1)), point.number("latency_p50")
-    low, high = point.number("latency_p50_low"), point.number("latency_p50_high")
-    if runs < 2 or not high > 0:
-        return Estimate(1e3 * value, math.nan, runs)
-    mean = (low + high) / 2 if low > 0 else value
-    unit = mean_interval([1.0] * (runs - 1) + [1.0 + math.sqrt(runs)])  # of a sample with deviation 1
-    return Estimate(1e3 * value, ((high - mean) / mean / ((unit.high - unit.low) / 2)) ** 2, runs)
+
+def _percentile(name: str) -> Callable[[MeasuredPoint], Estimate]:
+    """Return what reads a percentile, in ms, if there are enough queries for it."""
+
+    def read(point: MeasuredPoint) -> Estimate:
+        seconds = known_percentile(point.attrs, name)
+        return Estimate(math.nan if seconds is None else 1e3 * seconds, math.nan, 1)
+
+    return read
 
 
 def _sum(*names: str, scale: float = 1.0) -> Callable[[MeasuredPoint], Estimate]:
@@ -121,7 +123,7 @@ METRICS: dict[str, ComparedMetric] = {
     "p10": ComparedMetric("p10 (ms)", _sum(QUICK, scale=1e3)),
     "p50": ComparedMetric(all_metrics["p50"].title, _median),
     # Its runs do not show how well it repeats.
-    "p99": ComparedMetric(all_metrics["p99"].title, _sum("latency_p99", scale=1e3)),
+    "p99": ComparedMetric(all_metrics["p99"].title, _percentile("p99")),
     "cpu": ComparedMetric(
         "Server CPU (ms/query)", _sum("server_cpu_seconds_per_query", scale=1e3), "more", "less"
     ),

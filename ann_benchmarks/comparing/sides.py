@@ -12,6 +12,7 @@ import numpy as np
 from ann_benchmarks.common.errors import UserError, closest
 from ann_benchmarks.results.file import RESULTS_FOLDER, read_attributes, read_more
 from ann_benchmarks.results.judging import Estimate
+from ann_benchmarks.results.percentiles import QUERIES
 from ann_benchmarks.results.records import SUFFIX, Rate, Record, read_record
 from ann_benchmarks.results.runs import skipped
 from ann_benchmarks.results.series import BESIDE
@@ -128,22 +129,26 @@ def read_all(found: Iterable[tuple[Path, Key, int]]) -> list[MeasuredPoint]:
             if path.name.endswith(SUFFIX):
                 points += _workload(path, key, source)
             else:
-                attrs = read_attributes(path) | _quick(path)
+                attrs = _histogram(path) | read_attributes(path)
                 points.append(MeasuredPoint(path, key, source, attrs))
         except UserError as error:
             skipped(path, error)
     return points
 
 
-def _quick(path: Path) -> dict[str, float]:
-    """Return the latency, in s, that a tenth of all queries of all runs do not exceed, by their histogram."""
+def _histogram(path: Path) -> dict[str, float]:
+    """Return what only the histogram of all latencies states: the latency, in s, of the quickest tenth.
+
+    Older files state their number nowhere else.
+    """
     counts, edges = read_more(path, "latency_histogram", "latency_histogram_edges") or [np.zeros(0)] * 2
     if counts.ndim != 1 or edges.shape != (len(counts) + 1,) or not counts.any():
         return {}
     if counts.min() < 0 or not (np.diff(edges, prepend=0) > 0).all():
         raise UserError(f"{path} is no result: its histogram of latencies has no counts or no order")
     shares = np.concatenate([[0], np.cumsum(counts)]) / counts.sum()
-    return {QUICK: float(np.exp(np.interp(QUICK_SHARE, shares, np.log(edges))))}
+    quick = float(np.exp(np.interp(QUICK_SHARE, shares, np.log(edges))))
+    return {QUICK: quick, QUERIES: float(counts.sum())}
 
 
 def _workload(path: Path, key: Key, source: int) -> Iterator[MeasuredPoint]:
@@ -169,6 +174,7 @@ def _attributes(record: Record, rate: Rate, is_query: bool) -> dict[str, object]
         "best_search_time": 1 / rate.per_second if rate.per_second else None,
         "latency_p50": rate.p50,
         "latency_p99": rate.p99,
+        QUERIES: rate.queries,
         "run_count": 1,
         "clients": record.clients,
         "writers": record.writers,

@@ -3,7 +3,7 @@
 import argparse
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from ann_benchmarks.reporting.content import Chapter, Report
 from ann_benchmarks.reporting.report import write_report
 from ann_benchmarks.results.metrics import TARGET_RECALL
 from ann_benchmarks.results.records import Record
-from ann_benchmarks.results.runs import Run, load_runs_of
+from ann_benchmarks.results.runs import LeftOut, Run, load_runs_of
 
 from .carrying_out import arguments_of, report_arguments, split_arguments
 from .findings import StepPoint, judged
@@ -31,6 +31,7 @@ class StepResults:
 
     points: Sequence[StepPoint]
     missing: Sequence[str]
+    left_out: LeftOut = field(default_factory=dict)
 
 
 def report_experiment(words: Sequence[str], parser: argparse.ArgumentParser, jobs_of: JobsOf) -> Path:
@@ -54,12 +55,14 @@ def report_of(
     experiment = read_experiment(find_experiment(name), is_mini, Options(parser))
     chapters: list[Chapter] = []
     points: list[StepPoint] = []
+    left_out: LeftOut = {}
     for step in experiment.steps:
         if step.skip:
             chapters.append(Chapter(step.title, f"Left out: {step.skip}."))
             continue
         results = results_of(step, arguments_of(step, parser, given), jobs_of)
         points += results.points
+        left_out |= results.left_out
         outcomes = [point.outcome for point in results.points]
         chapter = Chapter(
             title=step.title,
@@ -79,6 +82,7 @@ def report_of(
         chapters=chapters,
         findings=[judged(claim, points) for claim in experiment.claims],
         source=experiment.source,
+        left_out=left_out,
     )
     return experiment.name, report
 
@@ -94,12 +98,13 @@ def results_of(step: Step, args: argparse.Namespace, jobs_of: JobsOf) -> StepRes
     for path, (job, _) in places.items():
         if path.exists():
             written[job.procedure.workload is not None].append(path)
-    outcomes: dict[Path, Run | Record] = dict(load_runs_of(written[False]))
+    left_out: LeftOut = {}
+    outcomes: dict[Path, Run | Record] = dict(load_runs_of(written[False], left_out=left_out))
     outcomes |= {record.path: record for record in readable_records(written[True])}
     points = [StepPoint(step.name, *places[path], outcome) for path, outcome in outcomes.items()]
     there = {named(*places[path]) for path in outcomes}
     missing = [named(*place) for place in places.values() if named(*place) not in there]
-    return StepResults(points, list(dict.fromkeys(missing)))
+    return StepResults(points, list(dict.fromkeys(missing)), left_out)
 
 
 def named(job: Job, query_arguments: Sequence[Any]) -> str:

@@ -18,16 +18,21 @@ class Built:
 
 @dataclass(frozen=True)
 class PointDone:
-    """A point is stored: share of true neighbours found, queries per second, latencies and build in s."""
+    """A point is stored: share of true neighbours found, queries per second, latencies and build in s.
+
+    The queries per second are the mean of the runs. A percentile is None where it has too few queries.
+    """
 
     label: str
     path: Path
     recall: float
     recall_interval: Interval
+    runs: int
     queries_per_second: float
+    qps_interval: Interval | None
     slowest_run: float | None  # queries per second, where the runs differ by more than noise
-    p50: float
-    p99: float
+    p50: float | None
+    p99: float | None
     build_time: float
     main_wait: str = ""  # what the server's sessions mostly waited for, with its share of the time
 

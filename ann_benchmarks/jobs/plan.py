@@ -26,6 +26,7 @@ class Plan:
     warnings: Sequence[str] = ()
 
 
+_Located = tuple[Job, Facts, Environments]
 Whereabouts = Callable[[Job], Mapping[str, Any]]  # attributes that all results of a job would have here
 
 
@@ -37,7 +38,7 @@ def make_plan(scope: Scope, truth: str, force: bool = False, where: Whereabouts 
     """
     located = [_located(job, truth, where) for job in scope.jobs()]
     if not force and any(procedure.rounds for procedure in scope.procedures):
-        force = not _were_in_turn([job for job, *_ in located])
+        force = not _were_in_turn(located)
     jobs: list[Job] = []
     finished_in_all = 0
     warnings = []
@@ -56,11 +57,7 @@ def make_plan(scope: Scope, truth: str, force: bool = False, where: Whereabouts 
                 continue
             owners[path] = name
             if not force:
-                measured = [
-                    there
-                    for there in job.everywhere(query_arguments, environments)
-                    if may_be_of(there, facts)
-                ]
+                measured = _results(job, query_arguments, facts, environments)
                 problems = [_unfinished(there, job.procedure, truth) for there in measured]
                 if None in problems:
                     finished += 1
@@ -73,17 +70,27 @@ def make_plan(scope: Scope, truth: str, force: bool = False, where: Whereabouts 
     return Plan(jobs, finished_in_all, warnings)
 
 
-def _located(job: Job, truth: str, where: Whereabouts) -> tuple[Job, Facts, Environments]:
+def _located(job: Job, truth: str, where: Whereabouts) -> _Located:
     """Return a job with the folder of its results, where it would run, and where others were measured."""
     environments = job.folders.environments(truth)
     facts = environment_of(where(job)) if any(environments.values()) else {}
     return replace(job, truth=truth, environment=folder_for(facts, environments)), facts, environments
 
 
-def _were_in_turn(jobs: Sequence[Job]) -> bool:
+def _results(job: Job, arguments: list[Any], facts: Facts, environments: Environments) -> list[Path]:
+    """Return where there are results of a point that nothing known says were measured elsewhere."""
+    return [path for path in job.everywhere(arguments, environments) if may_be_of(path, facts)]
+
+
+def _were_in_turn(located: Sequence[_Located]) -> bool:
     """Whether all points were measured in the same rounds; else what is compared has to be measured again."""
-    for _, group in groupby(jobs, lambda job: job.procedure.conditions):
-        marks = {_mark_of_rounds(job.path(point), job.procedure) for job in group for point in job.points}
+    for _, group in groupby(located, lambda there: there[0].procedure.conditions):
+        marks = {
+            _mark_of_rounds(path, job.procedure)
+            for job, facts, environments in group
+            for arguments in job.points
+            for path in _results(job, arguments, facts, environments) or [job.path(arguments)]
+        }
         if len(marks) > 1 or None in marks:
             return False
     return True

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError, shown
-from ann_benchmarks.results.metrics import PERCENTILES
+from ann_benchmarks.results.percentiles import LEAST_BEYOND, PERCENTILES
 
 from .orders import QueryOrder, poisson_arrivals
 from .search import CLOSE_ENOUGH
 
 QUERIES_A_CLIENT = 100  # at least, where neither a number nor a time is given
 OPEN_SECONDS = 10.0  # of a run at a given rate, where nothing else is said
+MOST_STEADY_SECONDS = 30.0  # that a run is longer for the sake of a queue that forgets slowly
 MOST_OPEN_SECONDS = 300.0  # that a run is longer for the sake of a rare percentile
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
@@ -50,7 +51,7 @@ class Objective:
 
     def seconds_at(self, rate: float) -> float:
         """How long a run lasts at a rate: long enough for that, and for 10 queries beyond the percentile."""
-        beyond = 10 / ((1 - PERCENTILES[self.percentile] / 100) * rate)
+        beyond = LEAST_BEYOND / ((1 - PERCENTILES[self.percentile] / 100) * rate)
         return max(OPEN_SECONDS, self.least_seconds, min(beyond, MOST_OPEN_SECONDS))
 
     def is_kept(self, latencies: np.ndarray) -> bool:
@@ -144,9 +145,19 @@ class Load:
         """How many of a dataset's queries are sent at all."""
         return min(queries, self.distinct or queries)
 
-    def arrivals(self, queries: int, rate: float, run: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return when the queries of a run are due, in s, and their numbers; both (n,)."""
-        due = poisson_arrivals(rate, self._open_seconds(rate), [run, round(rate * 1000)])
+    def arrivals(
+        self, queries: int, rate: float, run: int, lead_in: float = 0.0, least: float = 0.0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return when the queries of a run are due, in s, and their numbers; both (n,).
+
+        The run begins after `lead_in` s, and lasts `least` s at least where the user leaves that open.
+        """
+        seconds = self._open_seconds(rate)
+        if self.seconds is None and self.max_queries is None:
+            seconds = max(seconds, min(least, MOST_STEADY_SECONDS))
+        due = poisson_arrivals(rate, lead_in + seconds, [run, round(rate * 1000)])
+        if lead_in and due[-1] < lead_in:  # one is due after it in any case
+            due = np.append(due, lead_in + seconds / 2)
         return due, self.numbers(queries, len(due), [run, 0])
 
     def _open_seconds(self, rate: float) -> float:

@@ -1,4 +1,4 @@
-"""From what each client measured to the throughput, the latencies and their percentiles."""
+"""From what each client measured to the throughput, the latencies and their histogram."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,10 +10,9 @@ import numpy as np
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.plugin import Answers
-from ann_benchmarks.results.intervals import mean_interval
-from ann_benchmarks.results.metrics import PERCENTILES
 
 from .sampled import row_facts
+from .steady import is_growing
 
 
 @dataclass(frozen=True)
@@ -86,13 +85,13 @@ def closed_loop(
 
 
 def open_loop(
-    answers: Sequence[Answers], due: np.ndarray, patience: float, facts: Mapping[str, Any]
+    answers: Sequence[Answers], due: np.ndarray, patience: float, facts: Mapping[str, Any], lead_in: float = 0
 ) -> Measured:
     """Return a run in which queries came at a rate: latencies, in s, count from when each was due, in order.
 
-    `due`, (n,) in s from the start, are all that came. What was not sent by `patience` s after the
-    last was due had waited so long at least, and counts with that. The throughput is that of the answers,
-    from the start to the last answer or arrival.
+    `due`, (n,) in s from the start, are all that came. What was due before `lead_in` s does not count. What
+    was not sent by `patience` s after the last was due had waited so long at least, and counts with that. The
+    throughput is that of the answers, from the end of the lead-in to the last answer or arrival.
     """
     sent = [a for a in answers if len(a.sent)]
     if not sent:
@@ -100,30 +99,43 @@ def open_loop(
     of_sent = [(a, np.asarray(a.due)) for a in sent]
     all_sent = np.concatenate([due_of for _, due_of in of_sent])
     start = _start(due, all_sent)
+    begin = start + lead_in  # of what counts
     waiting = np.delete(due, _nearest(due, all_sent - start))
     times = np.concatenate([a.answered - due_of for a, due_of in of_sent] + [due[-1] + patience - waiting])
-    came = np.concatenate([due_of - start for _, due_of in of_sent] + [waiting])
-    times = times[np.argsort(came, kind="stable")]
-    served = np.concatenate([a.answered - a.sent for a in sent])
-    late = np.concatenate([_lateness(a, due_of) for a, due_of in of_sent])
-    found_none_free = np.concatenate([_free_since(a) > due_of for a, due_of in of_sent])
+    came = np.concatenate([due_of for _, due_of in of_sent] + [start + waiting])
+    in_order = np.argsort(came, kind="stable")
+    times = times[in_order][came[in_order] >= begin]
+    waiting = waiting[start + waiting >= begin]
+    counted = [due_of >= begin for _, due_of in of_sent]
+    if not any(chosen.any() for chosen in counted):
+        raise UserError(
+            "no query came after the lead-in that was answered: give a lower --rate or a --duration"
+        )
+    of_all = np.concatenate(counted)
+    served = np.concatenate([a.answered - a.sent for a in sent])[of_all]
+    late = np.concatenate([_lateness(a, due_of) for a, due_of in of_sent])[of_all]
+    found_none_free = np.concatenate([_free_since(a) > due_of for a, due_of in of_sent])[of_all]
     end = max(max(float(a.answered[-1]) for a in sent), start + float(due[-1]))
+    answered = sum(int(np.count_nonzero(a.answered >= begin)) for a in sent)
     stored = _client_facts(sent, facts, end - start) | {
         "loop": "open",
-        "active_seconds": end - start,
-        "queries_due": len(due),
+        "lead_in_seconds": lead_in,
+        "steady_state": not len(waiting) and not is_growing(times),
+        "active_seconds": end - begin,
+        "queries_asked": len(served),
+        "queries_due": len(times),
         "queries_unanswered": len(waiting),
         "queries_counted": len(times),
         "service_p50": float(np.percentile(served, 50)),
         "service_p99": float(np.percentile(served, 99)),
         "clients_late_seconds": float(np.median(late)),
         "clients_all_busy_share": float(np.mean(found_none_free)),
-        **row_facts(sent, [np.ones(len(a.sent), dtype=bool) for a in sent]),
+        **row_facts(sent, counted),
     }
     stored["clients_were_limit"] = stored["clients_late_seconds"] > LATE_SHARE * stored["service_p50"] or (
         len(waiting) > 0 and _no_cpu_left(stored)
     )
-    return Measured(times, _NO_ANSWERS, (end - start) / len(served), stored)
+    return Measured(times, _NO_ANSWERS, (end - begin) / answered, stored)
 
 
 def active_span(answers: Sequence[Answers]) -> tuple[float, float]:
@@ -178,17 +190,6 @@ def _no_cpu_left(stored: Mapping[str, Any]) -> bool:
 
 BUCKETS_PER_DECADE = 116  # each 2% wider than the one before
 _SHORTEST, _LONGEST = -7, 4  # decades of s
-
-
-def percentiles(runs: Sequence[np.ndarray]) -> dict[str, float]:
-    """Return latency_p50 and so on, in s, of all queries of all runs, and their intervals over the runs."""
-    every = np.concatenate(runs)
-    facts = {}
-    for name, percentile in PERCENTILES.items():
-        facts[f"latency_{name}"] = float(np.percentile(every, percentile))
-        interval = mean_interval([float(np.percentile(run, percentile)) for run in runs])
-        facts[f"latency_{name}_low"], facts[f"latency_{name}_high"] = interval
-    return facts
 
 
 def histogram(runs: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -18,6 +18,7 @@ from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.sampled import one_each
 from ann_benchmarks.load.search import CLOSE_ENOUGH, highest_rate
 from ann_benchmarks.load.spans import Measured, closed_loop, open_loop
+from ann_benchmarks.load.steady import Queue
 from ann_benchmarks.load.warmup import Warmup, warm_up
 from ann_benchmarks.plugin import Answers, Clients, client_facts, stated_throughput
 from ann_benchmarks.results.series import OWN_DRIVER
@@ -30,7 +31,9 @@ LEAST_PATIENCE = 1.0  # s
 WARMUP_RUN = 1_000_000  # numbers of runs from here on are those of the warm-up
 MOST_STEPS_DOWN = 30  # of 5%, from the highest rate that was found, until all runs keep the objective
 MOST_REPEATED_TRIALS = 5  # of the search for it, where others took CPU
-CLOSED_LOOP_SECONDS = 1.0  # that tell where the search for the highest rate begins
+CLOSED_LOOP_SECONDS = 1.0  # that tell what can be served; longer for so many queries
+LEAST_ROUNDS = 5  # that are expected where runs are measured in rounds, one at a time
+CLOSED_LOOP_QUERIES, MOST_CLOSED_LOOP_SECONDS = 4000, 10.0
 
 
 class LoadedPoint:
@@ -41,6 +44,8 @@ class LoadedPoint:
         self.subject, self.load = subject, load
         self.monitor, self.queries = subject.monitor, subject.queries
         self._watch: Any = None  # of the server, as long as clients are there
+        self._capacity: float | None = None  # queries a second of a closed loop; None: caches are to be cold
+        self._runs_planned = 1
         self._is_warm = False
         self._draws = 0  # of samples, each with a seed of its own
         self._started = math.nan  # s since 1970, of the last run
@@ -58,6 +63,7 @@ class LoadedPoint:
             return self._completed(measured, {"warmup": str(warmup)})
         with self._opened() as clients:
             facts = self._warm_up(clients, warmup)
+            self._learn_capacity(clients)
             if self.load.driver == OWN_DRIVER:
                 return self._completed(self._runs(clients, runs), facts, clients)
         with self._opened(self.load.driver) as clients:
@@ -76,6 +82,7 @@ class LoadedPoint:
             return self._run(clients, run)
 
     def _runs(self, clients: Clients, runs: Sequence[int]) -> list[Measured]:
+        self._runs_planned = max(len(runs), LEAST_ROUNDS if self._is_warm else 1)
         with self.monitor.phase("measure"):
             if self.load.objective is not None:
                 return self._runs_within(clients, runs)
@@ -83,8 +90,8 @@ class LoadedPoint:
 
     def _runs_within(self, clients: Clients, runs: Sequence[int]) -> list[Measured]:
         """Measure at the highest rate at which the runs, taken together, keep the objective."""
-        objective, closed = self.load.objective, self._closed_loop_rate(clients)
-        assert objective is not None
+        objective, closed = self.load.objective, self._capacity
+        assert objective is not None and closed is not None
 
         def is_kept(*done: Measured) -> bool:
             answered = not any(run.facts["queries_unanswered"] for run in done)
@@ -113,9 +120,23 @@ class LoadedPoint:
             " allow more time"
         )
 
-    def _closed_loop_rate(self, clients: Clients) -> float:
-        orders = self.load.orders(len(self.queries), WARMUP_RUN)
-        return 1 / self._closed(clients, orders, CLOSED_LOOP_SECONDS).seconds_per_query
+    def _learn_capacity(self, clients: Clients) -> None:
+        """Measure what a closed loop gives, which tells how long an open one needs to begin."""
+        if not self.load.is_open:
+            return
+        known, key = self.subject.capacities, f"{self.subject.plugin} {self.load.clients} {self.load.order}"
+        if self._is_warm and key in known:
+            self._capacity = known[key]
+            return
+        with self.monitor.phase("warm-up"):
+            rate = self._closed_loop_rate(clients, CLOSED_LOOP_SECONDS)
+            more = min(CLOSED_LOOP_QUERIES / rate, MOST_CLOSED_LOOP_SECONDS)
+            rate = self._closed_loop_rate(clients, more) if more > CLOSED_LOOP_SECONDS else rate
+        self._capacity = known[key] = rate
+
+    def _closed_loop_rate(self, clients: Clients, seconds: float) -> float:
+        order = replace(self.load, seconds=seconds).orders(len(self.queries), WARMUP_RUN)
+        return 1 / self._closed(clients, order, seconds).seconds_per_query
 
     def _run(self, clients: Clients, run: int) -> Measured:
         if self.load.rate is not None:
@@ -128,20 +149,26 @@ class LoadedPoint:
         return self._answered(closed_loop(answers, facts, stated_throughput(clients)), answers)
 
     def _open(self, clients: Clients, rate: float, run: int) -> Measured:
-        due, numbers = self.load.arrivals(len(self.queries), rate, run)
+        queue = None if self._capacity is None else Queue(rate, self._capacity, self.load.clients)
+        lead_in = least = 0.0
+        if queue and self.load.objective is not None:  # which is not kept where a queue forgets slowly
+            lead_in = min(queue.lead_in_seconds, self.load.run_seconds(len(self.queries), rate))
+        elif queue:
+            lead_in, least = queue.lead_in_seconds, queue.run_seconds(self._runs_planned)
+        due, numbers = self.load.arrivals(len(self.queries), rate, run, lead_in, least)
         if self.load.driver != OWN_DRIVER:  # it draws arrivals of its own, and needs to know the rate alone
             due = np.arange(1, max(round(rate * float(due[-1])), 1) + 1) / rate
-        patience = max(PATIENCE_SHARE * float(due[-1]), LEAST_PATIENCE)
+        patience = max(PATIENCE_SHARE * (float(due[-1]) - lead_in), LEAST_PATIENCE)
         clients.prepare_arrivals(due, numbers, patience)
         answers, facts = self._watched_run(clients)
-        facts["rate"] = rate
+        facts |= {"rate": rate, **(queue.facts if queue else {})}
         if self.load.driver == OWN_DRIVER:
-            return self._answered(open_loop(answers, due, patience, facts), answers)
-        expected = len(due)
+            return self._answered(open_loop(answers, due, patience, facts, lead_in), answers)
+        expected = int(np.count_nonzero(due >= lead_in))
         due = np.sort(np.concatenate([given.due for given in answers if len(given.sent)] or [due]))
-        measured = open_loop(answers, due - due[0], patience, facts)
+        measured = open_loop(answers, due - due[0], patience, facts, lead_in)
         # It reports only what it has sent; more than chance explains is missing where it was too slow.
-        missing = expected - len(due)
+        missing = expected - measured.facts["queries_due"]
         measured.facts["queries_due"] = expected
         measured.facts["queries_unanswered"] = missing if missing > 4 * math.sqrt(expected) else 0
         return self._answered(measured, answers)

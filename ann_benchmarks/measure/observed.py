@@ -49,7 +49,7 @@ class RunWatch:
         self._own.close()
 
 
-class Repeats:
+class UndisturbedRuns:
     """Measures a run again that others have disturbed; all runs of a point together so many times.
 
     Where others go on, that is in vain: after two repeats in a row that were disturbed too, there is no more.

@@ -60,7 +60,7 @@ RoundsRequest = Enter | Turn | Keep
 
 
 @dataclass
-class Contender:
+class TurnsTaken:
     """What one point has measured so far."""
 
     started_at: str
@@ -105,7 +105,7 @@ class EnteredJob:
         facts = build(request, plugin, dataset, monitor, report)
         self.points = Points(request, plugin, dataset, facts, report, self._monitor)
         self.points.share_repeats(MOST_REPEATS)
-        self.contenders: dict[int, Contender] = {}
+        self.contenders: dict[int, TurnsTaken] = {}
         monitor.close()
         self._monitor.current = NoMonitor()
         plugin.rest()
@@ -144,7 +144,7 @@ class EnteredJob:
         """Yield what the search for its points' arguments has found."""
         for contender in self.contenders.values():
             if contender.found_facts:
-                yield self.points.index_facts | contender.found_facts
+                yield self.points.store.index_facts | contender.found_facts
 
     @contextmanager
     def _active(self) -> Iterator[Phases]:
@@ -160,12 +160,12 @@ class EnteredJob:
 
     def _measure(
         self, turn: Turn, arguments: list[Any], found_before: Sequence[Mapping[str, Any]]
-    ) -> tuple[Contender, Measured]:
+    ) -> tuple[TurnsTaken, Measured]:
         numbers, contender = [turn.round], self.contenders.get(turn.point)
         if contender is not None:
             self.points.set_arguments(arguments, contender.found_facts)
             return contender, self.points.measure_runs(numbers, is_warm=True)[0]
-        contender = Contender(now())
+        contender = TurnsTaken(now())
         runs, contender.found_facts = self.points.measured(
             arguments, lambda: self.points.measure_runs(numbers), found_before
         )

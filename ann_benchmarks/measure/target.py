@@ -9,8 +9,10 @@ from tqdm import tqdm
 
 from ann_benchmarks.jobs.found_before import value_found_before
 from ann_benchmarks.load.search import ROUNDING, smallest_reaching
+from ann_benchmarks.load.selection import overstatement
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.plugin import SearchedArgument
+from ann_benchmarks.results.speeds import OVERSTATED
 
 from .timed import Subject
 
@@ -57,10 +59,13 @@ class TargetSearch:
     def search(self, search: SearchedArgument) -> dict[str, Any]:
         """Set the smallest query argument that reaches the recall; return what is stored of the search."""
         plugin = self.subject.plugin
+        tried: dict[int, np.ndarray] = {}
 
         def recall_of(value: Any) -> float:
             plugin.set_query_arguments(*search.arguments(value))
-            recall = float(self.recalls(self.answers()).mean())
+            of_each = self.recalls(self.answers())
+            tried[search.values.index(value)] = of_each
+            recall = float(of_each.mean())
             bar.set_postfix_str(f"recall {recall:.4f}")
             bar.update()
             return recall
@@ -73,7 +78,10 @@ class TargetSearch:
         if not found.is_reached:
             best = f"{found.recall:.4f} at {search.parameter}={found.value}, its largest value"
             self.note(f"recall {self.target:g} is not reached, only {best}")
-        return self._facts(search, found.value, found.is_reached, found.trials)
+        facts = self._facts(search, found.value, found.is_reached, found.trials)
+        places = sorted(tried)
+        overstated = overstatement(self.target, places, np.array([tried[place] for place in places]))
+        return facts | ({} if overstated is None else {OVERSTATED: overstated})
 
     def _facts(self, search: SearchedArgument, value: Any, is_reached: bool, trials: int) -> dict[str, Any]:
         return {

@@ -19,7 +19,7 @@ from ann_benchmarks.load.warmup import Warmup, warm_up
 from ann_benchmarks.monitoring import NoMonitor, Phases
 from ann_benchmarks.plugin import Plugin
 
-from .observed import Repeats, RunWatch
+from .observed import RunWatch, UndisturbedRuns
 
 PROGRESS_SECONDS = 0.3
 FIRST_PIECE = 50  # queries
@@ -36,7 +36,10 @@ class Subject:
     conditions: Conditions | None = None
     monitor: Phases = field(default_factory=NoMonitor)
     quiet: bool | None = True  # `disable` of progress bars
-    all_repeats: Repeats | None = None  # of disturbed runs, in all that is measured; None: of each point
+    all_repeats: UndisturbedRuns | None = (
+        None  # of disturbed runs, in all that is measured; None: of each point
+    )
+    capacities: dict[str, float] = field(default_factory=dict)  # of closed loops, for runs in rounds
 
     @contextmanager
     def watched(self) -> Iterator[RunWatch]:
@@ -47,13 +50,13 @@ class Subject:
         finally:
             watch.close()
 
-    def repeats(self, most: int) -> Repeats:
+    def repeats(self, most: int) -> UndisturbedRuns:
         """Allow this many repeats of disturbed runs, or what is left of `all_repeats`."""
         return self.all_repeats or self.new_repeats(most)
 
-    def new_repeats(self, most: int) -> Repeats:
+    def new_repeats(self, most: int) -> UndisturbedRuns:
         """Allow this many repeats; none of cold runs where caches cannot be emptied."""
-        return Repeats(most, lambda: self.plugin.get_additional().get("caches_dropped") is not False)
+        return UndisturbedRuns(most, lambda: self.plugin.get_additional().get("caches_dropped") is not False)
 
 
 def measure_each(subject: Subject, procedure: Procedure, runs: int, is_warm: bool = False) -> list[Measured]:

@@ -24,6 +24,7 @@ SIZE = 7.5  # of the letters of a label, in points, as all lengths here
 WIDTH = 0.56  # of a letter, in sizes
 AWAY = 7.0  # from the middle of a point to its label
 RADIUS = 4.0  # of a point
+BARS = "bars: 95% intervals"
 SIDES = ((1, -1), (1, 1), (-1, 1), (-1, -1))  # below on the right first: a curve of ever larger indexes rises
 
 Box = tuple[float, float, float, float]  # left, bottom, right, top
@@ -127,8 +128,7 @@ def bars_note(points: Iterable[Point], x: str, y: str) -> str:
         *([all_metrics[y]] if any(point.y_interval for point in points) else []),
     ]
     bounded = dict.fromkeys(metric.bounds.of for metric in shown if metric.bounds)
-    one_run = "" if all(metric.is_share for metric in shown) else " (a point is one run)"
-    return f"bars: 95% intervals of {' and of '.join(bounded)}{one_run}" if shown else ""
+    return f"{BARS} of {' and of '.join(bounded)}" if shown else ""
 
 
 def add_labels(axes: Axes, points: Sequence[Point], color: str) -> None:

@@ -10,16 +10,19 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.output import warn
 from ann_benchmarks.data.datasets import canonical_name, dataset_names, make_truth_file
 from ann_benchmarks.results.file import iter_result_paths
-from ann_benchmarks.results.metrics import QPS_AT_RECALL, ROUNDING, TARGET_RECALL
+from ann_benchmarks.results.metrics import QPS_AT_RECALL, ROUNDING, TARGET_RECALL, has_mean_throughput
+from ann_benchmarks.results.percentiles import PERCENTILES, least_queries
 from ann_benchmarks.results.runs import Run, load_runs
 from ann_benchmarks.results.tiers import as_tier_run, fastest, whole_machine
+from ann_benchmarks.results.warnings import of_environments
 
 from .canvas import picture_path
+from .chosen import ALL, chosen
 from .figure import View, create_plot
 from .points import over_first, points_by_algorithm
 from .published import read_points, read_tiers
 from .scales import parse_scale
-from .styles import result_styles
+from .styles import result_styles, told_apart
 from .tier_figure import create_tier_figure
 from .tier_lines import TierLine, normalised, tier_lines
 from .tier_table import write_table
@@ -30,7 +33,8 @@ class PlotRequest:
     """Which results to draw, how, and where the picture goes; without `output`, results/ or, read-only, here.
 
     `target_recall` is what a result must reach for the metric qpsatrecall and for tiers. `published` names
-    figures of reference/ to lay over (NAME or NAME:TABLE).
+    figures of reference/ to lay over (NAME or NAME:TABLE). `series` are patterns of names, or "all"; without
+    one, results under one load on one server are drawn.
     """
 
     dataset: str
@@ -42,10 +46,11 @@ class PlotRequest:
     intervals: bool = True
     target_recall: float | None = None
     published: str | None = None
+    series: Sequence[str] = ()
 
-    def title(self, dataset: str, target: float | None) -> str:
-        """Name the picture of a dataset, by its canonical name, and of a recall where it depends on that."""
-        about = [f"k = {self.count}", *(["batch"] if self.batch else [])]
+    def title(self, dataset: str, target: float | None, load: str = "") -> str:
+        """Name the picture of a dataset, of a load, and of a recall where it depends on that."""
+        about = [f"k = {self.count}", *(["batch"] if self.batch else []), *([load] if load else [])]
         return f"{dataset} ({', '.join(about + ([f'target recall {target:g}'] if target else []))})"
 
 
@@ -61,19 +66,30 @@ def draw_dataset(request: PlotRequest) -> None:
     others = None
     if request.published:
         others = read_points(request.published, dataset, view.x, view.y, view.normalise)
-    runs = runs_of(dataset, request)
-    title = request.title(dataset, target if at_target else None)
+    choice = chosen(runs_of(dataset, request), request.series)
+    runs = choice.runs
+    title = request.title(dataset, target if at_target else None, choice.load)
+    for text in of_environments(runs):
+        warn(text)
+    for text in choice.notes:
+        print(text)
     if at_target:
         check_reached(runs, target)
     series = points_by_algorithm(runs, view.x, view.y, target, request.intervals)
+    if "qps" in view.metrics and len({has_mean_throughput(run.attrs) for run in runs}) > 1:
+        warn("files of ann-benchmarks state only the throughput of the best run: compare by -y qps-best")
     if not series:
         if not any(is_known(run, view) for run in runs):
-            raise UserError(f"nothing to plot: no result has both {view.x} and {view.y}")
+            few = [f"; {name} takes {least_queries(name):,}" for name in view.metrics if name in PERCENTILES]
+            hint = f"{few[0]} queries: measure more of them" if few else ""
+            raise UserError(f"nothing to plot: no result has both {view.x} and {view.y}{hint}")
         # ann-benchmarks' CI and scripts draw what an algorithm does not count, too.
         warn(f"every result has a 0 for {view.x} or {view.y}, which is not drawn: the picture is empty")
     if view.normalise:
         series = {name: over_first(points, (view.x, view.y)) for name, points in series.items()}
-    styles = result_styles({run.algorithm for run in runs})
+    names = {run.algorithm for run in runs}
+    styles = result_styles(names)
+    styles = told_apart({name: styles[name] for name in names})
 
     def draw(picture: Path) -> None:
         points = create_plot(series, view, picture, title, styles, others)
@@ -91,7 +107,7 @@ def draw_tiers(request: PlotRequest) -> None:
     target = checked_target(request.target_recall)
     others = read_tiers(request.published) if request.published else None
     dataset = canonical_name(request.dataset)
-    runs = runs_of(dataset, request)
+    runs = chosen(runs_of(dataset, request), request.series or [ALL]).runs
     on_tiers = [found for run in runs if (found := as_tier_run(run))]
     if not on_tiers:
         raise UserError(without_tiers(dataset, request.count, runs))

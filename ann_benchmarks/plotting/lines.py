@@ -13,7 +13,7 @@ from matplotlib.ticker import NullLocator
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import plain_number
 
-from .canvas import EDGED, GREY, add_legend, add_note, coordinates, draw_bars, frame, line_style, save
+from .canvas import BARS, EDGED, GREY, add_legend, add_note, coordinates, draw_bars, frame, line_style, save
 from .overlay import draw_published
 from .points import Point, ordered
 from .published import PublishedPoints
@@ -23,7 +23,6 @@ from .styles import LIGHT_COLORS, MARKERS
 CLOSE = 2.0  # the largest value over the smallest, below which a linear axis from 0 shows more
 FAR = 4.0  # the same of x, from which on a logarithmic axis does
 MOST_TICKS = 12  # values of x that are written below the axis; of more, round ones are
-BARS = "bars: 95% intervals"
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def _of_attributes(metric: ResultMetric) -> Callable[[Sequence[Any], Mapping[str
     return function
 
 
-queries_per_second = _of_attributes(all_metrics["qps"])
+queries_per_second = _of_attributes(all_metrics["qps-best"])
 index_size = _of_attributes(all_metrics["indexsize"])
 build_time = _of_attributes(all_metrics["build"])
 candidates = _of_attributes(all_metrics["candidates"])

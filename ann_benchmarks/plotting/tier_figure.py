@@ -14,7 +14,7 @@ from matplotlib.ticker import NullLocator
 from ann_benchmarks.common.numbers import plain_number, size_text
 from ann_benchmarks.results.metrics import all_metrics
 
-from .canvas import EDGED, GREY, add_legend, add_note, coordinates, draw_bars, line_style, save
+from .canvas import BARS, EDGED, GREY, add_legend, add_note, coordinates, draw_bars, line_style, save
 from .figure import decorate, fit_scales
 from .overlay import HOLLOW, greys, heading
 from .points import Point
@@ -29,7 +29,6 @@ ROW = 13.0  # height of a line of text, in points
 TITLES = {"qps": "Throughput - up is better", "p99": "Tail latency - down is better"}
 LABELS_OF_SHARES = {"qps": "QPS / QPS with the most RAM", "p99": "p99 / p99 with the most RAM"}
 RAM = "Available RAM: shared_buffers + the system's cache"
-BARS = "bars: 95% intervals of the mean of runs (a point is one run)"
 RAM_SHARE = "Available RAM / size of the index"
 
 
@@ -137,6 +136,8 @@ def mean_height(line: TierLine) -> float:
 def fit_panel(axes: Axes, points: Sequence[Point], others: Sequence[Point]) -> None:
     """Scale both axes logarithmically, y from 0 where all values lie close."""
     values = [point.y for point in [*points, *others]]
+    if not values:
+        return
     is_close = max(values) < CLOSE * min(values)
     scales = (Scale("log"), Scale("linear" if is_close else "log"))
     fit_scales(axes, points, others, ("indexsize", "qps"), scales)

@@ -18,6 +18,7 @@ PANELS = ("qps", "p99")
 class TierLine:
     """One line of each panel: points at ascending RAM, or RAM / size of the index; sizes in bytes.
 
+    There is no p99 where too few queries were measured for one.
     `variant` is what sets it apart from other lines of its algorithm.
     """
 
@@ -39,7 +40,7 @@ def tier_lines(
     best: dict[str, dict[float, TierRun]] = {}
     for tier_run in fastest(runs, target):
         x = tier_run.ram or machine
-        if x and all(drawable(x, tier_run.run.metrics[panel]) for panel in PANELS):
+        if x and drawable(x, tier_run.run.metrics["qps"]):
             best.setdefault(tier_run.name, {}).setdefault(x, tier_run)
     lines = []
     for label, at in sorted(best.items()):
@@ -48,6 +49,7 @@ def tier_lines(
             panel: [
                 Point(x, at[x].run.metrics[panel], None, interval(at[x].run, panel) if intervals else None)
                 for x in sorted(at)
+                if drawable(x, at[x].run.metrics[panel])
             ]
             for panel in PANELS
         }
@@ -61,8 +63,7 @@ def normalised(line: TierLine) -> TierLine:
     size = line.index_size or math.nan
 
     def shares(points: Sequence[Point]) -> list[Point]:
-        whole = points[-1].y
-        return [replace(divided(point, whole), x=point.x / size) for point in points]
+        return [replace(divided(point, points[-1].y), x=point.x / size) for point in points]
 
     return replace(line, panels={panel: shares(points) for panel, points in line.panels.items()})
 

@@ -17,9 +17,7 @@ from ann_benchmarks.results.tiers import TierRun
 
 FIGURES = ("qps", "p50", "p99")
 COLUMNS = ("Available RAM", "shared_buffers", "Clients", *(all_metrics[name].title for name in FIGURES))
-IN_BRACKETS = (
-    "In brackets: 95% intervals of the mean of the runs. The figure before them is that of one run.\n"
-)
+IN_BRACKETS = "In brackets: 95% intervals.\n"
 
 
 def write_table(

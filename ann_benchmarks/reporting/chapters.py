@@ -10,7 +10,7 @@ from ann_benchmarks.plotting.draw import checked_target, without_results
 from ann_benchmarks.results.comparable import clients, is_on_tier
 from ann_benchmarks.results.file import RESULTS_FOLDER, iter_result_paths
 from ann_benchmarks.results.records import Record, iter_record_paths, read_record
-from ann_benchmarks.results.runs import Run, load_runs, skipped
+from ann_benchmarks.results.runs import LeftOut, Run, load_runs, skipped
 from ann_benchmarks.results.tiers import as_tier_run
 
 from .content import Chapter, Report, is_named
@@ -33,13 +33,15 @@ def report_results(
     target = checked_target(target_recall)
     dataset = only_dataset() if dataset is None else canonical_name(dataset)
     folder = folder or FOLDER / dataset
-    runs, records = results_of(dataset, algorithms, count, recompute)
+    left_out: LeftOut = {}
+    runs, records = results_of(dataset, algorithms, count, recompute, left_out)
     words = ["python", "report.py", "--dataset", dataset]
     words += ["--algorithm", *algorithms] if algorithms else []
     words += ["--count", str(count)] if count else []
     words += ["--target-recall", f"{target:g}"] if target_recall is not None else []
     title = title or f"Vector search on {dataset}"
-    write_report(Report(title, "", shlex.join(words), chapters(dataset, runs, records)), folder, target)
+    report = Report(title, "", shlex.join(words), chapters(dataset, runs, records), left_out=left_out)
+    write_report(report, folder, target)
     return folder
 
 
@@ -54,13 +56,20 @@ def only_dataset() -> str:
 
 
 def results_of(
-    dataset: str, algorithms: Sequence[str], count: int | None, recompute: bool
+    dataset: str,
+    algorithms: Sequence[str],
+    count: int | None,
+    recompute: bool,
+    left_out: LeftOut | None = None,
 ) -> tuple[list[Run], list[Record]]:
-    """Read what there is of a dataset and of curves with these names; UserError if there is nothing."""
+    """Read what there is of a dataset and of curves with these names; UserError if there is nothing.
+
+    `left_out` is given the files that cannot be read, or are of other vectors.
+    """
     paths = list(iter_result_paths(dataset, count))
     if paths:
         make_truth_file(dataset)
-    runs = list(load_runs(paths, recompute))
+    runs = list(load_runs(paths, recompute, left_out=left_out))
     records = list(readable_records(iter_record_paths(dataset, count)))
     if not runs and not records:
         if paths:

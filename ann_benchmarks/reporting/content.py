@@ -11,7 +11,7 @@ from ann_benchmarks.common.numbers import UNKNOWN
 from ann_benchmarks.common.yaml_file import is_number
 from ann_benchmarks.plotting.styles import Style
 from ann_benchmarks.results.records import Record
-from ann_benchmarks.results.runs import Run
+from ann_benchmarks.results.runs import LeftOut, Run
 
 from .document import Block, Paragraph, Table
 
@@ -55,6 +55,7 @@ class Report:
     chapters: Sequence[Chapter]
     findings: Sequence[Finding] = ()
     source: str = ""  # where the findings were published
+    left_out: LeftOut = field(default_factory=dict)
 
     @property
     def runs(self) -> list[Run]:
@@ -72,7 +73,7 @@ def identity(outcome: Run | Record) -> Hashable:
     if isinstance(outcome, Record):
         return outcome.dataset, outcome.count, outcome.algo, outcome.name, str(outcome.path)
     run, built = outcome, str(outcome.attrs.get("build_arguments"))
-    figures = tuple(run.metrics[name] for name in ("k-nn", "qps", "p99"))
+    figures = tuple(str(run.metrics[name]) for name in ("k-nn", "qps", "p99"))  # nan is not equal to itself
     return run.dataset, run.count, run.batch, run.algorithm, run.parameters, built, figures
 
 

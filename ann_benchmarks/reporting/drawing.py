@@ -42,15 +42,16 @@ SHADES = ("0.95", "1.0")  # of phases, in turn
 
 
 def draw_latencies(runs: Sequence[Run], path: Path, title: str) -> None:
-    """Draw for each result a bar from its median latency to its 99th percentile."""
+    """Draw for each result, whose median is known, a bar from there to its 99th percentile."""
     figure, axes = bars([run.algorithm for run in runs])
     for row, run in enumerate(runs):
         p50, p99 = run.metrics["p50"], run.metrics["p99"]
+        longest = p99 if math.isfinite(p99) else p50
         axes.plot((p50, p99), (row, row), lw=5, color="0.85", solid_capstyle="butt", zorder=1)
         for metric, color in PERCENTILES.items():
             if bounds := interval(run, metric):
                 axes.plot(bounds, (row, row), lw=1.2, color=color, alpha=0.6, zorder=1.5)
-        write_after(axes, figure_text(p99), max(p99, *(interval(run, "p99") or (0,))), row)
+        write_after(axes, figure_text(longest), max(longest, *(interval(run, "p99") or (0,))), row)
     for (metric, color), marker in zip(PERCENTILES.items(), "os", strict=True):
         values = [run.metrics[metric] for run in runs]
         axes.plot(values, range(len(runs)), marker, ms=7, color=color, mec="white", mew=0.6, label=metric)
@@ -62,7 +63,7 @@ def draw_latencies(runs: Sequence[Run], path: Path, title: str) -> None:
     )
     axes.xaxis.set_minor_formatter(NullFormatter())
     if any(interval(run, metric) for run in runs for metric in PERCENTILES):
-        add_note(axes, "thin lines: 95% intervals of the mean percentile of runs")
+        add_note(axes, "thin lines: 95% intervals")
     finish_bars(figure, path, title, "Latency (ms), logarithmic; to the left is better")
 
 

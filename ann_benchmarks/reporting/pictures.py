@@ -1,5 +1,6 @@
 """The pictures of a report: one function a kind, in the dict below."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from ann_benchmarks.results.comparable import (
 )
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
 from ann_benchmarks.results.metrics import all_metrics, plot_label, qps_at_recall
+from ann_benchmarks.results.percentiles import least_queries
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.results.series import BESIDE
 from ann_benchmarks.results.tiers import as_tier_run, whole_machine
@@ -72,9 +74,12 @@ def latency(shown: Shown, over: str = "", percentile: str = "p99") -> list[Block
         return frontier(shown, "k-nn", percentile)
     if over:
         raise UserError(f"latency can be drawn over recall, not over '{over}'")
-    rows = sorted(worth_a_bar(shown), key=lambda run: (clients(run), run.metrics["p99"]))
-    if not rows:
+    if not (chosen := worth_a_bar(shown)):
         raise UserError("no result was selected")
+    known = [run for run in chosen if math.isfinite(run.metrics["p50"])]
+    rows = sorted(known, key=lambda run: (clients(run), run.metrics["p50"]))
+    if not rows:
+        raise UserError(f"a median latency takes {least_queries('p50')} queries: measure with more of them")
     path = shown.file("latency")
     reach = qps_at_recall(rows[0].metrics, shown.target) > 0
     title = f"Latency at a recall of {shown.target:g}" if reach else "Latency"

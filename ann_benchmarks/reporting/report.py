@@ -8,7 +8,7 @@ from ann_benchmarks.common.numbers import UNKNOWN
 from ann_benchmarks.plotting.styles import assign_styles
 from ann_benchmarks.results.export import write_csv
 from ann_benchmarks.results.metrics import TARGET_RECALL
-from ann_benchmarks.results.warnings import FIGURE, MOST_NAMED, warnings_of
+from ann_benchmarks.results.warnings import FIGURE, MOST_NAMED, of_left_out, warnings_of
 
 from .answer import Answer, answers
 from .content import Chapter, Finding, Report, Shown, make
@@ -34,12 +34,12 @@ from .tables import table_kinds
 MARKDOWN, HTML, CSV = "report.md", "report.html", "points.csv"
 READING = (
     "The numbers in brackets are 95% intervals. The interval of a recall is that over all queries of this"
-    " kind. The intervals of throughput and latency are those of the mean of the runs. The figure before an"
-    " interval comes from one run: the best or, at a given rate, the one with the median p99. The answers"
-    " compare the means of the runs. They assume that a result repeats no better than its single runs, and"
-    " that another start adds a deviation of 3%. No interval accounts for a machine that was slower on"
-    " another day. QPS are queries per second, p99 is the time within which 99 of 100 queries are answered,"
-    " and a GB has 2^30 bytes."
+    " kind. Throughput is the mean of the runs in queries per second (QPS), in files of ann-benchmarks"
+    " that of the best run. A percentile is that of the latencies of all runs: p99 is the time within"
+    " which 99 of 100 queries are answered. A dash stands where there are too few queries for it. The"
+    " answers assume that a result repeats no better than its single runs, and that another start adds a"
+    " deviation of 3%. No interval accounts for a machine that was slower on another day. A GB has 2^30"
+    " bytes."
 )
 
 
@@ -49,7 +49,7 @@ def write_report(report: Report, folder: Path, target: float = TARGET_RECALL) ->
     UserError if the folder holds anything else or cannot be written, or a picture or table is not known.
     """
     runs = report.runs
-    found, warned = answers(runs, report.records, target), warnings_of(runs)
+    found, warned = answers(runs, report.records, target), [*of_left_out(report.left_out), *warnings_of(runs)]
     with whole_folder(folder) as place:
         blocks: list[Block] = [Heading(1, report.title), *read_text(report.text), *answer_blocks(found)]
         blocks += finding_blocks(report.findings, report.source)

@@ -12,7 +12,8 @@ from ann_benchmarks.published.tables import TEXT
 from ann_benchmarks.results.built import fastest_of_each_index
 from ann_benchmarks.results.comparable import comparisons, family
 from ann_benchmarks.results.intervals import interval_text
-from ann_benchmarks.results.metrics import PERCENTILES, all_metrics
+from ann_benchmarks.results.metrics import all_metrics
+from ann_benchmarks.results.percentiles import PERCENTILES
 from ann_benchmarks.results.runs import Run, interval
 from ann_benchmarks.results.tiers import as_tier_run, fastest, whole_machine
 

@@ -100,9 +100,11 @@ def ranked_during(records: Sequence[Record]) -> str:
 
 def during(record: Record, phase: Phase) -> list[str]:
     """Say what else counts while rows are written: p99, the time of an insert, a rate that was not kept."""
-    texts = [f"p99 {three_digits(phase.queries.p99 * 1e3)} ms"] if phase.queries is not None else []
-    if insert := phase.writes.get("insert"):
-        texts.append(f"an insert takes {three_digits(insert.p50 * 1e3)} ms")
+    texts = []
+    if phase.queries is not None and (p99 := phase.queries.percentile("p99")) is not None:
+        texts.append(f"p99 {three_digits(p99 * 1e3)} ms")
+    if (insert := phase.writes.get("insert")) and (p50 := insert.percentile("p50")) is not None:
+        texts.append(f"an insert takes {three_digits(p50 * 1e3)} ms")
     done = sum(rate.per_second for rate in phase.writes.values())
     if record.rate is not None and done < KEPT * record.rate:
         texts.append(f"only {three_digits(done)} writes/s were made")
@@ -119,7 +121,10 @@ def over_phases(record: Record) -> str:
     if queried:
         (first, rate), *others = [(name, three_digits(queries.per_second)) for name, queries in queried]
         parts.append(listed([f"{rate} queries/s {first}", *(f"{other} {name}" for name, other in others)]))
-        parts.append(f"p99 {listed([three_digits(queries.p99 * 1e3) for _, queries in queried])} ms")
+        tails = [queries.percentile("p99") for _, queries in queried]
+        if any(tail is not None for tail in tails):
+            known = [UNKNOWN if tail is None else three_digits(tail * 1e3) for tail in tails]
+            parts.append(f"p99 {listed(known)} ms")
     if recalls := [f"{phase.recall:.3f}" for _, phase in shown if phase.recall is not None]:
         parts.append(f"recall {listed(recalls)}")
     if sizes := [size_text(phase.index_size * KIB) for _, phase in shown if phase.index_size > 0]:
@@ -139,7 +144,7 @@ def insert_table(shown: Shown) -> list[Block]:
         [
             *(place(record)[1], record.dataset, f"{record.writers:,}", rate_text(rate)),
             three_digits(rate.per_second / first) if (first := fewest[place(record)]) > 0 else UNKNOWN,
-            *map(milliseconds, (rate.p50, rate.p99, rate.p999)),
+            *(milliseconds(rate.percentile(name)) for name in ("p50", "p99", "p999")),
             *(f"{rate.count:,}", f"{rate.failed:,}"),
         ]
         for record, rate in found
@@ -168,8 +173,10 @@ def write_table(record: Record) -> Table:
         "Lasted (s)": [figure_text(phase.seconds) for phase in phases],
         "Took to reach (s)": [figure_text(phase.seconds_to_reach) for phase in phases],
         "Queries/s": [rate_text(rate) for rate in queries],
-        "Query p50 (ms)": [milliseconds(rate.p50 if rate else None) for rate in queries],
-        "Query p99 (ms)": [milliseconds(rate.p99 if rate else None) for rate in queries],
+        **{
+            f"Query {name} (ms)": [milliseconds(rate.percentile(name) if rate else None) for rate in queries]
+            for name in ("p50", "p99")
+        },
         "Recall": [
             share_text(p.recall) + interval_text((p.recall_low, p.recall_high), share_text) for p in phases
         ],
@@ -178,7 +185,7 @@ def write_table(record: Record) -> Table:
         rates = [phase.writes.get(kind) for phase in phases]
         columns[f"{kind.capitalize()}s/s"] = [rate_text(rate) for rate in rates]
         columns[f"{kind.capitalize()} p99 (ms)"] = [
-            milliseconds(rate.p99 if rate else None) for rate in rates
+            milliseconds(rate.percentile("p99") if rate else None) for rate in rates
         ]
     columns |= {
         "Late": [total(phase, "late") for phase in phases],  # due and not begun

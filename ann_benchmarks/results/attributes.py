@@ -16,7 +16,7 @@ from ann_benchmarks.common.foreign import DAMAGE, clean_text, from_json, plain
 
 ALL = "attributes"  # the attribute that holds the others as JSON
 LONGEST_TEXT = 60_000  # bytes; HDF5 takes no attribute of 64 KiB and more
-LONGEST = 64  # elements; an attribute that is a longer array is data, not a property
+LONGEST = 256  # elements; an attribute that is a longer array is data, not a property
 MOST = 2000  # attributes of a file
 MOST_CHARACTERS = 2**24  # of all of them; what is stored once may be the text of many
 _VERSION_NAMES = "version_names"  # of a result: NAME -> what people call it, as its plug-in says

@@ -22,7 +22,7 @@ from ann_benchmarks.common.command import begin_fork, signals_wait
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import DAMAGE
 
-from . import metrics, series
+from . import metrics, percentiles, series
 
 CACHE_NAME = ".metrics-cache.json"  # in results/DATASET/
 FORMAT = 2  # to be raised when what an entry holds changes
@@ -53,7 +53,7 @@ class MetricsCache:
     def __init__(self, folder: Path) -> None:
         """Read what results/DATASET/ holds."""
         self.path = folder / CACHE_NAME
-        code = b"".join(Path(str(module.__file__)).read_bytes() for module in (metrics, series))
+        code = b"".join(Path(str(module.__file__)).read_bytes() for module in (metrics, percentiles, series))
         self.version = f"{FORMAT}-{hashlib.sha256(code).hexdigest()}"
         self.entries: dict[str, dict[str, Any]] = self._load()
         self.changed = False

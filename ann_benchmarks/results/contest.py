@@ -7,6 +7,7 @@ different times: what their runs show misses restarts and the hour, so that thei
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from statistics import fmean, stdev
 
 from .equal_recall import ABOVE, AT, Standing, standing
@@ -15,7 +16,7 @@ from .judging import ERROR_RATE, Difference, difference, difference_of_pairs, wi
 from .speeds import Speed
 
 IN_ROUNDS, ONCE = "rounds", "runs"  # by what a ratio is judged
-FEWEST_ROUNDS = 2
+FEWEST_ROUNDS = 4  # before anything is said
 FEWEST_PARTS = 10  # of the queries, whose spread shows how alike two contenders miss
 
 
@@ -51,11 +52,11 @@ class Contest:
     def ratios(self, error_rate: float = ERROR_RATE) -> dict[str, Ratio]:
         """Return how many times as fast the first is as each of the others.
 
-        All pairs are judged together (Bonferroni), because noise also chooses the first. Of points that were
-        measured once, each that could have been chosen counts as a contender of its own.
+        All pairs are judged together (Bonferroni), because noise also chooses the first, and the point that
+        stands for a contender: each that noise could have chosen is compared with each of the others.
         """
-        number = sum(one.choices for one in self.standings.values())
-        rate = error_rate / max(number * (number - 1) // 2, 1)
+        pairs = sum(a.choices * b.choices for a, b in combinations(self.standings.values(), 2))
+        rate = error_rate / max(pairs, 1)
         names = [*self.standings]
         return {name: ratio(self.standings[names[0]], self.standings[name], rate) for name in names[1:]}
 

@@ -18,7 +18,12 @@ LONGEST_MARK = 40  # characters
 MARK = re.compile(r"[\w+=](?:[\w.+=-]*[\w+=])?")  # in the name of a folder
 MEMORY = "memory"
 MEMORY_SLACK = 0.05  # what firmware and kernel take of a machine's memory changes with their versions
-OFTEN_GIVEN = "default settings"
+DEFAULTS = "default settings"
+# The facts that are no versions.
+SERVER = {
+    *("container", "server", "address", "cpu", "cores", "memory", "container memory"),
+    *("settings", "server settings"),
+}
 _MACHINE = {"cpu": "cpu", "cores": "cores", MEMORY: "memory_bytes"}
 _SETTINGS = {"settings": "given_settings", "server settings": "server_settings"}
 
@@ -90,7 +95,7 @@ def names_of(groups: Sequence[Facts]) -> list[str]:
         if len(_values(groups, [*chosen, name])) > len(_values(groups, chosen)):
             chosen.append(name)
     return [
-        ", ".join(filter(None, (_in_words(name, group, groups) for name in chosen)))
+        ", ".join(filter(None, (_of_its_own(name, group, groups) for name in chosen)))
         or (UNKNOWN if len(groups) > 1 else "")
         for group in groups
     ]
@@ -100,16 +105,21 @@ def _values(groups: Sequence[Facts], names: Iterable[str]) -> set[str]:
     return {str([group.get(name) for name in names]) for group in groups}
 
 
-def _in_words(name: str, group: Facts, groups: Sequence[Facts]) -> str:
+def _of_its_own(name: str, group: Facts, groups: Sequence[Facts]) -> str:
+    """Write a fact of a group; of settings, those that not all groups have."""
     value = group.get(name)
     if value is None:
         return ""
     if isinstance(value, Mapping):
         others = [other[name] for other in groups if name in other]
-        own = [
-            f"{key}={text}" for key, text in value.items() if any(other.get(key) != text for other in others)
-        ]
-        return " ".join(own) or OFTEN_GIVEN
+        value = {key: text for key, text in value.items() if any(other.get(key) != text for other in others)}
+    return in_words(name, value)
+
+
+def in_words(name: str, value: Any) -> str:
+    """Write a fact."""
+    if isinstance(value, Mapping):
+        return " ".join(f"{key}={text}" for key, text in value.items()) or DEFAULTS
     if name == "container":
         return "in a container" if value else "without a container"
     if name in (MEMORY, "container memory"):

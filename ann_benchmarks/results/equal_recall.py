@@ -8,7 +8,7 @@ one, of which half is its doubt.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
+from statistics import fmean, variance
 
 from .judging import RESTARTED, Estimate
 from .speeds import Speed
@@ -41,7 +41,7 @@ class Standing:
     recall_shifts: Sequence[float] = ()  # by which each part of the queries shifts the level
     choices: int = 1  # points that the chosen one may be the fastest of by noise alone
     mark: str = ""
-    rounds: Mapping[int, float] | None = None  # the level in each round, of the point chosen by all others
+    rounds: Mapping[int, float] | None = None  # the level in each round
 
     @property
     def chosen(self) -> list[int]:
@@ -69,45 +69,52 @@ def standing(
     """Return how fast a contender with these points is at a recall, None if it does not reach it.
 
     With a `mark`, only what was measured in its rounds counts, and `of_rounds` is what was common to all
-    contenders in each of them. The level of a round is that of the point that all other rounds would choose,
-    so that no point is judged by the noise that it was chosen by.
+    contenders in each of them.
     """
     numbers = [i for i, speed in enumerate(speeds) if not mark or (speed.mark == mark and speed.by_round)]
-    common = of_rounds or {}
-    if not mark:
-        levels = {i: speeds[i].level for i in numbers}
-        place = _best(speeds, levels, target)
-        return None if place is None else _standing(speeds, place, levels, _choices(speeds, place, target))
-    every = {
-        i: {number: level - common.get(number, 0.0) for number, level in speeds[i].by_round.items()}
-        for i in numbers
-    }
-    place = _best(speeds, {i: fmean(of_point.values()) for i, of_point in every.items()}, target)
+    levels = {i: speeds[i].level for i in numbers}
+    if mark:
+        levels = {i: _without(of_rounds or {}, speeds[i].by_round) for i in numbers}
+    place = _best(speeds, levels, target)
     if place is None:
         return None
-    found = {}
-    for number in sorted({number for of_point in every.values() for number in of_point}):
-        others = {
-            i: (math.fsum(of_point.values()) - of_point[number]) / (len(of_point) - 1)
-            for i, of_point in every.items()
-            if number in of_point and len(of_point) > 1
-        }
-        if chosen := _best(speeds, others, target):
-            found[number] = chosen.at({i: speeds[i].by_round[number] for i in chosen.weights})
-    whole = _standing(speeds, place, {i: speeds[i].level for i in numbers}, 1)
-    return replace(whole, mark=mark, rounds=found)
+    best = max(place.weights, key=lambda i: place.weights[i])
+    rivals = [i for i in numbers if i not in place.weights and speeds[i].may_reach(target)]
+    slack = {i: AS_GOOD * _noise(speeds[best], speeds[i], mark) for i in rivals}
+    choices = 1 + sum(levels[i] >= levels[best] - slack[i] for i in rivals)
+    found = _standing(speeds, place, {i: speeds[i].level for i in numbers}, choices)
+    if not mark:
+        return found
+    every = [speeds[i].by_round for i in place.weights]
+    shared = sorted(set.intersection(*map(set, every)))
+    rounds = {n: place.at({i: speeds[i].by_round[n] for i in place.weights}) for n in shared}
+    return replace(found, mark=mark, rounds=rounds)
+
+
+def _without(of_rounds: Mapping[int, float], by_round: Mapping[int, float]) -> float:
+    return fmean(level - of_rounds.get(number, 0.0) for number, level in by_round.items())
+
+
+def _noise(first: Speed, second: Speed, mark: str) -> float:
+    """Return the standard deviation of the difference of two points' levels."""
+    shared = first.by_round.keys() & second.by_round.keys() if mark else set()
+    if len(shared) > 1:
+        spread = variance(first.by_round[number] - second.by_round[number] for number in shared)
+        return math.sqrt(spread / len(shared))
+    spreads = (0.0 if math.isnan(one.spread) else one.spread for one in (first, second))
+    return math.sqrt(math.fsum(spreads) + 2 * RESTARTED**2)
 
 
 def _standing(speeds: Sequence[Speed], place: _Place, levels: Mapping[int, float], choices: int) -> Standing:
     level = place.at(levels)
-    variance = math.fsum(weight**2 * speeds[i].spread for i, weight in place.weights.items())
+    spread = math.fsum(weight**2 * speeds[i].spread for i, weight in place.weights.items())
     is_bound = place.reach in (ABOVE, EXACT)
     efforts = math.fsum(speeds[i].effort_error * weight for i, weight in place.weights.items())
     return Standing(
         place.weights,
         place.shift,
         level,
-        Estimate(math.exp(level), variance, min(len(speeds[i].rates) for i in place.weights)),
+        Estimate(math.exp(level), spread, min(len(speeds[i].rates) for i in place.weights)),
         place.reach,
         place.doubt,
         0.0 if is_bound else -place.slope * efforts,
@@ -125,15 +132,6 @@ def _shifts(speeds: Sequence[Speed], place: _Place) -> list[float]:
         math.fsum(-place.slope * weight * (s.parts[n] - s.recall) / s.missed for s, weight in weighted)
         for n in range(len(weighted[0][0].parts))
     ]
-
-
-def _choices(speeds: Sequence[Speed], place: _Place, target: float) -> int:
-    """Return how many points could stand for the contender, as far as the noise of single points tells."""
-    best = max(place.weights, key=lambda i: place.weights[i])
-    spread = max(0.0 if math.isnan(s.spread) else s.spread for s in (speeds[i] for i in place.weights))
-    slack = AS_GOOD * math.sqrt(2 * (spread + RESTARTED**2))
-    others = (s for i, s in enumerate(speeds) if i not in place.weights and s.may_reach(target))
-    return 1 + sum(other.level >= speeds[best].level - slack for other in others)
 
 
 def _best(speeds: Sequence[Speed], levels: Mapping[int, float], target: float) -> _Place | None:
@@ -157,7 +155,7 @@ def _frontier(speeds: Sequence[Speed], levels: Mapping[int, float], group: Seque
 def _place(
     speeds: Sequence[Speed], frontier: Sequence[int], levels: Mapping[int, float], target: float
 ) -> _Place | None:
-    aim = -math.log(max(1 - target, min(speeds[i].missed for i in frontier)))
+    aim = -math.log(max(1 - target, min(speeds[i].least_missed for i in frontier)))
     below = [i for i in frontier if not speeds[i].reaches(target)]
     above = [i for i in frontier if speeds[i].reaches(target)]
     slope = _slope([(speeds[i].effort, levels[i]) for i in frontier], aim)

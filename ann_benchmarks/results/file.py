@@ -27,6 +27,7 @@ from .kinds import LARGEST, checked_attributes
 RESULTS_FOLDER = "results"
 LONGEST_NAME = 230  # file systems take 255 bytes; while it is written, a file has a longer name
 TRUTH_ATTRIBUTE = "truth"
+UNUSABLE = "distances_unusable"  # the attribute that a result gets here: how many were no numbers
 NO_NEIGHBOR = -1  # where fewer were found than requested
 ARRAYS = ("times", "neighbors", "distances")
 KINDS_OF_NUMBERS = ("fiu", "iu", "fiu")  # of the arrays
@@ -110,7 +111,12 @@ def read_result(path: Path, with_neighbors: bool = True) -> Result:
             raise UserError(f"{path} is no result: its times are not all seconds of at least 0")
         if with_neighbors and rows.min() < NO_NEIGHBOR:
             raise UserError(f"{path} is no result: a neighbour is below {NO_NEIGHBOR}, which is none")
-        return Result(path, attrs, seconds, rows, distances[()])
+        found = distances[()]
+        unusable = np.isnan(found) | np.isneginf(found)
+        if count := np.count_nonzero(unusable):
+            attrs[UNUSABLE] = int(count)
+            found[unusable] = np.inf  # as where nothing was found
+        return Result(path, attrs, seconds, rows, found)
 
 
 def read_attributes(path: Path) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from ann_benchmarks.common.numbers import figure_text
 from ann_benchmarks.common.student import quantile
 
 CONFIDENCE = 0.95
+FEWEST_RUNS = 3  # of two, Student's interval is 12.7 standard errors wide either way: it says nothing
 NORMAL = 1.959964  # its two-sided quantile of the normal distribution
 _PIECES = 20  # of a run, whose means show its noise: neighbouring queries are not independent
 _BEYOND_NOISE = 3.0902  # normal quantile of 1 in 1,000

@@ -64,11 +64,14 @@ _KINDS = (
         "best_search_time", "build_time", "candidates", "dist_comps", "index_size", "rate",
         *(f"latency_p{p}{end}" for p in (50, 95, 99, 999) for end in ("", "_low", "_high")),
         *(f"{of}_{end}" for of in ("recall", "qps") for end in ("low", "high")),
+        "qps_mean", "latency_queries",
         *(f"{kind}_share" for kind in ("insert", "update", "delete")),
-        "asked_duration", "asked_queries", "asking_seconds", "client_cpu_share", "clients_all_busy_share",
-        "clients_late_seconds", "clients_waiting_share", "container_memory_bytes", "cores",
-        "estimated_index_size", "index_build_time", "load_time", "memory_bytes", "queries_counted",
-        "queries_due", "queries_unanswered", "service_p50", "table_size", "target_missed", "target_recall",
+        "active_seconds", "asked_duration", "asked_queries", "asking_seconds", "client_cpu_share",
+        "clients_all_busy_share", "clients_late_seconds", "clients_waiting_share", "closed_loop_rate",
+        "container_memory_bytes", "cores", "estimated_index_size", "index_build_time", "load_time",
+        "memory_bytes", "queries_counted", "lead_in_seconds", "queries_due", "queries_unanswered",
+        "relaxation_seconds", "service_p50", "table_size", "target_missed", "target_overstated",
+        "target_recall",
         "tier_available", "tier_available_at_start", "tier_bandwidth", "tier_iops", "tier_ram",
         "tier_shared_buffers", "warmup_seconds", "write_rate",
     )),
@@ -77,7 +80,7 @@ _KINDS = (
     )),
     _Kind("a whole number of at most 1,000,000", ("run_count",)),
     _Kind("a list of numbers", (
-        "run_seconds", "run_started", "run_recalls", "run_rounds", "run_others_cpu",
+        "run_seconds", "run_p50", "run_started", "run_recalls", "run_rounds", "run_others_cpu",
     )),
     _Kind(f"a text of up to {LONGEST_FOLDER} bytes", ("algo",)),
     _Kind(f"a text of up to {LONGEST_NAME:,} characters", ("name",)),
@@ -88,7 +91,7 @@ _KINDS = (
     )),
     _Kind("yes or no", (
         "batch_mode", "caches_dropped", "clients_were_limit", "index_reused", "runs_disagree",
-        "warmup_settled",
+        "steady_state", "warmup_settled",
     )),
 )  # fmt: skip
 KINDS = {name: kind.expected for kind in _KINDS for name in kind.names}

@@ -1,6 +1,8 @@
-"""What a result is worth: the metrics of ann-benchmarks, by the same names and with the same values.
+"""What a result is worth: the metrics of ann-benchmarks, by the same names.
 
-Its `rel` and percentiles, in single precision, agree with these to about five digits.
+The values of its own files are the same; its `rel` and percentiles, in single precision, agree with these to
+about five digits. Of files that state what all runs were like, throughput and latencies are those of all
+runs, and not of one.
 
 A new metric is one entry of `all_metrics`: plots, tables, pages, comparisons and published figures read there
 what it is called, in which unit it is, which way is better, and where its 95% interval is stored.
@@ -10,19 +12,20 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from ann_benchmarks.common.numbers import KIB, figure_text, share_text, size_text
 
+from .percentiles import PERCENTILES, shown_percentiles
+
 ROUNDING = 1e-9  # by which the mean of shares may miss what it is
 RECALL_SLACK = 1e-3  # absolute: absorbs the rounding of an algorithm that computes distances its own way
 HIGHER, LOWER = True, False  # which values are the better ones
 QPS_AT_RECALL = "qpsatrecall"
 TARGET_RECALL = 0.95  # the throughput at it is the one that people quote
-
-PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p999": 99.9}
 
 
 @dataclass(frozen=True)
@@ -68,20 +71,21 @@ class Measurement:
         return self.truth.nth(self.count)[: len(self.found)]
 
     @cached_property
-    def latencies(self) -> dict[float, float]:
-        """Percentiles of the times, in milliseconds, interpolated linearly."""
-        percents = list(PERCENTILES.values())
-        if not len(self.times):
-            return dict.fromkeys(percents, math.nan)
-        values = np.percentile(self.times, percents) * 1000.0
-        return dict(zip(percents, values.tolist(), strict=True))
+    def percentiles(self) -> dict[str, float]:
+        """Percentiles of the latencies by name, in s."""
+        return shown_percentiles(self.attrs, self.times)
 
     def number(self, name: str, default: float = math.nan) -> float:
         """Return an attribute as a number, or `default` where it is missing or is none."""
-        try:
-            return float(self.attrs.get(name, default))
-        except (TypeError, ValueError):
-            return default
+        return number_of(self.attrs, name, default)
+
+
+def number_of(attrs: Mapping[str, Any], name: str, default: float = math.nan) -> float:
+    """Return an attribute as a number, or `default` where it is missing or is none."""
+    try:
+        return float(attrs.get(name, default))
+    except (TypeError, ValueError):
+        return default
 
 
 @dataclass(frozen=True)
@@ -163,9 +167,35 @@ def relative_error(m: Measurement) -> float:
     return float(m.found.sum(dtype=np.float64) / closest)
 
 
-def queries_per_second(m: Measurement) -> float:
-    """Inverse of the mean seconds per query of the best run."""
-    seconds = m.number("best_search_time")
+def of_runs(attrs: Mapping[str, Any], name: str) -> list[float]:
+    """Return the numbers above 0 that an attribute lists, one a run; HDF5 has a list of one as a number."""
+    stored_values = attrs.get(name, [])
+    values = stored_values if isinstance(stored_values, list) else [stored_values]
+    return [float(one) for one in values if isinstance(one, int | float) and 0 < one < math.inf]
+
+
+def run_throughputs(attrs: Mapping[str, Any]) -> list[float]:
+    """Return the queries/s of each run of a result, nothing where only the best run is stored."""
+    return [1 / seconds for seconds in of_runs(attrs, "run_seconds")]
+
+
+def throughput(attrs: Mapping[str, Any]) -> float:
+    """Return the mean of the runs' queries/s, which its interval is of.
+
+    ann-benchmarks stores the best run only: of its files it is that.
+    """
+    mean = number_of(attrs, "qps_mean")
+    return fmean(run_throughputs(attrs) or [best_throughput(attrs)]) if math.isnan(mean) else mean
+
+
+def has_mean_throughput(attrs: Mapping[str, Any]) -> bool:
+    """Whether more than the best run is known, or there was no other."""
+    return number_of(attrs, "run_count", 1) == 1 or "qps_mean" in attrs or bool(run_throughputs(attrs))
+
+
+def best_throughput(attrs: Mapping[str, Any]) -> float:
+    """Inverse of the mean seconds per query of the best run: what ann-benchmarks calls queries per second."""
+    seconds = number_of(attrs, "best_search_time")
     return 1.0 / seconds if seconds > 0 else math.nan
 
 
@@ -187,18 +217,15 @@ def index_size(m: Measurement) -> float:
 
 def size_over_throughput(m: Measurement) -> float:
     """Return KiB over queries per second."""
-    return index_size(m) / queries_per_second(m)
+    return index_size(m) / throughput(m.attrs)
 
 
 def percentile(name: str) -> ResultMetric:
     """Return the metric of a percentile of the latencies."""
-    percent, kind = PERCENTILES[name], "the mean percentile of runs"
-    axis, title, bounds = (
-        f"Percentile {percent:g} (millis)",
-        f"{name} (ms)",
-        StoredInterval(f"latency_{name}", kind, 1e3),
-    )
-    return ResultMetric(axis, title, "ms", LOWER, lambda m: m.latencies[percent], bounds, published=name)
+    percent = f"{PERCENTILES[name]:g}"
+    axis, title = f"Percentile {percent} (millis)", f"{name} (ms)"
+    bounds = StoredInterval(f"latency_{name}", f"percentile {percent} of all runs", 1e3)
+    return ResultMetric(axis, title, "ms", LOWER, lambda m: 1e3 * m.percentiles[name], bounds, published=name)
 
 
 RECALL_BOUNDS = StoredInterval("recall", "recall over queries")
@@ -210,7 +237,20 @@ all_metrics: dict[str, ResultMetric] = {
     "largeepsilon": ResultMetric("Epsilon 0.1 Recall", "Recall, 10%", "share", HIGHER, epsilon_recall(0.1)),
     "rel": ResultMetric("Relative Error", "Relative error", "", LOWER, relative_error),
     "qps": ResultMetric(
-        "Queries per second (1/s)", "QPS", "1/s", HIGHER, queries_per_second, QPS_BOUNDS, published="qps"
+        "Queries per second, mean of runs (1/s)",
+        "QPS",
+        "1/s",
+        HIGHER,
+        lambda m: throughput(m.attrs),
+        QPS_BOUNDS,
+        published="qps",
+    ),
+    "qps-best": ResultMetric(
+        "Queries per second of the best run (1/s)",
+        "QPS, best run",
+        "1/s",
+        HIGHER,
+        lambda m: best_throughput(m.attrs),
     ),
     **{name: percentile(name) for name in PERCENTILES},
     "distcomps": ResultMetric("Distance computations", "Distances", "", LOWER, distance_computations),

@@ -20,6 +20,7 @@ from ann_benchmarks.common.names import LONGEST_FOLDER
 
 from .file import RESULTS_FOLDER
 from .kinds import OURS, checked_attributes, is_number, made_of
+from .percentiles import is_shown
 from .series import WRITES, Series, series_of
 
 SUFFIX = ".workload.json"
@@ -42,6 +43,15 @@ class Rate:
     p999: float
     failed: int = 0
     late: int = 0  # that were due and had not been begun when the phase ended
+
+    @property
+    def queries(self) -> int:
+        """How many operations the percentiles are of."""
+        return self.count + self.late
+
+    def percentile(self, name: str) -> float | None:
+        """Return a percentile of their times in s, None where there are too few for it."""
+        return float(getattr(self, name)) if is_shown(name, self.queries) else None
 
 
 @dataclass(frozen=True)

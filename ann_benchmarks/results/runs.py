@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -20,8 +20,8 @@ from ann_benchmarks.data.datasets import stored_distances, truth_file
 
 from .cache import MetricsCache, Stamp, each, file_stamp, is_settled
 from .environment import environment_names
-from .file import TRUTH_ATTRIBUTE, read_result, truth_mark
-from .intervals import Interval
+from .file import TRUTH_ATTRIBUTE, UNUSABLE, read_result, truth_mark
+from .intervals import FEWEST_RUNS, Interval
 from .kinds import checked_attributes
 from .metrics import (
     RECALL_SLACK,
@@ -32,12 +32,12 @@ from .metrics import (
     recall_of_each,
     standard_metrics,
 )
+from .percentiles import PERCENTILES, QUERIES
 from .series import Series, series_from, series_of
 from .speeds import PARTS, recall_parts
 
 FEWEST_FILES = 16  # for which a process is worth being started
 MOST_PROCESSES = 8
-FEWEST_RUNS = 3  # of two, Student's interval is 12.7 standard errors wide either way: it says nothing
 MEMORY = 2**30  # bytes that all processes together may need; each needs three times its largest file
 
 
@@ -70,6 +70,9 @@ class Run:
 
 
 FIELDS = tuple(Run.__dataclass_fields__)
+
+
+LeftOut = dict[Path, UserError | OSError]  # files that are no results, or none of this dataset, and why
 
 
 class TruthError(UserError):
@@ -169,15 +172,32 @@ def skipped(what: object, reason: object) -> None:
     tqdm.write(clean_text(f"skipped {what}: {str(reason).removeprefix(f'{what} ')}"), file=sys.stderr)
 
 
-def load_runs(paths: Iterable[Path], recompute: bool = False, processes: int | None = None) -> Iterator[Run]:
+def unusable_distances(attrs: Mapping[str, Any]) -> str:
+    """Say that some distances of a result are no distances; "" where all are."""
+    if not attrs.get(UNUSABLE):
+        return ""
+    return f"{attrs[UNUSABLE]:,} of its distances are NaN or minus infinity, and count as not found"
+
+
+def load_runs(
+    paths: Iterable[Path],
+    recompute: bool = False,
+    processes: int | None = None,
+    left_out: LeftOut | None = None,
+) -> Iterator[Run]:
     """Yield the run of each result file that can be read; say on stderr which cannot, and why."""
-    return (run for _, run in load_runs_of(paths, recompute, processes))
+    return (run for _, run in load_runs_of(paths, recompute, processes, left_out))
 
 
 def load_runs_of(
-    paths: Iterable[Path], recompute: bool = False, processes: int | None = None
+    paths: Iterable[Path],
+    recompute: bool = False,
+    processes: int | None = None,
+    left_out: LeftOut | None = None,
 ) -> Iterator[tuple[Path, Run]]:
     """Yield each result file that can be read with its run; say on stderr which cannot, and why.
+
+    `left_out` is given those that cannot.
 
     `recompute` computes every metric anew. Many files are read by several processes, by default one a core.
     Datasets are not downloaded: the results of one that is missing are left out, which is said once for all.
@@ -199,12 +219,16 @@ def load_runs_of(
                         found[path] = outcome
                     else:
                         skipped(path, outcome)
+                        if left_out is not None:
+                            left_out[path] = outcome
             except TruthError as error:
                 skipped(f"results/{dataset}", error)
     runs = list(found.values())
     kinds = [(run.dataset, run.count, run.series.algorithm, run.series.version) for run in runs]
     names = environment_names([run.attrs for run in runs], kinds)
     for path, run, name in zip(found, runs, names, strict=True):
+        if text := unusable_distances(run.attrs):
+            tqdm.write(clean_text(f"{path}: {text}"), file=sys.stderr)
         yield path, replace(run, series=replace(run.series, environment=name))
 
 
@@ -243,9 +267,14 @@ def load_dataset(
 
 
 def interval(run: Run, metric: str) -> Interval | None:
-    """Return the 95% interval of a metric that the result file holds, within what the metric can be."""
+    """Return the 95% interval of a metric that the result file holds, within what the metric can be.
+
+    Those of percentiles are of something else in files that do not state the number of latencies.
+    """
     known = all_metrics[metric]
     if known.bounds is None or (not known.is_share and (number(run, "run_count") or 0) < FEWEST_RUNS):
+        return None
+    if metric in PERCENTILES and (QUERIES not in run.attrs or math.isnan(run.metrics[metric])):
         return None
     low, high = (number(run, f"{known.bounds.attribute}_{end}") for end in ("low", "high"))
     if low is None or high is None or low > high:

@@ -53,7 +53,8 @@ class Series:
     environment: str = ""  # what tells its server from another one's with results of the same
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
+        """The algorithm with its version."""
         return f"{self.algorithm}-{self.version}" if self.version else self.algorithm
 
     @property
@@ -62,8 +63,8 @@ class Series:
 
     @property
     def family(self) -> str:
-        """The algorithm with its version and its server's: what a comparison is between."""
-        return self._name + self._where
+        """The name with what tells its server from others: what a comparison is between."""
+        return self.name + self._where
 
     @property
     def is_open(self) -> bool:
@@ -113,13 +114,13 @@ class Series:
     @property
     def label(self) -> str:
         """The name of the curve."""
-        return self._name + self.conditions + self._where
+        return self.name + self.conditions + self._where
 
     @property
     def folder(self) -> str:
         """The name of the folder of its result files, as in ann-benchmarks."""
         where = f"{BESIDE}{self.environment}" if self.environment else ""
-        return self._name + self.conditions + where + (BATCH if self.batch else "")
+        return self.name + self.conditions + where + (BATCH if self.batch else "")
 
     @property
     def without_memory(self) -> "Series":

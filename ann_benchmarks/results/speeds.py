@@ -15,8 +15,10 @@ from .metrics import ROUNDING
 
 MARK, ROUNDS = "rounds", "run_rounds"  # attributes: what was measured in turn, and the round of each run
 PARTS = "recall_parts"  # attribute: the mean recall of every n-th query, from the first, the second...
+OVERSTATED = "target_overstated"  # attribute: by how much a recall exceeds that of other queries
 MOST_PARTS = 50
 HALF_A_HIT = 8  # the lower bound of a recall of 1 misses four hits: an eighth of that is half of one
+SMALLEST = 1e-6
 LEAST_MISSED = 1e-4  # of the neighbours, where no interval says how few could have been seen
 
 
@@ -58,11 +60,15 @@ class Speed:
         """The throughput with the noise of its runs."""
         return Estimate(math.exp(self.level), self.spread, len(self.rates))
 
-    @cached_property
+    @property
+    def least_missed(self) -> float:
+        """The share of neighbours below which none can be seen to be missed: half a hit."""
+        return max((1 - self.interval.low) / HALF_A_HIT if self.interval else LEAST_MISSED, SMALLEST)
+
+    @property
     def missed(self) -> float:
-        """The share of neighbours that were missed, or what no point could be seen to fall below."""
-        least = (1 - self.interval.low) / HALF_A_HIT if self.interval else LEAST_MISSED
-        return max(1 - self.recall, least, LEAST_MISSED / 100)
+        """The share of neighbours that were missed."""
+        return max(1 - self.recall, self.least_missed)
 
     @property
     def effort(self) -> float:

@@ -1,14 +1,17 @@
 """What the reader of the figures should be warned of, each with the results that it concerns."""
 
+import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ann_benchmarks.common.foreign import from_json
 from ann_benchmarks.common.numbers import figure_text
 
 from .comparable import clients, family
-from .runs import Run
+from .environment import environment_of, in_words
+from .metrics import has_mean_throughput
+from .runs import LeftOut, Run, unusable_distances
 
 SLOWER = 1.25  # times the CPU for a query, from which on it is told
 OFF = 0.01  # of a tier's memory, from which on it is told
@@ -34,7 +37,7 @@ def warnings_of(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
 
 def warnings_of_one(run: Run) -> Iterator[str]:
     """Yield the warnings about one result."""
-    for told in (remarks, of_target, of_build, of_runs, of_tier):
+    for told in (remarks, of_data, of_target, of_build, of_runs, of_tier):
         try:
             yield from told(run.attrs)
         except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError):
@@ -72,6 +75,26 @@ def of_slowness(times: float) -> str:
     )
 
 
+def of_data(attrs: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what makes a recall look higher or lower than it is."""
+    if repeated := attrs.get("queries_in_train"):
+        yield (
+            f"{repeated:,} queries are rows of the training set: each finds itself, which raises the recall;"
+            " take other queries"
+        )
+    if text := unusable_distances(attrs):
+        yield text
+
+
+def of_left_out(left_out: LeftOut) -> Iterator[tuple[str, list[str]]]:
+    """Yield why files were left out, with their names."""
+    reasons: dict[str, list[str]] = {}
+    for path, error in left_out.items():
+        reasons.setdefault(str(error).removeprefix(f"{path} "), []).append("/".join(path.parts[-2:]))
+    for reason, names in reasons.items():
+        yield f"left out of all that follows: {reason}", names
+
+
 def of_target(attrs: Mapping[str, Any]) -> Iterator[str]:
     """Yield that the recall that was searched for is not there."""
     if missed := attrs.get("target_missed"):
@@ -98,6 +121,11 @@ def of_runs(attrs: Mapping[str, Any]) -> Iterator[str]:
     if attrs.get("runs_disagree") and isinstance(seconds, list):
         slowest, fastest = figure_text(1 / max(seconds)), figure_text(1 / min(seconds))
         yield f"the runs differ by more than noise: from {slowest} to {fastest} queries/s"
+    if not has_mean_throughput(attrs):
+        yield (
+            f"the throughput is that of the best of {attrs['run_count']} runs: ann-benchmarks stores no other"
+            "; compare it with the best runs of others (qps-best)"
+        )
     if int(attrs.get("run_count", 3)) < 3:
         yield "fewer than three runs: there is no interval"
 
@@ -112,6 +140,7 @@ def of_tier(attrs: Mapping[str, Any]) -> Iterator[str]:
 
 def of_all(runs: Sequence[Run]) -> Iterator[str]:
     """Yield what no single result shows."""
+    yield from of_environments(runs)
     machines = {tuple(run.attrs.get(name) for name in MACHINE) for run in runs}
     if len(machines) > 1:
         yield (
@@ -131,11 +160,27 @@ def of_all(runs: Sequence[Run]) -> Iterator[str]:
         yield "some results do not state which true neighbours they were measured against"
 
 
+def of_environments(runs: Iterable[Run]) -> Iterator[str]:
+    """Yield in what the servers of results differ, apart from releases that name their series."""
+    found: dict[str, dict[str, None]] = {}
+    for run in runs:
+        for name, value in environment_of(run.attrs).items():
+            if name not in ("cpu", "cores", "memory") and value != run.series.version:
+                found.setdefault(name, {})[in_words(name, value)] = None
+    differing = [" and ".join(sorted(values)) for values in found.values() if len(values) > 1]
+    if differing:
+        yield (
+            f"the results come from several servers ({'; '.join(differing)}): these may explain what differs"
+        )
+
+
 MUCH_WAITING = 0.1  # of the time, or of the queries
 
 
 FEW_QUERIES = 100
 MOST_OTHERS = 0.1  # share of the CPUs that others took, beyond which a run is disturbed
+TRUSTWORTHY = 150.0  # relaxation times of a queue, for a 99th percentile without much bias
+SHORT = 0.8  # of the time that is needed, below which it is told
 RECALL_CHANGED = 0.01  # between the runs of one point
 
 
@@ -153,6 +198,10 @@ def remarks(facts: Mapping[str, Any]) -> list[str]:
             f"the rate was not kept: {facts['queries_unanswered']:,} of {facts['queries_due']:,} queries"
             " were still waiting at the end"
         )
+    elif facts.get("steady_state") is False:
+        said.append("the queue still grew: the latencies are those of this run's length, not of the rate")
+    if text := _short_of_steady(facts):
+        said.append(text)
     if facts.get("clients_all_busy_share", 0) > MUCH_WAITING:
         said.append(
             f"{facts['clients_all_busy_share']:.0%} of the queries found no free client among"
@@ -183,6 +232,20 @@ def remarks(facts: Mapping[str, Any]) -> list[str]:
     if facts.get("caches_dropped") is False:
         said.append("this server cannot be restarted from here: only the first run may have been cold")
     return said
+
+
+def _short_of_steady(facts: Mapping[str, Any]) -> str:
+    """Say that the runs of an open loop were too short for their latencies, and how long they have to be."""
+    relaxation, capacity = facts.get("relaxation_seconds"), facts.get("closed_loop_rate")
+    if not relaxation or not capacity or facts.get("queries_unanswered"):
+        return ""
+    needed = TRUSTWORTHY * relaxation / int(facts.get("run_count") or 1)
+    if facts["active_seconds"] >= SHORT * needed:
+        return ""
+    return (
+        f"at {facts['rate'] / capacity:.0%} of a closed loop's throughput, a queue changes slowly, and the"
+        f" latencies of short runs are mostly too low: give --duration {math.ceil(needed)}"
+    )
 
 
 def _limit_of_clients(facts: Mapping[str, Any]) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from ann_benchmarks.common.output import counted, say, warn
 from ann_benchmarks.jobs.events import Built, Event, Note, PhaseDone, PointDone, PointFailed, WorkloadDone
 from ann_benchmarks.jobs.job import Job
+from ann_benchmarks.results.intervals import interval_text
+from ann_benchmarks.results.percentiles import least_queries
 
 from .pool import JobOutcome
 
@@ -28,14 +30,7 @@ class Console:
                 what = "found, built earlier in" if event.is_reused else "built in"
             say(f"{job.definition}: index {what} {event.build_time:.1f} s{size}")
         elif isinstance(event, PointDone):
-            low, high = event.recall_interval
-            slowest = f" (slowest run: {event.slowest_run:,.1f})" if event.slowest_run else ""
-            say(
-                f"{event.label}: recall {event.recall:.4f} ({low:.4f} to {high:.4f}),"
-                f" {event.queries_per_second:,.1f} QPS{slowest},"
-                f" p50 {event.p50 * 1e3:.3f} ms, p99 {event.p99 * 1e3:.3f} ms"
-                + (f", waiting for {event.main_wait}" if event.main_wait else "")
-            )
+            say(point_text(event))
         elif isinstance(event, PhaseDone):
             say(event.text)
         elif isinstance(event, WorkloadDone):
@@ -48,6 +43,26 @@ class Console:
     def failed(self, outcome: JobOutcome) -> None:
         """Say that a definition has failed, and why."""
         print(f"failed: {outcome.job.definition}: {outcome.failure}", file=sys.stderr, flush=True)
+
+
+def point_text(point: PointDone) -> str:
+    """Say on one line what was measured of a point."""
+    low, high = point.recall_interval
+    of_runs = f"mean of {point.runs} runs " if point.runs > 1 else ""
+    bounds = interval_text(point.qps_interval, lambda rate: f"{rate:,.1f}")
+    slowest = f" (slowest run: {point.slowest_run:,.1f})" if point.slowest_run else ""
+    latencies = [
+        f"{name} {f'{seconds * 1e3:.3f} ms' if seconds else f'takes {least_queries(name):,} queries'}"
+        for name, seconds in (("p50", point.p50), ("p99", point.p99))
+    ]
+    return ", ".join(
+        [
+            f"{point.label}: recall {point.recall:.4f} ({low:.4f} to {high:.4f})",
+            f"{of_runs}{point.queries_per_second:,.1f} QPS{bounds}{slowest}",
+            *latencies,
+            *([f"waiting for {point.main_wait}"] if point.main_wait else []),
+        ]
+    )
 
 
 def summary(outcomes: Sequence[JobOutcome]) -> list[str]:

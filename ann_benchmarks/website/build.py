@@ -11,7 +11,6 @@ from tqdm import tqdm
 from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.plotting.styles import assign_styles, result_styles
-from ann_benchmarks.results.comparable import family
 from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run, load_runs
@@ -40,7 +39,7 @@ def create_website(
     datasets, algorithms = group_results(runs, records)
     styles: Styles = {
         "series": result_styles({run.algorithm for run in runs}),
-        "algorithm": assign_styles({family(run) for run in (*runs, *map(as_run, records))}),
+        "algorithm": assign_styles({run.series.name for run in (*runs, *map(as_run, records))}),
         "dataset": assign_styles(page.title for page in datasets),
     }
     pages, templates = [*datasets, *algorithms], environment()
@@ -102,7 +101,7 @@ def group_results(runs: Sequence[Run], records: Sequence[Record]) -> tuple[list[
         datasets[place].records.append(record)
     algorithms: dict[tuple[str, bool], Page] = {}
     for run in sorted(runs, key=lambda run: (place_of(run), run.algorithm)):
-        base, by_dataset = family(run), datasets[place_of(run)]
+        base, by_dataset = run.series.name, datasets[place_of(run)]
         titles[id(run)] = by_dataset.title
         if (base, run.batch) not in algorithms:
             suffix, mode = ("-batch", ", batch") if run.batch else ("", "")

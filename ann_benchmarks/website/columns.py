@@ -7,7 +7,6 @@ from functools import partial
 from ann_benchmarks.common.numbers import size_text
 from ann_benchmarks.results.attributes import version_names
 from ann_benchmarks.results.built import build_arguments
-from ann_benchmarks.results.comparable import family
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.metrics import all_metrics, standard_metrics
 from ann_benchmarks.results.runs import Run, interval, number
@@ -103,7 +102,7 @@ def metric(name: str) -> Column:
 
 
 OF_SERIES = (
-    Column("algorithm", "Algorithm", "words", family, True),
+    Column("algorithm", "Algorithm", "words", lambda run: run.series.name, True),
     Column("parameters", "Parameters", "words", lambda run: run.parameters),
     *(metric(name) for name in standard_metrics),
     Column("found", "Found for recall", "share", attribute("target_recall")),

@@ -1,6 +1,33 @@
 "use strict";
 
-// Plots of two metrics: the best points of each curve, and on demand all of them.
+// Plots of two metrics: the best points of each curve under one load, and on demand all of them.
+
+const LOAD = ["clients", "load", "ram", "buffers", "cpus", "disk", "method"];
+
+// The points under the load that most of them have, unless the reader has chosen a load, or curves by it.
+function ofOneLoad(points, facets, state) {
+  const isOwn = String(state.by) !== String(state.standard.by);
+  const ids = LOAD.filter((id) => facets.some((facet) => facet.id === id));
+  const isChosen = (id) => state.chosen.has(id) || (isOwn && state.by.includes(id));
+  if ([...ids, "series"].some(isChosen)) return points;
+  const groups = new Map();
+  for (const point of points) {
+    const key = JSON.stringify(ids.map((id) => written(point[id])));
+    if (!groups.has(key)) groups.set(key, []);
+    groups.get(key).push(point);
+  }
+  const memory = facets.find(({ id }) => id === "ram")?.options ?? [];
+  const worth = (group) => [
+    group.length,
+    new Set(group.map((point) => point.algorithm)).size,
+    memory.indexOf(written(group[0]?.ram)), // in ascending order, the machine's own last
+  ];
+  const isWorthMore = (one, other) => {
+    const first = one.findIndex((value, i) => value !== other[i]);
+    return first >= 0 && one[first] > other[first];
+  };
+  return [...groups.values()].reduce((best, group) => (isWorthMore(worth(group), worth(best)) ? group : best), []);
+}
 
 const isShare = (column) => column.kind === "share";
 
@@ -16,7 +43,8 @@ class Frontier {
 
   describe() {
     const { x, y, better } = this.chart;
-    const points = this.site.kept.filter((point) => drawable(point[x]) && drawable(point[y]));
+    const every = this.site.kept.filter((point) => drawable(point[x]) && drawable(point[y]));
+    const points = this.isRaw ? every : ofOneLoad(every, this.site.facets, this.site.state);
     const differing = this.isOfAll ? [] : mixed(this.site.facets, points, this.site.state.by);
     // A point found for a recall is drawn even where others of its curve beat it, if they are of one kind.
     const stays = (point) => this.isRaw || (isNumber(point.found) && !differing.length);
@@ -34,11 +62,16 @@ class Frontier {
       const marks = [...others.map((point) => mark(point, false)), ...best.map((point) => mark(point, true))];
       return { name, style, marks };
     });
-    return { x: this.axis(x, "linear"), y: this.axis(y, "log"), curves, note: this.note(points, differing) };
+    return { x: this.axis(x, "linear"), y: this.axis(y, "log"), curves, note: this.note(points, every, differing) };
   }
 
-  note(points, differing) {
+  note(points, every, differing) {
     const said = [];
+    if (points.length < every.length) {
+      const shown = nameOf(points[0], LOAD.filter((id) => this.site.facets.some((facet) => facet.id === id)));
+      const left = numbers.format(every.length - points.length);
+      said.push(`Shown: ${shown}. For the ${left} points under other loads, use the filters or All points.`);
+    }
     if (differing.length)
       said.push(`A curve joins the best of its points, whatever their ${labelsOf(differing)}.`);
     const found = [...new Set(points.map((point) => point.found).filter(isNumber))].sort();

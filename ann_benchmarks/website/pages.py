@@ -11,7 +11,6 @@ from jinja2 import Environment, FileSystemLoader
 
 from ann_benchmarks.common.output import counted
 from ann_benchmarks.plotting.styles import DARK_COLORS, DASHES, LIGHT_COLORS, Style, told_apart
-from ann_benchmarks.results.comparable import family
 from ann_benchmarks.results.metrics import TARGET_RECALL, drawable, pareto_frontier
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run
@@ -73,7 +72,7 @@ class Page:
         series: dict[str, list[Run]] = {}
         for run in self.runs:
             title = self.titles[id(run)]
-            of_dataset = title if run.algorithm == family(run) else f"{title}, {run.algorithm}"
+            of_dataset = title if run.algorithm == run.series.name else f"{title}, {run.algorithm}"
             series.setdefault(run.algorithm if self.is_of_dataset else of_dataset, []).append(run)
         return series
 
@@ -148,7 +147,7 @@ def preview(page: Page, styles: Styles) -> Iterator[dict[str, Any]]:
     """Yield the recall/QPS frontier of each algorithm, or dataset, of a page."""
     of_name: dict[str, list[Run]] = {}
     for run in page.runs:
-        of_name.setdefault(family(run) if page.is_of_dataset else page.titles[id(run)], []).append(run)
+        of_name.setdefault(run.series.name if page.is_of_dataset else page.titles[id(run)], []).append(run)
     known = styles["algorithm" if page.is_of_dataset else "dataset"]
     apart = styles_data(told_apart({name: known[name] for name in of_name}))
     for name, runs in of_name.items():

@@ -64,7 +64,7 @@ def windows_data(record: Record) -> dict[str, list[float | int | None]]:
 def phase_data(phase: Phase) -> dict[str, Any]:
     """Return what the charts show of a phase: shares, ms, KiB, operations a second."""
     values = {
-        "p99": phase.queries.p99 * 1e3 if phase.queries else None,
+        "p99": in_ms(phase.queries.percentile("p99")) if phase.queries else None,
         "qps": phase.queries.per_second if phase.queries else None,
         "recall": phase.recall,
         "low": phase.recall_low,
@@ -81,4 +81,11 @@ def phase_data(phase: Phase) -> dict[str, Any]:
 
 def rate_data(rate: Rate) -> list[float | int | None]:
     """Return operations a second with their interval, and the 99th percentile of their time in ms."""
-    return [json_number(value) for value in (rate.per_second, rate.low, rate.high, rate.p99 * 1e3)]
+    return [
+        json_number(value) for value in (rate.per_second, rate.low, rate.high, in_ms(rate.percentile("p99")))
+    ]
+
+
+def in_ms(seconds: float | None) -> float | None:
+    """Return a time in ms, None where it is not known."""
+    return None if seconds is None else seconds * 1e3

@@ -14,6 +14,7 @@ from ann_benchmarks.distance import candidate_distances
 
 from ..vectors import Rows
 from .queries import Queries, TrueNeighbors, read_truth, truth_path, write_truth
+from .repeated import IN_TRAIN, count_repeated
 
 _FIRST_ROWS = 64
 _SAMPLED_ROWS = 1024
@@ -110,6 +111,16 @@ class Dataset(ABC):
             published = self.with_distances(published.neighbors)
             self.keep_truth(published)
         return published
+
+    def queries_in_train(self) -> int:
+        """Return how many queries are rows of the training set, too; 0 for sets, which are not compared."""
+        if IN_TRAIN in self.attrs:
+            return int(self.attrs[IN_TRAIN])
+        metric, truth = self.attrs["distance"], self.truth()
+        if self.attrs["type"] == "sparse" or metric == "ip":  # which takes reading all rows
+            return 0
+        queries = np.asarray(self.test())
+        return count_repeated(metric, self.train_rows(), queries, truth.neighbors, truth.known_distances)
 
     def has_truth(self) -> bool:
         """Whether `truth` has something to give."""

@@ -15,6 +15,7 @@ from ann_benchmarks.common.disk import disk_errors, require_space
 
 from ..ground_truth import exact_neighbors
 from ..vectors import open_rows
+from .repeated import IN_TRAIN, count_repeated
 
 NEIGHBORS = 100  # true neighbours kept for each query, as ann-benchmarks keeps
 METADATA = 2**16  # bytes, more than HDF5 needs for names, shapes and attributes
@@ -57,8 +58,12 @@ def write_dense(
                     bar.update(len(train_rows))
             train, test = (open_rows(temporary, key) for key in ("train", "test"))
             ids, distances = exact_neighbors(metric, train, test[:], neighbors)
+            repeated = count_repeated(metric, train, test[:], ids, distances)
             _put(raw, ids_at, ids, ids.dtype)
             _put(raw, distances_at, distances, distances.dtype)
+        if repeated:
+            with h5py.File(temporary, "r+") as file:
+                file.attrs[IN_TRAIN] = repeated
 
 
 def write_sets(

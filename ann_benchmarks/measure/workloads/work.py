@@ -196,8 +196,9 @@ def in_words(phase: Phase) -> str:
 
 
 def _rate(rate: Rate) -> str:
-    text = f"{rate.per_second:,.1f}/s ({rate.low:,.1f} to {rate.high:,.1f}), p50 {rate.p50 * 1e3:.2f} ms,"
-    return f"{text} p99 {rate.p99 * 1e3:.2f} ms"
+    known = [(name, rate.percentile(name)) for name in ("p50", "p99")]
+    latencies = [f"{name} {seconds * 1e3:.2f} ms" for name, seconds in known if seconds is not None]
+    return ", ".join([f"{rate.per_second:,.1f}/s ({rate.low:,.1f} to {rate.high:,.1f})", *latencies])
 
 
 def plain(value: Any) -> Any:

@@ -120,7 +120,8 @@ def _message(content: bytes) -> Any:
         if kind in (PointDone, WorkloadDone):
             values["path"] = Path(values["path"])
         if kind is PointDone:
-            values["recall_interval"] = Interval(*map(float, values["recall_interval"]))
+            for name in ("recall_interval", "qps_interval"):
+                values[name] = values[name] and Interval(*map(float, values[name]))
         message = kind(**values)
         for part in fields(kind):
             if not _is_of(getattr(message, part.name), part.type):

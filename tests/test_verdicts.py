@@ -1,0 +1,194 @@
+"""What reports and compare.py say is no surer than what was measured, by simulation and by cases."""
+
+import math
+
+import numpy as np
+import pytest
+
+from ann_benchmarks.comparing.matching import compare
+from ann_benchmarks.comparing.order import are_in_blocks
+from ann_benchmarks.comparing.verdicts import NOT_SLOWER, SLOWER, UNDECIDED, Criteria, status, warnings
+from ann_benchmarks.load.search import smallest_reaching
+from ann_benchmarks.load.selection import overstatement
+from ann_benchmarks.reporting.answer import statements
+from ann_benchmarks.results.comparable import Comparison
+from ann_benchmarks.results.equal_recall import ABOVE, AT, BETWEEN, EXACT, WITHIN, standing
+from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.results.judging import difference_of_pairs
+from ann_benchmarks.results.speeds import Speed, recall_parts
+from benchmarks.verdicts import compared, once, repetition, reported, turns, wandering
+
+from .report_data import make_run
+
+SETS = 60  # of each simulation, in which 3 wrong ones are expected, and 7 are rare
+MOST_WRONG = 7 / SETS
+
+
+def said(runs, target=0.95):
+    return " ".join(one.text for one in statements(runs, True, target) if "Speed" in one.about)
+
+
+def measured(rate, recall, half=0.006, name="a", **attrs):
+    bounds = {"recall_low": recall - half, "recall_high": min(recall + half, 1.0)}
+    rates = (rate, rate * 1.001, rate * 0.999)
+    return make_run(name, rates, recall=recall, name=f"{name}({rate})", **bounds, **attrs)
+
+
+def test_two_hits_of_5000_do_not_reverse_the_answer():
+    runs = [measured(1000, 0.9498), measured(700, 0.969), measured(950, 0.9502, name="b")]
+    text = said(runs)
+    assert "a answers 997 queries/s (between recall 0.950 and 0.969" in text
+    assert "a and b show no difference beyond noise (ratio 1.05" in text
+
+
+def speed(rate, recall, half=0.005, index="", **more):
+    return Speed(index, recall, Interval(recall - half, min(recall + half, 1.0)), [rate] * 3, **more)
+
+
+@pytest.mark.parametrize(
+    ("points", "reach", "rate"),
+    [
+        ([(1000, 0.90), (500, 0.975)], BETWEEN, 1000 / 2**0.5),  # half as many missed each way
+        ([(1000, 0.90), (800, 0.95), (500, 0.975)], AT, 800),
+        ([(800, 0.948)], WITHIN, 800 * (0.05 / 0.052) ** 0.7),
+        ([(800, 0.96)], AT, 800 * (0.05 / 0.04) ** 0.7),
+        ([(800, 0.99)], ABOVE, 800),
+        ([(50, 1.0)], EXACT, 50),
+    ],
+)
+def test_the_throughput_at_a_recall(points, reach, rate):
+    found = standing([speed(*point) for point in points], 0.95)
+    assert found.reach == reach
+    assert math.exp(found.level) == pytest.approx(rate, rel=1e-6)
+    assert standing([speed(800, 0.93)], 0.95) is None
+
+
+def test_who_was_measured_at_a_higher_recall_only_may_be_as_fast():
+    text = said([measured(1000, 0.95), measured(500, 0.99, name="b")])
+    assert "a and b cannot be told apart, because b has only higher recalls" in text
+    assert "a is 20 times as fast as exact" in said([measured(1000, 0.95), measured(50, 1.0, name="exact")])
+
+
+def test_of_two_indexes_the_one_that_is_faster_at_the_recall_stands():
+    small = [speed(900, 0.93, index="M=8"), speed(300, 0.97, index="M=8")]
+    large = [speed(700, 0.94, index="M=16"), speed(600, 0.96, index="M=16")]
+    assert standing([*small, *large], 0.95).chosen[0] in (2, 3)
+
+
+def test_queries_that_are_hard_for_both_contenders_add_no_doubt():
+    recalls = np.random.default_rng(1).choice([1.0, 0.9, 0.7], 1000, p=[0.7, 0.2, 0.1])
+    parts = recall_parts(recalls)
+    recall = float(recalls.mean())
+    runs = [
+        measured(100, recall, name=name, recall_parts=parts, rounds="r", run_rounds=[1, 2, 3])
+        for name in "ab"
+    ]
+    alike = [Comparison(1, some, recall).contest.ratios()["b"] for some in (runs, [without(r) for r in runs])]
+    widths = [one.interval.high / one.interval.low for one in alike]
+    assert widths[0] < widths[1]
+
+
+def without(run):
+    attrs = {name: value for name, value in run.attrs.items() if name != "recall_parts"}
+    return type(run)(run.dataset, 10, run.distance, run.series, run.parameters, run.metrics, attrs)
+
+
+@pytest.mark.parametrize("field", [(1, 1), (6, 1)])
+@pytest.mark.parametrize("drift", [0.0, 0.98, 0.995])
+def test_reports_of_rounds_name_no_fastest_where_none_is(drift, field):
+    rng = np.random.default_rng(7)
+    named, ahead = reported(SETS, lambda n: turns(rng, n, 12, 0.09, drift), field)
+    assert named <= MOST_WRONG and ahead == 0
+
+
+def test_reports_of_what_was_measured_once_name_no_fastest():
+    rng = np.random.default_rng(1)
+    assert reported(SETS, lambda n: once(rng, n, 0.03), (1, 1))[0] == 0
+    assert reported(SETS, lambda n: once(rng, n, 0.03), (1, 1), 6.0) == (0.0, 1.0)
+
+
+def test_rounds_see_what_is_there():
+    rng = np.random.default_rng(1)
+    assert reported(30, lambda n: turns(rng, n, 48, 0.09, 0.98), (1, 1), 0.1)[0] > 0.8
+
+
+@pytest.mark.parametrize("how", ["blocks", "turn", "turn, --paired"])
+def test_compare_is_not_wrong_where_the_machine_drifts(how):
+    rng = np.random.default_rng(2)
+    differ, fails = compared(rng, SETS, 0.98, how)
+    assert max(differ, fails) <= (0 if how == "blocks" else MOST_WRONG)
+
+
+def sides(order, slower=0.0, noise=0.01):
+    """Return the repetitions of A and of B in the order of a word such as AABB."""
+    rng = np.random.default_rng(1)
+    found = {"A": [], "B": []}
+    for at, name in enumerate(order):
+        level = -slower * (name == "B") + rng.normal(0, noise)
+        found[name].append(repetition(len(found[name]), at, rng.normal(level, noise, 5)))
+    return found["A"], found["B"]
+
+
+@pytest.mark.parametrize(
+    ("order", "is_in_blocks"),
+    [
+        ("AAABBB", True), ("BBBBBAAAAA", True), ("AABB", True), ("AAAAAB", True), ("AAABBBBA", True),
+        ("ABABAB", False), ("ABBA", False), ("ABAB", False), ("AB", False), ("ABBABAABBA", False),
+    ],
+)  # fmt: skip
+def test_blocks_are_recognised_by_their_times(order, is_in_blocks):
+    assert are_in_blocks(*sides(order)) == is_in_blocks
+
+
+def test_repetitions_in_blocks_fail_no_build():
+    criteria = Criteria()
+    for paired in (False, True):
+        found = compare(*sides("AAAABBBB", slower=0.3), paired=paired)
+        assert status(found, criteria) == UNDECIDED
+        assert criteria.verdict("qps", found.metrics["qps"].mean) == "slower?"
+        assert any("did not take turns" in text for text in warnings(found, criteria))
+        assert status(compare(*sides("ABABABAB", slower=0.3), paired=paired), criteria) == SLOWER
+        assert status(compare(*sides("ABABABAB"), paired=paired), criteria) == NOT_SLOWER
+
+
+def test_compare_goes_round_by_round():
+    rng = np.random.default_rng(3)
+    drift = wandering(rng, 20, 0.98)
+    a, b = sides("AB")
+    for one, slower in ((a[0], 0.0), (b[0], 0.2)):
+        rates = np.exp(drift - slower + rng.normal(0, 0.03, 20))
+        one.attrs.update(run_seconds=(1 / rates).tolist(), rounds="r", run_rounds=list(range(20)))
+    found = compare(a, b)
+    mean = found.metrics["qps"].mean
+    assert (mean.by, mean.is_sure) == ("rounds", True)
+    assert mean.ratio == pytest.approx(math.exp(-0.2), rel=0.05)
+    assert status(found, Criteria()) == SLOWER
+
+
+def test_neighbouring_rounds_that_resemble_each_other_say_less():
+    rng = np.random.default_rng(4)
+    drawn = [wandering(rng, 30, 0.7) for _ in range(400)]
+    wrong = [difference_of_pairs([0.0] * 30, list(one), "rounds").p < 0.05 for one in drawn]
+    assert np.mean(wrong) < 0.12  # 0.36 by Student's test alone
+
+
+def test_a_recall_that_was_searched_for_is_corrected():
+    rng = np.random.default_rng(5)
+    over, corrected = [], []
+    for _ in range(60):
+        hard = rng.normal(0, 0.9, (200, 1)) + rng.logistic(0, 0.8, (200, 10))
+        tried = {}
+
+        def recall_of(ef, hard=hard, tried=tried):
+            tried[ef - 10] = (1.5 * math.log(ef / 10) - 0.3 + rng.normal(0, 0.3, hard.shape) > hard).mean(1)
+            return float(tried[ef - 10].mean())
+
+        found = smallest_reaching(0.95, range(10, 1001), recall_of, 1 / 2000)
+        places = sorted(tried)
+        by = overstatement(0.95, places, np.array([tried[place] for place in places]))
+        other = rng.normal(0, 0.9, (20_000, 1)) + rng.logistic(0, 0.8, (20_000, 10))
+        true = (1.5 * math.log(found.value / 10) - 0.3 + rng.normal(0, 0.3, other.shape) > other).mean()
+        over.append(found.recall - true)
+        corrected.append(found.recall - (by or 0.0) - true)
+    assert abs(np.mean(corrected)) < abs(np.mean(over))
+    assert overstatement(0.95, [3], np.ones((1, 10))) is None
