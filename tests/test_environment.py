@@ -141,6 +141,14 @@ def test_what_is_not_known_contradicts_nothing_and_is_never_joined():
     assert not differences(new, environment_of({**NEW, "memory_bytes": int(8.1 * 2**30)}))
     assert differences(new, environment_of({**NEW, "memory_bytes": 16 << 30})) == ["memory"]
     assert not differences(environment_of({**NEW, "tier": "x"}), environment_of({**NEW, "cores": 1}))
+    tier = {"tier": "64MB:all", "tier_shared_buffers": 64 << 20}  # as results have it, and as the plan does
+    given = {**NEW, **tier, "given_settings": '{"jit": "on", "shared_buffers": "64MB"}'}
+    assert not differences(
+        environment_of(given), environment_of({**given, "given_settings": '{"jit": "on"}'})
+    )
+    assert differences(environment_of(given), environment_of({**given, "given_settings": "{}"})) == [
+        "settings"
+    ]
     places, groups = environments([{}, old, new, {}, old])
     assert places[0] == places[3] and places[1] == places[4] and len(groups) == 3
     assert sorted(names_of(groups)) == ["PostgreSQL 17.12", "PostgreSQL 18.4", "unknown server"]

@@ -194,7 +194,8 @@ def test_an_interrupted_run_puts_things_away(workspace, number, status):
     process.send_signal(number)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == status
-    assert len(errors.splitlines()) == 1 and "what is finished is kept" in errors
+    (said,) = (line for line in errors.splitlines() if "others took up to" not in line)  # on a busy machine
+    assert "what is finished is kept" in said
     assert Path("done").exists() and Path("finalized").exists()
     assert not psutil.pid_exists(int(begun()[0][1]))
     assert len(workspace.results()) == len(finished()) >= 1

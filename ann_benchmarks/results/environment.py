@@ -33,7 +33,7 @@ Facts = Mapping[str, Any]
 def environment_of(attrs: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is known of where a result was measured, what names it best first; empty for nothing.
 
-    A simulated server has the cores and the memory of its tier, which the series says.
+    A simulated server has the cores, the memory and the settings of its tier, which the series says.
     """
     facts: dict[str, Any] = {}
     for name, title in sorted(version_names(attrs).items(), key=lambda item: item[0] != "postgres_version"):
@@ -50,7 +50,8 @@ def environment_of(attrs: Mapping[str, Any]) -> dict[str, Any]:
         facts["container memory"] = attrs["container_memory_requested"]
     for name, attribute in _SETTINGS.items():
         if attribute in attrs:
-            facts[name] = from_json(attrs[attribute], dict[str, Any]())
+            settings = from_json(attrs[attribute], dict[str, Any]())
+            facts[name] = {key: value for key, value in settings.items() if f"tier_{key}" not in attrs}
     return facts
 
 
