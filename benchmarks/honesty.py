@@ -8,6 +8,7 @@ computed too, which needs no machine, it is Erlang's formula. For figures as goo
 should run.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -171,50 +172,32 @@ def percentiles() -> None:
         for queries in (500, 1000, 2000, 10_000):
             rng = np.random.default_rng(3)
             points = [process.draw(rng, queries, 5) for _ in range(REPETITIONS)]
-            for figure, percent in PERCENTILES.items():
+            earlier, now = (np.array([stored(runs) for runs in points]) for stored in (before, after))
+            for place, (figure, percent) in enumerate(PERCENTILES.items()):
                 truth = process.percentile(percent)
-                shares = [coverage_of(points, truth, how(figure, percent)) for how in (before, now)]
+                texts = []
+                for low, value, high in (earlier[:, place].T, now[:, place].T):
+                    shares = [np.mean((low <= of) & (of <= high)) for of in (truth, value)]
+                    texts.append(" ".join(f"{share:6.1%}" for share in shares))
                 beyond = 5 * queries * (100 - percent) / 100
                 mark = "" if is_shown(figure, 5 * queries) else "  not shown"
-                texts = [f"{held:6.1%} {contained:6.1%}" for held, contained in shares]
-                print(
-                    f"  {name:38} {figure:5} {queries:6} {beyond:7.1f}   {'   '.join(texts)}{mark}",
-                    flush=True,
-                )
+                print(f"  {name:38} {figure:5} {queries:6} {beyond:7.1f}   {'   '.join(texts)}{mark}")
+            sys.stdout.flush()
 
 
-Point = list[np.ndarray]  # the latencies of each run
-Figure = tuple[float, float, float]  # a percentile between the ends of its interval
+def before(runs: Sequence[np.ndarray]) -> np.ndarray:
+    """Return each percentile of all queries between the ends of Student's interval over the runs, (4, 3)."""
+    percents = list(PERCENTILES.values())
+    of_each = np.array([np.percentile(run, percents) for run in runs])
+    ends = np.array([mean_interval(values.tolist()) for values in of_each.T])
+    return np.column_stack([ends[:, 0], np.percentile(np.concatenate(runs), percents), ends[:, 1]])
 
 
-def before(figure: str, percent: float) -> Callable[[Point], Figure]:
-    """Return what was stored: the percentile of all queries, and Student's interval over the runs."""
-
-    def stored(runs: Point) -> Figure:
-        low, high = mean_interval([float(np.percentile(run, percent)) for run in runs])
-        return low, float(np.percentile(np.concatenate(runs), percent)), high
-
-    return stored
-
-
-def now(figure: str, percent: float) -> Callable[[Point], Figure]:
-    """Return what is stored."""
-
-    def stored(runs: Point) -> Figure:
-        facts = stored_percentiles(runs)
-        low, value, high = (facts[f"latency_{figure}{end}"] for end in ("_low", "", "_high"))
-        return low, value, high  # type: ignore[return-value]
-
-    return stored
-
-
-def coverage_of(
-    points: Sequence[Point], truth: float, stored: Callable[[Point], Figure]
-) -> tuple[float, float]:
-    """Return how often intervals hold the truth, and how often their own figure."""
-    lows, values, highs = np.array([stored(runs) for runs in points]).T
-    return float(np.mean((lows <= truth) & (truth <= highs))), float(
-        np.mean((lows <= values) & (values <= highs))
+def after(runs: Sequence[np.ndarray]) -> np.ndarray:
+    """Return each percentile between the ends of its interval as they are stored, (4, 3)."""
+    facts = stored_percentiles(runs)
+    return np.array(
+        [[facts[f"latency_{name}{end}"] for end in ("_low", "", "_high")] for name in PERCENTILES]
     )
 
 
