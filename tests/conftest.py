@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 from .docker_engine import base_image, engine, plugins, tiny_image  # noqa: F401
+from .kill_commands import make_workplace
 from .parallel import (  # noqa: F401
     pytest_collection_modifyitems,
     pytest_runtest_protocol,
     pytest_xdist_make_scheduler,
 )
 from .postgres_fixtures import plugin_server, server, server_folder  # noqa: F401
-from .programs import write_config
+from .programs import temporary_folder, write_config
 
 ROOT = Path(__file__).parent.parent
 
@@ -143,3 +144,11 @@ def workspace(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     make_dataset()
     return Workspace(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def workplace():
+    """A folder with a dataset, results and a plug-in, in which every command has something to do."""
+    with temporary_folder() as folder:
+        make_workplace(folder)
+        yield folder

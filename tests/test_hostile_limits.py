@@ -4,28 +4,19 @@ import errno
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ann_benchmarks.common.errors import shortage
 
-from .kill_commands import COMMANDS, command_line, environment_of, make_workplace
-from .programs import temporary_folder
+from .kill_commands import COMMANDS, command_line, environment_of
 
 QUICK = [name for name in COMMANDS if name != "run.py, pgvector"]
 FILES = "error: too many open files: raise the limit (ulimit -n 1024)"
 PROCESSES = "error: no further process or thread can be started: end others, or raise the limit (ulimit -u)"
 ADVICE = "(ulimit -"  # OpenBLAS has its own words, and ends the process itself
 SOMEBODY = 64321  # whose processes are counted, unlike root's
-
-
-@pytest.fixture(scope="module")
-def workplace() -> Iterator[Path]:
-    with temporary_folder() as folder:
-        make_workplace(folder)
-        yield folder
 
 
 def limited(folder: Path, limit: str, name: str, *before: str) -> "subprocess.CompletedProcess[str]":

@@ -1,22 +1,13 @@
 """Standard streams that are closed, full, or closed early by their reader."""
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from .kill_commands import command_line, environment_of, make_workplace
-from .programs import temporary_folder
+from .kill_commands import command_line, environment_of
 
 FULL = "error: cannot write to standard output: No space left on device\n"
-
-
-@pytest.fixture(scope="module")
-def workplace() -> Iterator[Path]:
-    with temporary_folder() as folder:
-        make_workplace(folder)
-        yield folder
 
 
 def started(folder: Path, name: str, streams: str, *options: str) -> "subprocess.CompletedProcess[str]":

@@ -22,7 +22,7 @@ class InOrder:
 
     order: np.ndarray  # (queries,), int
     seconds: float | None
-    own: np.ndarray  # places in the order whose answers are kept, ascending
+    own: np.ndarray  # ascending places in the order; the answers to the queries there are kept
     slots: int  # of the even sample of answers
     room: int  # queries that the book has room for
 

@@ -31,7 +31,8 @@ def call_as(uid: int, gid: int, action: Callable[..., Any], *arguments: Any) -> 
     ours, theirs = socket.socketpair()
     with ours, theirs:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of threads, whose locks no call here takes
+            # Of threads: their locks stay locked in the fork, and nothing here takes one.
+            warnings.simplefilter("ignore", DeprecationWarning)
             child = os.fork()
         if child == 0:
             _answer(theirs, uid, gid, action, arguments)

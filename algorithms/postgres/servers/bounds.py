@@ -69,7 +69,7 @@ class Budget:
 
 
 class Counted:
-    """A stream whose bytes count as they are read."""
+    """A stream that counts the bytes which are read from it, against a budget."""
 
     def __init__(self, stream: Readable, budget: Budget) -> None:
         """Take both."""

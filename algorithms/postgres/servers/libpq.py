@@ -3,7 +3,7 @@
 libpq reads some forty variables, and files in a home folder. Parameters cannot take precedence over all of
 them: a service that is named must exist, and TimeZone and DateStyle are no parameters. So whatever connects
 to a server of ours does so without these variables. Its parameters carry the mark of that, because they also
-reach clients in other processes, whose environments are not known here.
+reach clients in other processes, whose environments may differ.
 """
 
 import os
