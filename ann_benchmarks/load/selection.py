@@ -18,7 +18,7 @@ def overstatement(target: float, places: Sequence[int], recalls: np.ndarray) -> 
     place. None where the places do not enclose the target.
     """
     means = recalls.mean(axis=1)
-    if len(places) < 2 or not means.min() < target <= means.max():
+    if len(places) < 2 or not np.min(means) < target <= np.max(means):
         return None
     queries = recalls.shape[1]
     counts = np.random.default_rng(queries).multinomial(queries, np.full(queries, 1 / queries), RESAMPLED)
