@@ -85,6 +85,66 @@ def test_a_contender_that_fails_is_named(workspace, body: str, reason: str) -> N
         assert not stored() and "failed: b(): its process has ended with a()" in done.stderr
 
 
+@pytest.mark.parametrize(("fit", "reason"), [("os._exit(3)", "status 3"), ("time.sleep(60)", "--timeout")])
+def test_a_build_that_ends_its_process_takes_no_later_contender_with_it(
+    workspace, fit: str, reason: str
+) -> None:
+    workspace.add_plugin("a", f"{ANSWER}def fit(self, X): {fit}\n")
+    workspace.add_plugin("b", ANSWER)
+    done = workspace.run("--rounds", "4", "--timeout", "3")
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("failed: a(): ") and reason in done.stderr
+    assert [name.partition("/")[0] for name in stored()] == ["b"]
+
+
+def test_each_point_stores_what_the_plugin_says_of_it(workspace) -> None:
+    body = ANSWER + "def set_query_arguments(self, number): self.number = number\n"
+    workspace.add_plugin("a", body + "def get_additional(self): return {'number': self.number}\n", TWO_POINTS)
+    # Whose turn was the last has no part in it, nor who is stored after whom.
+    assert workspace.run("--rounds", "3").returncode == 0
+    assert {name: attrs["number"] for name, attrs in stored().items()} == {"a/1": 1, "a/2": 2}
+
+
+SEARCHED = """
+def __init__(self, slow, least, most): self.seconds, self.least, self.most = slow / 1000, least, most
+def fit(self, X): self.rows = X
+def search_range(self, count):
+    from types import SimpleNamespace
+    return SimpleNamespace(parameter="ef", values=list(range(1, 11)), arguments=lambda value: [value])
+def set_query_arguments(self, ef): self.right = min(max(ef, self.least), self.most)
+def query(self, q, n):
+    time.sleep(self.seconds)
+    return np.argsort(((self.rows - q) ** 2).sum(1))[:n][: self.right].tolist()
+"""
+
+
+def test_who_misses_the_target_puts_nobody_out_of_the_race(workspace) -> None:
+    for name, arguments in (("a", [2, 0, 10]), ("b", [2, 0, 10]), ("hasty", [0.1, 0, 5])):
+        workspace.add_plugin(name, SEARCHED, {"args": [[x] for x in arguments]})
+    done = workspace.run("--target-recall", "0.9", "--until", "0.1%", "--rounds", "8")
+    assert done.returncode == 0
+    rounds = {name.partition("/")[0]: len(attrs["run_rounds"]) for name, attrs in stored().items()}
+    assert rounds.pop("hasty") == 4  # it is compared with nobody
+    assert min(rounds.values()) > 4 or " is " in done.stdout
+    assert "hasty is" not in done.stdout and "as hasty" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "least", "said"),
+    [
+        (["--rounds", "5"], 9, "a and b cannot be told apart, because b has only higher recalls"),
+        (["--rounds", "3"], 0, "as fast as a (from too few rounds to say how sure that is)"),
+        (["--rounds", "5", "--clients", "1", "--rate", "50", "--duration", "0.5"], 0, ""),
+    ],
+)
+def test_what_rounds_have_shown_is_no_more_than_they_have(workspace, options, least: int, said: str) -> None:
+    for name, arguments in (("a", [3, 0, 10]), ("b", [4 if least else 1, least, 10])):
+        workspace.add_plugin(name, SEARCHED, {"args": [[x] for x in arguments]})
+    done = workspace.run("--target-recall", "0.6", *options)
+    assert done.returncode == 0 and said in done.stdout
+    assert "interval" not in done.stdout and ("times as fast" in done.stdout) == ("too few" in said)
+
+
 def test_an_interrupted_race_ends_with_a_line_and_begins_anew(workspace) -> None:
     workspace.add_plugin("a", TURNS, TWO_POINTS)
     process = workspace.start("--rounds", "200")
