@@ -15,6 +15,7 @@ from ann_benchmarks.results.judging import ERROR_RATE, Difference, difference_of
 
 FEWEST_ROUNDS = 4  # before a race is looked at
 MOST_ROUNDS = 200
+LOOKS_RATE = ERROR_RATE / 5  # of putting one out who is not behind: what is said in the end errs, too
 STEP = 1.5  # a race is looked at when it has this many times as many rounds as at the last look
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -112,7 +113,7 @@ class Race:
         self._looks += 1
         self._next_look = math.ceil(self.done * STEP)
         self.running = [contender for contender in self.running if contender not in self._short]
-        error_rate = ERROR_RATE * 6 / (math.pi * self._looks) ** 2  # whose sum over all looks is ERROR_RATE
+        error_rate = LOOKS_RATE * 6 / (math.pi * self._looks) ** 2  # whose sum over all looks is LOOKS_RATE
         fields = dict.fromkeys(contender.field for contender in self._logs)
         undecided = [field for field in fields if not self._is_decided(field, error_rate)]
         return not undecided

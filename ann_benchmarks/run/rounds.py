@@ -130,9 +130,10 @@ class Conductor:
         Returns the last thing that it has reported, None where the job has failed; its other points are not
         measured then.
         """
-        outcome, worker = self._outcomes[job.label()], self._workers[job.definition.version]
+        outcome = self._outcomes[job.label()]
         if outcome.failure is not None:
             return None
+        worker = self._workers[job.definition.version]
         began, last, answer = time.perf_counter(), None, None
         with suppress(OSError):  # it has just died: seen below
             worker.send(request)
