@@ -93,7 +93,7 @@ def test_a_build_that_ends_its_process_takes_no_later_contender_with_it(
 ) -> None:
     workspace.add_plugin("a", f"{ANSWER}def fit(self, X): {fit}\n")
     workspace.add_plugin("b", ANSWER)
-    done = workspace.run("--rounds", "4", "--timeout", "3")
+    done = workspace.run("--rounds", "4", "--timeout", "8")
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1 and done.stderr.startswith("failed: a(): ") and reason in done.stderr
     assert [name.partition("/")[0] for name in stored()] == ["b"]
