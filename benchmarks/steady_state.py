@@ -14,12 +14,13 @@ from functools import partial
 import numpy as np
 
 from ann_benchmarks.load.request import MOST_STEADY_SECONDS, OPEN_SECONDS, Load
-from ann_benchmarks.load.spans import Measured, percentiles
+from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.load.steady import Queue
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure.loaded_point import LoadedPoint
 from ann_benchmarks.measure.timed import Subject
 from ann_benchmarks.plugin import Plugin
+from ann_benchmarks.results.percentiles import stored_percentiles
 from ann_benchmarks.results.warnings import remarks
 from benchmarks.harness import arguments
 from benchmarks.known import Computed
@@ -59,7 +60,7 @@ def row(share: float, service: float, seconds: float, warmup: Warmup, repetition
     cells = []
     for name, beyond in (("p50", 0.5), ("p99", 0.01)):
         theory = -math.log(beyond) * service / (1 - share)
-        found = [percentiles([run.times for run in point]) for point in points]
+        found = [stored_percentiles([run.times for run in point]) for point in points]
         mean = np.mean([facts[f"latency_{name}"] for facts in found]) / theory
         held = [facts[f"latency_{name}_low"] <= theory <= facts[f"latency_{name}_high"] for facts in found]
         cells.append(f"{mean:6.2f} {np.mean(held):6.0%}")

@@ -10,12 +10,13 @@ import pytest
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.load import steady
 from ann_benchmarks.load.request import MOST_STEADY_SECONDS, Load, Objective
-from ann_benchmarks.load.spans import Measured, open_loop, percentiles
+from ann_benchmarks.load.spans import Measured, open_loop
 from ann_benchmarks.load.steady import Queue, is_growing
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure.loaded_point import LoadedPoint
 from ann_benchmarks.measure.timed import Subject
 from ann_benchmarks.plugin import Plugin
+from ann_benchmarks.results.percentiles import stored_percentiles
 from ann_benchmarks.results.warnings import remarks
 from benchmarks.known import Computed
 
@@ -123,7 +124,9 @@ def test_percentiles_are_those_of_the_steady_state(share: float):
     service = 0.005
     load = Load(1, seconds=Queue(share / service, 1 / service, 1).run_seconds(5), rate=share / service)
     runs = measured(exponential(service), load, 100)
-    points = [percentiles([run.times for run in runs[place : place + 5]]) for place in range(0, 100, 5)]
+    points = [
+        stored_percentiles([run.times for run in runs[place : place + 5]]) for place in range(0, 100, 5)
+    ]
     for name, beyond in (("p50", 0.5), ("p99", 0.01)):
         theory = -math.log(beyond) * service / (1 - share)
         assert np.mean([point[f"latency_{name}"] for point in points]) == pytest.approx(theory, rel=0.1)

@@ -234,7 +234,7 @@ def test_the_command_writes_picture_and_table_into_results(results):
 
 
 def test_without_tiers_every_tier_is_a_curve(results, capsys):
-    draw_dataset(request_of(output="x.svg", y_scale="log"))
+    draw_dataset(request_of(output="x.svg", y_scale="log", series=["all"]))
     assert "algorithms: 13" in capsys.readouterr().out
     assert "vchord-c32-hugepages-sb128MB-ram544MB" in Path("x.svg").read_text()
 
