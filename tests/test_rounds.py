@@ -16,6 +16,8 @@ from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, read_share, read
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.measure.rounds import Contenders, Enter, Keep, Turn, filled
 from ann_benchmarks.results.file import iter_result_paths, read_attributes, read_result
+from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.run.rounds import conclusions
 from run import every_job, make_parser
 
 from .conftest import make_dataset
@@ -83,6 +85,78 @@ def test_a_contender_that_fails_is_named(workspace, body: str, reason: str) -> N
         assert attrs["run_count"] == 4
     else:
         assert not stored() and "failed: b(): its process has ended with a()" in done.stderr
+
+
+@pytest.mark.parametrize(("fit", "reason"), [("os._exit(3)", "status 3"), ("time.sleep(60)", "--timeout")])
+def test_a_build_that_ends_its_process_takes_no_later_contender_with_it(
+    workspace, fit: str, reason: str
+) -> None:
+    workspace.add_plugin("a", f"{ANSWER}def fit(self, X): {fit}\n")
+    workspace.add_plugin("b", ANSWER)
+    done = workspace.run("--rounds", "4", "--timeout", "8")
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("failed: a(): ") and reason in done.stderr
+    assert [name.partition("/")[0] for name in stored()] == ["b"]
+
+
+def test_each_point_stores_what_the_plugin_said_in_its_own_turn(workspace) -> None:
+    """A plug-in says what it did last, as a session its settings, and another point's turn was the last."""
+    body = (
+        "def set_query_arguments(self, number): self.number = number\n"
+        "def query(self, q, n):\n    self.said = self.number\n    return list(range(n))\n"
+        "def get_additional(self): return {'number': self.said}\n"
+    )
+    workspace.add_plugin("a", body, TWO_POINTS)
+    assert workspace.run("--rounds", "3").returncode == 0
+    assert {name: attrs["number"] for name, attrs in stored().items()} == {"a/1": 1, "a/2": 2}
+
+
+SEARCHED = """
+def __init__(self, slow, least, most, shaky=0):
+    self.seconds, self.least, self.most = slow / 1000, least, most
+    self.others = lambda now: (2 * slow + shaky) / 1000 - now if shaky else now
+def fit(self, X): self.rows = X
+def search_range(self, count):
+    from types import SimpleNamespace
+    return SimpleNamespace(parameter="ef", values=list(range(1, 11)), arguments=lambda value: [value])
+def set_query_arguments(self, ef):
+    self.right, self.seconds = min(max(ef, self.least), self.most), self.others(self.seconds)
+def query(self, q, n):
+    time.sleep(self.seconds)
+    return np.argsort(((self.rows - q) ** 2).sum(1))[:n][: self.right].tolist()
+"""
+
+
+def test_who_misses_the_target_puts_nobody_out_of_the_race(workspace) -> None:
+    for name, arguments in (("a", [2, 0, 10]), ("b", [1, 0, 10, 2]), ("hasty", [0.1, 0, 5])):
+        workspace.add_plugin(name, SEARCHED, {"args": [[x] for x in arguments]})
+    done = workspace.run("--target-recall", "0.9", "--until", "1%", "--rounds", "6")
+    rounds = {name.partition("/")[0]: len(attrs["run_rounds"]) for name, attrs in stored().items()}
+    assert rounds == {"a": 6, "b": 6, "hasty": 4}
+    assert "hasty is" not in done.stdout and "as hasty" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "least", "said"),
+    [
+        (["--rounds", "5"], 9, "a and b cannot be told apart, because b has only higher recalls"),
+        (["--rounds", "3"], 0, "as fast as a (from too few rounds to say how sure that is)"),
+    ],
+)
+def test_what_rounds_have_shown_is_no_more_than_they_have(workspace, options, least: int, said: str) -> None:
+    for name, arguments in (("a", [3, 0, 10]), ("b", [4 if least else 1, least, 10])):
+        workspace.add_plugin(name, SEARCHED, {"args": [[x] for x in arguments]})
+    done = workspace.run("--target-recall", "0.6", *options)
+    assert done.returncode == 0 and said in done.stdout
+    assert "interval" not in done.stdout and ("times as fast" in done.stdout) == ("too few" in said)
+
+
+def test_a_throughput_that_was_given_shows_nothing(workspace) -> None:
+    words = "--local --dataset tiny --algorithm pgvector_hnsw --target-recall 0.9 --rounds 4 --clients 1"
+    (job, *_) = every_job(make_parser().parse_args([*words.split(), "--rate", "50"]))
+    path = job.path(job.points[0])
+    done = PointDone("a", path, 0.9, Interval(0.9, 0.9), 4, 50.0, None, None, None, None, 1.0)
+    assert list(conclusions([job], [done])) == []  # no file was read
 
 
 def test_an_interrupted_race_ends_with_a_line_and_begins_anew(workspace) -> None:

@@ -39,12 +39,16 @@ class PointDone:
 
 @dataclass(frozen=True)
 class TurnDone:
-    """A point of a job, by its place, has been measured for one run of a round; seconds a query."""
+    """A point of a job, by its place, has been measured for one run of a round; seconds a query.
+
+    With `is_short`, it does not reach the target recall.
+    """
 
     job: str  # its label
     point: int
     round: int
     seconds_per_query: float
+    is_short: bool = False
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from ann_benchmarks.results.judging import ERROR_RATE, Difference, difference_of
 
 FEWEST_ROUNDS = 4  # before a race is looked at
 MOST_ROUNDS = 200
+LOOKS_RATE = ERROR_RATE / 5  # of putting one out who is not behind: what is said in the end errs, too
 STEP = 1.5  # a race is looked at when it has this many times as many rounds as at the last look
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -82,6 +83,7 @@ class Race:
         self.rounds = rounds
         self.running = list(contenders)  # who has a turn in the next round
         self.out: list[Contender] = []  # who is behind for sure
+        self._short: set[Contender] = set()  # who does not reach the target recall
         self.done = 0
         self._logs: dict[Contender, dict[int, float]] = {contender: {} for contender in contenders}
         self._looks, self._next_look = 0, FEWEST_ROUNDS
@@ -89,6 +91,10 @@ class Race:
     def note(self, contender: Contender, number: int, seconds_per_query: float) -> None:
         """Take what a round has measured."""
         self._logs[contender][number] = math.log(seconds_per_query)
+
+    def exclude(self, contender: Contender) -> None:
+        """Take note that one does not reach the target recall: nobody is compared with it."""
+        self._short.add(contender)
 
     def remove(self, contender: Contender) -> None:
         """Leave out one that has failed."""
@@ -106,7 +112,8 @@ class Race:
             return False
         self._looks += 1
         self._next_look = math.ceil(self.done * STEP)
-        error_rate = ERROR_RATE * 6 / (math.pi * self._looks) ** 2  # whose sum over all looks is ERROR_RATE
+        self.running = [contender for contender in self.running if contender not in self._short]
+        error_rate = LOOKS_RATE * 6 / (math.pi * self._looks) ** 2  # whose sum over all looks is LOOKS_RATE
         fields = dict.fromkeys(contender.field for contender in self._logs)
         undecided = [field for field in fields if not self._is_decided(field, error_rate)]
         return not undecided

@@ -67,6 +67,7 @@ class TurnsTaken:
     runs: list[Measured] = field(default_factory=list)
     rounds: list[int] = field(default_factory=list)
     found_facts: dict[str, Any] = field(default_factory=dict)  # of the search for its arguments
+    plugin_facts: dict[str, Any] = field(default_factory=dict)  # of the last turn: others have theirs since
     recording: Recording = field(default_factory=Recording)
 
 
@@ -118,6 +119,7 @@ class EnteredJob:
                 contender, run = self._measure(turn, arguments, found_before)
                 contender.runs.append(smaller(run))
                 contender.rounds.append(turn.round)
+                contender.plugin_facts = self._plugin.get_additional()
                 contender.recording = monitor.cut().after(contender.recording)
         except Exception as error:
             self.contenders.pop(turn.point, None)
@@ -128,13 +130,18 @@ class EnteredJob:
             self._plugin.recover()
             self._plugin.rest()
             return
-        self._report(TurnDone(turn.job, turn.point, turn.round, run.seconds_per_query))
+        is_short = "target_missed" in contender.found_facts
+        self._report(TurnDone(turn.job, turn.point, turn.round, run.seconds_per_query, is_short))
 
     def keep(self, facts: Mapping[str, Any]) -> None:
         """Store every point that has had a turn; `facts` are attributes of each."""
         with self._active():
             for place, contender in self.contenders.items():
-                before = {"started_at": contender.started_at, **facts, "run_rounds": contender.rounds}
+                before = {
+                    **contender.plugin_facts,
+                    **{"started_at": contender.started_at, "run_rounds": contender.rounds},
+                    **facts,
+                }
                 arguments = self.job.points[place]
                 self.points.set_arguments(arguments, contender.found_facts)
                 self._monitor.before = contender.recording

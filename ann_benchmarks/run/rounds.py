@@ -19,6 +19,7 @@ from ann_benchmarks.jobs.rounds import Contender, Race, Rounds
 from ann_benchmarks.measure.rounds import Enter, Keep, Turn
 from ann_benchmarks.results.contest import Ratio, contest
 from ann_benchmarks.results.file import read_attributes
+from ann_benchmarks.results.judging import ERROR_RATE
 from ann_benchmarks.results.speeds import Speed, speed_of
 
 from .pool import AT_ONCE, POLL_SECONDS, JobOutcome, Observer, failed, noted, request_of
@@ -115,6 +116,8 @@ class Conductor:
             race.remove(contender)
         else:
             race.note(contender, number, turn.seconds_per_query)
+            if turn.is_short:
+                race.exclude(contender)
 
     def _keep(self, jobs: Sequence[Job], facts: dict[str, Any], is_last: bool) -> None:
         for job in jobs:
@@ -127,9 +130,10 @@ class Conductor:
         Returns the last thing that it has reported, None where the job has failed; its other points are not
         measured then.
         """
-        outcome, worker = self._outcomes[job.label()], self._workers[job.definition.version]
+        outcome = self._outcomes[job.label()]
         if outcome.failure is not None:
             return None
+        worker = self._workers[job.definition.version]
         began, last, answer = time.perf_counter(), None, None
         with suppress(OSError):  # it has just died: seen below
             worker.send(request)
@@ -152,7 +156,6 @@ class Conductor:
                 answer = worker.death()
                 self._lose(worker, job, answer.text)
             if answer is None and self._is_late(outcome.seconds + time.perf_counter() - began):
-                worker.stop()
                 answer = Failure(f"not finished after {self._timeout:g} s (--timeout)")
                 self._lose(worker, job, answer.text)
         outcome.seconds += time.perf_counter() - began
@@ -165,7 +168,8 @@ class Conductor:
         return self._timeout is not None and seconds > self._timeout
 
     def _lose(self, worker: Worker, culprit: Job, reason: str) -> None:
-        """Fail all other jobs of a worker that has ended."""
+        """Fail all other jobs of a worker that has ended; the next job to enter has a new one."""
+        worker.stop()
         for outcome in self._outcomes.values():
             job = outcome.job
             if (
@@ -181,6 +185,7 @@ class Conductor:
                     worker,
                     self._observer,
                 )
+        del self._workers[culprit.definition.version]
 
 
 def contenders(job: Job) -> Iterator[Contender]:
@@ -195,8 +200,11 @@ def conclusions(jobs: Sequence[Job], done: Sequence[PointDone]) -> Iterator[str]
     recalls = {event.path: event.recall for event in done}
     fields: dict[str, dict[str, list[Speed]]] = {}
     for job in jobs:
+        load = job.procedure.load
+        if job.procedure.target_recall is None or (load is not None and load.is_open):
+            continue  # what is at a rate has the throughput that was given
         for path in recalls:
-            if job.procedure.target_recall is not None and job.is_result(path):
+            if job.is_result(path):
                 attrs = read_attributes(path)
                 rate = 1 / attrs["best_search_time"]
                 speed = speed_of(attrs, recalls[path], rate, str(job.definition))
@@ -205,14 +213,16 @@ def conclusions(jobs: Sequence[Job], done: Sequence[PointDone]) -> Iterator[str]
     for field, speeds in fields.items():
         found = contest(speeds, target or 0.0)
         where = f"{field.strip()}: ".removeprefix(": ")
-        for other, ratio in found.ratios().items():
-            yield f"{where}{next(iter(found.standings))} is {ratio_text(ratio)} as {other}"
+        for other, ratio in found.ratios(ERROR_RATE / len(fields)).items():
+            yield f"{where}{comparison(next(iter(found.standings)), other, ratio)}"
 
 
-def ratio_text(ratio: Ratio) -> str:
-    """Write how many times as fast, and how sure that is."""
-    value = three_digits(ratio.value)
-    if ratio.interval is None:
-        return f"{value} times as fast (from too few rounds to say how sure that is)"
+def comparison(name: str, other: str, ratio: Ratio) -> str:
+    """Write how many times as fast one is as another, and how sure that is."""
+    if not ratio.is_fair:
+        return f"{name} and {other} cannot be told apart, because {other} has only higher recalls"
+    text = f"{name} is {three_digits(ratio.value)} times as fast as {other}"
+    if ratio.interval is None or not ratio.rounds:
+        return f"{text} (from too few rounds to say how sure that is)"
     noise = ", no difference beyond noise" if ratio.is_noise else ""
-    return f"{value} times as fast (95% interval {' to '.join(map(three_digits, ratio.interval))}{noise})"
+    return f"{text} (95% interval {' to '.join(map(three_digits, ratio.interval))}{noise})"
