@@ -25,7 +25,7 @@ from ann_benchmarks.results.speeds import Speed, speed_of
 from .pool import AT_ONCE, POLL_SECONDS, JobOutcome, Observer, failed, noted, request_of
 from .worker import Worker
 
-FEWEST_ROUNDS = 2  # whatever the budget
+FEWEST_ROUNDS = 3  # whatever the budget
 KEEP_SECONDS = 60.0  # after which what was measured is stored, in case that the rest is never reached
 
 
@@ -45,16 +45,12 @@ class Conductor:
         """Measure all jobs, those under the same conditions in turn; the outcomes are in their order."""
         groups = [list(group) for _, group in groupby(jobs, lambda job: job.procedure.conditions)]
         outcomes = []
-        measured = 0.0  # s, of all rounds so far
-        for place, group in enumerate(groups):
+        for group in groups:
             self._done = []
             with self._workplace():
                 entered = [job for job in group if self._enter(job)]
-                budget = self._rounds.budget and (self._rounds.budget - measured) / (len(groups) - place)
-                began = time.monotonic()
                 if entered:
-                    self._measure(entered, budget)
-                measured += time.monotonic() - began
+                    self._measure(entered, self._rounds.budget and self._rounds.budget / len(groups))
             outcomes += [self._outcomes[job.label()] for job in group]
         return outcomes
 
@@ -86,7 +82,7 @@ class Conductor:
         facts = {"rounds": uuid.uuid4().hex[:16], "rounds_requested": str(self._rounds)}
         by_label = {job.label(): job for job in jobs}
         is_shown = jobs[0].execution.show_progress
-        began = kept = time.monotonic()
+        began = kept = counted_from = time.monotonic()
         reason = "rounds"
         with tqdm(desc="rounds", unit="turn", leave=False, disable=None if is_shown else True) as bar:
             for number in count(1):
@@ -99,9 +95,15 @@ class Conductor:
                     break
                 if not race.running or number >= self._rounds.most:
                     break
-                if budget is not None and number >= FEWEST_ROUNDS and time.monotonic() > began + budget:
+                if (
+                    budget is not None
+                    and number >= FEWEST_ROUNDS
+                    and time.monotonic() > counted_from + budget
+                ):
                     reason = "budget"
                     break
+                if number == 1:
+                    counted_from = time.monotonic()  # searches and first warm-ups were in the first round
                 if time.monotonic() > kept + KEEP_SECONDS:
                     self._keep(jobs, facts, is_last=False)
                     kept = time.monotonic()
