@@ -72,6 +72,18 @@ def test_a_new_contender_is_measured_in_turn_with_all_others(workspace) -> None:
     assert "nothing to do" not in workspace.run("--rounds", "5").stdout
 
 
+@pytest.mark.parametrize("options", [[], ["--max-n-algorithms", "1"]])
+def test_who_cannot_be_measured_has_nobody_measured_again(workspace, options: list[str]) -> None:
+    workspace.add_plugin("a", ANSWER)
+    workspace.add_plugin("b", ANSWER if options else f"import not_there\n{ANSWER}")
+    workspace.run("--rounds", "2", *options)
+    (before,) = stored().values()
+    done = workspace.run("--rounds", "2", *options)
+    assert done.returncode == 0 and "nothing to do: 1 point finished before" in done.stdout
+    assert [attrs["rounds"] for attrs in stored().values()] == [before["rounds"]]
+    assert "nothing to do" not in workspace.run("--rounds", "2", "--force", *options).stdout
+
+
 @pytest.mark.parametrize(("body", "reason"), [(BREAKS, "worn out"), (CRASHES, "status 3")])
 def test_a_contender_that_fails_is_named(workspace, body: str, reason: str) -> None:
     workspace.add_plugin("a", body, TWO_POINTS)

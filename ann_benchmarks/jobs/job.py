@@ -111,6 +111,7 @@ class Job:
     execution: Execution = field(default_factory=Execution)
     finished: int = 0  # points that were measured before
     truth: str = ""  # the mark of the dataset, "" for any
+    race: str = ""  # the mark of the rounds that have measured all of its points, "" where none have
     environment: str = ""  # in the name of its folder, where the plain one is another environment's
 
     @property

@@ -37,15 +37,15 @@ def make_plan(scope: Scope, truth: str, force: bool = False, where: Whereabouts 
     returns what is known of where a job would run: a point of another server, or machine, is not finished.
     """
     located = [_located(job, truth, where) for job in scope.jobs()]
-    if not force and any(procedure.rounds for procedure in scope.procedures):
-        force = not _were_in_turn(located)
+    is_race = not force and any(procedure.rounds for procedure in scope.procedures)
+    starts_anew = is_race and not _were_in_turn(located)
     jobs: list[Job] = []
     finished_in_all = 0
     warnings = []
     owners: dict[Path, str] = {}
     for job, facts, environments in located:
         points = []
-        finished = 0
+        finished = whole = 0
         if job.environment:
             why = other_server(facts, environments)
             warnings.append(f"{why}: what is measured now is a series of its own, {job.series.folder}")
@@ -59,13 +59,16 @@ def make_plan(scope: Scope, truth: str, force: bool = False, where: Whereabouts 
             if not force:
                 measured = _results(job, query_arguments, facts, environments)
                 problems = [_unfinished(there, job.procedure, truth) for there in measured]
-                if None in problems:
+                whole += None in problems
+                if None in problems and not starts_anew:
                     finished += 1
                     continue
-                warnings += [f"{problem}; it is measured again" for problem in problems]
+                if not starts_anew:
+                    warnings += [f"{problem}; it is measured again" for problem in problems]
             points.append(query_arguments)
         if points:
-            jobs.append(replace(job, points=points, finished=finished))
+            race = _race_of(job, facts, environments) if starts_anew and whole == len(job.points) else ""
+            jobs.append(replace(job, points=points, finished=finished, race=race))
         finished_in_all += finished
     return Plan(jobs, finished_in_all, warnings)
 
@@ -85,15 +88,20 @@ def _results(job: Job, arguments: list[Any], facts: Facts, environments: Environ
 def _were_in_turn(located: Sequence[_Located]) -> bool:
     """Whether all points were measured in the same rounds; else what is compared has to be measured again."""
     for _, group in groupby(located, lambda there: there[0].procedure.conditions):
-        marks = {
-            _mark_of_rounds(path, job.procedure)
-            for job, facts, environments in group
-            for arguments in job.points
-            for path in _results(job, arguments, facts, environments) or [job.path(arguments)]
-        }
-        if len(marks) > 1 or None in marks:
+        races = {_race_of(*there) for there in group}
+        if len(races) > 1 or "" in races:
             return False
     return True
+
+
+def _race_of(job: Job, facts: Facts, environments: Environments) -> str:
+    """Return the mark of the rounds that all points of a job were measured in, "" where there is none."""
+    marks = {
+        _mark_of_rounds(path, job.procedure)
+        for arguments in job.points
+        for path in _results(job, arguments, facts, environments) or [job.path(arguments)]
+    }
+    return marks.pop() or "" if len(marks) == 1 else ""
 
 
 def _mark_of_rounds(path: Path, procedure: Procedure) -> str | None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,11 @@ class Executor:
                 jobs = first_definitions(jobs, limits.most, limits.most_of_each)
             if not jobs and not failed:
                 raise UserError("nothing to run: no algorithm is available here; see the lines above")
+            if were_in_turn(jobs):
+                say(
+                    f"nothing to do: {counted(sum(len(job.points) for job in jobs), 'point')} finished before"
+                )
+                return failed
             if containers is not None:
                 containers.prepare(jobs)
                 if not any(job.procedure.conditions for job in jobs):  # else each has its own limits
@@ -128,6 +134,12 @@ class Executor:
                 return failed + pool.run(jobs, observer(jobs))
             conductor = Conductor(start or start_process, place.timeout, rounds, observer(jobs))
             return failed + conductor.run(jobs)
+
+
+def were_in_turn(jobs: Sequence[Job]) -> bool:
+    """Whether the same rounds have measured all of these; the plan had more, which cannot be measured."""
+    groups = (list(group) for _, group in groupby(jobs, lambda job: job.procedure.conditions))
+    return bool(jobs) and all(group[0].race and len({job.race for job in group}) == 1 for group in groups)
 
 
 def say_what_is_to_do(jobs: Sequence[Job], finished: int) -> None:
