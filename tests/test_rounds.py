@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.jobs import plan
 from ann_benchmarks.jobs.events import PointDone
 from ann_benchmarks.jobs.job import JobRequest
 from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, read_share, read_time
 from ann_benchmarks.load.spans import Measured
-from ann_benchmarks.measure.rounds import Contenders, Enter, Keep, Turn, filled
+from ann_benchmarks.measure.rounds import Contenders, Enter, Keep, Turn, filled, is_of_others
 from ann_benchmarks.results.file import iter_result_paths, read_attributes, read_result
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.run.rounds import conclusions
@@ -326,3 +327,16 @@ def test_each_turn_uses_the_index_of_its_own(tmp_path, monkeypatch, plugin_serve
     assert len(plans) == 2 and all(len(names) == 1 for names in plans.values())
     assert len(set().union(*plans.values())) == 2
     assert sorted(trials)[:2] == [0, 0]
+
+
+def test_a_race_that_is_cut_takes_the_place_of_nothing_and_is_not_finished(workspace, monkeypatch) -> None:
+    workspace.add_plugin("a", ANSWER)
+    workspace.run("--rounds", "3")
+    (path,) = iter_result_paths()
+    mark = read_attributes(path)["rounds"]
+    assert is_of_others(path, {"rounds": "of another race"}) and not is_of_others(path, {"rounds": mark})
+    assert not is_of_others(path.with_name("none.hdf5"), {"rounds": mark})
+    assert "nothing to do" in workspace.run().stdout
+    monkeypatch.setattr(plan, "read_attributes", lambda path: {"rounds": mark})  # without their end
+    cut = plan._unfinished(path, Procedure(), "")
+    assert cut is not None and cut.endswith("is of rounds that were interrupted")

@@ -118,7 +118,13 @@ def _unfinished(path: Path, procedure: Procedure, truth: str) -> str | None:
     """Say why a file is no finished point of this procedure on this data, None if it is one."""
     if procedure.workload is not None:
         return _other_workload(path, procedure.workload, truth)
-    return damage(path, truth) or _other_load(path, procedure.load)
+    return damage(path, truth) or _cut_race(path) or _other_load(path, procedure.load)
+
+
+def _cut_race(path: Path) -> str | None:
+    attrs = read_attributes(path)
+    is_cut = "rounds" in attrs and "rounds_ended" not in attrs
+    return f"{path} is of rounds that were interrupted" if is_cut else None
 
 
 def _other_load(path: Path, load: Load | None) -> str | None:

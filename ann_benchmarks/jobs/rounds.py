@@ -14,6 +14,7 @@ from ann_benchmarks.common.quantities import read_number
 from ann_benchmarks.results.judging import ERROR_RATE, Difference, difference_of_pairs
 
 FEWEST_ROUNDS = 4  # before a race is looked at
+FEWEST_OF_A_WIDTH = 9  # before the width of an interval is believed
 MOST_ROUNDS = 200
 LOOKS_RATE = ERROR_RATE / 5  # of putting one out who is not behind: what is said in the end errs, too
 STEP = 1.5  # a race is looked at when it has this many times as many rounds as at the last look
@@ -147,7 +148,10 @@ class Race:
         return not undecided
 
     def _is_narrow(self, ratio: Difference) -> bool:
+        """Whether an interval is as narrow as requested; in few rounds it may look so by chance."""
         assert self.rounds.until is not None
+        if self.done < FEWEST_OF_A_WIDTH:
+            return False
         return ratio.interval(ERROR_RATE)[1] / ratio.ratio - 1 <= self.rounds.until
 
     def _alone(self, contender: Contender) -> Difference:

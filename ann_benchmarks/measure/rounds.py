@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.monitoring import NoMonitor, Phases
 from ann_benchmarks.monitoring.monitor import Recording
 from ann_benchmarks.plugin import Plugin
+from ann_benchmarks.results.file import read_attributes
 
 from .job import build, open_monitor, opened
 from .points import Points, now
@@ -133,10 +135,15 @@ class EnteredJob:
         is_short = "target_missed" in contender.found_facts
         self._report(TurnDone(turn.job, turn.point, turn.round, run.seconds_per_query, is_short))
 
-    def keep(self, facts: Mapping[str, Any]) -> None:
-        """Store every point that has had a turn; `facts` are attributes of each."""
+    def keep(self, facts: Mapping[str, Any], is_last: bool) -> None:
+        """Store every point that has had a turn; `facts` are attributes of each.
+
+        Before the end of the race, nothing takes the place of what an earlier one has measured.
+        """
         with self._active():
             for place, contender in self.contenders.items():
+                if not is_last and is_of_others(self.job.path(self.job.points[place]), facts):
+                    continue
                 before = {
                     **contender.plugin_facts,
                     **{"started_at": contender.started_at, "run_rounds": contender.rounds},
@@ -196,7 +203,7 @@ class Contenders:
             known = [facts for job in self._jobs.values() for facts in job.found()]
             self._jobs[request.job].take_turn(request, known)
         else:
-            self._jobs[request.job].keep(request.facts)
+            self._jobs[request.job].keep(request.facts, request.is_last)
             if request.is_last:
                 self._leave(request.job)
 
@@ -215,6 +222,14 @@ class Contenders:
     def _leave(self, name: str) -> None:
         del self._jobs[name]
         self._stacks.pop(name).close()
+
+
+def is_of_others(path: Path, facts: Mapping[str, Any]) -> bool:
+    """Whether there is a result that was not measured in the rounds of these facts."""
+    try:
+        return path.exists() and read_attributes(path).get("rounds") != facts.get("rounds")
+    except UserError:  # it is damaged
+        return False
 
 
 def smaller(run: Measured) -> Measured:
