@@ -12,7 +12,7 @@ import pytest
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.jobs import plan
 from ann_benchmarks.jobs.events import PointDone
-from ann_benchmarks.jobs.job import JobRequest
+from ann_benchmarks.jobs.job import JobRequest, Procedure
 from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, read_share, read_time
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.measure.rounds import Contenders, Enter, Keep, Turn, filled, is_of_others
