@@ -36,10 +36,11 @@ def turns(rng: np.random.Generator, number: int, rounds: int, noise: float, drif
 
 def wandering(rng: np.random.Generator, number: int, correlation: float) -> np.ndarray:
     """Draw the speed of the machine, step by step: an autoregressive process of the first order."""
-    steps = rng.normal(0, MACHINE, number)
+    drawn = rng.normal(0, MACHINE, number).tolist()
+    fresh = math.sqrt(1 - correlation**2)
     for step in range(1, number):
-        steps[step] = correlation * steps[step - 1] + math.sqrt(1 - correlation**2) * steps[step]
-    return steps
+        drawn[step] = correlation * drawn[step - 1] + fresh * drawn[step]
+    return np.array(drawn)
 
 
 def result(

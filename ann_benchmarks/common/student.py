@@ -19,7 +19,7 @@ def quantile(share: float, freedom: float) -> float:
     low, high = 0.0, 1.0
     while 1 - two_sided(high, freedom) / 2 < share:
         low, high = high, 2 * high
-    for _ in range(80):
+    for _ in range(40):
         middle = (low + high) / 2
         low, high = (middle, high) if 1 - two_sided(middle, freedom) / 2 < share else (low, middle)
     return high
