@@ -16,6 +16,7 @@ from ann_benchmarks.results.equal_recall import ABOVE, AT, BETWEEN, EXACT, WITHI
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.judging import difference_of_pairs
 from ann_benchmarks.results.speeds import Speed, recall_parts
+from ann_benchmarks.run.rounds import comparison
 from benchmarks.drawn import once, repetition, results, turns, wandering
 from benchmarks.races import over_one, raced
 from benchmarks.races import said as said_of
@@ -125,6 +126,16 @@ def test_the_best_of_several_indexes_looks_no_faster_than_it_is(rounds):
     rng = np.random.default_rng(12)
     factors = [over_one(results([6, 1], turns(rng, 7, rounds, 0.09, 0.98), 0.0)) for _ in range(150)]
     assert np.mean(factors) == pytest.approx(1, abs=0.01)
+
+
+def test_the_first_by_noise_has_an_interval_and_no_factor():
+    rng = np.random.default_rng(13)
+    runs = results([1, 1], turns(rng, 2, 12, 0.09, 0.98))
+    text = said(runs)
+    assert "show no difference beyond noise (95% interval 0." in text
+    (ratio,) = Comparison(1, runs, 0.95).contest.ratios().values()
+    line = comparison("a", "b", ratio)
+    assert line.startswith("a and b show no difference beyond noise (95% interval of the factor 0.")
 
 
 def test_rounds_see_what_is_there():

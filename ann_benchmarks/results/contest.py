@@ -12,7 +12,7 @@ from statistics import fmean, stdev
 
 from .equal_recall import ABOVE, AT, Standing, standing
 from .intervals import Interval
-from .judging import ERROR_RATE, Difference, difference, difference_of_pairs, with_doubt
+from .judging import ERROR_RATE, LOOKS_SHARE, Difference, difference, difference_of_pairs, with_doubt
 from .speeds import Speed
 
 IN_ROUNDS, ONCE = "rounds", "runs"  # by what a ratio is judged
@@ -81,9 +81,13 @@ def contest(contenders: Mapping[str, Sequence[Speed]], target: float) -> Contest
 
 
 def ratio(first: Standing, second: Standing, error_rate: float = ERROR_RATE) -> Ratio:
-    """Compare two at the recall for which they stand, with an interval that misses at the error rate."""
+    """Compare two at the recall for which they stand, with an interval that misses at the error rate.
+
+    In rounds, the race may have been looked at before, and ended by what was seen: that has a part of it.
+    """
     found = speed_ratio(first, second)
-    interval = Interval(*found.interval(error_rate)) if found.is_judged else None
+    rate = error_rate * (1 - LOOKS_SHARE) if found.by == IN_ROUNDS else error_rate
+    interval = Interval(*found.interval(rate)) if found.is_judged else None
     is_fair = second.reach != ABOVE
     if found.by != IN_ROUNDS:
         return Ratio(found.ratio, interval, 0, is_fair)

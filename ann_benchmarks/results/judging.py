@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ann_benchmarks.common.student import quantile, two_sided
 
 ERROR_RATE = 0.05
+LOOKS_SHARE = 0.2  # of the error rate, which the looks at a race have: what is said in the end has the rest
 POWER = 0.8  # the chance to see the difference that is said to be visible
 RESTARTED = 0.03  # standard deviation that another start, build and hour add, where nothing states it
 
