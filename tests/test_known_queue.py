@@ -6,9 +6,11 @@ import pytest
 from benchmarks.known_queue import Loaded
 
 
-def test_no_query_is_answered_before_one_server_could():
+def test_no_query_is_answered_before_one_server_could(monkeypatch: pytest.MonkeyPatch):
     """Latencies are those that are computed for the same arrivals, and what the machine adds."""
-    queue = Loaded(service=0.004, share=0.7, clients=8)
+    monkeypatch.setattr("ann_benchmarks.measure.loaded_point.CLOSED_LOOP_SECONDS", 0.3)
+    monkeypatch.setattr("ann_benchmarks.measure.loaded_point.CLOSED_LOOP_QUERIES", 10)
+    queue = Loaded(service=0.004, share=0.3, clients=4)
     assert queue.services.mean() == pytest.approx(0.004)
     assert np.percentile(queue.services, 99) == pytest.approx(0.004 * np.log(100), rel=0.01)
     ((run, computed),) = queue.measure([3], seconds=1.0)
