@@ -42,8 +42,7 @@ class Loaded:
         load = Load(self.clients, seconds=seconds, rate=self.share / self.service)
         plugin = Plugin(OneSlot(self.service, "processes"))
         subject = Subject(plugin, queries, 1, SERVICES, all_repeats=UndisturbedRuns(0))
-        # As in later rounds: what a run has not sent is not sent after it.
-        found = LoadedPoint(subject, load).measure(Warmup("queries", self.clients), runs, is_warm=True)
+        found = LoadedPoint(subject, load).measure(Warmup("queries", self.clients), runs, completes=False)
         return [(run, self._computed(load, number, run)) for number, run in zip(runs, found, strict=True)]
 
     def _computed(self, load: Load, number: int, run: Measured) -> np.ndarray:
