@@ -25,7 +25,7 @@ from .panels import create_panels
 from .points import over_first, points_by_algorithm
 from .published import read_points, read_tiers
 from .scales import parse_scale
-from .styles import result_styles, told_apart
+from .styles import assign_styles, result_styles, told_apart
 from .tier_figure import create_tier_figure
 from .tier_lines import TierLine, normalised, tier_lines
 from .tier_table import write_table
@@ -101,7 +101,7 @@ def draw_dataset(request: PlotRequest) -> None:
         for series in drawn.values():
             series |= {name: over_first(points, (view.x, view.y)) for name, points in series.items()}
     names = {run.algorithm for part in parts.values() for run in part}
-    styles = result_styles(names)
+    styles = assign_styles(names) if request.facet else result_styles(names)
     styles = told_apart({name: styles[name] for name in names})
     curves = len({name for series in drawn.values() for name in series})
 

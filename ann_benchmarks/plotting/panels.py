@@ -23,6 +23,7 @@ from .styles import Style
 
 MOST_PANELS = 25
 WIDTHS = (6.5, 4.6, 3.6, 3.1, 2.7)  # of a panel in inches, as all lengths here, by the number of columns
+SHRUNK = (1.0, 0.9, 0.8, 0.7, 0.65)  # lines and markers, by the number of columns
 HEIGHT = 0.72  # of a panel, in its widths
 LEFT, RIGHT, TOP, BOTTOM = 0.85, 0.1, 0.95, 0.5  # around the panels
 ACROSS, DOWN = 0.18, 0.5  # between them
@@ -51,6 +52,7 @@ def create_panels(
     drawn, lines = 0, dict[str, Line2D]()
     for one, (heading, series) in zip(axes, panels.items(), strict=False):
         shown, faded, of_panel = draw_curves(one, series, view, styles)
+        shrink(one, SHRUNK[columns - 1])
         fit_scales(one, every, [], (view.x, "qps" if view.normalise else view.y), scales)
         draw_bars(one, shown)
         add_grid(one)
@@ -91,6 +93,12 @@ def grid(figure: Figure, rows: int, columns: int) -> list[Axes]:
     }
     found = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False, gridspec_kw=places)
     return list(found.flat)
+
+
+def shrink(axes: Axes, share: float) -> None:
+    """Make lines and markers smaller."""
+    for line in axes.lines:
+        line.set(markersize=share * line.get_markersize(), linewidth=share * line.get_linewidth())
 
 
 def thin_ticks(figure: Figure, panels: Sequence[Axes]) -> None:
