@@ -166,12 +166,12 @@ def test_the_answers_of_pgbench_are_said_to_be_others(plugin_server: Server):
 def test_an_even_sample_has_all_answers_with_the_same_probability_and_own_ones_certainly():
     counts = np.zeros(200)
     for seed in range(1500):
-        sample = RawSample([0, 3], 10, np.random.default_rng(seed).random)
+        sample = RawSample(np.array([0, 3]), 10, 1000, np.random.default_rng(seed))
         turn = sample.turn
         for place in range(200):
             if place == turn:
-                turn = sample.keep(place, place, [place])
-        numbers, ids, weights = sample.arrays(200, list)
+                turn = sample.keep([place])
+        numbers, ids, weights = sample.arrays(200, int, list)
         assert numbers.tolist() == ids[:, 0].tolist()
         assert numbers[:2].tolist() == [0, 3] and weights.tolist() == [1.0] * 2 + [20.0] * 10
         assert len(set(numbers[2:].tolist())) == 10
@@ -184,4 +184,4 @@ def test_an_even_sample_has_all_answers_with_the_same_probability_and_own_ones_c
 def test_the_first_of_all_clients_to_send_a_query_keeps_its_answer():
     places = own_places([np.array([4, 1, 2, 0]), np.array([1, 4, 3, 1]), np.array([], dtype=int)])
     assert [own.tolist() for own in places] == [[0, 2, 3], [0, 2], []]
-    assert RawSample([], 0).turn == np.inf
+    assert RawSample(np.array([], dtype=int), 0, 10).turn == np.inf

@@ -41,13 +41,13 @@ class PreparedSession:
         """Connect under the application's name, and load the extensions' libraries."""
         self._connection = connect({**parameters, "application_name": application})
         self.backend = self._connection.info.backend_pid
-        self._libpq = self._connection.pgconn
-        self.execute = self._libpq.exec_prepared
+        self.libpq = self._connection.pgconn
+        self.execute = self.libpq.exec_prepared
         load_libraries(self._connection, extensions)
 
     def prepare(self, name: bytes, sql: str) -> None:
         """Prepare a statement."""
-        self.check(self._libpq.prepare(name, sql.encode()))
+        self.check(self.libpq.prepare(name, sql.encode()))
 
     def check(self, result: pq.abc.PGresult) -> None:
         """Raise what the server reports, if it is an error."""

@@ -52,6 +52,14 @@ class MemberReport:
 
 
 @dataclass(frozen=True)
+class MemberFailure:
+    """What a process sends before it ends early: which of its members failed, if one did, and why."""
+
+    member: int | None  # its place among those of the process
+    reason: str
+
+
+@dataclass(frozen=True)
 class ClientRun:
     """What one client measured: when each query was due, sent and answered, and its answer.
 
