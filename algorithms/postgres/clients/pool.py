@@ -17,8 +17,6 @@ from .sample import EVEN, own_places
 from .serving import HAS_EPOLL, become_clients
 from .work import ARRIVAL, ClientRun, InOrder, WhenDue
 
-FEW = 1  # clients a core, up to which each has a process of its own
-
 
 class ClientPool(ProcessGroup):
     """A number of connections, each with the statement prepared and its plan checked, and their processes."""
@@ -149,13 +147,11 @@ class RestingClients:
 
 
 def processes_for(clients: int) -> int:
-    """Return how many processes this number of clients has: one each, if they are few.
+    """Return how many processes this number of clients has: one each, but not more than there are cores.
 
-    Beyond that there is a process for each core, which serves several connections. An answer then rarely has
-    to wake up a process, whose code would have left the caches.
+    With many more processes than cores, every answer wakes one whose code has left the caches.
     """
-    cores = machine.cores()
-    return clients if clients <= FEW * cores or not HAS_EPOLL else cores
+    return min(clients, machine.cores()) if HAS_EPOLL else clients
 
 
 def write_all(file: int, content: bytes) -> None:
