@@ -53,7 +53,7 @@ class PreparedSession:
         """Raise what the server reports, if it is an error."""
         if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
             error = psycopg.errors.error_from_result(result)
-            if error.sqlstate is None:
+            if error.sqlstate is None or self.libpq.status == pq.ConnStatus.BAD:
                 raise PostgresError(f"the connection was lost: {' '.join(str(error).split())}")
             raise refusal(f"the server refuses {self.doing}", error)
 

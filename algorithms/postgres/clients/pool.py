@@ -35,6 +35,8 @@ class ClientPool(ProcessGroup):
         number that the clients are dealt to; by default it follows from that of the cores.
         """
         self._queries, self._rests = queries, rests
+        self._seconds: float | None = None  # of the last run, if it had a given time
+        self._pace = 0.0  # queries that each client sent a second in such a run
         self._arrivals = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         with tempfile.TemporaryFile() as parameters:
             np.save(parameters, encoded(queries, statement.dimension))
@@ -51,11 +53,20 @@ class ClientPool(ProcessGroup):
         With `seconds`, each goes through its order again and again for that time.
         """
         room = None if seconds is None else round(seconds * MOST_A_SECOND) + 1
+        expected = None if seconds is None else seconds * self._pace
+        self._seconds = seconds
         slots = self._slots() if keeps_ids else 0
         own = own_places(orders) if keeps_ids else [np.empty(0, np.int64)] * len(orders)
         self._prepare(
             [
-                InOrder(np.asarray(order), seconds, places, slots, room or len(order))
+                InOrder(
+                    np.asarray(order),
+                    seconds,
+                    places,
+                    slots,
+                    len(order) if expected is None else expected,
+                    room or len(order),
+                )
                 for order, places in zip(orders, own, strict=True)
             ]
         )
@@ -78,7 +89,9 @@ class ClientPool(ProcessGroup):
         write_all(self._arrivals.fileno(), arrivals.tobytes())
         os.lseek(self._arrivals.fileno(), 0, os.SEEK_SET)
         slots = self._slots() if keeps_ids else 0
-        self._prepare([WhenDue(float(due[-1]) + patience, slots, len(due))] * len(self))
+        self._seconds = None
+        each = WhenDue(float(due[-1]) + patience, slots, len(due) / len(self), len(due))
+        self._prepare([each] * len(self))
 
     def answers(self) -> list[ClientRun]:
         """Return what each client measured in the last run; to be called once after each."""
@@ -100,6 +113,8 @@ class ClientPool(ProcessGroup):
                     report.cpu_seconds,
                 )
             )
+        if self._seconds is not None:
+            self._pace = sum(len(given.sent) for given in runs) / (len(runs) * self._seconds)
         return runs
 
     def _slots(self) -> int:

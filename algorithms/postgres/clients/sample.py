@@ -25,15 +25,15 @@ class RawSample:
     keep: Callable[[Any], float]
 
     def __init__(
-        self, own: np.ndarray, slots: int, room: int, rng: np.random.Generator | None = None
+        self, own: np.ndarray, slots: int, expected: float, room: int, rng: np.random.Generator | None = None
     ) -> None:
         """Keep the answers at the places `own`, ascending, and draw up to `slots` evenly from all of them.
 
-        There are at most `room` answers.
+        About `expected` answers come, and at most `room`.
         """
         rng = np.random.default_rng() if rng is None else rng
         self._own, self._slots = own, slots
-        self._even, slot = _even_places(slots, room, rng)
+        self._even, slot = _even_places(slots, min(slots / max(expected, 1), 1), room, rng)
         # Where an answer is kept: first those at the own places, then those of the even sample.
         is_own = np.isin(self._even, own)
         self._slot, self._at = slot, np.where(is_own, np.searchsorted(own, self._even), len(own) + slot)
@@ -81,22 +81,31 @@ def _keeping(kept: list[Any], places: Sequence[int], at: Sequence[int]) -> Gener
         yield math.inf
 
 
-def _even_places(slots: int, room: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Draw an even sample of `slots` places, however many of the `room` places come (Li 1994, algorithm L).
+def _even_places(
+    slots: int, share: float, room: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw an even sample of up to `slots` places, however many of the `room` places come.
 
-    Return places, ascending, and the slot that each of them takes from the one before in it.
+    At first each place is drawn with a probability of `share`. Once the slots are full, it becomes smaller
+    with each further one (Li 1994, algorithm L). An answer that is drawn costs the client time, also where
+    another replaces it: with the share that fills the slots in the end, there are few of these. Return
+    places, ascending, and the slot that each of them takes from the one before in it.
     """
-    places, taken = [np.arange(min(slots, room))], [np.arange(min(slots, room))]
-    log_share, last = 0.0, slots - 1
-    while slots and last < room:
+    if not slots:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    drawn = np.cumsum(rng.geometric(share, slots)) - 1.0
+    places, taken = [drawn], [np.arange(slots)]
+    log_share, last = math.log(share), drawn[-1]
+    while last < room:
         log_shares = log_share + np.cumsum(np.log(1 - rng.random(slots))) / slots
         with np.errstate(divide="ignore"):  # a share of 1 skips none
             skipped = np.floor(np.log(1 - rng.random(slots)) / np.log1p(-np.exp(log_shares)))
         drawn = last + np.cumsum(np.minimum(skipped, room) + 1)
-        places.append(drawn[drawn < room].astype(np.int64))
-        taken.append(rng.integers(slots, size=len(places[-1])))
+        places.append(drawn)
+        taken.append(rng.integers(slots, size=slots))
         log_share, last = log_shares[-1], drawn[-1]
-    return np.concatenate(places), np.concatenate(taken)
+    every = np.concatenate(places)
+    return every[every < room].astype(np.int64), np.concatenate(taken)[every < room]
 
 
 def own_places(orders: Sequence[np.ndarray]) -> list[np.ndarray]:

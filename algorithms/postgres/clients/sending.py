@@ -37,7 +37,8 @@ class QueryRun(MemberRun[QuerySession, InOrder | WhenDue]):
         """Take the parameters of the queries, too."""
         super().__init__(session, work, book)
         self.queries = queries
-        self.sample = RawSample(work.own if isinstance(work, InOrder) else _NONE, work.slots, work.room)
+        own = work.own if isinstance(work, InOrder) else _NONE
+        self.sample = RawSample(own, work.slots, work.expected, work.room)
 
     def client(self, start: float) -> Generator[Any, Any, None]:
         """Return what goes on with each answer, to begin at `start` of perf_counter."""
