@@ -5,8 +5,8 @@
 For each size three figures in MiB: built, our estimate, and the formula of the 5M/100M/1B report, with its 64
 bytes a row for what it calls overhead: rows x (4 d + 8 M + 64) for HNSW, rows x (4 d + d / 8 + 64) and the
 centroids for VectorChord. HNSW's memory is measured by giving it 9 tenths of the estimate: pgvector says
-after how many rows its graph had filled that. VectorChord and pgvectorscale are left out where the server (the
-embedded one, or that of ANN_BENCHMARKS_PG_BIN) lacks them.
+after how many rows its graph had filled that. VectorChord and pgvectorscale are left out where the server
+(the embedded one, or that of ANN_BENCHMARKS_PG_BIN) lacks them.
 """
 
 import os
