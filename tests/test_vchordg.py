@@ -90,7 +90,8 @@ def test_both_indexes_of_vectorchord_take_turns(vchord: Server):
         ({"m": 600}, "m is 600: give a whole number from 1 to 512"),
         ({"form": "bit"}, "form 'bit' is not known: use one of vector"),
         ({"alpha": [1.2]}, "refuses the index: error while validating options: .*alpha"),
-        ({"ef_construction": 0}, "refuses the index: error while validating options: .*ef_construction"),
+        ({"alpha": 1.2}, r"alpha is 1.2: give numbers that ascend from 1.0, as \[\[1.0, 1.2\]\]"),
+        ({"ef_construction": 0}, "ef_construction is 0: give a whole number from 1 to 65,535"),
     ],
 )
 def test_what_cannot_be_built(vchord: Server, arguments: dict[str, Any], message: str):

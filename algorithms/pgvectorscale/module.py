@@ -13,6 +13,7 @@ from ..postgres.settings import MIB, megabytes
 
 MOST_CANDIDATES, MOST_RESCORED = 10_000, 1_000  # of a query
 ROOM = 8160  # of a page of 8 KiB, for nodes and their line pointers
+LAYOUTS = ("memory_optimized", "plain")
 # None: left to pgvectorscale.
 OPTIONS = dict.fromkeys(
     ("num_neighbors", "search_list_size", "max_alpha", "storage_layout", "num_bits_per_dimension")
@@ -30,7 +31,13 @@ class PGVectorScale(PostgresANN):
         super().__init__(metric)
         given = take_arguments("pgvectorscale", method_param or {}, (), OPTIONS)
         self._given = {name: value for name, value in given.items() if value is not None}
-        self._is_plain = self._given.get("storage_layout") == "plain"
+        layout = self._given.get("storage_layout", LAYOUTS[0])
+        if layout not in LAYOUTS:
+            raise PostgresError(f"storage_layout is '{layout}': use {' or '.join(LAYOUTS)}")
+        self._is_plain = layout == "plain"
+        for name, value in self._given.items():
+            if name != "storage_layout" and type(value) not in (int, float):
+                raise PostgresError(f"{name} is {value!r}: give a number")
         self._neighbors = whole_number("num_neighbors", self._given.get("num_neighbors", 50), 10, 1000)
         self._query = "query_search_list_size=None"
 

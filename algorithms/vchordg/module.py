@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ..postgres.arguments import take_arguments, whole_number
+from ..postgres.errors import PostgresError
 from ..postgres.module import Index, PostgresANN, SearchRange
 from ..postgres.settings import megabytes
 from ..vchord.forms import check_form, vchord_form
@@ -32,6 +33,11 @@ class VectorChordGraph(PostgresANN):
         self._options = {name: self._given[name] for name in OPTIONS if self._given[name] is not None}
         self._m = whole_number("m", self._options.get("m", 32), 1, 512)
         self._bits = whole_number("bits", self._options.get("bits", 2), 1, 2)
+        for name in ("ef_construction", "beam_construction"):
+            whole_number(name, self._options.get(name, 1), 1, MOST_CANDIDATES)
+        alpha = self._options.get("alpha", [1.0])
+        if not isinstance(alpha, list) or any(type(value) not in (int, float) for value in alpha):
+            raise PostgresError(f"alpha is {alpha!r}: give numbers that ascend from 1.0, as [[1.0, 1.2]]")
         self._query = "ef_search=None"
 
     def index(self, rows: int, dimension: int) -> Index:
