@@ -31,7 +31,7 @@ from .vchord_archives import copied_installation
 from .vectorscale_wheel import LOCK, installation_with_vectorscale, wheel
 
 K = 10
-TRAIN = clustered(4000, 48, seed=8)
+TRAIN = clustered(2500, 48, seed=8)
 QUERIES = clustered(40, 48, seed=9)
 SMALL = {"num_neighbors": 20, "search_list_size": 40}
 
@@ -53,20 +53,22 @@ def diskann(server_with_it: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
 
 
 @pytest.mark.parametrize(
-    ("metric", "arguments"),
+    ("metric", "arguments", "least"),
     [
-        ("euclidean", {}),
-        ("angular", SMALL),
-        ("ip", SMALL),
-        ("euclidean", SMALL | {"num_bits_per_dimension": 1, "max_alpha": 1.5}),
-        ("euclidean", SMALL | {"storage_layout": "plain"}),
-        ("angular", SMALL | {"storage_layout": "plain"}),
+        ("euclidean", {}, 0.9),
+        ("angular", SMALL, 0.9),
+        ("ip", SMALL, 0.8),
+        ("euclidean", SMALL | {"num_bits_per_dimension": 1, "max_alpha": 1.5}, 0.7),
+        ("euclidean", SMALL | {"storage_layout": "plain"}, 0.97),
+        ("angular", SMALL | {"storage_layout": "plain"}, 0.97),
     ],
 )
-def test_finds_the_neighbours_of_its_metric(diskann: Server, metric: str, arguments: dict[str, Any]):
+def test_finds_the_neighbours_of_its_metric(
+    diskann: Server, metric: str, arguments: dict[str, Any], least: float
+):
     algorithm = PGVectorScale(metric, arguments)
-    with fitted(algorithm, TRAIN, 400) as facts:
-        assert measured_recall(algorithm, TRAIN, QUERIES, metric) > 0.9
+    with fitted(algorithm, TRAIN, 1000) as facts:
+        assert measured_recall(algorithm, TRAIN, QUERIES, metric) > least
         plan = algorithm._session_for(QUERIES[0], K).plan(QUERIES[0])
         assert index_of_plan(plan) == algorithm.index_name
         assert facts["vectorscale_version"] == "0.9.0"
@@ -117,7 +119,7 @@ def test_what_the_server_says_of_the_build_is_kept(
     with fitted(PGVectorScale("euclidean", SMALL), TRAIN) as facts:
         # 80% of 2 MB, 48 bytes for a node and 72 for each neighbour.
         assert facts["graph_overflow_rows"] == pytest.approx(0.8 * (2 << 20) / (48 + 20 * 72), rel=0.02)
-        assert "Indexed 4000 tuples" in facts["build_notices"]
+        assert "Indexed 2500 tuples" in facts["build_notices"]
     assert "note: Builder neighbor cache is full after" in capsys.readouterr().out
 
 
