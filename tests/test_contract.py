@@ -259,7 +259,7 @@ def test_their_data_export_says_the_same(folder: Path):
     [("pgvector_hnsw", 27), ("pgvector_hnsw_halfvec", 18), ("pgvector_hnsw_bq_hamming", 18),
      ("pgvector_hnsw_bq_jaccard", 18), ("pgvector_ivfflat", 7), ("pgvector_ivfflat_halfvec", 7),
      ("pgvector_ivfflat_bq", 14), ("pgvector_exact", 1), ("vchord", 7), ("vchord_halfvec", 7),
-     ("vchord_rabitq8", 7), ("vchordg", 16), ("pgvectorscale", 8)],
+     ("vchord_rabitq8", 7), ("vchordg", 16), ("pgvectorscale", 16)],
 )  # fmt: skip
 def test_their_runner_runs_our_plugin_and_ours_draws_it(folder: Path, name: str, points: int):
     theirs = their_copy(folder)

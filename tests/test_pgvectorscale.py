@@ -67,7 +67,7 @@ def test_finds_the_neighbours_of_its_metric(
     diskann: Server, metric: str, arguments: dict[str, Any], least: float
 ):
     algorithm = PGVectorScale(metric, arguments)
-    with fitted(algorithm, TRAIN, 1000) as facts:
+    with fitted(algorithm, TRAIN, *([400] if "plain" in arguments.values() else [40, 1000])) as facts:
         assert measured_recall(algorithm, TRAIN, QUERIES, metric) > least
         plan = algorithm._session_for(QUERIES[0], K).plan(QUERIES[0])
         assert index_of_plan(plan) == algorithm.index_name
@@ -76,23 +76,33 @@ def test_finds_the_neighbours_of_its_metric(
         assert json.loads(facts["version_names"])["vectorscale"] == "pgvectorscale"
 
 
-def test_more_candidates_and_more_rescoring_find_more(diskann: Server):
+def test_what_is_rescored_decides(diskann: Server):
     algorithm = PGVectorScale("euclidean", SMALL)
-    with fitted(algorithm, TRAIN, 10):
+    with fitted(algorithm, TRAIN, 10, 10):
         few = measured_recall(algorithm, TRAIN, QUERIES)
         algorithm.set_query_arguments(400, 0)
         unsorted = measured_recall(algorithm, TRAIN, QUERIES)
-        algorithm.set_query_arguments(400)
+        algorithm.set_query_arguments(10, 400)
         many = measured_recall(algorithm, TRAIN, QUERIES)
         settings = json.loads(algorithm.get_additional()["settings"])
-        assert settings["diskann.query_search_list_size"] == settings["diskann.query_rescore"] == "400"
+        assert settings["diskann.query_search_list_size"] == "10"
+        assert settings["diskann.query_rescore"] == "400"
         assert str(algorithm) == (
             "PGVectorScale(num_neighbors=20, search_list_size=40, "
-            "query_search_list_size=400, query_rescore=400)"
+            "query_search_list_size=10, query_rescore=400)"
         )
-        algorithm.set_query_arguments(4000)
-        assert algorithm.query_settings["diskann.query_rescore"] == "1000"  # the most
+        algorithm.set_query_arguments(10)
+        assert list(algorithm.query_settings) == ["diskann.query_search_list_size"]
     assert max(few, unsorted) < many - 0.1
+
+
+def test_the_argument_that_reaches_a_recall():
+    found = PGVectorScale("euclidean").search_range(10)
+    assert (found.parameter, found.values[0], found.values[-1]) == ("query_rescore", 10, 1000)
+    assert found.arguments(77) == [10, 77]
+    found = PGVectorScale("euclidean", {"storage_layout": "plain"}).search_range(10)
+    assert (found.parameter, found.values[-1]) == ("query_search_list_size", 10_000)
+    assert found.arguments(77) == [77]
 
 
 def test_an_index_is_found_by_its_options(diskann: Server):

@@ -72,25 +72,35 @@ class PGVectorScale(PostgresANN):
         return {"graph_overflow_rows": int(full[1])} if full else {}
 
     def set_query_arguments(self, query_search_list_size: int, query_rescore: int | None = None) -> None:
-        """Set how many candidates a query keeps, and how many of them it sorts by their exact distances.
+        """Set how many candidates the search keeps, and how many are sorted by their exact distances.
 
-        All of them, up to 1,000, unless `query_rescore` is given. An index of whole vectors rescores none.
+        None: as many as pgvectorscale does by itself. An index of whole vectors rescores none.
         """
-        kept = whole_number("query_search_list_size", query_search_list_size, 1, MOST_CANDIDATES)
-        if self._is_plain:
-            if query_rescore is not None:
+        settings = {
+            "query_search_list_size": whole_number(
+                "query_search_list_size", query_search_list_size, 1, MOST_CANDIDATES
+            )
+        }
+        if query_rescore is not None:
+            if self._is_plain:
                 raise PostgresError("storage_layout: plain has exact distances: leave query_rescore out")
-            rescored = {}
-        else:
-            number = min(kept, MOST_RESCORED) if query_rescore is None else query_rescore
-            rescored = {"query_rescore": whole_number("query_rescore", number, 0, MOST_RESCORED)}
-        settings = {"query_search_list_size": kept, **rescored}
+            settings["query_rescore"] = whole_number("query_rescore", query_rescore, 0, MOST_RESCORED)
         self._query = ", ".join(f"{name}={value}" for name, value in settings.items())
         self.set_query_settings({f"diskann.{name}": value for name, value in settings.items()})
 
     def search_range(self, count: int) -> SearchRange:
-        """Search query_search_list_size, from as many candidates as neighbours on."""
-        return SearchRange("query_search_list_size", range(min(count, MOST_RESCORED), MOST_CANDIDATES + 1))
+        """Search query_rescore: a search goes on until it has found that many, however few it keeps.
+
+        Without codes, search query_search_list_size.
+        """
+        if self._is_plain:
+            return SearchRange(
+                "query_search_list_size", range(min(count, MOST_CANDIDATES), MOST_CANDIDATES + 1)
+            )
+        least = min(count, MOST_RESCORED)
+        return SearchRange(
+            "query_rescore", range(least, MOST_RESCORED + 1), lambda rescored: [least, rescored]
+        )
 
     def __str__(self) -> str:
         arguments = "".join(f"{name}={value}, " for name, value in self._given.items())
