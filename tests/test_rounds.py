@@ -93,23 +93,37 @@ def test_a_contender_that_fails_is_named(workspace, body: str, reason: str) -> N
     assert done.returncode == 1
     assert "failed: a(): " in done.stderr and reason in done.stderr
     assert "Traceback" not in done.stderr
-    if body == BREAKS:
-        (attrs,) = stored().values()
-        assert attrs["run_count"] == 4
-    else:
-        assert not stored() and "failed: b(): its process has ended with a()" in done.stderr
+    (attrs,) = stored().values()
+    assert attrs["run_count"] == 4 and attrs["rounds_ended"] == "rounds"
+    assert ("the others begin anew" in done.stderr) == (body == CRASHES)
 
 
 @pytest.mark.parametrize(("fit", "reason"), [("os._exit(3)", "status 3"), ("time.sleep(60)", "--timeout")])
-def test_a_build_that_ends_its_process_takes_no_later_contender_with_it(
-    workspace, fit: str, reason: str
+@pytest.mark.parametrize("name", ["a", "z"])
+def test_a_build_that_ends_its_process_takes_no_other_contender_with_it(
+    workspace, fit: str, reason: str, name: str
 ) -> None:
-    workspace.add_plugin("a", f"{ANSWER}def fit(self, X): {fit}\n")
+    workspace.add_plugin(name, f"{ANSWER}def fit(self, X): {fit}\n")
     workspace.add_plugin("b", ANSWER)
-    done = workspace.run("--rounds", "4", "--timeout", "8")
+    done = workspace.run("--rounds", "4", "--timeout", "4")
     assert done.returncode == 1
-    assert done.stderr.count("\n") == 1 and done.stderr.startswith("failed: a(): ") and reason in done.stderr
-    assert [name.partition("/")[0] for name in stored()] == ["b"]
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith(f"failed: {name}(): ") and reason in lines[0]
+    assert len(lines) == (1 if name == "a" else 2)  # b was in that process, and has to enter again
+    assert [(name.partition("/")[0], attrs["run_count"]) for name, attrs in stored().items()] == [("b", 4)]
+
+
+def test_plugins_that_cannot_rest_are_refused_before_anything_is_built(workspace) -> None:
+    workspace.add_plugin(
+        "a",
+        f"{ANSWER}def fit(self, X): open('built', 'w')\n"
+        "@classmethod\ndef check_turns(cls): raise RuntimeError('no right to rest')\n",
+        {"args": [[1, 2]]},
+    )
+    done = workspace.run("--rounds", "4")
+    assert done.returncode == 1 and "no right to rest" in done.stderr and not Path("built").exists()
+    alone = workspace.run("--rounds", "4", "--max-n-algorithms", "1")
+    assert alone.returncode == 0  # for which none has to rest
 
 
 def test_each_point_stores_what_the_plugin_said_in_its_own_turn(workspace) -> None:
@@ -179,7 +193,7 @@ def test_an_interrupted_race_ends_with_a_line_and_begins_anew(workspace) -> None
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert said == "interrupted; what is finished is kept, the same command goes on\n"
+    assert said == "interrupted; a race has no second half, the same command begins it anew\n"
     assert "2 points" in workspace.run("--rounds", "4").stdout
 
 

@@ -149,8 +149,7 @@ class IndexedTable:
         with self.server.explaining("switching the index"), self.server.connect() as connection:
             if name is not None and not catalog.exists(connection, name):
                 raise PostgresError(
-                    f"{name} is gone: this user may not park an index, so that contenders cannot be measured"
-                    " in turn: connect as a superuser, or leave --rounds out"
+                    f"{name} is gone: something has dropped it while others had their turn; run again"
                 )
             catalog.use_only(connection, self.table.name, name)
         self._prewarm_again()

@@ -124,7 +124,9 @@ class Executor:
                     f"nothing to do: {counted(sum(len(job.points) for job in jobs), 'point')} finished before"
                 )
                 return failed
-            if containers is not None:
+            if containers is None:
+                check_turns(jobs, pool)
+            else:
                 containers.prepare(jobs)
                 if not any(job.procedure.conditions for job in jobs):  # else each has its own limits
                     say(str(containers))
@@ -140,6 +142,15 @@ def were_in_turn(jobs: Sequence[Job]) -> bool:
     """Whether the same rounds have measured all of these; the plan had more, which cannot be measured."""
     groups = (list(group) for _, group in groupby(jobs, lambda job: job.procedure.conditions))
     return bool(jobs) and all(group[0].race and len({job.race for job in group}) == 1 for group in groups)
+
+
+def check_turns(jobs: Sequence[Job], pool: WorkerPool) -> None:
+    """Raise UserError where several indexes are to be measured in turn, and cannot be; none is built yet."""
+    definitions = {str(job.definition): job.definition for job in jobs if job.procedure.rounds}
+    plugins = {(one.module, one.constructor): one for one in definitions.values()}
+    for definition in plugins.values() if len(definitions) > 1 else ():
+        if problem := pool.check(definition, takes_turns=True):
+            raise UserError(problem.text)
 
 
 def say_what_is_to_do(jobs: Sequence[Job], finished: int) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 
 from tqdm import tqdm
 
+from ann_benchmarks.common.command import Ended
 from ann_benchmarks.common.numbers import three_digits
-from ann_benchmarks.common.output import counted, say
+from ann_benchmarks.common.output import counted, say, warn
 from ann_benchmarks.jobs.events import Failure, Finished, PointDone, TurnDone
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.rounds import Contender, Race, Rounds
@@ -35,24 +36,38 @@ class Conductor:
     def __init__(
         self, start: Callable[[Job], Worker], timeout: float | None, rounds: Rounds, observer: Observer
     ) -> None:
-        """Take what starts a worker for a job, and the seconds that a job may take in all its turns."""
+        """Take what starts a worker for a job, and the seconds that a build, or a turn, may take."""
         self._start, self._timeout, self._rounds, self._observer = start, timeout, rounds, observer
         self._workers: dict[str, Worker] = {}
         self._outcomes: dict[str, JobOutcome] = {}  # by the job's label
-        self._done: list[PointDone] = []  # under the conditions that are measured now
+        # Of one race:
+        self._inside: dict[str, Worker] = {}  # who holds the index of each job, by the job's label
+        self._done: list[PointDone] = []
+        self._is_torn = False  # a process has ended, with what it held of others than the culprit
 
     def run(self, jobs: Sequence[Job]) -> list[JobOutcome]:
         """Measure all jobs, those under the same conditions in turn; the outcomes are in their order."""
         groups = [list(group) for _, group in groupby(jobs, lambda job: job.procedure.conditions)]
-        outcomes = []
+        budget = self._rounds.budget and self._rounds.budget / len(groups)
         for group in groups:
-            self._done = []
-            with self._workplace():
-                entered = [job for job in group if self._enter(job)]
-                if entered:
-                    self._measure(entered, self._rounds.budget and self._rounds.budget / len(groups))
-            outcomes += [self._outcomes[job.label()] for job in group]
-        return outcomes
+            left = group
+            while not self._race(left, budget):
+                left = [job for job in left if not self._has_failed(job)]
+                warn("a process has ended with all that was measured in it: the others begin anew")
+        return [self._outcomes[job.label()] for job in jobs]
+
+    def _race(self, jobs: Sequence[Job], budget: float | None) -> bool:
+        """Build all indexes and measure them in turn; return False where that has to begin anew."""
+        self._inside, self._done, self._is_torn = {}, [], False
+        with self._workplace():
+            entered = [job for job in jobs if not self._is_torn and self._enter(job)]
+            if entered and not self._is_torn:
+                try:
+                    self._measure(entered, budget)
+                except Ended as end:
+                    end.outlook = "a race has no second half, the same command begins it anew"
+                    raise
+        return not self._is_torn
 
     @contextmanager
     def _workplace(self) -> Iterator[None]:
@@ -74,8 +89,12 @@ class Conductor:
         version = job.definition.version
         if version not in self._workers:
             self._workers[version] = self._start(job)
+        self._inside[job.label()] = self._workers[version]
         self._outcomes[job.label()] = JobOutcome(job)
         return self._ask(job, Enter(request_of(job))) is not None
+
+    def _has_failed(self, job: Job) -> bool:
+        return job.label() in self._outcomes and self._outcomes[job.label()].failure is not None
 
     def _measure(self, jobs: Sequence[Job], budget: float | None) -> None:
         race = Race([contender for job in jobs for contender in contenders(job)], self._rounds)
@@ -88,6 +107,8 @@ class Conductor:
             for number in count(1):
                 for contender in random.sample(race.running, len(race.running)):
                     self._take_turn(race, contender, by_label[contender.job], number)
+                    if self._is_torn:
+                        return
                     bar.update()
                     bar.set_postfix_str(f"round {number}, {counted(len(race.running), 'contender')}")
                 if race.end_round():
@@ -107,7 +128,11 @@ class Conductor:
                 if time.monotonic() > kept + KEEP_SECONDS:
                     self._keep(jobs, facts, is_last=False)
                     kept = time.monotonic()
+                    if self._is_torn:
+                        return
         self._keep(jobs, {**facts, "rounds_ended": reason}, is_last=True)
+        if self._is_torn:
+            return
         say(f"{counted(race.done, 'round')} in {time.monotonic() - began:.0f} s of measuring")
         for line in conclusions(jobs, self._done):
             say(line)
@@ -123,7 +148,7 @@ class Conductor:
 
     def _keep(self, jobs: Sequence[Job], facts: dict[str, Any], is_last: bool) -> None:
         for job in jobs:
-            if self._outcomes[job.label()].failure is None:
+            if not self._is_torn:
                 self._ask(job, Keep(job.label(), facts, is_last))
 
     def _ask(self, job: Job, request: Enter | Turn | Keep) -> Any:
@@ -133,9 +158,9 @@ class Conductor:
         measured then.
         """
         outcome = self._outcomes[job.label()]
-        if outcome.failure is not None:
+        if self._has_failed(job):
             return None
-        worker = self._workers[job.definition.version]
+        worker = self._inside[job.label()]
         began, last, answer = time.perf_counter(), None, None
         with suppress(OSError):  # it has just died: seen below
             worker.send(request)
@@ -156,10 +181,10 @@ class Conductor:
                     last = message
             except EOFError:
                 answer = worker.death()
-                self._lose(worker, job, answer.text)
-            if answer is None and self._is_late(outcome.seconds + time.perf_counter() - began):
+                self._lose(worker, job)
+            if answer is None and self._is_late(time.perf_counter() - began):
                 answer = Failure(f"not finished after {self._timeout:g} s (--timeout)")
-                self._lose(worker, job, answer.text)
+                self._lose(worker, job)
         outcome.seconds += time.perf_counter() - began
         if isinstance(answer, Failure):
             failed(outcome, answer, worker, self._observer)
@@ -169,25 +194,14 @@ class Conductor:
     def _is_late(self, seconds: float) -> bool:
         return self._timeout is not None and seconds > self._timeout
 
-    def _lose(self, worker: Worker, culprit: Job, reason: str) -> None:
-        """Fail all other jobs of a worker that has ended; the next job to enter has a new one."""
+    def _lose(self, worker: Worker, culprit: Job) -> None:
+        """Take account of a worker that has ended: what others have measured in it is lost."""
         worker.stop()
-        for outcome in self._outcomes.values():
-            job = outcome.job
-            if (
-                job is culprit
-                or outcome.failure is not None
-                or job.procedure.conditions != culprit.procedure.conditions
-            ):
-                continue
-            if self._workers.get(job.definition.version) is worker:
-                failed(
-                    outcome,
-                    Failure(f"its process has ended with {culprit.label()}: {reason}"),
-                    worker,
-                    self._observer,
-                )
         del self._workers[culprit.definition.version]
+        self._is_torn = any(
+            holder is worker and label != culprit.label() and self._outcomes[label].failure is None
+            for label, holder in self._inside.items()
+        )
 
 
 def contenders(job: Job) -> Iterator[Contender]:
