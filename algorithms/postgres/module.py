@@ -196,6 +196,7 @@ class PostgresANN(InstallableExtension, QueriedTable):
 
     def resume(self) -> None:
         """Be the index that queries use, after others have been."""
+        self.use_settings(self._contender_settings)
         self._indexed.resume()
 
     @classmethod

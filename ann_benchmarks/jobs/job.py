@@ -119,7 +119,8 @@ class Job:
         """The series that the points belong to."""
         definition = self.definition
         own = self.procedure.series
-        return Series(definition.algorithm, definition.version, **own, environment=self.environment)
+        where = {"environment": self.environment, "settings": definition.variant}
+        return Series(definition.algorithm, definition.version, **own, **where)
 
     def path(self, query_arguments: list[Any]) -> Path:
         """Where the result of one of its points lies."""

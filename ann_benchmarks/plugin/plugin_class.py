@@ -16,7 +16,7 @@ METHODS = (
     *("most_clients", "set_load_options", "set_build_options", "serve_only", "set_phase_listener"),
     *("watch_server", "open_monitor", "cool", "recover", "rest", "resume", "open_writable"),
     *("learns_from_rows", "installed_versions", "server_environment", "use_version", "install_version"),
-    *("simulated_server", "check_turns"),
+    *("simulated_server", "check_turns", "use_settings"),
     *("install_local", "local_target", "local_state"),
 )
 # Class attributes.

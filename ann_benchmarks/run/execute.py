@@ -146,7 +146,8 @@ def were_in_turn(jobs: Sequence[Job]) -> bool:
 
 def check_turns(jobs: Sequence[Job], pool: WorkerPool) -> None:
     """Raise UserError where several indexes are to be measured in turn, and cannot be; none is built yet."""
-    definitions = {str(job.definition): job.definition for job in jobs if job.procedure.rounds}
+    plain = [job.definition.plain for job in jobs if job.procedure.rounds]
+    definitions = {str(definition): definition for definition in plain}
     plugins = {(one.module, one.constructor): one for one in definitions.values()}
     for definition in plugins.values() if len(definitions) > 1 else ():
         if problem := pool.check(definition, takes_turns=True):
@@ -177,10 +178,11 @@ def command_line() -> str:
 
 def first_definitions(jobs: Sequence[Job], number: int, of_each: bool) -> list[Job]:
     """Return the jobs of the first definitions, of all or of each algorithm, under every load."""
-    definitions = {str(job.definition): job.definition.family if of_each else "" for job in jobs}
+    plain = [job.definition.plain for job in jobs]
+    definitions = {str(definition): definition.family if of_each else "" for definition in plain}
     names = list(definitions.values())
     places = {name: names[:place].count(names[place]) for place, name in enumerate(definitions)}
-    return [job for job in jobs if places[str(job.definition)] < number]
+    return [job for job, definition in zip(jobs, plain, strict=True) if places[str(definition)] < number]
 
 
 def available_jobs(

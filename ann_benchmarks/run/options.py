@@ -7,13 +7,14 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from ann_benchmarks.common.cli import HelpWithDefaults, limit, path, positive_int, size
+from ann_benchmarks.common.cli import HelpWithDefaults, limit, path, positive_int, read_by, size
 from ann_benchmarks.common.dask_cluster import check_scheduler
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import most_processes, usable_cores
 from ann_benchmarks.common.output import counted, warn
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 from ann_benchmarks.definitions.selection import named_algorithms
+from ann_benchmarks.definitions.settings import read_setting
 from ann_benchmarks.jobs.job import Conditions, Execution, Procedure
 from ann_benchmarks.jobs.rounds import Rounds
 from ann_benchmarks.load.workload import Workload
@@ -96,6 +97,16 @@ def make_parser(program: str = "run.py") -> argparse.ArgumentParser:
         metavar="ROWS",
         type=positive_int,
         help="rows that are loaded in one transaction (default: the plug-in's choice)",
+    )
+    add(
+        "--setting",
+        metavar="NAME=VALUE",
+        dest="settings",
+        type=read_by(read_setting),
+        nargs="+",
+        action="extend",
+        default=[],
+        help="give the server of a database this setting; NAME=VALUE,VALUE measures each as a contender",
     )
     add_container_options(parser)
     add_load_options(parser)
