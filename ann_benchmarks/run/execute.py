@@ -134,8 +134,19 @@ class Executor:
             rounds = jobs[0].procedure.rounds if jobs else None
             if rounds is None or jobs[0].execution.build_only:
                 return failed + pool.run(jobs, observer(jobs))
-            conductor = Conductor(start or start_process, place.timeout, rounds, observer(jobs))
+            home = version_of if containers is None else image_of
+            conductor = Conductor(start or start_process, home, place.timeout, rounds, observer(jobs))
             return failed + conductor.run(jobs)
+
+
+def version_of(job: Job) -> str:
+    """Return what contenders share that are in one process, and on its server."""
+    return job.definition.version
+
+
+def image_of(job: Job) -> str:
+    """Return what contenders share that are in one container."""
+    return job.definition.docker_tag
 
 
 def were_in_turn(jobs: Sequence[Job]) -> bool:

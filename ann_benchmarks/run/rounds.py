@@ -31,14 +31,20 @@ KEEP_SECONDS = 60.0  # after which what was measured is stored, in case that the
 
 
 class Conductor:
-    """Gives contenders their turns: those of one version in one process, all on the same server."""
+    """Gives contenders their turns; those of one home are in one process, or container, and on one server."""
 
     def __init__(
-        self, start: Callable[[Job], Worker], timeout: float | None, rounds: Rounds, observer: Observer
+        self,
+        start: Callable[[Job], Worker],
+        home: Callable[[Job], str],
+        timeout: float | None,
+        rounds: Rounds,
+        observer: Observer,
     ) -> None:
-        """Take what starts a worker for a job, and the seconds that a build, or a turn, may take."""
-        self._start, self._timeout, self._rounds, self._observer = start, timeout, rounds, observer
-        self._workers: dict[str, Worker] = {}
+        """Take what starts a worker for a job's home, and the seconds that a build, or a turn, may take."""
+        self._start, self._home, self._timeout = start, home, timeout
+        self._rounds, self._observer = rounds, observer
+        self._workers: dict[str, Worker] = {}  # by the home
         self._outcomes: dict[str, JobOutcome] = {}  # by the job's label
         # Of one race:
         self._inside: dict[str, Worker] = {}  # who holds the index of each job, by the job's label
@@ -86,10 +92,10 @@ class Conductor:
     def _enter(self, job: Job) -> bool:
         """Have a job's index built; return whether it is there."""
         self._observer.started(job)
-        version = job.definition.version
-        if version not in self._workers:
-            self._workers[version] = self._start(job)
-        self._inside[job.label()] = self._workers[version]
+        home = self._home(job)
+        if home not in self._workers:
+            self._workers[home] = self._start(job)
+        self._inside[job.label()] = self._workers[home]
         self._outcomes[job.label()] = JobOutcome(job)
         return self._ask(job, Enter(request_of(job))) is not None
 
@@ -197,7 +203,7 @@ class Conductor:
     def _lose(self, worker: Worker, culprit: Job) -> None:
         """Take account of a worker that has ended: what others have measured in it is lost."""
         worker.stop()
-        del self._workers[culprit.definition.version]
+        del self._workers[self._home(culprit)]
         self._is_torn = any(
             holder is worker and label != culprit.label() and self._outcomes[label].failure is None
             for label, holder in self._inside.items()
