@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs import plan
 from ann_benchmarks.jobs.events import PointDone
-from ann_benchmarks.jobs.job import JobRequest, Procedure
+from ann_benchmarks.jobs.job import Job, JobRequest, Procedure
 from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, read_share, read_time
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.measure.rounds import Contenders, Enter, Keep, Turn, filled, is_of_others
 from ann_benchmarks.results.file import iter_result_paths, read_attributes, read_result
 from ann_benchmarks.results.intervals import Interval
-from ann_benchmarks.run.rounds import conclusions
+from ann_benchmarks.run.conclusions import conclusions
 from run import every_job, make_parser
 
 from .conftest import make_dataset
@@ -341,6 +342,14 @@ def test_each_turn_uses_the_index_of_its_own(tmp_path, monkeypatch, plugin_serve
     assert len(plans) == 2 and all(len(names) == 1 for names in plans.values())
     assert len(set().union(*plans.values())) == 2
     assert sorted(trials)[:2] == [0, 0]
+
+
+def test_what_was_measured_in_turn_on_one_tier_stays_when_another_is_measured(monkeypatch) -> None:
+    definition = Definition("a", "C", "m", "t", [], [], False)
+    procedures = [Procedure(conditions=tier, rounds=Rounds(4)) for tier in ("done", "cut", "cut")]
+    jobs = [Job(definition, [[]], "d", 10, procedure) for procedure in procedures]
+    monkeypatch.setattr(plan, "_race_of", lambda job, *_: "mark" * (job.procedure.conditions == "done"))
+    assert plan._are_anew([(job, {}, {}) for job in jobs]) == [False, True, True]
 
 
 def test_a_race_that_is_cut_takes_the_place_of_nothing_and_is_not_finished(workspace, monkeypatch) -> None:

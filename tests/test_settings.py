@@ -7,7 +7,7 @@ import pytest
 
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres import servers
-from ann_benchmarks.algorithms.postgres.environment import given_settings, use_settings
+from ann_benchmarks.algorithms.postgres.environment import use_settings
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
@@ -102,8 +102,7 @@ def test_one_value_names_nothing_and_is_of_another_environment(workspace) -> Non
     workspace.add_plugin("db", SET)
     assert workspace.run().returncode == 0
     done = workspace.run("--setting", "jit=on")
-    assert folders() == ["db", "db@settings-jit=on"]
-    assert "settings jit=on" in done.stderr or "jit=on" in done.stderr
+    assert folders() == ["db", "db@jit=on"] and "here is jit=on" in done.stderr
     assert "nothing to do" in workspace.run("--setting", "jit=on").stdout
 
 
@@ -169,7 +168,6 @@ def test_each_turn_has_its_settings_on_one_index(tmp_path, monkeypatch, own_serv
         chosen, stored = json.loads(attrs["given_settings"]), json.loads(attrs["settings"])
         assert stored["shared_buffers"] == chosen["shared_buffers"] and stored["work_mem"] == "5MB"
         assert stored.get("jit", "on") == chosen["jit"]  # which is on in PostgreSQL anyway
-    assert given_settings() != {}
 
 
 def test_what_a_point_sets_is_no_setting_of_a_contender(plugin_server) -> None:

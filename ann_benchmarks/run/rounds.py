@@ -12,17 +12,13 @@ from typing import Any
 from tqdm import tqdm
 
 from ann_benchmarks.common.command import Ended
-from ann_benchmarks.common.numbers import three_digits
 from ann_benchmarks.common.output import counted, say, warn
 from ann_benchmarks.jobs.events import Failure, Finished, PointDone, TurnDone
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.rounds import Contender, Race, Rounds
 from ann_benchmarks.measure.rounds import Enter, Keep, Turn
-from ann_benchmarks.results.contest import Ratio, contest
-from ann_benchmarks.results.file import read_attributes
-from ann_benchmarks.results.judging import ERROR_RATE
-from ann_benchmarks.results.speeds import Speed, speed_of
 
+from .conclusions import conclusions
 from .pool import AT_ONCE, POLL_SECONDS, JobOutcome, Observer, failed, noted, request_of
 from .worker import Worker
 
@@ -215,36 +211,3 @@ def contenders(job: Job) -> Iterator[Contender]:
     for place in range(len(job.points)):
         is_at_target = job.procedure.target_recall is not None
         yield Contender(job.label(), place, str(job.procedure), is_at_target)
-
-
-def conclusions(jobs: Sequence[Job], done: Sequence[PointDone]) -> Iterator[str]:
-    """Say which algorithm is the fastest at the target recall, under each load; as reports say it."""
-    recalls = {event.path: event.recall for event in done}
-    fields: dict[str, dict[str, list[Speed]]] = {}
-    for job in jobs:
-        load = job.procedure.load
-        if job.procedure.target_recall is None or (load is not None and load.is_open):
-            continue  # what is at a rate has the throughput that was given
-        for path in recalls:
-            if job.is_result(path):
-                attrs = read_attributes(path)
-                rate = 1 / attrs["best_search_time"]
-                speed = speed_of(attrs, recalls[path], rate, str(job.definition))
-                fields.setdefault(str(job.procedure), {}).setdefault(job.definition.family, []).append(speed)
-    target = jobs[0].procedure.target_recall
-    for field, speeds in fields.items():
-        found = contest(speeds, target or 0.0)
-        where = f"{field.strip()}: ".removeprefix(": ")
-        for other, ratio in found.ratios(ERROR_RATE / len(fields)).items():
-            yield f"{where}{comparison(next(iter(found.standings)), other, ratio)}"
-
-
-def comparison(name: str, other: str, ratio: Ratio) -> str:
-    """Write how many times as fast one is as another, and how sure that is."""
-    if not ratio.is_fair:
-        return f"{name} and {other} cannot be told apart, because {other} has only higher recalls"
-    text = f"{name} is {three_digits(ratio.value)} times as fast as {other}"
-    if ratio.interval is None or not ratio.rounds:
-        return f"{text} (from too few rounds to say how sure that is)"
-    noise = ", no difference beyond noise" if ratio.is_noise else ""
-    return f"{text} (95% interval {' to '.join(map(three_digits, ratio.interval))}{noise})"

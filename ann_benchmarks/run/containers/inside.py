@@ -103,7 +103,8 @@ def _locate(request: LocationRequest) -> Located | Failure:
 def _run(first: RunRequest, messages: Messages, requests: "SimpleQueue[Any]") -> None:
     end_terminal = _have_terminal(*first.terminal) if first.terminal else lambda: None
     worker = ProcessWorker()
-    is_in_turn, request = not isinstance(first.request, JobRequest), first.request
+    is_in_turn = not isinstance(first.request, JobRequest)
+    request: Any = first.request
     try:
         while True:
             last = _carry_out(request, worker, messages, first.memory)
