@@ -74,7 +74,7 @@ def with_settings_given(
     changed = dict(attrs)
     for attribute, more in (("given_settings", settings), ("server_settings", {})):
         if attribute in attrs:
-            known = from_json(attrs[attribute], dict[str, Any]()) | more
+            known = {**from_json(attrs[attribute], dict[str, Any]()), **more}
             changed[attribute] = json.dumps({key: known[key] for key in known if key not in compared})
     return changed
 

@@ -60,6 +60,9 @@ class TurnsSlot(Slot):
     It idles while those of other images are measured.
     """
 
+    _results: "TurnResults"
+    _has_begun: bool
+
     def send(self, request: RoundsRequest) -> None:
         """Hand over a request; with the first, what else the container needs to know."""
         if isinstance(request, Enter):
