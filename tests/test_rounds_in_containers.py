@@ -132,7 +132,7 @@ def test_contenders_of_several_images_take_turns(docked) -> None:  # noqa: F811
     )
     assert [number for number, _ in groupby(number for _, number in starts)] == [1, 2, 3, 4]
     assert not docked.containers() and docked.lock_is_free()
-    assert "nothing to do: 3 points finished before" in docked.run("--rounds", "4").stdout
+    assert "nothing to do: 3 points finished before" in docked.run("--rounds", "4", "--memory", "300m").stdout
 
 
 def test_a_crash_in_a_container_costs_one_contender(docked) -> None:  # noqa: F811
