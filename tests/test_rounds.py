@@ -1,34 +1,29 @@
 """Contenders in turn: every point once a round, in random order, in one process and on one server."""
 
 import random
-import signal
 from collections import Counter
 from itertools import groupby
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.jobs import plan
 from ann_benchmarks.jobs.events import PointDone
-from ann_benchmarks.jobs.job import Job, JobRequest, Procedure
-from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, read_share, read_time
+from ann_benchmarks.jobs.job import JobRequest
+from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, read_share, read_time, shares_of_budget
 from ann_benchmarks.load.spans import Measured
-from ann_benchmarks.measure.rounds import Contenders, Enter, Keep, Turn, filled, is_of_others
+from ann_benchmarks.load.warmup import warm_up
+from ann_benchmarks.measure import loaded_point
+from ann_benchmarks.measure.rounds import Contenders, Enter, Keep, Turn, filled
 from ann_benchmarks.results.file import iter_result_paths, read_attributes, read_result
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.run.conclusions import conclusions
 from run import every_job, make_parser
 
 from .conftest import make_dataset
-from .test_run import wait_for
 
 ANSWER = "def query(self, q, n):\n    time.sleep(0.0005)\n    return list(range(n))\n"
 TURNS = ANSWER + "def set_query_arguments(self, number):\n    open('turns', 'a').write(f'{number} ')\n"
-BREAKS = TURNS + "    if number == 2 and open('turns').read().count('2') == 3: raise ValueError('worn out')\n"
-CRASHES = TURNS + "    if number == 2 and open('turns').read().count('2') == 3: os._exit(3)\n"
 TWO_POINTS = {"args": [], "query_args": [[1, 2]]}
 
 
@@ -84,47 +79,6 @@ def test_who_cannot_be_measured_has_nobody_measured_again(workspace, options: li
     assert done.returncode == 0 and "nothing to do: 1 point finished before" in done.stdout
     assert [attrs["rounds"] for attrs in stored().values()] == [before["rounds"]]
     assert "nothing to do" not in workspace.run("--rounds", "2", "--force", *options).stdout
-
-
-@pytest.mark.parametrize(("body", "reason"), [(BREAKS, "worn out"), (CRASHES, "status 3")])
-def test_a_contender_that_fails_is_named(workspace, body: str, reason: str) -> None:
-    workspace.add_plugin("a", body, TWO_POINTS)
-    workspace.add_plugin("b", ANSWER)
-    done = workspace.run("--rounds", "4")
-    assert done.returncode == 1
-    assert "failed: a(): " in done.stderr and reason in done.stderr
-    assert "Traceback" not in done.stderr
-    (attrs,) = stored().values()
-    assert attrs["run_count"] == 4 and attrs["rounds_ended"] == "rounds"
-    assert ("the others begin anew" in done.stderr) == (body == CRASHES)
-
-
-@pytest.mark.parametrize(("fit", "reason"), [("os._exit(3)", "status 3"), ("time.sleep(60)", "--timeout")])
-@pytest.mark.parametrize("name", ["a", "z"])
-def test_a_build_that_ends_its_process_takes_no_other_contender_with_it(
-    workspace, fit: str, reason: str, name: str
-) -> None:
-    workspace.add_plugin(name, f"{ANSWER}def fit(self, X): {fit}\n")
-    workspace.add_plugin("b", ANSWER)
-    done = workspace.run("--rounds", "4", "--timeout", "4")
-    assert done.returncode == 1
-    lines = done.stderr.splitlines()
-    assert lines[0].startswith(f"failed: {name}(): ") and reason in lines[0]
-    assert len(lines) == (1 if name == "a" else 2)  # b was in that process, and has to enter again
-    assert [(name.partition("/")[0], attrs["run_count"]) for name, attrs in stored().items()] == [("b", 4)]
-
-
-def test_plugins_that_cannot_rest_are_refused_before_anything_is_built(workspace) -> None:
-    workspace.add_plugin(
-        "a",
-        f"{ANSWER}def fit(self, X): open('built', 'w')\n"
-        "@classmethod\ndef check_turns(cls): raise RuntimeError('no right to rest')\n",
-        {"args": [[1, 2]]},
-    )
-    done = workspace.run("--rounds", "4")
-    assert done.returncode == 1 and "no right to rest" in done.stderr and not Path("built").exists()
-    alone = workspace.run("--rounds", "4", "--max-n-algorithms", "1")
-    assert alone.returncode == 0  # for which none has to rest
 
 
 def test_each_point_stores_what_the_plugin_said_in_its_own_turn(workspace) -> None:
@@ -187,23 +141,21 @@ def test_a_throughput_that_was_given_shows_nothing(workspace) -> None:
     assert list(conclusions([job], [done])) == []  # no file was read
 
 
-def test_an_interrupted_race_ends_with_a_line_and_begins_anew(workspace) -> None:
-    workspace.add_plugin("a", TURNS, TWO_POINTS)
-    process = workspace.start("--rounds", "200")
-    wait_for(lambda: Path("turns").exists() and len(Path("turns").read_text().split()) > 6)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert said == "interrupted; a race has no second half, the same command begins it anew\n"
-    assert "2 points" in workspace.run("--rounds", "4").stdout
-
-
 def test_a_budget_ends_a_race_after_whole_rounds(workspace) -> None:
     workspace.add_plugin("a", ANSWER)
     done = workspace.run("--budget", "1s")
     (attrs,) = stored().values()
     assert done.returncode == 0 and attrs["rounds_ended"] == "budget"
     assert attrs["run_count"] >= 3
+
+
+def test_the_first_and_the_last_of_several_races_have_more_of_a_budget() -> None:
+    left, parts = 9.0, []
+    for share in shares_of_budget(6):
+        parts.append(share * left)
+        left -= parts[-1]
+    assert parts == pytest.approx([3, 1, 1, 1, 1, 2])
+    assert shares_of_budget(1) == [1] and shares_of_budget(2) == pytest.approx([0.6, 1])
 
 
 @pytest.mark.parametrize(
@@ -316,6 +268,8 @@ def test_each_turn_uses_the_index_of_its_own(tmp_path, monkeypatch, plugin_serve
     chosen = {str(job.definition) for job in every[:4]}
     jobs = [job for job in every if str(job.definition) in chosen][:4]
     assert len(jobs) == 4 and len(chosen) == 2
+    short: list[bool] = []  # warm-ups
+    monkeypatch.setattr(loaded_point, "warm_up", lambda *how: short.append(bool(how[-1])) or warm_up(*how))
     said: list = []
     contenders = Contenders()
     try:
@@ -342,24 +296,4 @@ def test_each_turn_uses_the_index_of_its_own(tmp_path, monkeypatch, plugin_serve
     assert len(plans) == 2 and all(len(names) == 1 for names in plans.values())
     assert len(set().union(*plans.values())) == 2
     assert sorted(trials)[:2] == [0, 0]
-
-
-def test_what_was_measured_in_turn_on_one_tier_stays_when_another_is_measured(monkeypatch) -> None:
-    definition = Definition("a", "C", "m", "t", [], [], False)
-    procedures = [Procedure(conditions=tier, rounds=Rounds(4)) for tier in ("done", "cut", "cut")]
-    jobs = [Job(definition, [[]], "d", 10, procedure) for procedure in procedures]
-    monkeypatch.setattr(plan, "_race_of", lambda job, *_: "mark" * (job.procedure.conditions == "done"))
-    assert plan._are_anew([(job, {}, {}) for job in jobs]) == [False, True, True]
-
-
-def test_a_race_that_is_cut_takes_the_place_of_nothing_and_is_not_finished(workspace, monkeypatch) -> None:
-    workspace.add_plugin("a", ANSWER)
-    workspace.run("--rounds", "3")
-    (path,) = iter_result_paths()
-    mark = read_attributes(path)["rounds"]
-    assert is_of_others(path, {"rounds": "of another race"}) and not is_of_others(path, {"rounds": mark})
-    assert not is_of_others(path.with_name("none.hdf5"), {"rounds": mark})
-    assert "nothing to do" in workspace.run().stdout
-    monkeypatch.setattr(plan, "read_attributes", lambda path: {"rounds": mark})  # without their end
-    cut = plan._unfinished(path, Procedure(), "")
-    assert cut is not None and cut.endswith("is of rounds that were interrupted")
+    assert short.count(False) == 2  # once for each index, by whichever clients

@@ -114,12 +114,15 @@ class EnteredJob:
         self._monitor.current = NoMonitor()
         plugin.rest()
 
-    def take_turn(self, turn: Turn, found_before: Sequence[Mapping[str, Any]]) -> None:
-        """Measure a point for one run; where that fails, a plug-in that can recover loses the point alone."""
+    def take_turn(self, turn: Turn, found_before: Sequence[Mapping[str, Any]], is_warm: bool = False) -> None:
+        """Measure a point for one run; where that fails, a plug-in that can recover loses the point alone.
+
+        `is_warm`: other points of the same index have had their turns.
+        """
         arguments = self.job.points[turn.point]
         try:
             with self._active() as monitor:
-                contender, run = self._measure(turn, arguments, found_before)
+                contender, run = self._measure(turn, arguments, found_before, is_warm)
                 contender.runs.append(smaller(run))
                 contender.rounds.append(turn.round)
                 contender.plugin_facts = self._plugin.get_additional()
@@ -171,15 +174,15 @@ class EnteredJob:
             self._plugin.rest()
 
     def _measure(
-        self, turn: Turn, arguments: list[Any], found_before: Sequence[Mapping[str, Any]]
+        self, turn: Turn, arguments: list[Any], found_before: Sequence[Mapping[str, Any]], is_warm: bool
     ) -> tuple[TurnsTaken, Measured]:
         numbers, contender = [turn.round], self.contenders.get(turn.point)
         if contender is not None:
             self.points.set_arguments(arguments, contender.found_facts)
-            return contender, self.points.measure_runs(numbers, is_warm=True)[0]
+            return contender, self.points.measure_runs(numbers, is_warm=True, completes=False)[0]
         contender = TurnsTaken(now())
         runs, contender.found_facts = self.points.measured(
-            arguments, lambda: self.points.measure_runs(numbers), found_before
+            arguments, lambda: self.points.measure_runs(numbers, is_warm), found_before
         )
         self.contenders[turn.point] = contender
         return contender, runs[0]
@@ -198,9 +201,12 @@ class Contenders:
         if isinstance(request, Enter):
             self._enter(request.request, report)
         elif isinstance(request, Turn):
-            current = self._jobs[request.job]
-            alike = [other for other in self._jobs.values() if other.settings == current.settings]
-            current.take_turn(request, [facts for job in alike for facts in job.found()])
+            taking = self._jobs[request.job]
+            alike = [job for job in self._jobs.values() if job.settings == taking.settings]
+            known = [facts for job in alike for facts in job.found()]
+            definition = str(taking.job.definition)
+            is_warm = any(job.contenders and str(job.job.definition) == definition for job in alike)
+            taking.take_turn(request, known, is_warm)
         else:
             self._jobs[request.job].keep(request.facts, request.is_last)
             if request.is_last:

@@ -15,7 +15,7 @@ from ann_benchmarks.common.command import Ended
 from ann_benchmarks.common.output import counted, say, warn
 from ann_benchmarks.jobs.events import Failure, Finished, PointDone, TurnDone
 from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.jobs.rounds import Contender, Race, Rounds
+from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, shares_of_budget
 from ann_benchmarks.measure.rounds import Enter, Keep, Turn
 
 from .conclusions import conclusions
@@ -42,6 +42,7 @@ class Conductor:
         self._rounds, self._observer = rounds, observer
         self._workers: dict[str, Worker] = {}  # by the home
         self._outcomes: dict[str, JobOutcome] = {}  # by the job's label
+        self._ends: float | None = None  # of the budget, on the monotonic clock
         # Of one race:
         self._inside: dict[str, Worker] = {}  # who holds the index of each job, by the job's label
         self._done: list[PointDone] = []
@@ -50,22 +51,27 @@ class Conductor:
     def run(self, jobs: Sequence[Job]) -> list[JobOutcome]:
         """Measure all jobs, those under the same conditions in turn; the outcomes are in their order."""
         groups = [list(group) for _, group in groupby(jobs, lambda job: job.procedure.conditions)]
-        budget = self._rounds.budget and self._rounds.budget / len(groups)
-        for group in groups:
+        for group, share in zip(groups, shares_of_budget(len(groups)), strict=True):
             left = group
-            while not self._race(left, budget):
+            while not self._race(left, share):
                 left = [job for job in left if not self._has_failed(job)]
                 warn("a process has ended with all that was measured in it: the others begin anew")
         return [self._outcomes[job.label()] for job in jobs]
 
-    def _race(self, jobs: Sequence[Job], budget: float | None) -> bool:
-        """Build all indexes and measure them in turn; return False where that has to begin anew."""
+    def _race(self, jobs: Sequence[Job], share: float) -> bool:
+        """Build all indexes and measure them in turn; return False where that has to begin anew.
+
+        `share` is that of what is left of the budget.
+        """
         self._inside, self._done, self._is_torn = {}, [], False
         with self._workplace():
             entered = [job for job in jobs if not self._is_torn and self._enter(job)]
+            now = time.monotonic()
+            if self._rounds.budget is not None:
+                self._ends = self._ends or now + self._rounds.budget  # the first to enter have built all
             if entered and not self._is_torn:
                 try:
-                    self._measure(entered, budget)
+                    self._measure(entered, self._ends and now + share * (self._ends - now))
                 except Ended as end:
                     end.outlook = "a race has no second half, the same command begins it anew"
                     raise
@@ -98,15 +104,16 @@ class Conductor:
     def _has_failed(self, job: Job) -> bool:
         return job.label() in self._outcomes and self._outcomes[job.label()].failure is not None
 
-    def _measure(self, jobs: Sequence[Job], budget: float | None) -> None:
+    def _measure(self, jobs: Sequence[Job], ends: float | None) -> None:
         race = Race([contender for job in jobs for contender in contenders(job)], self._rounds)
         facts = {"rounds": uuid.uuid4().hex[:16], "rounds_requested": str(self._rounds)}
         by_label = {job.label(): job for job in jobs}
         is_shown = jobs[0].execution.show_progress
-        began = kept = counted_from = time.monotonic()
+        began = kept = time.monotonic()
         reason = "rounds"
         with tqdm(desc="rounds", unit="turn", leave=False, disable=None if is_shown else True) as bar:
             for number in count(1):
+                round_began = time.monotonic()
                 for contender in random.sample(race.running, len(race.running)):
                     self._take_turn(race, contender, by_label[contender.job], number)
                     if self._is_torn:
@@ -118,15 +125,11 @@ class Conductor:
                     break
                 if not race.running or number >= self._rounds.most:
                     break
-                if (
-                    budget is not None
-                    and number >= FEWEST_ROUNDS
-                    and time.monotonic() > counted_from + budget
-                ):
+                now = time.monotonic()
+                half_of_next = (now - round_began) / 2
+                if ends is not None and number >= FEWEST_ROUNDS and now + half_of_next > ends:
                     reason = "budget"
                     break
-                if number == 1:
-                    counted_from = time.monotonic()  # searches and first warm-ups were in the first round
                 if time.monotonic() > kept + KEEP_SECONDS:
                     self._keep(jobs, facts, is_last=False)
                     kept = time.monotonic()
