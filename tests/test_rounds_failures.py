@@ -39,7 +39,7 @@ def test_a_build_that_ends_its_process_takes_no_other_contender_with_it(
 ) -> None:
     workspace.add_plugin(name, f"{ANSWER}def fit(self, X): {fit}\n")
     workspace.add_plugin("b", ANSWER)
-    done = workspace.run("--rounds", "4", "--timeout", "4")
+    done = workspace.run("--rounds", "4", "--timeout", "8")
     assert done.returncode == 1
     lines = done.stderr.splitlines()
     assert lines[0].startswith(f"failed: {name}(): ") and reason in lines[0]
