@@ -87,14 +87,14 @@ def test_values_are_measured_in_turn_and_compared(workspace) -> None:
     workspace.add_plugin("db", SET, {"args": [[1, 2]]})
     arguments = ("--rounds", "5", "--setting", "jit=on,off", "work_mem=1MB", "--max-n-algorithms", "1")
     done = workspace.run(*arguments)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0 and "failed" not in done.stderr
     assert folders() == ["db-jit=off", "db-jit=on"]
     points = [read_attributes(path) for path in iter_result_paths()]
     assert len(points) == 2 and len({attrs["rounds"] for attrs in points}) == 1  # one index of two, twice
     assert {json.loads(attrs["given_settings"])["jit"] for attrs in points} == {"on", "off"}
     assert [environment_of(attrs)["settings"] for attrs in points] == [{"work_mem": "1MB"}] * 2
     again = workspace.run(*arguments)
-    assert "nothing to do: 2 points finished before" in again.stdout and again.stderr == ""
+    assert "nothing to do: 2 points finished before" in again.stdout
     assert "2 points" in workspace.run(*arguments, "--setting", "io_method=sync").stdout
 
 
