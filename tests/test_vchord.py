@@ -25,24 +25,12 @@ from ann_benchmarks.algorithms.vchord.module import VectorChord
 from ann_benchmarks.algorithms.vchord.size import automatic_lists, index_bytes
 
 from .postgres_fixtures import clustered, fitted, measured_recall
-from .vchord_archives import installation_with_vchord
+from .vchord_archives import installation_with_vchord, server_with
 
 K = 10
 TRAIN = clustered(6000, 48, seed=8)
 QUERIES = clustered(40, 48, seed=9)
 GIB = 1 << 30
-
-
-def server_with(version: str) -> Iterator[Server]:
-    folder = Path(tempfile.mkdtemp(prefix="ann-vchord-"))
-    try:
-        folder.chmod(0o755)
-        server = LocalServer(installation_with_vchord(version, folder) / "bin", folder / "server")
-        server.start({"shared_buffers": "64MB"})
-        yield server
-        server.stop()
-    finally:
-        shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="module")

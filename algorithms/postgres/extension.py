@@ -61,7 +61,7 @@ def check_available(connection: psycopg.Connection[Any], name: str, algorithm: s
     offered = connection.execute("SELECT FROM pg_available_extensions WHERE name = %s", [name])
     if offered.rowcount == 0:
         kind = server_kind()
-        if kind == "embedded" and not (Path(__file__).parents[1] / algorithm / "release.yml").exists():
+        if kind == "embedded" and not list((Path(__file__).parents[1] / algorithm).glob("release.*")):
             kind += ", no release known"
         remedy = _REMEDIES[kind].format(algorithm=algorithm)
         raise PostgresError(

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ann_benchmarks.common.numbers import KIB, size_text, three_digits
+from ann_benchmarks.results.at_recall import may_reach
 from ann_benchmarks.results.comparable import (
     Comparison,
     comparisons,
     family,
     is_on_tier,
     ram,
-    speed_of_run,
     with_least_memory,
 )
 from ann_benchmarks.results.equal_recall import BETWEEN, WITHIN
@@ -22,7 +22,7 @@ from ann_benchmarks.results.speeds import OVERSTATED
 
 from .builds import IndexNames
 from .memory import Need, memory_in_short, memory_statements, needs
-from .statements import Statement, certainty, certainty_of_all, doubt, listed
+from .statements import Statement, certainty_of_all, doubt, listed
 from .workloads import workload_statements
 
 RATE_WAS_GIVEN = "The throughput was given and says nothing about the algorithms: compare their latencies."
@@ -143,10 +143,10 @@ def speed(comparison: Comparison, error_rate: float) -> str:
             relation = f"{name} and {other} cannot be told apart, because {other} has only higher recalls"
         elif found.is_noise:
             relation = (
-                f"{name} and {other} show no difference beyond noise (ratio {times}, {certainty(found)})"
+                f"{name} and {other} show no difference beyond noise (ratio {times}, {found.certainty})"
             )
         else:
-            relation = f"{name} is {times} times as fast as {other} ({certainty(found)})"
+            relation = f"{name} is {times} times as fast as {other} ({found.certainty})"
         sentences.append(f"{relation}: {other} answers {pace(comparison, other)}.")
     doubts: dict[tuple[str, str], list[str]] = {}
     for other in (other for other, found in ratios.items() if not found.rounds):
@@ -182,7 +182,7 @@ def missed(runs: Sequence[Run], target: float) -> list[Statement]:
     highest: dict[str, float] = {}
     for run in runs:
         highest[family(run)] = max(highest.get(family(run), 0.0), run.metrics["k-nn"])
-    reaching = {family(run) for run in runs if speed_of_run(run).may_reach(target)}
+    reaching = {family(run) for run in runs if may_reach(run, target)}
     short = [f"{name} (highest: {highest[name]:.4f})" for name in sorted(highest) if name not in reaching]
     return [Statement("Recall", f"{target:g} was not reached by {listed(short)}.")] if short else []
 
@@ -197,7 +197,8 @@ def costs(comparison: Comparison) -> list[Statement]:
     found = []
     if seconds:
         ranked = ranked_costs(seconds, lambda s: f"{three_digits(s)} s", "as long")
-        found.append(Statement("Building the index", which + ranked))
+        single = " These are single builds, at different times." if len(seconds) > 1 else ""
+        found.append(Statement("Building the index", which + ranked + single))
     if sizes:
         found.append(Statement("Size of the index", ranked_costs(sizes, size_text, "as large")))
     return found

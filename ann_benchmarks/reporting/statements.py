@@ -3,13 +3,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ann_benchmarks.common.numbers import three_digits
 from ann_benchmarks.common.output import counted
-from ann_benchmarks.results.comparable import speed_of_run
-from ann_benchmarks.results.contest import FEWEST_ROUNDS, Ratio
+from ann_benchmarks.results.at_recall import speed_of_run
+from ann_benchmarks.results.contest import FEWEST_ROUNDS, MEASURED_ONCE, Ratio
 from ann_benchmarks.results.runs import Run
-
-MEASURED_ONCE = "measured once, at different times"
 
 
 @dataclass(frozen=True)
@@ -18,14 +15,6 @@ class Statement:
 
     about: str
     text: str
-
-
-def certainty(found: Ratio) -> str:
-    """Say how sure a ratio is."""
-    if found.interval is None:
-        return "single runs: noise is not ruled out"
-    low, high = map(three_digits, found.interval)
-    return f"95% interval {low} to {high}" + (f", {found.rounds} rounds" if found.rounds else "")
 
 
 def doubt(first: Run, second: Run) -> tuple[str, str]:

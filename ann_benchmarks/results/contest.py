@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean, stdev
 
+from ann_benchmarks.common.numbers import three_digits
+
 from .equal_recall import ABOVE, AT, Standing, standing
 from .intervals import Interval
-from .judging import ERROR_RATE, Difference, difference, difference_of_pairs, with_doubt
+from .judging import ERROR_RATE, Difference, Estimate, difference, difference_of_pairs, with_doubt
 from .speeds import Speed
 
 IN_ROUNDS, ONCE = "rounds", "runs"  # by what a ratio is judged
+MEASURED_ONCE = "measured once, at different times"
 FEWEST_ROUNDS = 4  # before anything is said
 FEWEST_PARTS = 10  # of the queries, whose spread shows how alike two contenders miss
 
@@ -41,6 +44,19 @@ class Ratio:
     def is_sure(self) -> bool:
         """Whether the first is faster by more than noise, with an error rate that can be stated."""
         return self.rounds > 0 and self.is_fair and self.interval is not None and self.interval.low > 1
+
+    @property
+    def certainty(self) -> str:
+        """How sure it is, in words."""
+        if self.interval is None:
+            return "single runs: noise is not ruled out"
+        low, high = map(three_digits, self.interval)
+        return f"95% interval {low} to {high}" + (f", {self.rounds} rounds" if self.rounds else "")
+
+    @property
+    def whole_certainty(self) -> str:
+        """The same where nothing else says that it was measured once."""
+        return self.certainty if self.rounds else f"{self.certainty}, {MEASURED_ONCE}"
 
 
 @dataclass(frozen=True)
@@ -86,6 +102,12 @@ def ratio(first: Standing, second: Standing, error_rate: float = ERROR_RATE) -> 
     interval = Interval(*found.interval(error_rate)) if found.is_judged else None
     is_fair = second.reach != ABOVE
     return Ratio(found.ratio, interval, found.repetitions[0] if found.by == IN_ROUNDS else 0, is_fair)
+
+
+def ratio_once(first: Estimate, second: Estimate, error_rate: float = ERROR_RATE) -> Ratio:
+    """Compare two figures that were each measured once, at different times."""
+    found = difference([second], [first])
+    return Ratio(found.ratio, Interval(*found.interval(error_rate)) if found.is_judged else None)
 
 
 def speed_ratio(first: Standing, second: Standing) -> Difference:

@@ -16,6 +16,7 @@ ERROR_RATE = 0.05
 POWER = 0.8  # the chance to see the difference that is said to be visible
 RESTARTED = 0.03  # standard deviation that another start, build and hour add, where nothing states it
 
+PIECES = 20  # of a time, that the interval of a rate is of
 MANY = 1e6  # degrees of freedom, of what is as good as known
 FEWEST_FOR_LAG = 8  # pairs, from which on their autocorrelation can be estimated at all
 
@@ -28,6 +29,15 @@ class Estimate(NamedTuple):
     value: float
     variance: float
     runs: int
+
+
+def estimate_of_rate(value: float, interval: tuple[float, float]) -> Estimate:
+    """Return a rate over time as an estimate, by its 95% interval, which is of equal pieces of the time."""
+    low, high = interval
+    if not 0 < low <= high < math.inf:
+        return Estimate(value, math.nan, 1)
+    half = math.log(high / low) / 2
+    return Estimate(value, (half / quantile(0.975, PIECES - 1)) ** 2, PIECES)
 
 
 class Noise(NamedTuple):
