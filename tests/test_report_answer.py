@@ -38,7 +38,7 @@ SAID = [
     ([make_run("vchord", (200, 202, 198, 200), **ROUNDS), make_run("hnsw", (100, 101, 99, 100), **ROUNDS)],
      "Speed, 1 client",
      "At a recall of 0.95, vchord is the fastest: 200 queries/s (recall 0.950, p99 3 ms). vchord is 2 times "
-     "as fast as hnsw (95% interval 1.64 to 2.44, 4 rounds): hnsw answers 100 queries/s (recall 0.950, "
+     "as fast as hnsw (95% interval 1.63 to 2.46, 4 rounds): hnsw answers 100 queries/s (recall 0.950, "
      "p99 3 ms)."),
     ([steady("vchord", 200), steady("hnsw", 100)], "Speed, 1 client",
      "At a recall of 0.95, vchord answers 200 queries/s (recall 0.950, p99 3 ms). vchord is 2 times as fast "

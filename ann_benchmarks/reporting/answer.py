@@ -142,9 +142,9 @@ def speed(comparison: Comparison, error_rate: float) -> str:
         if not found.is_fair:
             relation = f"{name} and {other} cannot be told apart, because {other} has only higher recalls"
         elif found.is_noise:
-            relation = (
-                f"{name} and {other} show no difference beyond noise (ratio {times}, {found.certainty})"
-            )
+            # By noise, the first of those measured in rounds is the first, and its ratio too large.
+            given = f"ratio {times}, " if not found.rounds else ""
+            relation = f"{name} and {other} show no difference beyond noise ({given}{found.certainty})"
         else:
             relation = f"{name} is {times} times as fast as {other} ({found.certainty})"
         sentences.append(f"{relation}: {other} answers {pace(comparison, other)}.")
