@@ -17,6 +17,7 @@ ENGINE_FILES = (
     "test_docker_end_to_end.py",
     "test_install_images.py",
     "test_install_secrets.py",
+    "test_rounds_in_containers.py",
 )
 # What is locked: the first by whoever is next, so that one that is to be alone is not kept waiting by others.
 NEXT, RUNNING = (os.open(path, os.O_RDONLY) for path in (Path(__file__).parent, __file__))

@@ -83,7 +83,7 @@ def add_load_options(parser: argparse.ArgumentParser) -> None:
 
 def add_rounds_options(parser: argparse.ArgumentParser) -> None:
     """Add them, in a group of their own; none of them is ann-benchmarks'."""
-    add = parser.add_argument_group("contenders in turn (with --local)").add_argument
+    add = parser.add_argument_group("contenders in turn").add_argument
     add(
         "--rounds",
         metavar="N",
