@@ -87,7 +87,7 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
     # Many at the same time
 
     def open_clients(self, X: np.ndarray[Any, Any], n: int, clients: int, **how: Any) -> Any:
-        """Start this number of clients, each a process with a connection, for queries of the rows of X.
+        """Start this number of clients, each with a connection, for queries of the rows of X.
 
         `how` may name another driver.
         """

@@ -31,7 +31,7 @@ def add_load_options(parser: argparse.ArgumentParser) -> None:
         "--clients",
         metavar="N,M",
         type=positive_ints,
-        help="ask by N clients at the same time, then by M, ...: each a process with a connection",
+        help="ask by N clients at the same time, then by M, ...: each with a connection of its own",
     )
     add("--max-queries", metavar="N", type=positive_int, help="queries of one run of all clients")
     add("--duration", metavar="SECONDS", type=positive_float, help="seconds of one run of all clients")

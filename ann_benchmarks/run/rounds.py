@@ -227,5 +227,7 @@ def comparison(name: str, other: str, ratio: Ratio) -> str:
     text = f"{name} is {three_digits(ratio.value)} times as fast as {other}"
     if ratio.interval is None or not ratio.rounds:
         return f"{text} (from too few rounds to say how sure that is)"
-    noise = ", no difference beyond noise" if ratio.is_noise else ""
-    return f"{text} (95% interval {' to '.join(map(three_digits, ratio.interval))}{noise})"
+    interval = " to ".join(map(three_digits, ratio.interval))
+    if ratio.is_noise:  # the first is the first by noise, by which its factor is too large
+        return f"{name} and {other} show no difference beyond noise (95% interval of the factor {interval})"
+    return f"{text} (95% interval {interval})"
