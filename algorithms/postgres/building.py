@@ -58,6 +58,8 @@ class SearchRange:
     arguments: Callable[[Any], list[Any]] = lambda value: [value]
 
 
+MOST_NOTICES = 20  # that are shown and stored; an index may have one to say of each row
+
 # What is computed here, as centroids, may leave the session idle for hours. PostgreSQL 17 has the second.
 _WITHOUT_TIMEOUTS = (
     "SELECT set_config(name, '0', true) FROM pg_settings"
@@ -160,14 +162,15 @@ class IndexBuild:
         facts: dict[str, Any] = dict(self._settings)
         if self._index.disk_bytes:
             facts["estimated_index_size"] = self._index.disk_bytes / 1024
-        notices = []
+        notices: list[str] = []
 
         def keep(diagnostic: psycopg.errors.Diagnostic) -> None:
             message = diagnostic.message_primary or ""
             facts.update(hooks.note(message, time.perf_counter() - started))
             if diagnostic.severity_nonlocalized in ("NOTICE", "WARNING"):
                 notices.append(message)
-                print(f"note: {message}", flush=True)
+                if len(notices) <= MOST_NOTICES:
+                    print(f"note: {message}", flush=True)
 
         self._connection.add_notice_handler(keep)
         try:
@@ -175,6 +178,9 @@ class IndexBuild:
                 facts |= self._create(hooks)
         finally:
             self._connection.remove_notice_handler(keep)
+        if (more := len(notices) - MOST_NOTICES) > 0:
+            notices[MOST_NOTICES:] = [f"and {more:,} more messages"]
+            print(f"note: {notices[-1]}", flush=True)
         return facts | ({"build_notices": notices} if notices else {})
 
     def _create(self, hooks: IndexHooks) -> dict[str, Any]:
