@@ -10,7 +10,8 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.output import warn
 from ann_benchmarks.data.datasets import canonical_name, dataset_names, make_truth_file
 from ann_benchmarks.results.file import iter_result_paths
-from ann_benchmarks.results.metrics import QPS_AT_RECALL, ROUNDING, TARGET_RECALL, has_mean_throughput
+from ann_benchmarks.results.measurement import has_mean_throughput
+from ann_benchmarks.results.metrics import QPS_AT_RECALL, ROUNDING, TARGET_RECALL
 from ann_benchmarks.results.percentiles import PERCENTILES, least_queries
 from ann_benchmarks.results.runs import Run, load_runs
 from ann_benchmarks.results.tiers import as_tier_run, fastest, whole_machine
