@@ -181,6 +181,9 @@ def test_what_can_be_served_is_measured_once_for_all_rounds(monkeypatch: pytest.
     monkeypatch.setattr(
         LoadedPoint, "_closed_loop_rate", lambda self, *how: asked.append(how) or real(self, *how)
     )
-    rounds = [LoadedPoint(subject, load).measure(WARM, [number], is_warm=True) for number in range(3)]
+    rounds = [
+        LoadedPoint(subject, load).measure(WARM, [number], is_warm=True, completes=False)
+        for number in range(3)
+    ]
     assert len(asked) == 2
     assert len({run.facts["closed_loop_rate"] for (run,) in rounds}) == 1

@@ -13,8 +13,10 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.jobs import plan
 from ann_benchmarks.jobs.events import PointDone
 from ann_benchmarks.jobs.job import JobRequest, Procedure
-from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, read_share, read_time
+from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, read_share, read_time, shares_of_budget
 from ann_benchmarks.load.spans import Measured
+from ann_benchmarks.load.warmup import warm_up
+from ann_benchmarks.measure import loaded_point
 from ann_benchmarks.measure.rounds import Contenders, Enter, Keep, Turn, filled, is_of_others
 from ann_benchmarks.results.file import iter_result_paths, read_attributes, read_result
 from ann_benchmarks.results.intervals import Interval
@@ -191,6 +193,15 @@ def test_a_budget_ends_a_race_after_whole_rounds(workspace) -> None:
     assert attrs["run_count"] >= 3
 
 
+def test_the_first_and_the_last_of_several_races_have_more_of_a_budget() -> None:
+    left, parts = 9.0, []
+    for share in shares_of_budget(6):
+        parts.append(share * left)
+        left -= parts[-1]
+    assert parts == pytest.approx([3, 1, 1, 1, 1, 2])
+    assert shares_of_budget(1) == [1] and shares_of_budget(2) == pytest.approx([0.6, 1])
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -301,6 +312,8 @@ def test_each_turn_uses_the_index_of_its_own(tmp_path, monkeypatch, plugin_serve
     chosen = {str(job.definition) for job in every[:4]}
     jobs = [job for job in every if str(job.definition) in chosen][:4]
     assert len(jobs) == 4 and len(chosen) == 2
+    short: list[bool] = []  # warm-ups
+    monkeypatch.setattr(loaded_point, "warm_up", lambda *how: short.append(bool(how[-1])) or warm_up(*how))
     said: list = []
     contenders = Contenders()
     try:
@@ -327,6 +340,7 @@ def test_each_turn_uses_the_index_of_its_own(tmp_path, monkeypatch, plugin_serve
     assert len(plans) == 2 and all(len(names) == 1 for names in plans.values())
     assert len(set().union(*plans.values())) == 2
     assert sorted(trials)[:2] == [0, 0]
+    assert short.count(False) == 2  # once for each index, by whichever clients
 
 
 def test_a_race_that_is_cut_takes_the_place_of_nothing_and_is_not_finished(workspace, monkeypatch) -> None:

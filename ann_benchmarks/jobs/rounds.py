@@ -18,6 +18,7 @@ FEWEST_OF_A_WIDTH = 9  # before the width of an interval is believed
 MOST_ROUNDS = 200
 LOOKS_RATE = ERROR_RATE / 5  # of putting one out who is not behind: what is said in the end errs, too
 STEP = 1.5  # a race is looked at when it has this many times as many rounds as at the last look
+FIRST_WEIGHT, LAST_WEIGHT = 3, 2  # of a race's budget; 1 of those between
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -60,6 +61,15 @@ def read_time(text: str) -> float:
     if number is None or not 1 <= number * _UNITS[text[-1]] <= 30 * 86400:
         raise UserError(f"'{shown(text)}' is no time: give such as 90s, 20m or 2h, of 30 days at most")
     return number * _UNITS[text[-1]]
+
+
+def shares_of_budget(races: int) -> list[float]:
+    """Return what share of what is left of a budget each of several races gets, one after the other.
+
+    Reports rank contenders under the first and the last conditions, with the most memory and with the least.
+    """
+    weights = [FIRST_WEIGHT, *[1] * (races - 2), LAST_WEIGHT][-races:] if races > 1 else [1]
+    return [weight / sum(weights[place:]) for place, weight in enumerate(weights)]
 
 
 @dataclass(frozen=True)

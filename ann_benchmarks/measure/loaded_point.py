@@ -45,18 +45,20 @@ class LoadedPoint:
         self._watch: Any = None  # of the server, as long as clients are there
         self._capacity: float | None = None  # queries a second of a closed loop; None: caches are to be cold
         self._runs_planned = 1
-        self._is_warm = False
+        self._is_warm, self._completes = False, True
         self._draws = 0  # of samples, each with a seed of its own
         self._started = math.nan  # s since 1970, of the last run
 
-    def measure(self, warmup: Warmup, runs: Sequence[int], is_warm: bool = False) -> list[Measured]:
+    def measure(
+        self, warmup: Warmup, runs: Sequence[int], is_warm: bool = False, completes: bool = True
+    ) -> list[Measured]:
         """Warm up and measure the runs of these numbers; each has an answer to every query that it has sent.
 
         Without a warm-up each run begins with cold caches. The number of a run draws its order of queries.
-        What a run has not sent is answered afterwards. Clients that were measured before (`is_warm`) take a
-        short warm-up, and what they have not sent has no answer.
+        An index that was measured before (`is_warm`) takes a short warm-up. With `completes`, what a run has
+        not sent is answered afterwards; else it has no answer.
         """
-        self._is_warm = is_warm
+        self._is_warm, self._completes = is_warm, completes
         if warmup.is_off:
             measured = self._each(runs, self._cold_run)
             return self._completed(measured, {"warmup": str(warmup)})
@@ -227,7 +229,7 @@ class LoadedPoint:
         self, runs: list[Measured], facts: dict[str, Any], clients: Clients | None = None
     ) -> list[Measured]:
         """Have the queries answered that a run has not sent, by `clients` if they are still there."""
-        if not self._is_warm:
+        if self._completes:
             missing = np.flatnonzero(~np.array([run.answered for run in runs]).all(axis=0))
             others = None
             if len(missing):

@@ -158,12 +158,20 @@ class Points:
         load = self.procedure.load
         return self.loaded(load).answers() if load is not None else measure(self.one_by_one, False).neighbors
 
-    def measure_runs(self, numbers: Sequence[int] = (), is_warm: bool = False) -> list[Measured]:
-        """Measure the runs of these numbers, by default all of a point, by the procedure."""
+    def measure_runs(
+        self, numbers: Sequence[int] = (), is_warm: bool = False, completes: bool = True
+    ) -> list[Measured]:
+        """Measure the runs of these numbers, by default all of a point, by the procedure.
+
+        An index that was measured before (`is_warm`) takes a short warm-up. With `completes`, clients answer
+        afterwards what a run has not sent.
+        """
         procedure = self.procedure
         numbers = numbers or range(procedure.runs)
         if procedure.load is not None:
-            return self.loaded(procedure.load).measure(procedure.warmup or Warmup(), numbers, is_warm)
+            return self.loaded(procedure.load).measure(
+                procedure.warmup or Warmup(), numbers, is_warm, completes
+            )
         subject = self.at_once if procedure.batch else self.one_by_one
         return measure_each(subject, procedure, len(numbers), is_warm)
 

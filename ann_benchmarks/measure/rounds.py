@@ -113,12 +113,15 @@ class EnteredJob:
         self._monitor.current = NoMonitor()
         plugin.rest()
 
-    def take_turn(self, turn: Turn, found_before: Sequence[Mapping[str, Any]]) -> None:
-        """Measure a point for one run; where that fails, a plug-in that can recover loses the point alone."""
+    def take_turn(self, turn: Turn, found_before: Sequence[Mapping[str, Any]], is_warm: bool = False) -> None:
+        """Measure a point for one run; where that fails, a plug-in that can recover loses the point alone.
+
+        `is_warm`: other points of the same index have had their turns.
+        """
         arguments = self.job.points[turn.point]
         try:
             with self._active() as monitor:
-                contender, run = self._measure(turn, arguments, found_before)
+                contender, run = self._measure(turn, arguments, found_before, is_warm)
                 contender.runs.append(smaller(run))
                 contender.rounds.append(turn.round)
                 contender.plugin_facts = self._plugin.get_additional()
@@ -173,15 +176,15 @@ class EnteredJob:
             self._plugin.rest()
 
     def _measure(
-        self, turn: Turn, arguments: list[Any], found_before: Sequence[Mapping[str, Any]]
+        self, turn: Turn, arguments: list[Any], found_before: Sequence[Mapping[str, Any]], is_warm: bool
     ) -> tuple[TurnsTaken, Measured]:
         numbers, contender = [turn.round], self.contenders.get(turn.point)
         if contender is not None:
             self.points.set_arguments(arguments, contender.found_facts)
-            return contender, self.points.measure_runs(numbers, is_warm=True)[0]
+            return contender, self.points.measure_runs(numbers, is_warm=True, completes=False)[0]
         contender = TurnsTaken(now())
         runs, contender.found_facts = self.points.measured(
-            arguments, lambda: self.points.measure_runs(numbers), found_before
+            arguments, lambda: self.points.measure_runs(numbers, is_warm), found_before
         )
         self.contenders[turn.point] = contender
         return contender, runs[0]
@@ -201,7 +204,12 @@ class Contenders:
             self._enter(request.request, report)
         elif isinstance(request, Turn):
             known = [facts for job in self._jobs.values() for facts in job.found()]
-            self._jobs[request.job].take_turn(request, known)
+            taking = self._jobs[request.job]
+            definition = str(taking.job.definition)
+            is_warm = any(
+                job.contenders and str(job.job.definition) == definition for job in self._jobs.values()
+            )
+            taking.take_turn(request, known, is_warm)
         else:
             self._jobs[request.job].keep(request.facts, request.is_last)
             if request.is_last:

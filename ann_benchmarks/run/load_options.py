@@ -103,7 +103,7 @@ def add_rounds_options(parser: argparse.ArgumentParser) -> None:
         "--budget",
         metavar="TIME",
         type=read_by(read_time),
-        help="measure in rounds for this time, such as 10m, after the first one; with --until, no longer",
+        help="measure in rounds for this time, such as 10m, after the builds; with --until, no longer",
     )
 
 

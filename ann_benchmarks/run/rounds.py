@@ -15,7 +15,7 @@ from ann_benchmarks.common.numbers import three_digits
 from ann_benchmarks.common.output import counted, say
 from ann_benchmarks.jobs.events import Failure, Finished, PointDone, TurnDone
 from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.jobs.rounds import Contender, Race, Rounds
+from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, shares_of_budget
 from ann_benchmarks.measure.rounds import Enter, Keep, Turn
 from ann_benchmarks.results.contest import Ratio, contest
 from ann_benchmarks.results.file import read_attributes
@@ -45,12 +45,16 @@ class Conductor:
         """Measure all jobs, those under the same conditions in turn; the outcomes are in their order."""
         groups = [list(group) for _, group in groupby(jobs, lambda job: job.procedure.conditions)]
         outcomes = []
-        for group in groups:
+        ends: float | None = None  # of the budget, on the monotonic clock
+        for group, share in zip(groups, shares_of_budget(len(groups)), strict=True):
             self._done = []
             with self._workplace():
                 entered = [job for job in group if self._enter(job)]
+                now = time.monotonic()
+                if self._rounds.budget is not None:
+                    ends = ends or now + self._rounds.budget  # the first to enter have built their indexes
                 if entered:
-                    self._measure(entered, self._rounds.budget and self._rounds.budget / len(groups))
+                    self._measure(entered, ends and now + share * (ends - now))
             outcomes += [self._outcomes[job.label()] for job in group]
         return outcomes
 
@@ -77,15 +81,16 @@ class Conductor:
         self._outcomes[job.label()] = JobOutcome(job)
         return self._ask(job, Enter(request_of(job))) is not None
 
-    def _measure(self, jobs: Sequence[Job], budget: float | None) -> None:
+    def _measure(self, jobs: Sequence[Job], ends: float | None) -> None:
         race = Race([contender for job in jobs for contender in contenders(job)], self._rounds)
         facts = {"rounds": uuid.uuid4().hex[:16], "rounds_requested": str(self._rounds)}
         by_label = {job.label(): job for job in jobs}
         is_shown = jobs[0].execution.show_progress
-        began = kept = counted_from = time.monotonic()
+        began = kept = time.monotonic()
         reason = "rounds"
         with tqdm(desc="rounds", unit="turn", leave=False, disable=None if is_shown else True) as bar:
             for number in count(1):
+                round_began = time.monotonic()
                 for contender in random.sample(race.running, len(race.running)):
                     self._take_turn(race, contender, by_label[contender.job], number)
                     bar.update()
@@ -95,15 +100,11 @@ class Conductor:
                     break
                 if not race.running or number >= self._rounds.most:
                     break
-                if (
-                    budget is not None
-                    and number >= FEWEST_ROUNDS
-                    and time.monotonic() > counted_from + budget
-                ):
+                now = time.monotonic()
+                half_of_next = (now - round_began) / 2
+                if ends is not None and number >= FEWEST_ROUNDS and now + half_of_next > ends:
                     reason = "budget"
                     break
-                if number == 1:
-                    counted_from = time.monotonic()  # searches and first warm-ups were in the first round
                 if time.monotonic() > kept + KEEP_SECONDS:
                     self._keep(jobs, facts, is_last=False)
                     kept = time.monotonic()
