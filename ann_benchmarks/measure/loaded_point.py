@@ -60,8 +60,7 @@ class LoadedPoint:
         """
         self._is_warm, self._completes = is_warm, completes
         if warmup.is_off:
-            measured = self._each(runs, self._cold_run)
-            return self._completed(measured, {"warmup": str(warmup)})
+            return self._completed(self._each(runs, self._cold_run), {"warmup": str(warmup)})
         with self._opened() as clients:
             facts = self._warm_up(clients, warmup)
             self._learn_capacity(clients)
@@ -239,9 +238,9 @@ class LoadedPoint:
         return [replace(run, facts={**facts, **self.load.facts, **run.facts}) for run in runs]
 
     def _each(self, runs: Sequence[int], measure: Callable[[int], Measured]) -> list[Measured]:
-        name, quiet = f"{self.subject.plugin}", self.subject.quiet
         repeats = self.subject.repeats(len(runs))
-        numbers = tqdm(runs, desc=name, unit="run", leave=False, disable=quiet)
+        quiet = self.subject.quiet
+        numbers = tqdm(runs, desc=f"{self.subject.plugin}", unit="run", leave=False, disable=quiet)
         return [repeats.least_disturbed(partial(measure, number)) for number in numbers]
 
     @contextmanager
