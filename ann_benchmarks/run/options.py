@@ -16,13 +16,20 @@ from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 from ann_benchmarks.definitions.selection import named_algorithms
 from ann_benchmarks.definitions.settings import read_setting
 from ann_benchmarks.jobs.job import Conditions, Execution, Procedure
-from ann_benchmarks.jobs.rounds import Rounds
 from ann_benchmarks.load.workload import Workload
 
 from .containers.containers import Wishes
 from .containers.limits import cpu_list
 from .execute import Limits, command_line
-from .load_options import add_load_options, check_load_options, requested_loads
+from .load_options import (
+    add_load_options,
+    add_rounds_options,
+    check_load_options,
+    check_rounds_options,
+    requested_loads,
+    requested_rounds,
+)
+from .workload_options import add_workload_options, check_workload_options
 
 
 def make_parser(program: str = "run.py") -> argparse.ArgumentParser:
@@ -110,6 +117,8 @@ def make_parser(program: str = "run.py") -> argparse.ArgumentParser:
     )
     add_container_options(parser)
     add_load_options(parser)
+    add_rounds_options(parser)
+    add_workload_options(parser)
     # What an experiment says of itself, and no command line.
     parser.set_defaults(run_groups={}, skips_unavailable=False)
     return parser
@@ -152,7 +161,10 @@ def check_options(args: argparse.Namespace, is_simulated: bool) -> None:
         )
     if args.batch and args.parallelism > 1 and not args.build_only:
         raise UserError("--batch uses all cores for one definition; leave --parallelism at 1")
-    check_load_options(args)
+    check_rounds_options(args)
+    check_workload_options(args)
+    if args.workload is None:  # which takes some of those for clients, and says which
+        check_load_options(args)
     if not args.local and is_simulated and (args.rounds or args.until or args.budget):
         warn("on tiers in containers, indexes are measured one after the other, not in rounds: add --local")
     clients, most = most_clients(args), most_processes()
@@ -199,17 +211,6 @@ def requested_procedures(args: argparse.Namespace, conditions: Sequence[Conditio
         )
         for condition, load in product(conditions or none, requested_loads(args) or none)
     ]
-
-
-def requested_rounds(args: argparse.Namespace, is_simulated: bool) -> Rounds | None:
-    """Return how long contenders are measured in turn, None where they are not.
-
-    On a tier in a container, each has the whole of its memory: the machine may not have it several times.
-    """
-    is_requested = args.rounds or args.until or args.budget
-    if not is_requested or (is_simulated and not args.local):
-        return None
-    return Rounds(args.rounds, args.until, args.budget)
 
 
 def requested_execution(args: argparse.Namespace) -> Execution:
