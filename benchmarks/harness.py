@@ -22,7 +22,7 @@ from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_install
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.spans import Measured, closed_loop
-from ann_benchmarks.measure.loaded_point import open_clients
+from ann_benchmarks.measure.clients import open_clients
 from ann_benchmarks.measure.timed import Subject
 from ann_benchmarks.plugin import NoWatch, Plugin, Watch
 

@@ -22,7 +22,7 @@ import psutil
 
 from ann_benchmarks.common.student import quantile
 from ann_benchmarks.load.request import Load
-from ann_benchmarks.measure.loaded_point import open_clients
+from ann_benchmarks.measure.clients import open_clients
 from ann_benchmarks.measure.timed import Subject
 from ann_benchmarks.monitoring import Monitor, NoMonitor, monitor
 from ann_benchmarks.monitoring.monitor import INTERVAL_SECONDS

@@ -15,12 +15,21 @@ from .kill_commands import make_workplace
 from .parallel import (  # noqa: F401
     pytest_collection_modifyitems,
     pytest_runtest_protocol,
+    pytest_sessionfinish,
     pytest_xdist_make_scheduler,
 )
-from .postgres_fixtures import plugin_server, server, server_folder  # noqa: F401
-from .programs import temporary_folder, write_config
+from .postgres_fixtures import (  # noqa: F401
+    made_server,
+    new_folder,
+    plugin_server,
+    server,
+    server_folder,
+)
+from .programs import call_program, temporary_folder, write_config
 
 ROOT = Path(__file__).parent.parent
+# Tests start hundreds of processes, each of which would compile every module anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # What a shell starts in the background ignores Ctrl-C, and so would all that the tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -107,21 +116,10 @@ class Workspace:
 
     @property
     def environment(self):
-        # Compiled modules are kept outside of the source, and kept at all, for the many short runs.
-        kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        cache = str(self.path.parent / "bytecode")
-        return {**kept, "PYTHONPATH": str(self.path), "PYTHONPYCACHEPREFIX": cache, "OMP_NUM_THREADS": "1"}
+        return {**os.environ, "PYTHONPATH": str(self.path), "OMP_NUM_THREADS": "1"}
 
-    def run(self, *arguments, **options):
-        return subprocess.run(
-            self.command(*arguments),
-            cwd=self.path,
-            env=self.environment,
-            text=True,
-            capture_output=True,
-            timeout=60,
-            **options,
-        )
+    def run(self, *arguments):
+        return call_program("run", self.command(*arguments)[2:], self.environment)
 
     def start(self, *arguments):
         return subprocess.Popen(

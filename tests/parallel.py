@@ -1,12 +1,13 @@
-"""Tests next to each other: `pytest -n 2` runs whole files on each of its workers.
+"""Tests next to each other: `pytest -n 3` runs whole files on each of its workers.
 
-A test marked `alone` measures something, or needs the machine's memory or processors to itself: it waits for
-the tests of other workers to end, and they wait for it. Such files come last, where little is waited for.
+A test marked `alone` measures something, or needs the machine's memory or processors to itself. Such tests
+come last, one at a time: each waits until every worker has no others left.
 """
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -17,38 +18,56 @@ ENGINE_FILES = (
     "test_docker_end_to_end.py",
     "test_install_images.py",
     "test_install_secrets.py",
+    "test_rounds_in_containers.py",
 )
-# What is locked: the first by whoever is next, so that one that is to be alone is not kept waiting by others.
-NEXT, RUNNING = (os.open(path, os.O_RDONLY) for path in (Path(__file__).parent, __file__))
+TURN = os.open(Path(__file__), os.O_RDONLY)  # shared by workers that have other tests left
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files of the Docker engine take longest and come first, files whose tests are all alone come last."""
-    shared = {item.path for item in items if not item.get_closest_marker("alone")}
-    items.sort(key=lambda item: (item.path not in shared, item.path.name not in ENGINE_FILES))
+    """Files of the Docker engine take longest and come first, tests that are to be alone come last."""
+    items.sort(key=lambda item: (_is_alone(item), item.path.name not in ENGINE_FILES))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    fcntl.flock(NEXT, fcntl.LOCK_EX)
-    fcntl.flock(RUNNING, fcntl.LOCK_EX if item.get_closest_marker("alone") else fcntl.LOCK_SH)
-    fcntl.flock(NEXT, fcntl.LOCK_UN)
+    if not _is_alone(item):
+        fcntl.flock(TURN, fcntl.LOCK_SH)  # and keep it for the next
+        return (yield)
+    fcntl.flock(TURN, fcntl.LOCK_EX)
     try:
         return (yield)
     finally:
-        fcntl.flock(RUNNING, fcntl.LOCK_UN)
+        fcntl.flock(TURN, fcntl.LOCK_UN)
+
+
+def pytest_sessionfinish() -> None:
+    fcntl.flock(TURN, fcntl.LOCK_UN)
+
+
+def _is_alone(item: pytest.Item) -> bool:
+    return item.get_closest_marker("alone") is not None
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Files in the order above; those of the engine, whose tests count its containers, on one worker."""
-    from xdist.scheduler import LoadFileScheduling
+    from xdist.scheduler import LoadScopeScheduling
 
-    class Files(LoadFileScheduling):
+    class Blocks(LoadScopeScheduling):
+        def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
+            super().add_node_collection(node, collection)
+            self._blocks = _blocks_of(collection)
+
         def _split_scope(self, nodeid: str) -> str:
-            file: str = super()._split_scope(nodeid)
-            return "engine" if file.endswith(ENGINE_FILES) else file
+            return self._blocks[nodeid]
 
     config.option.loadscopereorder = False
-    return Files(config, log)
+    return Blocks(config, log)
+
+
+def _blocks_of(tests: Sequence[str]) -> dict[str, str]:
+    """Return for each test the block that it is in: those of a file that are to be alone come apart."""
+    files = {test: test.partition("::")[0] for test in tests}
+    places = groupby(tests, lambda test: "engine" if files[test].endswith(ENGINE_FILES) else files[test])
+    return {test: f"{number} {file}" for number, (file, block) in enumerate(places) for test in block}

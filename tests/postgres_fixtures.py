@@ -1,5 +1,6 @@
 """An embedded server for the tests, in a folder that the server's account can enter."""
 
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,19 +17,43 @@ from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 
 from .programs import temporary_folder
 
+SMALL = {"shared_buffers": "64MB"}  # else a quarter of the memory, which takes its time at each start
+
+
+@pytest.fixture(scope="session")
+def made_server() -> Iterator[Path]:
+    """The folder of a server that was started and stopped, to be copied: making one takes seconds."""
+    with temporary_folder() as folder:
+        server = LocalServer(embedded_installation() / "bin", folder / "server")
+        server.start(SMALL)
+        server.stop()
+        yield folder / "server"
+
 
 @pytest.fixture
-def server_folder() -> Iterator[Path]:
-    """A folder of its own for one test's server."""
+def new_folder() -> Iterator[Path]:
+    """Where one test's server can make its folder."""
     with temporary_folder() as folder:
         yield folder / "server"
 
 
+def copied(made_server: Path, folder: Path) -> Path:
+    """Copy a server's folder; return the copy."""
+    subprocess.run(["cp", "-a", made_server, folder], check=True)
+    return folder
+
+
+@pytest.fixture
+def server_folder(made_server: Path, new_folder: Path) -> Path:
+    """A folder of its own for one test's server, with a cluster that is made."""
+    return copied(made_server, new_folder)
+
+
 @pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
+def server(made_server: Path) -> Iterator[Server]:
     """One small server for all tests that only need some server."""
     with temporary_folder() as folder:
-        server = LocalServer(embedded_installation() / "bin", folder / "server")
+        server = LocalServer(embedded_installation() / "bin", copied(made_server, folder / "server"))
         server.start({"shared_buffers": "96MB"})
         yield server
         server.stop()

@@ -1,15 +1,22 @@
 """The project's programs as a user starts them, and folders for their servers."""
 
+import importlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NoReturn
 
 import yaml
+
+from ann_benchmarks.common.cli import run_command
 
 ROOT = Path(__file__).parent.parent
 PATIENCE = float(os.environ.get("ANN_BENCHMARKS_TEST_PATIENCE", "1"))  # how many times slower a machine is
@@ -18,9 +25,65 @@ PATIENCE = float(os.environ.get("ANN_BENCHMARKS_TEST_PATIENCE", "1"))  # how man
 def run_program(name: str, *arguments: object, **options: Any) -> "subprocess.CompletedProcess[str]":
     """Run run.py, plot.py ... in the current folder or in `cwd`; options are those of subprocess.run."""
     command = [sys.executable, str(ROOT / name), *map(str, arguments)]
-    return subprocess.run(
+    done = subprocess.run(
         command, **{"capture_output": True, "text": True, "timeout": 300 * PATIENCE, **options}
     )
+    done.stderr = _without_others(done.stderr)
+    return done
+
+
+def _without_others(said: Any) -> Any:
+    """Leave out what is said of other tests, which take CPU meanwhile."""
+    if not isinstance(said, str):
+        return said
+    return "".join(line for line in said.splitlines(keepends=True) if ": others took up to " not in line)
+
+
+def call_program(
+    name: str, words: Sequence[str], environment: Mapping[str, str], seconds: float = 60
+) -> "subprocess.CompletedProcess[str]":
+    """Run a program in a fork of this process, which has its modules; what that starts is as a user has it.
+
+    For what a program does with its words. Its signals, and its streams but for what is written to them, are
+    tested in processes of their own.
+    """
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+        if (child := os.fork()) == 0:
+            _become(name, words, environment, (out, errors))
+        deadline = time.monotonic() + seconds * PATIENCE
+        while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+            if time.monotonic() > deadline:
+                os.kill(child, signal.SIGKILL)
+            time.sleep(0.005)
+        out.seek(0)
+        errors.seek(0)
+        status = os.waitstatus_to_exitcode(ended[1])
+        return subprocess.CompletedProcess([name, *words], status, out.read(), _without_others(errors.read()))
+
+
+def _become(
+    name: str, words: Sequence[str], environment: Mapping[str, str], outputs: Sequence[IO[str]]
+) -> NoReturn:
+    status: Any = 1
+    try:
+        for number, file in enumerate(outputs, 1):
+            os.dup2(file.fileno(), number)
+        sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w", buffering=1, errors="backslashreplace")
+        sys.unraisablehook, threading.excepthook = sys.__unraisablehook__, threading.__excepthook__
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.path[:0] = environment.get("PYTHONPATH", "").split(":")
+        sys.argv = [str(ROOT / f"{name}.py"), *words]
+        run_command(importlib.import_module(name).main)
+    except SystemExit as end:
+        status = end.code
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with suppress(BaseException):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
 
 
 def write_config(folder: Path, name: str, **keys: Any) -> None:

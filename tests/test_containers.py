@@ -371,16 +371,15 @@ def test_what_fails_in_a_container_is_said_and_the_next_goes_on(docked):
     assert rows["c-query"] == ["2", "0", "1"] and rows["k-quick"] == ["1", "0", "0"]
 
 
-@pytest.mark.alone
 def test_what_takes_too_long_is_ended(docked):
     docked.add_plugin("a-sleeps", "def fit(self, X): time.sleep(60)\ndef done(self): print('put away')")
     docked.add_plugin("b-quick", ANSWER)
     started = time.monotonic()
-    run = docked.run("--timeout", "6")
+    run = docked.run("--timeout", "10")  # which a quick one keeps on a busy machine, too
     assert time.monotonic() - started < 40
     assert run.returncode == 1
     [failure] = failures(run).values()
-    assert failure == "failed: a-sleeps(): not finished after 6 s (--timeout)"
+    assert failure == "failed: a-sleeps(): not finished after 10 s (--timeout)"
     assert log("a-sleeps/no_arguments.log") == "put away\n"
     assert docked.results() == ["tiny/10/b-quick/.hdf5"]
 

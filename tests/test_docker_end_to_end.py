@@ -42,15 +42,20 @@ def built(folder: Path, *arguments: str) -> str:
     return done.stdout.splitlines()[-1]
 
 
+@pytest.fixture(scope="module")
+def hnsw(base_image: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The image of pgvector_hnsw, which is built: its line of the table."""
+    return built(tmp_path_factory.mktemp("install"), "pgvector_hnsw")
+
+
 def points(algorithm: str) -> list[dict[str, Any]]:
     """The attributes of the results that were stored of an algorithm."""
     found = map(read_attributes, iter_result_paths())
     return [attrs for attrs in found if attrs["algo"] == algorithm]
 
 
-def test_image_run_and_plot(folder: Path):
-    line = built(folder, "pgvector_hnsw")
-    assert re.search(r"ann-benchmarks-pgvector_hnsw +(built|unchanged) .* 17\.\d.* vector 0\.8", line), line
+def test_image_run_and_plot(folder: Path, hnsw: str):
+    assert re.search(r"ann-benchmarks-pgvector_hnsw +(built|unchanged) .* 17\.\d.* vector 0\.8", hnsw), hnsw
     name = "random-xs-20-angular"
     out = command("run.py", "--algorithm", "pgvector_hnsw", "--dataset", name, "--runs", "1",
                   "--warmup", "100", "--max-n-algorithms", "1", "--memory", "2g")  # fmt: skip
@@ -75,8 +80,7 @@ def test_image_run_and_plot(folder: Path):
     assert "found, built earlier" in out
 
 
-def test_tiers_are_the_limits_of_containers(folder: Path):
-    built(folder, "pgvector_hnsw")
+def test_tiers_are_the_limits_of_containers(folder: Path, hnsw: str):
     out = command(
         "run.py", "--algorithm", "pgvector_hnsw", "--dataset", "random-xs-20-angular", "--runs", "1",
         "--max-n-algorithms", "1", "--clients", "4", "--target-recall", "0.9",
@@ -92,8 +96,7 @@ def test_tiers_are_the_limits_of_containers(folder: Path):
     assert small["cores"] == 1
 
 
-def test_workloads_write_in_containers(folder: Path):
-    built(folder, "pgvector_hnsw")
+def test_workloads_write_in_containers(folder: Path, hnsw: str):
     common = ("--algorithm", "pgvector_hnsw", "--dataset", "random-xs-20-angular", "--max-n-algorithms", "1")
     command("run.py", *common, "--workload", "writes", "--clients", "2", "--writers", "2",
             "--write-rate", "50", "--duration", "3", "--memory", "2g")  # fmt: skip
@@ -109,8 +112,7 @@ def test_workloads_write_in_containers(folder: Path):
 
 
 @takes_long
-def test_two_versions_in_one_plot(folder: Path):
-    built(folder, "pgvector_hnsw")
+def test_two_versions_in_one_plot(folder: Path, hnsw: str):
     done = install(*BUILD, "pgvector_hnsw:sid", "--build-arg", "PGVECTOR=sid", "POSTGRES=18", folder=folder)
     if "there is no pgvector sid" in done.stdout + done.stderr:
         pytest.skip("sid has another major version of PostgreSQL now")
@@ -131,9 +133,8 @@ def test_two_versions_in_one_plot(folder: Path):
 
 
 @takes_long
-def test_many_vectors(folder: Path):
+def test_many_vectors(folder: Path, hnsw: str):
     """64,000 vectors of 384 dimensions: the graph of a parallel build is far larger than Docker's 64 MB."""
-    built(folder, "pgvector_hnsw")
     if VECTORS:
         train = np.concatenate([np.load(path) for path in sorted(Path(VECTORS).glob("*.npy"))])
     else:

@@ -23,7 +23,8 @@ from ann_benchmarks.run.containers.wire import MessageReader, write_message
 from ann_benchmarks.run.containers.worker import keep_results
 
 from .plotting_data import make_result, make_truth
-from .programs import run_program, temporary_folder, write_config
+from .postgres_fixtures import copied
+from .programs import call_program, temporary_folder, write_config
 
 REPORTING = """\
 VERSION = "{version}"
@@ -206,20 +207,19 @@ def test_old_results_of_this_machine_are_finished_as_before(workspace):
         assert "1 point finished before" in workspace.run().stdout
 
 
-def test_an_embedded_server_is_known_before_it_starts(workspace):
+def test_an_embedded_server_is_known_before_it_starts(workspace, made_server):
     """What the plug-in expects is what it then stores; a file of other versions is another server's."""
     with temporary_folder() as folder:
         keys = {"module": "ann_benchmarks.algorithms.pgvector_hnsw", "constructor": "PGVectorHNSW"}
         group = {"args": {"M": 8, "efConstruction": 16}, "query_args": [[10]]}
         plugins = workspace.path / "plugins" / "pgvector_hnsw"
         write_config(plugins, "pgvector_hnsw", base_args=["@metric"], run_groups={"all": group}, **keys)
-        environment = {**workspace.environment, "ANN_BENCHMARKS_PG_DATA": str(folder / "server")}
+        server = copied(made_server, folder / "server")
+        environment = {**workspace.environment, "ANN_BENCHMARKS_PG_DATA": str(server)}
 
         def run(**settings):
             words = ("--local", "--definitions", "plugins", "--dataset", "tiny", "--runs", "1")
-            return run_program(
-                "run.py", *words, "--no-monitoring", cwd=workspace.path, env=environment | settings
-            )
+            return call_program("run", [*words, "--no-monitoring"], environment | settings)
 
         assert run().returncode == 0
         [path] = iter_result_paths()

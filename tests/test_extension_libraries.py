@@ -22,7 +22,7 @@ from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.statement import load_libraries
 
-from .postgres_fixtures import clustered, fitted
+from .postgres_fixtures import SMALL, clustered, copied, fitted
 from .vchord_archives import copied_installation
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="patches a library for Linux")
@@ -47,7 +47,7 @@ class Twin(PostgresANN):
 
 
 @pytest.fixture(scope="module")
-def twin_server() -> Iterator[Server]:
+def twin_server(made_server: Path) -> Iterator[Server]:
     folder = Path(tempfile.mkdtemp(prefix="ann-test-"))
     folder.chmod(0o755)
     installation = copied_installation(folder)
@@ -59,8 +59,8 @@ def twin_server() -> Iterator[Server]:
     (extensions / "twin.control").write_text(
         "default_version = '1.2'\nmodule_pathname = '$libdir/twin-1.2'\nrequires = 'vector'\n"
     )
-    server = LocalServer(installation / "bin", folder / "server")
-    server.start({"shared_buffers": "64MB"})
+    server = LocalServer(installation / "bin", copied(made_server, folder / "server"))
+    server.start(SMALL)
     yield server
     server.stop()
     shutil.rmtree(folder)

@@ -69,9 +69,7 @@ class Run:
             "ANN_BENCHMARKS_PG_DATA": str(folder / "server"),
             "TMPDIR": str(folder / "tmp"),
             MARK: str(folder),
-            "PYTHONPYCACHEPREFIX": str(folder / "bytecode"),  # compiled once, for the many processes
         }
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         command = [sys.executable, str(ROOT / "run.py"), "--local", "--definitions", "definitions"]
         command += ["--dataset", "small", "--runs", "1", "--algorithm", *options]
         with (folder / "out").open("w") as out, (folder / "err").open("w") as err:

@@ -36,8 +36,6 @@ from benchmarks.known import (
     waits_at_most,
 )
 
-pytestmark = pytest.mark.alone  # it measures
-
 SLEEP = 0.02
 LATE = 0.01  # s by which a sleeper may wake up late
 QUERIES = np.arange(16, dtype=np.float32)[:, np.newaxis]
@@ -59,6 +57,7 @@ def surely(holds: bool, what: str) -> None:
 
 
 def unless_disturbed(test: Callable[..., None]) -> Callable[..., None]:
+    @pytest.mark.alone  # it measures
     @wraps(test)
     def repeated(*args: object, **named: object) -> None:
         for _ in range(2):

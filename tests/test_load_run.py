@@ -23,7 +23,7 @@ from ann_benchmarks.jobs.plan import _other_load
 from ann_benchmarks.load.request import Load, Objective
 from ann_benchmarks.load.search import ROUNDING
 from ann_benchmarks.load.spans import BUCKETS_PER_DECADE
-from ann_benchmarks.measure.loaded_point import open_clients
+from ann_benchmarks.measure.clients import open_clients
 from ann_benchmarks.measure.timed import Subject
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.file import write_result

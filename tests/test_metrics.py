@@ -4,9 +4,8 @@ import random
 import numpy as np
 import pytest
 
+from ann_benchmarks.results.measurement import Measurement, Truth
 from ann_benchmarks.results.metrics import (
-    Measurement,
-    Truth,
     all_metrics,
     compute_all,
     pareto_frontier,

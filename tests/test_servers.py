@@ -19,6 +19,7 @@ from ann_benchmarks.algorithms.postgres.servers import Server, _make_server
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 
+from .postgres_fixtures import SMALL
 from .programs import PATIENCE
 from .vchord_archives import copied_installation
 
@@ -37,9 +38,9 @@ def postmasters(folder: Path) -> list[psutil.Process]:
     ]
 
 
-def test_start_restart_stop(server_folder: Path):
-    server = make_server(server_folder)
-    server.start({"shared_buffers": "64MB"})
+def test_start_restart_stop(new_folder: Path):
+    server = make_server(new_folder)
+    server.start(SMALL)
     with server.connect() as connection:
         one = connection.execute(
             "SELECT current_setting('shared_buffers'), current_setting('listen_addresses')"
@@ -50,10 +51,10 @@ def test_start_restart_stop(server_folder: Path):
     with server.connect() as connection:
         assert connection.execute("SHOW shared_buffers").fetchone() == ("96MB",)
     assert server.versions()["postgres"]
-    assert postmasters(server_folder)
+    assert postmasters(new_folder)
     server.stop()
-    assert not postmasters(server_folder)
-    assert not list(server_folder.glob("pg*/socket"))
+    assert not postmasters(new_folder)
+    assert not list(new_folder.glob("pg*/socket"))
 
 
 def test_the_server_does_not_run_as_root(server: Server):
@@ -63,9 +64,9 @@ def test_the_server_does_not_run_as_root(server: Server):
 
 def test_a_folder_in_use_is_refused(server_folder: Path):
     server = make_server(server_folder)
-    server.start({})
+    server.start(SMALL)
     with pytest.raises(PostgresError, match=f"in use by process {os.getpid()}.*ANN_BENCHMARKS_PG_DATA"):
-        make_server(server_folder).start({})
+        make_server(server_folder).start(SMALL)
     server.stop()
 
 
@@ -74,23 +75,23 @@ def test_a_setting_that_stops_the_server_is_told_in_one_line(server_folder: Path
         make_server(server_folder).start({"shared_buffers": "lots"})
     assert "\n" not in str(error.value)
     server = make_server(server_folder)
-    server.start({})
+    server.start(SMALL)
     server.stop()
 
 
-def test_a_folder_that_cannot_be_used_is_told(server_folder: Path):
-    server_folder.write_text("a file")
+def test_a_folder_that_cannot_be_used_is_told(new_folder: Path):
+    new_folder.write_text("a file")
     with pytest.raises(PostgresError, match="cannot use .*ANN_BENCHMARKS_PG_DATA"):
-        make_server(server_folder).start({})
+        make_server(new_folder).start(SMALL)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the server as somebody else")
-def test_somebody_elses_folder_is_left_alone(server_folder: Path):
-    server_folder.mkdir()
-    (server_folder / "precious").write_text("mine")
+def test_somebody_elses_folder_is_left_alone(new_folder: Path):
+    new_folder.mkdir()
+    (new_folder / "precious").write_text("mine")
     with pytest.raises(PostgresError, match="not empty"):
-        make_server(server_folder).start({})
-    assert server_folder.stat().st_uid == 0
+        make_server(new_folder).start(SMALL)
+    assert new_folder.stat().st_uid == 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has ended")
@@ -115,28 +116,30 @@ def test_a_process_that_ends_takes_its_server_along_without_a_fork(server_folder
 
 def test_a_server_left_behind_is_stopped(server_folder: Path):
     lost = make_server(server_folder)
-    lost.start({})
+    lost.start(SMALL)
     lost._process = None  # as if the run had been killed where the server is not told
     lost._cluster.socket_folder = None
     lost._finalizer.cancel()
     lost._cluster._lock.close()
     [before] = [process.pid for process in postmasters(server_folder)]
     server = make_server(server_folder)
-    server.start({})
+    started = time.monotonic()
+    server.start(SMALL)
+    assert time.monotonic() - started < 100  # it does not wait for us, who never ask how the other one ended
     assert [process.pid for process in postmasters(server_folder)] != [before]
     server.stop()
 
 
 def test_what_a_strange_pid_file_names_is_left_alone(server_folder: Path):
     server = make_server(server_folder)
-    server.start({})
+    server.start(SMALL)
     server.stop()
     [data] = server_folder.glob("pg*/data")
     precious = server_folder / "precious"
     precious.mkdir()
     sleeper = subprocess.Popen(["sleep", "60"])
     (data / "postmaster.pid").write_text(f"{sleeper.pid}\n{data}\n0\n5432\n{precious}\n\n")
-    server.start({})  # as in a new container, where the pid of the old one's server is another process
+    server.start(SMALL)  # as in a new container, where the pid of the old one's server is another process
     server.stop()
     assert precious.exists()
     assert sleeper.poll() is None
@@ -150,7 +153,7 @@ def test_the_environment_of_libpq_does_not_reach_our_server(
     monkeypatch.setenv("PGPORT", "5433")
     monkeypatch.setenv("PGOPTIONS", "-c work_mem=3MB")
     server = make_server(server_folder)
-    server.start({})
+    server.start(SMALL)
     with server.connect() as connection:
         assert connection.execute("SHOW work_mem").fetchone() == ("4MB",)
     server.stop()
@@ -158,7 +161,7 @@ def test_the_environment_of_libpq_does_not_reach_our_server(
 
 def test_the_next_start_removes_what_a_crash_cut_off(server_folder: Path):
     server = make_server(server_folder)
-    server.start({})
+    server.start(SMALL)
     with server.connect() as connection:
         connection.execute("BEGIN")
         connection.execute("CREATE TABLE half AS SELECT generate_series(1, 100000) AS id")
@@ -173,18 +176,18 @@ def test_the_next_start_removes_what_a_crash_cut_off(server_folder: Path):
             connection.execute("SELECT 1")
     server.stop()
     assert file.exists()
-    server.start({})
+    server.start(SMALL)
     assert not file.exists()
     server.stop()
 
 
 def test_an_interrupted_initdb_is_begun_anew(server_folder: Path):
     server = make_server(server_folder)
-    server.start({})
+    server.start(SMALL)
     server.stop()
     [data] = server_folder.glob("pg*/data")
     data.rename(data.with_name("data.partial"))
-    server.start({})
+    server.start(SMALL)
     server.stop()
 
 
@@ -192,14 +195,14 @@ def test_an_unreachable_server_is_one_line(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", "127.0.0.1")
     monkeypatch.setenv("ANN_BENCHMARKS_PG_PORT", "1")
     with pytest.raises(PostgresError, match="cannot connect to PostgreSQL at 127.0.0.1, port 1") as error:
-        _make_server().start({})
+        _make_server().start(SMALL)
     assert "\n" not in str(error.value)
 
 
 def test_an_external_server_is_used_and_left_running(server: Server, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", server.connection_parameters()["host"])
     external = _make_server()
-    external.start({})
+    external.start(SMALL)
     assert external.versions() == server.versions()
     external.stop()
     server.connect().close()
@@ -221,7 +224,7 @@ def test_an_installed_server_is_the_one_named(server_folder: Path, monkeypatch: 
     monkeypatch.setenv("ANN_BENCHMARKS_PG_BIN", str(binaries))
     monkeypatch.setenv("ANN_BENCHMARKS_PG_DATA", str(server_folder))
     server = _make_server()
-    server.start({})
+    server.start(SMALL)
     assert server.versions()["postgres"].startswith("16.")
     server.stop()
     monkeypatch.setenv("ANN_BENCHMARKS_PG_BIN", str(server_folder))
@@ -241,7 +244,7 @@ def start_run(folder: Path, then: str, stderr: int | None = None) -> "subprocess
     """A process of its own that starts the server and says so."""
     script = (
         "from ann_benchmarks.algorithms.postgres.servers import current_server\n"
-        f"current_server().start({{}})\nprint('started', flush=True)\n{then}"
+        f"current_server().start({SMALL})\nprint('started', flush=True)\n{then}"
     )
     environment = os.environ | {"ANN_BENCHMARKS_PG_DATA": str(folder)}
     command = [sys.executable, "-c", script]
@@ -263,7 +266,7 @@ def eventually(condition, seconds: float = 10) -> bool:
 
 def test_a_start_waits_for_the_backends_of_a_killed_server(server_folder: Path):
     server = make_server(server_folder)
-    server.start({})
+    server.start(SMALL)
     with server.connect() as connection:
         connection.execute("CREATE TABLE kept AS SELECT 1 AS id")
         [postmaster] = postmasters(server_folder)
@@ -273,7 +276,7 @@ def test_a_start_waits_for_the_backends_of_a_killed_server(server_folder: Path):
         postmaster.kill()
         server.stop()
         threading.Timer(1.0, backend.kill).start()
-        server.start({})
+        server.start(SMALL)
     with server.connect() as connection:
         assert connection.execute("SELECT id FROM kept").fetchone() == (1,)
     server.stop()
@@ -286,7 +289,7 @@ def test_programs_out_of_the_accounts_reach_are_copied(server_folder: Path, tmp_
     programs = copied_installation(tmp_path) / "bin"
     for _ in range(2):
         server = LocalServer(programs, server_folder)
-        server.start({})
+        server.start(SMALL)
         assert server.versions()["postgres"].startswith("18")
         server.stop()
     assert len(list(server_folder.glob("install-*"))) == 1
@@ -296,7 +299,7 @@ def test_programs_out_of_the_accounts_reach_are_copied(server_folder: Path, tmp_
     control.unlink()  # it is a link to the original
     control.write_text(text)
     server = LocalServer(programs, server_folder)
-    server.start({})
+    server.start(SMALL)
     server.stop()
     (copy,) = server_folder.glob("install-*")
     assert any("# changed" in found.read_text() for found in copy.rglob("vector.control"))
@@ -304,7 +307,7 @@ def test_programs_out_of_the_accounts_reach_are_copied(server_folder: Path, tmp_
 
 def test_a_library_is_loaded_beside_the_users(server_folder: Path, monkeypatch: pytest.MonkeyPatch):
     server = make_server(server_folder)
-    server.start({"shared_buffers": "64MB"})
+    server.start(SMALL)
     server.preload("vector")
     with server.connect() as connection:
         assert connection.execute("SHOW shared_preload_libraries").fetchone() == ("vector",)
@@ -315,7 +318,7 @@ def test_a_library_is_loaded_beside_the_users(server_folder: Path, monkeypatch: 
         assert connection.execute("SELECT pg_postmaster_start_time()").fetchone() == started
     server.stop()
     monkeypatch.setenv("ANN_BENCHMARKS_PG_SETTINGS", "shared_preload_libraries='$libdir/vector'")
-    server.start({})
+    server.start(SMALL)
     server.preload("vector")
     server.preload("libpqwalreceiver")
     with server.connect() as connection:

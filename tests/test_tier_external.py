@@ -20,6 +20,7 @@ from ann_benchmarks.algorithms.postgres.tiering import ExternalTieredServer
 from tiers.memory import MIB
 from tiers.tier import Disk, Tier
 
+from .postgres_fixtures import copied
 from .programs import temporary_folder
 
 SMALL = Tier(48 * MIB)
@@ -62,10 +63,10 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def running(folder: Path) -> Iterator[Cluster]:
+def running(folder: Path, made_server: Path) -> Iterator[Cluster]:
     """A cluster with its own idea of shared_buffers, in postgresql.conf."""
-    # Made by ours; its programs then lie where their account can run them.
-    maker = LocalServer(embedded_installation() / "bin", folder / "server")
+    # Started by ours; its programs then lie where their account can run them.
+    maker = LocalServer(embedded_installation() / "bin", copied(made_server, folder / "server"))
     maker.start({"shared_buffers": "4MB"})
     maker.stop()
     account = server_account()

@@ -24,7 +24,7 @@ from ann_benchmarks.algorithms.postgres.statement import index_of_plan
 from ann_benchmarks.algorithms.vchord.module import VectorChord
 from ann_benchmarks.algorithms.vchord.size import automatic_lists, index_bytes
 
-from .postgres_fixtures import clustered, fitted, measured_recall
+from .postgres_fixtures import clustered, copied, fitted, measured_recall
 from .vchord_archives import installation_with_vchord, server_with
 
 K = 10
@@ -34,13 +34,13 @@ GIB = 1 << 30
 
 
 @pytest.fixture(scope="module")
-def server_1_0() -> Iterator[Server]:
-    yield from server_with("1.0")
+def server_1_0(made_server: Path) -> Iterator[Server]:
+    yield from server_with("1.0", made_server)
 
 
 @pytest.fixture(scope="module")
-def server_1_1() -> Iterator[Server]:
-    yield from server_with("1.1")
+def server_1_1(made_server: Path) -> Iterator[Server]:
+    yield from server_with("1.1", made_server)
 
 
 @pytest.fixture(params=["1.0", "1.1"])
@@ -140,12 +140,13 @@ def test_parked_indexes_do_not_disturb_each_other(vchord: Server):
             assert recall(algorithm) > 0.4
 
 
-def test_another_run_of_another_plugin_on_the_same_table(monkeypatch: pytest.MonkeyPatch):
+def test_another_run_of_another_plugin_on_the_same_table(made_server: Path, monkeypatch: pytest.MonkeyPatch):
     """PostgreSQL opens parked indexes, too, for which their library has to be there."""
     folder = Path(tempfile.mkdtemp(prefix="ann-vchord-"))
     try:
         folder.chmod(0o755)
         programs = installation_with_vchord("1.1", folder) / "bin"
+        copied(made_server, folder / "server")
         for algorithm, query, place in (
             (VectorChord("euclidean", {"lists": 30}), (30,), programs),
             (PGVectorHNSW("euclidean", {"M": 8, "efConstruction": 32}), (40,), programs),
@@ -480,12 +481,11 @@ def test_what_1_1_has(
         assert recall(algorithm, metric) > max(plain, 0.93)
 
 
-def test_a_folder_of_another_version(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_folder_of_another_version(made_server: Path, monkeypatch: pytest.MonkeyPatch):
     folder = Path(tempfile.mkdtemp(prefix="ann-vchord-"))
     try:
         folder.chmod(0o755)
+        copied(made_server, folder / "server")
         for version, message in (("1.0", ""), ("1.1", ""), ("1.0", "was used with vchord 1.1.*has 1.0.0")):
             place = folder / f"{version}{message[:1]}"
             server = LocalServer(installation_with_vchord(version, place) / "bin", folder / "server")

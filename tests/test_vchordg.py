@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,8 +26,8 @@ SMALL = {"m": 16, "ef_construction": 32}
 
 
 @pytest.fixture(scope="module")
-def server_1_1() -> Iterator[Server]:
-    yield from server_with("1.1")
+def server_1_1(made_server: Path) -> Iterator[Server]:
+    yield from server_with("1.1", made_server)
 
 
 @pytest.fixture

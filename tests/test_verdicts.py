@@ -16,7 +16,7 @@ from ann_benchmarks.results.equal_recall import ABOVE, AT, BETWEEN, EXACT, WITHI
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.judging import difference_of_pairs
 from ann_benchmarks.results.speeds import Speed, recall_parts
-from ann_benchmarks.run.rounds import comparison
+from ann_benchmarks.run.conclusions import comparison
 from benchmarks.drawn import once, repetition, results, turns, wandering
 from benchmarks.races import over_one, raced
 from benchmarks.races import said as said_of

@@ -2,10 +2,8 @@
 
 import json
 import os
-import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -27,27 +25,28 @@ from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.watching import CLIENT_APPLICATION, ServerWatch, flush_statement
 from ann_benchmarks.algorithms.postgres.watching.processes import MachineCPU, machine_cpu, server_processes
 
-pytestmark = pytest.mark.alone  # it measures
+from .postgres_fixtures import copied
+from .programs import temporary_folder
 
 DEBIANS = Path("/usr/lib/postgresql/15/bin")  # one that has the contrib modules
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
 
 @contextmanager
-def own_server(binaries: Path) -> Iterator[LocalServer]:
-    folder = Path(tempfile.mkdtemp(prefix="ann-test-"))
-    folder.chmod(0o755)
-    server = LocalServer(binaries, folder / "server")
-    server.start({"shared_buffers": "4MB", "fsync": "off"})
-    yield server
-    server.stop()
-    shutil.rmtree(folder)
+def own_server(binaries: Path, made_server: Path | None = None) -> Iterator[LocalServer]:
+    with temporary_folder() as folder:
+        if made_server is not None:
+            copied(made_server, folder / "server")
+        server = LocalServer(binaries, folder / "server")
+        server.start({"shared_buffers": "4MB", "fsync": "off"})
+        yield server
+        server.stop()
 
 
 @pytest.fixture(scope="module")
-def small() -> Iterator[LocalServer]:
+def small(made_server: Path) -> Iterator[LocalServer]:
     """A server of 512 buffers, with a relation that fits and one that does not."""
-    with own_server(embedded_installation() / "bin") as server:
+    with own_server(embedded_installation() / "bin", made_server) as server:
         with server.connect() as connection:
             fill(connection, "few", 20_000)
             fill(connection, "many", 500_000)
@@ -151,6 +150,7 @@ def test_without_an_index_and_without_statistics(small: Server):
 BUSY = "SELECT sum(sqrt(i)) FROM (SELECT generate_series(1, 300000) AS i) AS one"  # writes nothing
 
 
+@pytest.mark.alone
 @on_linux
 def test_what_sessions_wait_for_and_what_they_compute(server: Server):
     watch = ServerWatch(server, "pg_class", None)
@@ -189,6 +189,7 @@ def test_what_sessions_wait_for_and_what_they_compute(server: Server):
     assert 0.2 < facts["machine_busy_share"] <= 1
 
 
+@pytest.mark.alone
 @on_linux
 def test_the_cpu_of_a_backend_that_has_ended_counts(server: Server):
     watch = ServerWatch(server, "pg_class", None)
@@ -208,6 +209,7 @@ def test_the_cpu_of_a_backend_that_has_ended_counts(server: Server):
         assert watch.facts(1)["server_cpu_seconds_per_query"] == pytest.approx(computed, rel=0.25, abs=0.05)
 
 
+@pytest.mark.alone
 @on_linux
 def test_what_the_watchs_own_backend_computes_does_not_count(server: Server):
     with server.connect() as own, server.connect() as other:
@@ -249,6 +251,7 @@ def test_bytes_that_came_from_the_disk(small: Server):
     assert 2 * warm["server_disk_bytes_read_per_query"] < 0.1 * size
 
 
+@pytest.mark.alone
 def test_the_watchs_own_backend_killed_in_the_middle(server: Server):
     watch = ServerWatch(server, "pg_class", None)
     with closing(watch), client(server) as connection:
@@ -270,7 +273,7 @@ def test_a_server_that_dies_leaves_the_clients_error_as_it_is(server_folder: Pat
     server = LocalServer(embedded_installation() / "bin", server_folder)
     server.start({"shared_buffers": "4MB"})
     watch = ServerWatch(server, "pg_class", None)
-    stop = threading.Timer(0.2, server.stop)
+    stop = threading.Timer(0.5, server.stop)
     with pytest.raises(psycopg.OperationalError), client(server) as connection, watch.running():
         stop.start()
         connection.execute("SELECT pg_sleep(5)")
@@ -321,6 +324,7 @@ def test_the_processes_of_another_machine_are_not_looked_for_here(server: Server
         assert server_processes(Elsewhere("127.0.0.1", stranger)) is None
 
 
+@pytest.mark.alone
 def test_the_share_of_the_machine(monkeypatch: pytest.MonkeyPatch):
     assert MachineCPU(108, 52).busy_share_since(MachineCPU(100, 50)) == 0.75
     assert MachineCPU(100, 50).busy_share_since(MachineCPU(100, 50)) is None

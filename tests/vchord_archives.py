@@ -13,6 +13,7 @@ from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_install
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation, install, read_release
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 
+from .postgres_fixtures import SMALL, copied
 from .programs import temporary_folder
 
 ARCHIVES = Path(
@@ -60,11 +61,12 @@ def installation_with_vchord(version_prefix: str, folder: Path) -> Path:
     return copy
 
 
-def server_with(version_prefix: str) -> Iterator[Server]:
+def server_with(version_prefix: str, made_server: Path) -> Iterator[Server]:
     """A server with this version of VectorChord, for a fixture."""
     with temporary_folder() as folder:
-        server = LocalServer(installation_with_vchord(version_prefix, folder) / "bin", folder / "server")
-        server.start({"shared_buffers": "64MB"})
+        programs = installation_with_vchord(version_prefix, folder) / "bin"
+        server = LocalServer(programs, copied(made_server, folder / "server"))
+        server.start(SMALL)
         yield server
         server.stop()
 

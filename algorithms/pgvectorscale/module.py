@@ -43,6 +43,7 @@ class PGVectorScale(PostgresANN):
 
     def index(self, rows: int, dimension: int) -> Index:
         """Return the index, with the memory in which its graph is built at once."""
+        self._orphans = 0
         node, cached = self._node_bytes(dimension)
         if node + 4 > ROOM:
             raise PostgresError(
@@ -60,14 +61,22 @@ class PGVectorScale(PostgresANN):
             f"{megabytes(disk)} on disk",
         )
 
+    def create_index(self, statement: str, name: str, table: str) -> dict[str, Any]:
+        """Create the index; pgvectorscale takes workers only where statistics say how many rows there are."""
+        self.connection.execute(f"ANALYZE {table} (id)")
+        return super().create_index(statement, name, table)
+
     def learns_from_rows(self, rows: int) -> bool:
         """Codes are made by the means of the rows that are there."""
         return not self._is_plain
 
     def note_of_build(self, notice: str, seconds: float) -> dict[str, Any]:
-        """Keep how many workers build, and that the graph outgrew maintenance_work_mem, which is slower."""
+        """Keep how many workers build, how many rows no edge leads to, and where memory was full."""
         if workers := re.fullmatch(r"Parallel build with (\d+) workers", notice):
             return {"build_workers": int(workers[1])}
+        if notice.endswith("became an orphan"):
+            self._orphans += 1
+            return {"orphaned_rows": self._orphans}
         full = re.match(r"Builder neighbor cache is full after processing (\d+) vectors", notice)
         return {"graph_overflow_rows": int(full[1])} if full else {}
 

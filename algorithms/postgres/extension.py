@@ -39,6 +39,7 @@ class RequiredExtension:
         """Start the current server with the libraries that it has to load; PostgresError if it lacks one."""
         server = current_server()
         server.start({})
+        server.adapt()
         with server.connect() as connection:
             # Before the library is required: without it, the server would not start.
             check_available(connection, self.name, self.algorithm)

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from .command import report_end, signals_raise
-from .errors import UserError
+from .errors import UserError, shown
 from .names import checked_path, output_path, path_text
-from .quantities import amount, byte_size, finite, seed_number, whole
+from .quantities import amount, byte_size, finite, read_number, seed_number, whole
 
 
 class HelpWithDefaults(argparse.HelpFormatter):
     """Help that ends with the default of an option that has one and does not say it itself."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        is_silent = action.default in (None, False, argparse.SUPPRESS) or "default" in (action.help or "")
+        is_silent = action.default in (None, False, [], argparse.SUPPRESS) or "default" in (action.help or "")
         return action.help if is_silent else f"{action.help} (default: %(default)s)"
 
 
@@ -34,6 +34,24 @@ def read_by(parse: Callable[[str], Any]) -> Callable[[str], Any]:
 def each_of(parse: Callable[[str], Any]) -> Callable[[str], Any]:
     """Make a type for argparse of values that are separated by commas; each once, in their order."""
     return read_by(lambda text: list(dict.fromkeys(parse(part) for part in text.split(","))))
+
+
+def share(kind: str, with_zero: bool) -> Callable[[str], float]:
+    """Make a type for argparse of a number from 0 to 1; `kind` is what an error calls it."""
+
+    def parse(text: str) -> float:
+        value = read_number(text)
+        if value is None or not 0 <= value <= 1 or (value == 0 and not with_zero):
+            least = "a number from 0 to 1" if with_zero else "a number above 0 and up to 1"
+            raise UserError(f"'{shown(text)}' is no {kind}: give {least}")
+        return value
+
+    return read_by(parse)
+
+
+def option_name(attribute: str) -> str:
+    """Return how an option is written, by the name that argparse gives to its value."""
+    return f"--{attribute.replace('_', '-')}"
 
 
 positive_int = read_by(whole())

@@ -10,7 +10,8 @@ from typing import Any
 
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.judging import Estimate
-from ann_benchmarks.results.metrics import all_metrics, of_runs, throughput
+from ann_benchmarks.results.measurement import of_runs, throughput
+from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.percentiles import known_percentile
 from ann_benchmarks.results.speeds import Speed, speed_of
 

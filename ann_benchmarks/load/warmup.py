@@ -19,6 +19,7 @@ QUIET_LOOKS = 3  # one after the other, after which it is warm
 QUIET_LOOKS_AGAIN = 1  # of what has been warm before
 WORTH_WAITING_FOR = 0.02  # by which the last quarter of the time was faster than the one before
 STANDARD_ERRORS = 0.5  # by which it was faster at least: better a look too many than one too few
+WARMUP_RUN = 1_000_000  # numbers of runs from here on are those of the warm-up
 
 
 @dataclass(frozen=True)

@@ -12,23 +12,22 @@ import numpy as np
 from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.load.local_clients import open_local_clients
-from ann_benchmarks.load.remote_clients import RemoteClients
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.sampled import one_each
 from ann_benchmarks.load.search import CLOSE_ENOUGH, highest_rate
 from ann_benchmarks.load.spans import Measured, closed_loop, open_loop
 from ann_benchmarks.load.steady import Queue
-from ann_benchmarks.load.warmup import Warmup, warm_up
+from ann_benchmarks.load.warmup import WARMUP_RUN, Warmup, warm_up
 from ann_benchmarks.plugin import Answers, Clients, client_facts, stated_throughput
 from ann_benchmarks.results.series import OWN_DRIVER
 
+from .answers import checked_neighbors, completed
+from .clients import open_clients
 from .observed import OTHERS
-from .timed import Subject, checked_neighbors
+from .timed import Subject
 
 PATIENCE_SHARE = 0.1  # of an open loop's time, for which queries that were due go on being sent after it
 LEAST_PATIENCE = 1.0  # s
-WARMUP_RUN = 1_000_000  # numbers of runs from here on are those of the warm-up
 MOST_STEPS_DOWN = 30  # of 5%, from the highest rate that was found, until all runs keep the objective
 MOST_REPEATED_TRIALS = 5  # of the search for it, where others took CPU
 CLOSED_LOOP_SECONDS = 1.0  # that tell what can be served; longer for so many queries
@@ -61,8 +60,7 @@ class LoadedPoint:
         """
         self._is_warm, self._completes = is_warm, completes
         if warmup.is_off:
-            measured = self._each(runs, self._cold_run)
-            return self._completed(measured, {"warmup": str(warmup)})
+            return self._completed(self._each(runs, self._cold_run), {"warmup": str(warmup)})
         with self._opened() as clients:
             facts = self._warm_up(clients, warmup)
             self._learn_capacity(clients)
@@ -230,30 +228,19 @@ class LoadedPoint:
         self, runs: list[Measured], facts: dict[str, Any], clients: Clients | None = None
     ) -> list[Measured]:
         """Have the queries answered that a run has not sent, by `clients` if they are still there."""
-        answered = np.array([run.answered for run in runs])
-        missing = np.flatnonzero(~answered.all(axis=0))
-        if not self._completes:
-            return [replace(run, facts={**facts, **self.load.facts, **run.facts}) for run in runs]
-        if len(missing):
-            with nullcontext(clients) if clients is not None else self._opened() as answering:
-                neighbors = self._answers_of(answering, missing)
-        completed = []
-        for run, own in zip(runs, answered, strict=True):
-            aside = {"queries_answered_aside": int(np.count_nonzero(~own))}
-            if not own.all():
-                width = max(neighbors.shape[1], run.neighbors.shape[1])
-                padding = ((0, 0), (0, width - run.neighbors.shape[1]))
-                found = np.pad(run.neighbors, padding, constant_values=-1)
-                found[~own] = -1
-                found[~own, : neighbors.shape[1]] = neighbors[~own]
-                run = replace(run, neighbors=found)
-            completed.append(replace(run, facts={**facts, **self.load.facts, **run.facts, **aside}))
-        return completed
+        if self._completes:
+            missing = np.flatnonzero(~np.array([run.answered for run in runs]).all(axis=0))
+            others = None
+            if len(missing):
+                with nullcontext(clients) if clients is not None else self._opened() as answering:
+                    others = self._answers_of(answering, missing)
+            runs = [completed(run, others) for run in runs]
+        return [replace(run, facts={**facts, **self.load.facts, **run.facts}) for run in runs]
 
     def _each(self, runs: Sequence[int], measure: Callable[[int], Measured]) -> list[Measured]:
-        name, quiet = f"{self.subject.plugin}", self.subject.quiet
         repeats = self.subject.repeats(len(runs))
-        numbers = tqdm(runs, desc=name, unit="run", leave=False, disable=quiet)
+        quiet = self.subject.quiet
+        numbers = tqdm(runs, desc=f"{self.subject.plugin}", unit="run", leave=False, disable=quiet)
         return [repeats.least_disturbed(partial(measure, number)) for number in numbers]
 
     @contextmanager
@@ -262,21 +249,3 @@ class LoadedPoint:
             opened = open_clients(self.subject, self.load, driver)
         with closing(opened) as clients, self.subject.watched() as self._watch:
             yield clients
-
-
-def open_clients(subject: Subject, load: Load, driver: str = OWN_DRIVER) -> Any:
-    """Start the clients of a plug-in, by what it has: its own, or the framework's threads or processes."""
-    plugin, queries, count = subject.plugin, subject.queries, subject.count
-    if driver != OWN_DRIVER:
-        if driver not in plugin.drivers or plugin.open_clients is None:
-            raise UserError(f"--driver {driver} cannot query {plugin.class_name}: leave it out")
-        skew = {"skew": load.order.skew} if load.order.kind == "zipf" else {}
-        sent = queries[: load.sent(len(queries))]
-        return plugin.open_clients(sent, count, load.clients, driver=driver, **skew)
-    if load.scheduler is not None:
-        if plugin.clients_opener is None:
-            raise UserError(f"{plugin.class_name} has no clients for other machines: leave --scheduler out")
-        return RemoteClients(plugin.clients_opener(queries, count), load.clients, load.scheduler)
-    if plugin.open_clients is not None:
-        return plugin.open_clients(queries, count, load.clients)
-    return open_local_clients(plugin, queries, count, load.clients)

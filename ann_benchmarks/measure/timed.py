@@ -13,12 +13,12 @@ from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.jobs.job import Conditions, Procedure
-from ann_benchmarks.load.sampled import padded
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.load.warmup import Warmup, warm_up
 from ann_benchmarks.monitoring import NoMonitor, Phases
 from ann_benchmarks.plugin import Plugin
 
+from .answers import checked_neighbors
 from .observed import RunWatch, UndisturbedRuns
 
 PROGRESS_SECONDS = 0.3
@@ -229,29 +229,3 @@ def _quiet_collector() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
-
-
-def checked_neighbors(answers: Sequence[Any] | np.ndarray, count: int, rows: int) -> np.ndarray:
-    """Put answers into an array, (queries, at least count), -1 for none; UserError names a wrong one."""
-    neighbors = padded(answers, count)
-    strange = (neighbors < -1) | (neighbors >= rows)
-    if strange.any():
-        query, place = np.argwhere(strange)[0]
-        raise UserError(
-            f"query {query} was answered with neighbour {neighbors[query, place]},"
-            f" but the training set has the rows 0 to {rows - 1}"
-        )
-    added = np.array([neighbors.shape[1] - len(answer) for answer in answers])
-    nones = np.count_nonzero(neighbors == -1, axis=1) - added
-    # ann-benchmarks stops at any repeated id, and what runs here is to run there. Arrays are padded already.
-    if not isinstance(answers, np.ndarray) and (nones > 1).any():
-        raise UserError(
-            f"query {np.argmax(nones > 1)} was answered with -1 more than once;"
-            " where there are fewer neighbours, the answer has to be shorter"
-        )
-    in_order = np.sort(neighbors, axis=1)
-    repeated = (in_order[:, 1:] == in_order[:, :-1]) & (in_order[:, 1:] >= 0)
-    if repeated.any():
-        query, place = np.argwhere(repeated)[0]
-        raise UserError(f"query {query} was answered with neighbour {in_order[query, place]} twice")
-    return neighbors

@@ -11,7 +11,8 @@ from ann_benchmarks.common.output import warn
 from ann_benchmarks.data.datasets import canonical_name, dataset_names, make_truth_file
 from ann_benchmarks.results.at_recall import may_reach
 from ann_benchmarks.results.file import iter_result_paths
-from ann_benchmarks.results.metrics import QPS_AT_RECALL, TARGET_RECALL, has_mean_throughput
+from ann_benchmarks.results.measurement import has_mean_throughput
+from ann_benchmarks.results.metrics import QPS_AT_RECALL, TARGET_RECALL
 from ann_benchmarks.results.percentiles import PERCENTILES, least_queries
 from ann_benchmarks.results.runs import Run, load_runs
 from ann_benchmarks.results.tiers import as_tier_run, whole_machine

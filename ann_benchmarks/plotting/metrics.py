@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ann_benchmarks.results.measurement import Measurement, Truth
 from ann_benchmarks.results.metrics import (
     RECALL_SLACK,
-    Measurement,
     ResultMetric,
-    Truth,
     all_metrics,
     recall_of_each,
     relative_error,

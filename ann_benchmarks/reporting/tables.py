@@ -1,7 +1,7 @@
 """The tables of a report: one function a kind, in the dict below."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
@@ -25,17 +25,18 @@ from ann_benchmarks.results.at_recall import (
     ratio_of_throughputs,
 )
 from ann_benchmarks.results.comparable import comparisons, family
-from ann_benchmarks.results.contest import MEASURED_ONCE, Ratio
+from ann_benchmarks.results.contest import Ratio
 from ann_benchmarks.results.intervals import interval_text
 from ann_benchmarks.results.judging import ERROR_RATE
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics
 from ann_benchmarks.results.percentiles import PERCENTILES
-from ann_benchmarks.results.runs import interval
+from ann_benchmarks.results.runs import Run, interval
 from ann_benchmarks.results.tiers import as_tier_run, whole_machine
 
 from .builds import IndexNames, build_table
 from .content import Kind, Shown, known_table
 from .document import Block, Paragraph, Table
+from .statements import doubt
 from .workloads import insert_table, write_tables
 
 SPEEDUPS = ("p99", "build")
@@ -140,7 +141,7 @@ def speedup_table(found: Sequence[AtRecall], conditions: str, baseline: str) -> 
     columns["Size improvement"] = times(gibs, False)
     best = f"{names[bases[0]]} is 1" if bases else "the worst of each column is 1"
     table = known_table(columns, f"{conditions}: each index; {best}", frozenset({"Index"}))
-    return [table, *(Paragraph(text, is_note=True) for text in notes_on(ratios.values()))]
+    return [table, *(Paragraph(text, is_note=True) for text in notes_on(ratios, runs, base.run))]
 
 
 def speedup_text(found: Ratio, is_bound: bool) -> str:
@@ -150,13 +151,13 @@ def speedup_text(found: Ratio, is_bound: bool) -> str:
     return f"{LOWER_BOUND * is_bound}{three_digits(found.value)}{interval_text(found.interval, three_digits)}"
 
 
-def notes_on(ratios: Iterable[Ratio]) -> Iterator[str]:
-    """Say how sure ratios of throughputs are, and what they are bounds for."""
-    ratios = list(ratios)
-    if any(found.interval for found in ratios):
+def notes_on(ratios: Mapping[int, Ratio], runs: Sequence[Run], base: Run) -> Iterator[str]:
+    """Say how sure ratios of throughputs to the base are; their keys are the places of results."""
+    if any(found.interval for found in ratios.values()):
         yield "The intervals of QPS speedups hold for all rows together; one that contains 1 is noise."
-    if any(not found.rounds for found in ratios):
-        yield f"Some indexes were {MEASURED_ONCE}, which changes more than these intervals show."
+    once = [doubt(base, runs[place])[0] for place, found in ratios.items() if not found.rounds]
+    for how in dict.fromkeys(once):
+        yield f"Some indexes were {how}, which changes more than these intervals show."
 
 
 def published_table(shown: Shown, name: str = "", where: Mapping[str, Any] | None = None) -> list[Block]:

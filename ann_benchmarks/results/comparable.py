@@ -22,7 +22,7 @@ def without_memory(run: Run) -> str:
 
 
 def family(run: Run) -> str:
-    """Return what a comparison is between: the algorithm of a curve, with its version."""
+    """Return what a comparison is between: the algorithm of a curve, with its version and settings."""
     return run.series.family
 
 
@@ -51,6 +51,7 @@ def is_usual(run: Run) -> bool:
         tier_method=run.series.tier_method,
         tier_memory=run.series.tier_memory,
         environment=run.series.environment,
+        settings=run.series.settings,
     )
     return run.series == usual
 

@@ -9,82 +9,20 @@ what it is called, in which unit it is, which way is better, and where its 95% i
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from statistics import fmean
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from ann_benchmarks.common.numbers import KIB, figure_text, share_text, size_text
 
-from .percentiles import PERCENTILES, shown_percentiles
+from .measurement import Measurement, best_throughput, throughput
+from .percentiles import PERCENTILES
 
 RECALL_SLACK = 1e-3  # absolute: absorbs the rounding of an algorithm that computes distances its own way
 HIGHER, LOWER = True, False  # which values are the better ones
 QPS_AT_RECALL = "qpsatrecall"
 TARGET_RECALL = 0.95  # the throughput at it is the one that people quote
-
-
-@dataclass(frozen=True)
-class Truth:
-    """The true distances that a dataset stores, (queries, neighbours), in ascending order."""
-
-    distances: np.ndarray
-    _columns: dict[int, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
-
-    def nth(self, number: int) -> np.ndarray:
-        """Each query's distance to its n-th neighbour; copied once, because a column of a matrix is slow."""
-        if number not in self._columns:
-            self._columns[number] = np.ascontiguousarray(self.distances[:, number - 1])
-        return self._columns[number]
-
-    @cached_property
-    def sums(self) -> np.ndarray:
-        """Sum of each query's distances."""
-        return self.distances.sum(axis=1, dtype=np.float64)
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """One result and the truth that it is judged by.
-
-    `found` is (queries, k), distances in ascending order and inf where nothing was found; `times` are
-    seconds, one per query; `attrs` are the attributes of the result file.
-    """
-
-    truth: Truth
-    found: np.ndarray
-    times: np.ndarray
-    attrs: Mapping[str, Any]
-
-    @property
-    def count(self) -> int:
-        """k, the number of neighbours requested."""
-        return int(self.attrs["count"])
-
-    @property
-    def kth(self) -> np.ndarray:
-        """Each query's true distance to its k-th neighbour."""
-        return self.truth.nth(self.count)[: len(self.found)]
-
-    @cached_property
-    def percentiles(self) -> dict[str, float]:
-        """Percentiles of the latencies by name, in s."""
-        return shown_percentiles(self.attrs, self.times)
-
-    def number(self, name: str, default: float = math.nan) -> float:
-        """Return an attribute as a number, or `default` where it is missing or is none."""
-        return number_of(self.attrs, name, default)
-
-
-def number_of(attrs: Mapping[str, Any], name: str, default: float = math.nan) -> float:
-    """Return an attribute as a number, or `default` where it is missing or is none."""
-    try:
-        return float(attrs.get(name, default))
-    except (TypeError, ValueError):
-        return default
 
 
 @dataclass(frozen=True)
@@ -164,38 +102,6 @@ def relative_error(m: Measurement) -> float:
     if closest < 0.01:
         return math.inf
     return float(m.found.sum(dtype=np.float64) / closest)
-
-
-def of_runs(attrs: Mapping[str, Any], name: str) -> list[float]:
-    """Return the numbers above 0 that an attribute lists, one a run; HDF5 has a list of one as a number."""
-    stored_values = attrs.get(name, [])
-    values = stored_values if isinstance(stored_values, list) else [stored_values]
-    return [float(one) for one in values if isinstance(one, int | float) and 0 < one < math.inf]
-
-
-def run_throughputs(attrs: Mapping[str, Any]) -> list[float]:
-    """Return the queries/s of each run of a result, nothing where only the best run is stored."""
-    return [1 / seconds for seconds in of_runs(attrs, "run_seconds")]
-
-
-def throughput(attrs: Mapping[str, Any]) -> float:
-    """Return the mean of the runs' queries/s, which its interval is of.
-
-    ann-benchmarks stores the best run only: of its files it is that.
-    """
-    mean = number_of(attrs, "qps_mean")
-    return fmean(run_throughputs(attrs) or [best_throughput(attrs)]) if math.isnan(mean) else mean
-
-
-def has_mean_throughput(attrs: Mapping[str, Any]) -> bool:
-    """Whether more than the best run is known, or there was no other."""
-    return number_of(attrs, "run_count", 1) == 1 or "qps_mean" in attrs or bool(run_throughputs(attrs))
-
-
-def best_throughput(attrs: Mapping[str, Any]) -> float:
-    """Inverse of the mean seconds per query of the best run: what ann-benchmarks calls queries per second."""
-    seconds = number_of(attrs, "best_search_time")
-    return 1.0 / seconds if seconds > 0 else math.nan
 
 
 def distance_computations(m: Measurement) -> float:

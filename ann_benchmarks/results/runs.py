@@ -23,15 +23,8 @@ from .environment import environment_names
 from .file import TRUTH_ATTRIBUTE, UNUSABLE, read_result, truth_mark
 from .intervals import FEWEST_RUNS, Interval
 from .kinds import checked_attributes
-from .metrics import (
-    RECALL_SLACK,
-    Measurement,
-    Truth,
-    all_metrics,
-    compute_all,
-    recall_of_each,
-    standard_metrics,
-)
+from .measurement import Measurement, Truth
+from .metrics import RECALL_SLACK, all_metrics, compute_all, recall_of_each, standard_metrics
 from .percentiles import PERCENTILES, QUERIES
 from .series import Series, series_from, series_of
 from .speeds import PARTS, recall_parts

@@ -10,7 +10,7 @@ from ann_benchmarks.common.numbers import figure_text
 from .comparable import clients, family
 from .environment import environment_of, in_words
 from .length import length_remark
-from .metrics import has_mean_throughput
+from .measurement import has_mean_throughput
 from .runs import LeftOut, Run, unusable_distances
 
 SLOWER = 1.25  # times the CPU for a query, from which on it is told

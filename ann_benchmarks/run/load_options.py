@@ -1,27 +1,31 @@
-"""run.py's options that say what load is made: what is queried, and what is written."""
+"""run.py's options that say what is queried, by whom, and whether contenders take turns."""
 
 import argparse
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import product
-from typing import Any
 
-from ann_benchmarks.common.cli import positive_float, positive_floats, positive_int, positive_ints, read_by
-from ann_benchmarks.common.errors import UserError, shown
-from ann_benchmarks.common.quantities import read_number
-from ann_benchmarks.jobs.rounds import read_share, read_time
+from ann_benchmarks.common.cli import (
+    option_name,
+    positive_float,
+    positive_floats,
+    positive_int,
+    positive_ints,
+    read_by,
+    share,
+)
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.jobs.rounds import Rounds, read_share, read_time
 from ann_benchmarks.load.orders import QueryOrder
 from ann_benchmarks.load.request import OPEN_SECONDS, Load, Objective
 from ann_benchmarks.load.warmup import Warmup
-from ann_benchmarks.load.workload import SECONDS, WRITERS, Mix, Workload
+from ann_benchmarks.load.workload import Workload
+
+from .workload_options import requested_workloads
 
 MOST_QUERIES = 100_000_000  # of one run, whose times are all kept in memory
 OF_CLIENTS = ("max_queries", "duration", "query_order", "distinct_queries", "rate", "slo", "driver",
               "debug_single_query", "scheduler")  # fmt: skip
-OF_A_WORKLOAD = ("writers", "write_rate", "write_mix", "loaded", "autovacuum")
-BESIDE_QUERIES = ("clients", "write_rate", "write_mix", "query_order", "distinct_queries")
-NOT_HAD = ("max_queries", "rate", "slo", "driver", "scheduler", "debug_single_query", "warmup", "batch",
-           "build_only")  # fmt: skip
 
 
 def add_load_options(parser: argparse.ArgumentParser) -> None:
@@ -71,19 +75,17 @@ def add_load_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--target-recall",
         metavar="R",
-        type=_share("recall", with_zero=False),
+        type=share("recall", with_zero=False),
         help="measure each index where it first has recall R",
     )
     add("--driver", choices=["own", "pgbench"], help="who makes the load of PostgreSQL (default: own)")
     add("--scheduler", metavar="ADDRESS", help="run the clients on the machines of this Dask cluster")
     add("--debug-single-query", action="store_true", help="have clients ask the first query again and again")
-    add_rounds_options(parser)
-    add_workload_options(parser)
 
 
 def add_rounds_options(parser: argparse.ArgumentParser) -> None:
     """Add them, in a group of their own; none of them is ann-benchmarks'."""
-    add = parser.add_argument_group("contenders in turn (with --local)").add_argument
+    add = parser.add_argument_group("contenders in turn").add_argument
     add(
         "--rounds",
         metavar="N",
@@ -105,54 +107,13 @@ def add_rounds_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_workload_options(parser: argparse.ArgumentParser) -> None:
-    """Add them, in a group of their own; none of them is ann-benchmarks'."""
-    add = parser.add_argument_group("workloads that write").add_argument
-    add(
-        "--workload",
-        choices=list(SECONDS),
-        help="inserts: rows are inserted into an empty index; writes: rows are written beside --clients that"
-        " ask. --duration is that of the writing (default: 900 s of inserts, 300 s of writes)",
-    )
-    add(
-        "--writers",
-        metavar="N,M",
-        type=positive_ints,
-        help="write by N connections, then by M, ... (default: 1 for inserts, 4 for writes)",
-    )
-    add(
-        "--write-rate",
-        metavar="R,S",
-        type=positive_floats,
-        help="let R writes a second come, then S, ...; latency counts from when one was due",
-    )
-    add(
-        "--write-mix",
-        metavar="MIX",
-        type=read_by(Mix.parse),
-        help="shares of the writes (default: insert:50,update:25,delete:25)",
-    )
-    add(
-        "--loaded",
-        metavar="SHARE",
-        type=_share("share", with_zero=True),
-        help="share of the rows that are loaded and indexed at first (default: 0.8 for writes; for inserts 0,"
-        " or 0.1 where an index cannot be made of nothing)",
-    )
-    add("--autovacuum", action="store_true", help="leave it on (default: nothing vacuums but the workload)")
-
-
 def check_load_options(args: argparse.Namespace) -> None:
     """Refuse options that cannot go together."""
-    check_rounds_options(args)
-    check_workload_options(args)
-    if args.workload is not None:
-        return  # it takes some of these, and has said which
     if args.clients and (args.batch or args.parallelism > 1):
         raise UserError("--clients cannot be had with --batch or --parallelism: its clients need all cores")
     for name in OF_CLIENTS:
         if getattr(args, name) and not args.clients:
-            raise UserError(f"{_option(name)} says what clients ask: add --clients")
+            raise UserError(f"{option_name(name)} says what clients ask: add --clients")
     for option, queries in (
         ("--max-queries", args.max_queries or 0),
         ("--rate and --duration", max(args.rate or [0]) * (args.duration or OPEN_SECONDS)),
@@ -198,37 +159,13 @@ def check_rounds_options(args: argparse.Namespace) -> None:
         return
     for name in ("build_only", "workload", "slo"):
         if getattr(args, name):
-            raise UserError(f"{_option(given[0])} cannot be had with {_option(name)}: leave one of them out")
+            raise UserError(
+                f"{option_name(given[0])} cannot be had with {option_name(name)}: leave one of them out"
+            )
     if args.parallelism > 1:
-        raise UserError(f"{_option(given[0])} measures one point at a time: leave --parallelism at 1")
+        raise UserError(f"{option_name(given[0])} measures one point at a time: leave --parallelism at 1")
     if args.until and args.rate:
         raise UserError("--until is of the throughput, which --rate gives: use --rounds or --budget instead")
-
-
-def check_workload_options(args: argparse.Namespace) -> None:
-    """Refuse options that cannot go together."""
-    given = [name for name in OF_A_WORKLOAD if getattr(args, name) not in (None, False)]
-    if args.workload is None:
-        if given:
-            raise UserError(f"{_option(given[0])} says how a workload writes: add --workload")
-        return
-    for name in NOT_HAD:
-        if getattr(args, name):
-            raise UserError(f"{_option(name)} cannot be had with --workload: leave it out")
-    if args.parallelism > 1:
-        raise UserError("--workload needs all cores: leave --parallelism at 1")
-    if args.workload == "inserts":
-        for name in BESIDE_QUERIES:
-            if getattr(args, name):
-                raise UserError(f"{_option(name)} is of --workload writes: leave it out")
-    else:
-        for name, example in (("clients", "32"), ("write_rate", "200")):
-            if not getattr(args, name):
-                raise UserError(f"--workload writes needs {_option(name)}, such as {_option(name)} {example}")
-        if args.loaded == 0:
-            raise UserError("--workload writes needs rows to begin with: give --loaded above 0")
-    if args.loaded == 1 and (args.workload == "inserts" or (args.write_mix or Mix()).share("insert")):
-        raise UserError("--loaded 1 leaves no row to insert: give less")
 
 
 def requested_loads(args: argparse.Namespace) -> Sequence[Load | Workload]:
@@ -255,41 +192,12 @@ def requested_loads(args: argparse.Namespace) -> Sequence[Load | Workload]:
     ]
 
 
-def requested_workloads(args: argparse.Namespace) -> list[Workload]:
-    """Return a workload for each number of clients, of writers, and each rate."""
-    seconds = args.duration or SECONDS[args.workload]
-    order = args.query_order or QueryOrder()
-    how = {"seconds": seconds, "order": order, "distinct": args.distinct_queries}
-    loads = [Load(clients, **how) for clients in args.clients or []]
-    none: list[Any] = [None]
-    every = product(loads or none, args.writers or [WRITERS[args.workload]], args.write_rate or none)
-    return [
-        Workload(
-            args.workload,
-            writers,
-            seconds,
-            args.loaded,
-            load,
-            rate,
-            args.write_mix or Mix(),
-            args.autovacuum,
-        )
-        for load, writers, rate in every
-    ]
+def requested_rounds(args: argparse.Namespace, is_simulated: bool) -> Rounds | None:
+    """Return how long contenders are measured in turn, None where they are not.
 
-
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
-def _share(kind: str, with_zero: bool) -> Callable[[str], float]:
-    """Make a type for argparse of a share, "recall" or "share" in its error."""
-
-    def parse(text: str) -> float:
-        value = read_number(text)
-        if value is None or not 0 <= value <= 1 or (value == 0 and not with_zero):
-            least = "a number from 0 to 1" if with_zero else "a number above 0 and up to 1"
-            raise UserError(f"'{shown(text)}' is no {kind}: give {least}")
-        return value
-
-    return read_by(parse)
+    On a tier in a container, each has the whole of its memory: the machine may not have it several times.
+    """
+    is_requested = args.rounds or args.until or args.budget
+    if not is_requested or (is_simulated and not args.local):
+        return None
+    return Rounds(args.rounds, args.until, args.budget)

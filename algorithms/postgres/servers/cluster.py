@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -206,8 +207,18 @@ def end_postmaster(process: psutil.Process | None) -> None:
         (signal.SIGQUIT, 10),
         (signal.SIGKILL, 10),
     ):
-        with suppress(psutil.NoSuchProcess, psutil.TimeoutExpired):
+        with suppress(psutil.NoSuchProcess):
             process.send_signal(signal_number)
-            process.wait(patience)
-        if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
-            return
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            if _has_ended(process):
+                return
+            time.sleep(0.01)
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    """Whether it has ended, also where nobody asks for its exit status, as in a container without an init."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

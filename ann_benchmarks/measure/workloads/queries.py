@@ -9,12 +9,12 @@ import numpy as np
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.sampled import one_each
 from ann_benchmarks.load.spans import closed_loop
-from ann_benchmarks.load.warmup import Warmup, warm_up
+from ann_benchmarks.load.warmup import WARMUP_RUN, Warmup, warm_up
 from ann_benchmarks.plugin import Writable
 from ann_benchmarks.results.warnings import remarks
 
-from ..loaded_point import WARMUP_RUN, open_clients
-from ..timed import checked_neighbors
+from ..answers import checked_neighbors
+from ..clients import open_clients
 from .over_time import Span, rate_of, run_together, times_of
 from .work import Work
 

@@ -1,0 +1,54 @@
+"""Answers of runs: checked, and completed with others where a run has not sent a query."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.load.sampled import padded
+from ann_benchmarks.load.spans import Measured
+
+
+def checked_neighbors(answers: Sequence[Any] | np.ndarray, count: int, rows: int) -> np.ndarray:
+    """Put answers into an array, (queries, at least count), -1 for none; UserError names a wrong one."""
+    neighbors = padded(answers, count)
+    strange = (neighbors < -1) | (neighbors >= rows)
+    if strange.any():
+        query, place = np.argwhere(strange)[0]
+        raise UserError(
+            f"query {query} was answered with neighbour {neighbors[query, place]},"
+            f" but the training set has the rows 0 to {rows - 1}"
+        )
+    added = np.array([neighbors.shape[1] - len(answer) for answer in answers])
+    nones = np.count_nonzero(neighbors == -1, axis=1) - added
+    # ann-benchmarks stops at any repeated id, and what runs here is to run there. Arrays are padded already.
+    if not isinstance(answers, np.ndarray) and (nones > 1).any():
+        raise UserError(
+            f"query {np.argmax(nones > 1)} was answered with -1 more than once;"
+            " where there are fewer neighbours, the answer has to be shorter"
+        )
+    in_order = np.sort(neighbors, axis=1)
+    repeated = (in_order[:, 1:] == in_order[:, :-1]) & (in_order[:, 1:] >= 0)
+    if repeated.any():
+        query, place = np.argwhere(repeated)[0]
+        raise UserError(f"query {query} was answered with neighbour {in_order[query, place]} twice")
+    return neighbors
+
+
+def completed(run: Measured, others: np.ndarray | None) -> Measured:
+    """Return a run that has an answer to every query, and how many of them it has not sent itself.
+
+    `others` are the neighbours, (queries, at least count), of queries that were answered aside.
+    """
+    assert run.answered is not None
+    aside = ~run.answered
+    run = replace(run, facts={**run.facts, "queries_answered_aside": int(np.count_nonzero(aside))})
+    if others is None or not aside.any():
+        return run
+    more = max(others.shape[1] - run.neighbors.shape[1], 0)
+    found = np.pad(run.neighbors, ((0, 0), (0, more)), constant_values=-1)
+    found[aside] = -1
+    found[aside, : others.shape[1]] = others[aside]
+    return replace(run, neighbors=found)
