@@ -40,7 +40,7 @@ lock: .venv/dev
 	for image in $(IMAGES); do \
 	    $(COMPILE) -c requirements.lock -c requirements-dev.lock $$image.in -o $$image.lock || exit; \
 	done
-	for wheel in algorithms/postgres/wheels/*.lock; do \
+	for wheel in algorithms/postgres/wheels/*.lock algorithms/*/release.lock; do \
 	    sed 's/ .*//;q' $$wheel | $(COMPILE) --no-deps - -o $$wheel || exit; \
 	done
 

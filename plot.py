@@ -15,11 +15,12 @@ from ann_benchmarks.common.cli import file_to_write, limit, number, path, positi
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.plotting.dashboard import draw_monitoring
 from ann_benchmarks.plotting.draw import PlotRequest, draw_dataset, draw_tiers
+from ann_benchmarks.plotting.facets import FACETS
 from ann_benchmarks.plotting.figure import View
 from ann_benchmarks.published import published_names
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, TARGET_RECALL, all_metrics
 
-OF_METRICS = ("x_axis", "y_axis", "x_scale", "y_scale", "raw")  # that --tiers chooses itself
+OF_METRICS = ("x_axis", "y_axis", "x_scale", "y_scale", "raw", "facet")  # that --tiers chooses itself
 
 
 def main() -> None:
@@ -59,6 +60,12 @@ def main() -> None:
         default=[],
         help="draw these series, such as 'pgvector*-c4', or all (default: those under the load, and on the"
         " server, with the most points)",
+    )
+    parser.add_argument(
+        "--facet",
+        choices=list(FACETS),
+        default="",
+        help="a panel for each number of clients, load, tier or server, with the same axes",
     )
     parser.add_argument("--batch", action="store_true", help="plot the results of batch mode")
     parser.add_argument(
@@ -105,6 +112,7 @@ def main() -> None:
         target_recall=args.target_recall,
         published=args.published,
         series=args.series,
+        facet=args.facet,
     )
     if not args.tiers:
         draw_dataset(request)

@@ -20,6 +20,7 @@ from ann_benchmarks.data.datasets.repeated import IN_TRAIN, repetition
 from ann_benchmarks.definitions.configs import Config, read_configs, with_run_groups
 from ann_benchmarks.definitions.definition import Data, Definition, supported_data
 from ann_benchmarks.definitions.selection import config_warnings, named_algorithms, select_definitions
+from ann_benchmarks.definitions.settings import with_settings
 from ann_benchmarks.experiments.carrying_out import EXPERIMENT_OPTIONS, add_experiment_options, carry_out
 from ann_benchmarks.jobs.job import Job, Scope
 from ann_benchmarks.jobs.plan import Plan, make_plan
@@ -123,7 +124,8 @@ def requested_definitions(
     """Return the definitions for a dataset, with the run groups of an experiment instead of the configs'."""
     configs = with_run_groups(configs, args.run_groups)
     named = named_algorithms(args.algorithm)
-    return select_definitions(configs, named, data, args.count, args.docker_tag, args.run_disabled)
+    found = select_definitions(configs, named, data, args.count, args.docker_tag, args.run_disabled)
+    return with_settings(found, args.settings)
 
 
 def every_job(args: argparse.Namespace) -> list[Job]:

@@ -3,9 +3,10 @@
     python -m benchmarks.clients [--rows 50000] [--dimension 96] [--queries 1000] [--seconds 3] [--rounds 5]
 
 HNSW at ef_search 10, the ways alternating within one run; medians of the rounds, and the ratio of each round.
-CPU is the clients' own, for a query, in microseconds. pgbench sends the number of a query, which the server
-looks up; the others send the vector. pgbench runs with as many threads as the machine has cores, each of
-which serves several clients, and with a thread for each client, as ours has a process for each.
+CPU is the clients' own, for a query, in microseconds. Ours keep the answers that a recall needs, or none.
+pgbench sends the number of a query, which the server looks up; the others send the vector. pgbench runs with
+as many threads as the machine has cores, each of which serves several clients, as our processes do, and with
+a thread for each client.
 """
 
 import os
@@ -43,7 +44,8 @@ def main() -> None:
         print(f"{'clients':>7} {'way':15} {'QPS':>7} {'CPU us':>7}  QPS and CPU of ours as a multiple")
         for clients in CLIENTS:
             ways = {
-                "ours": partial(run_ours, algorithm, queries, Load(clients, seconds=seconds)),
+                "ours": partial(run_ours, algorithm, queries, Load(clients, seconds=seconds), True),
+                "ours, no ids": partial(run_ours, algorithm, queries, Load(clients, seconds=seconds), False),
                 "pgbench": partial(pgbench, clients, min(clients, cores)),
                 "pgbench -j N": partial(pgbench, clients, clients),
                 "cursor.execute": partial(run_psycopg, server, table, queries, clients, seconds),
@@ -59,9 +61,11 @@ def main() -> None:
                 )
 
 
-def run_ours(algorithm: Any, queries: np.ndarray, load: Load, run: int) -> tuple[float, float]:
+def run_ours(
+    algorithm: Any, queries: np.ndarray, load: Load, keeps_ids: bool, run: int
+) -> tuple[float, float]:
     """Queries a second and CPU seconds a query of run.py's clients."""
-    measured = closed_rate(algorithm, queries, load, run, warmup=0.2)
+    measured = closed_rate(algorithm, queries, load, run, warmup=0.2, keeps_ids=keeps_ids)
     return 1 / measured.seconds_per_query, measured.facts["client_cpu_seconds_per_query"]
 
 

@@ -5,8 +5,8 @@
 For each size three figures in MiB: built, our estimate, and the formula of the 5M/100M/1B report, with its 64
 bytes a row for what it calls overhead: rows x (4 d + 8 M + 64) for HNSW, rows x (4 d + d / 8 + 64) and the
 centroids for VectorChord. HNSW's memory is measured by giving it 9 tenths of the estimate: pgvector says
-after how many rows its graph had filled that. VectorChord is left out where the server (the embedded one, or
-that of ANN_BENCHMARKS_PG_BIN) lacks it.
+after how many rows its graph had filled that. VectorChord and pgvectorscale are left out where the server
+(the embedded one, or that of ANN_BENCHMARKS_PG_BIN) lacks them.
 """
 
 import os
@@ -20,10 +20,12 @@ from tqdm import tqdm
 
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW, graph_bytes
 from ann_benchmarks.algorithms.pgvector_ivfflat.module import PGVectorIVFFlat
+from ann_benchmarks.algorithms.pgvectorscale.module import PGVectorScale
 from ann_benchmarks.algorithms.postgres.environment import PREFIX
 from ann_benchmarks.algorithms.postgres.module import PostgresANN
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.vchord.module import VectorChord
+from ann_benchmarks.algorithms.vchordg.module import VectorChordGraph
 from benchmarks.harness import arguments, temporary_server
 
 M = 16
@@ -50,8 +52,12 @@ def sizes(server: Server, train: np.ndarray) -> Iterator[str]:
     yield compared("HNSW", built(hnsw, train), rows * (4 * dimension + 8 * M + 64))
     yield compared("IVFFlat", built(PGVectorIVFFlat("euclidean", {"lists": "auto"}), train))
     with server.connect() as connection:
-        has_it = connection.execute("SELECT FROM pg_available_extensions WHERE name = 'vchord'").rowcount
-    if has_it:
+        offered = {name for (name,) in connection.execute("SELECT name FROM pg_available_extensions")}
+    if "vectorscale" in offered:
+        yield compared("DiskANN", built(PGVectorScale("euclidean"), train))
+        yield compared("plain", built(PGVectorScale("euclidean", {"storage_layout": "plain"}), train))
+    if "vchord" in offered:
+        yield compared("vchordg", built(VectorChordGraph("euclidean"), train))
         lists = max(rows // 500, 1)
         vchord = VectorChord("euclidean", {"lists": lists, "residual_quantization": True})
         formula = rows * (4 * dimension + dimension / 8 + 64) + lists * 4 * dimension

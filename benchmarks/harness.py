@@ -89,13 +89,19 @@ def hnsw_index(args: argparse.Namespace, ef_search: int) -> Iterator[tuple[Serve
 
 
 def closed_rate(
-    algorithm: Any, queries: np.ndarray, load: Load, run: int, warmup: float, watch: Watch | None = None
+    algorithm: Any,
+    queries: np.ndarray,
+    load: Load,
+    run: int,
+    warmup: float,
+    watch: Watch | None = None,
+    keeps_ids: bool = False,
 ) -> Measured:
     """Measure run.py's clients in a closed loop, after `warmup` s that do not count."""
     watch = watch or NoWatch()
     with closing(open_clients(Subject(Plugin(algorithm), queries, K, 0), load)) as clients:
         for number, seconds, seen_by in ((1_000_000 + run, warmup, NoWatch()), (run, load.seconds, watch)):
-            clients.prepare(load.orders(len(queries), number), seconds, False)
+            clients.prepare(load.orders(len(queries), number), seconds, keeps_ids and number == run)
             with seen_by.running():
                 clients.run()
             answers = clients.answers()

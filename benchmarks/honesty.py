@@ -165,7 +165,7 @@ def percentiles() -> None:
     """How often the intervals of percentiles hold those of the process, and contain the stored figure.
 
     Before, an interval was Student's of the percentiles of single runs. "beyond" is how many queries of a
-    point are expected beyond the percentile.
+    point are expected beyond the percentile. Points whose queries are too much alike have none.
     """
     print(f"\n95% intervals of percentiles, 5 runs {'':12} queries beyond   before: holds, contains   now")
     for name, process in PROCESSES.items():
@@ -176,9 +176,12 @@ def percentiles() -> None:
             for place, (figure, percent) in enumerate(PERCENTILES.items()):
                 truth = process.percentile(percent)
                 texts = []
-                for low, value, high in (earlier[:, place].T, now[:, place].T):
-                    shares = [np.mean((low <= of) & (of <= high)) for of in (truth, value)]
-                    texts.append(" ".join(f"{share:6.1%}" for share in shares))
+                for found in (earlier[:, place], now[:, place]):
+                    low, value, high = found[np.isfinite(found).all(axis=1)].T
+                    shares = (
+                        [np.mean((low <= of) & (of <= high)) for of in (truth, value)] if len(low) else []
+                    )
+                    texts.append(" ".join(f"{share:6.1%}" for share in shares) or f"{'none':>13}")
                 beyond = 5 * queries * (100 - percent) / 100
                 mark = "" if is_shown(figure, 5 * queries) else "  not shown"
                 print(f"  {name:38} {figure:5} {queries:6} {beyond:7.1f}   {'   '.join(texts)}{mark}")

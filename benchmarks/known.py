@@ -27,7 +27,7 @@ class Sleeping(BaseANN):
 
 
 class OneSlot(BaseANN):
-    """Serves one query at a time, first come, first served, each for `seconds`.
+    """Serves one query at a time, first come, first served, each for `seconds` or as long as it says.
 
     The time of service is fixed as a query comes: a client that wakes up late does not keep the slot.
     """
@@ -37,9 +37,9 @@ class OneSlot(BaseANN):
         self._free_at = multiprocessing.Value("d", 0.0)  # of clock, for all threads and forks
 
     def query(self, q: np.ndarray, n: int) -> list[int]:
-        """Wait for the slot, and then `seconds`."""
+        """Wait for the slot, and then for the service; `q` holds the number, and perhaps its seconds."""
         with self._free_at.get_lock():
-            end = max(clock(), self._free_at.value) + self.seconds
+            end = max(clock(), self._free_at.value) + (float(q[1]) if len(q) > 1 else self.seconds)
             self._free_at.value = end
         time.sleep(max(end - clock(), 0.0))
         return [int(q[0])]
@@ -111,10 +111,9 @@ class ComputedClients:
     def prepare_arrivals(
         self, due: np.ndarray, numbers: np.ndarray, patience: float, keeps_ids: bool = True
     ) -> None:
-        """Send each when it is due and the one before is answered (Lindley's recursion of 1952)."""
+        """Send each when it is due and the one before is answered."""
         services = self._algo.services(len(due))
-        work = np.cumsum(services)
-        answered = work + np.maximum.accumulate(due - (work - services))
+        answered = one_server(due, services)
         sent = answered - services
         is_sent = sent <= due[-1] + patience
         self._answers = [_answers(numbers[is_sent], due[is_sent], sent[is_sent], answered[is_sent])]
@@ -128,6 +127,15 @@ class ComputedClients:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def one_server(due: np.ndarray, services: np.ndarray) -> np.ndarray:
+    """Return when one server is done with each query, all (n,) in s: first come, first served.
+
+    Lindley's recursion of 1952.
+    """
+    work = np.cumsum(services)
+    return np.asarray(work + np.maximum.accumulate(due - (work - services)))
 
 
 def waits_at_most(seconds: float, rate: float, service: float) -> float:

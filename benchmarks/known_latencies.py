@@ -7,6 +7,8 @@ from statistics import NormalDist
 
 import numpy as np
 
+from benchmarks.known import one_server as answered
+
 SPREAD = 0.5  # standard deviation of the logarithm of a latency
 RUN_NOISE = 0.09  # the same of what all queries of a run share
 LOAD = 0.6  # of a server with one slot
@@ -40,8 +42,8 @@ def one_server() -> Process:
         found = []
         for _ in range(runs):
             services = rng.exponential(1, FIRST + queries)
-            due, work = np.cumsum(rng.exponential(1 / LOAD, FIRST + queries)), np.cumsum(services)
-            found.append((work + np.maximum.accumulate(due - (work - services)) - due)[FIRST:])
+            due = np.cumsum(rng.exponential(1 / LOAD, FIRST + queries))
+            found.append((answered(due, services) - due)[FIRST:])
         return found
 
     return Process(draw, lambda percent: -math.log(1 - percent / 100) / (1 - LOAD))

@@ -18,6 +18,7 @@ ENGINE_FILES = (
     "test_docker_end_to_end.py",
     "test_install_images.py",
     "test_install_secrets.py",
+    "test_rounds_in_containers.py",
 )
 TURN = os.open(Path(__file__), os.O_RDONLY)  # shared by workers that have other tests left
 

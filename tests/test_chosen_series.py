@@ -37,8 +37,8 @@ def test_after_an_experiment_of_many_loads_one_is_drawn(tmp_path, monkeypatch, c
         make_result("mine", series.label, "x", truth, 0.9, 1e-3, series=series.as_json(), tier="t", **memory)
     draw_dataset(request_of("mine"))
     assert capsys.readouterr().out.splitlines()[-2:] == [
-        "drawn: 1 client, cgroup-sb64MB-ramall, with the most points; --series all draws everything, --series"
-        " '*-c1' a choice by name, --tiers those with less memory",
+        "drawn: 1 client, cgroup-sb64MB-ramall, with the most points; --facet tier draws a panel for each"
+        " tier, --series all everything, --series '*-c1' a choice by name, --tiers those with less memory",
         "wrote results/mine.png (points: 3, algorithms: 3)",
     ]
     for family in families:

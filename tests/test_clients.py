@@ -1,4 +1,4 @@
-"""Clients in processes of their own: what they measure, and what is left when something dies."""
+"""Clients and their processes: what they measure, and what is left when something dies."""
 
 import json
 import os
@@ -34,9 +34,10 @@ def algorithm(plugin_server: Server):
     algorithm.done()
 
 
-@pytest.fixture
-def pool(algorithm):
-    pool = ClientPool(algorithm.statement(16, K), QUERIES, 3)
+@pytest.fixture(params=[3, 2, 1])
+def pool(algorithm, request):
+    """Three clients in so many processes."""
+    pool = ClientPool(algorithm.statement(16, K), QUERIES, 3, processes=request.param)
     yield pool
     pool.close()
 
@@ -74,20 +75,26 @@ def test_for_a_time_instead_of_a_number(pool: ClientPool):
         assert set(ids_of(given)) <= {1, 2, 3}
 
 
-def test_every_client_is_a_connection_and_a_process_of_its_own(pool: ClientPool, server: Server):
+def test_every_client_is_a_connection_of_its_own(pool: ClientPool, server: Server, request):
     backends = list({member.backend for member in pool.members})
     with server.connect() as connection:
         found = connection.execute("SELECT pid FROM pg_stat_activity WHERE pid = ANY(%s)", [backends])
         assert found.rowcount == 3
-    assert len({member.process for member in pool.members} - {os.getpid()}) == 3
+    processes = {member.process for member in pool.members}
+    assert len(processes - {os.getpid()}) == request.node.callspec.params["pool"]
 
 
-def test_a_killed_client_ends_all_and_is_named(pool: ClientPool):
-    children = [psutil.Process(member.process) for member in pool.members]
+def test_a_killed_process_ends_all_and_its_clients_are_named(pool: ClientPool):
+    children = {number: psutil.Process(member.process) for number, member in enumerate(pool.members)}
+    name = {
+        3: "client 2 of 3",
+        2: "the process of clients 1 to 2 of 3",
+        1: "the process of clients 1 to 3 of 3",
+    }
     children[1].send_signal(signal.SIGKILL)
-    with pytest.raises(PostgresError, match="client 2 of 3 ended before it answered"):
+    with pytest.raises(PostgresError, match=f"^{name[len(set(children.values()))]} ended before it answered"):
         ask(pool, [np.arange(40)] * 3, 5)
-    _, alive = psutil.wait_procs(children, timeout=5)
+    _, alive = psutil.wait_procs(children.values(), timeout=5)
     assert not alive
 
 
@@ -123,18 +130,24 @@ from ann_benchmarks.algorithms.postgres.clients import ClientPool
 from ann_benchmarks.algorithms.postgres.statement import QueryStatement
 
 statement = QueryStatement({parameters!r}, {sql!r}, 16, {{}}, {index!r})
-pool = ClientPool(statement, np.zeros((4, 16), np.float32), 4)
+pool = ClientPool(statement, np.zeros((4, 16), np.float32), 4, processes={processes})
 print(pool._spawner.pid, *[member.process for member in pool.members], flush=True)
 pool.prepare([np.arange(4)] * 4, seconds=60)
 pool.run()
 """
 
 
-def test_a_killed_parent_leaves_no_client(algorithm, tmp_path: Path):
+@pytest.mark.parametrize("processes", [4, 2])
+def test_a_killed_parent_leaves_no_client(algorithm, tmp_path: Path, processes: int):
     statement = algorithm.statement(16, K)
     script = tmp_path / "parent.py"
     script.write_text(
-        PARENT.format(parameters=dict(statement.parameters), sql=statement.sql, index=statement.index)
+        PARENT.format(
+            parameters=dict(statement.parameters),
+            sql=statement.sql,
+            index=statement.index,
+            processes=processes,
+        )
     )
     root = Path(__file__).parents[1]
     parent = subprocess.Popen(
@@ -143,8 +156,8 @@ def test_a_killed_parent_leaves_no_client(algorithm, tmp_path: Path):
         stdout=subprocess.PIPE,
         text=True,
     )
-    children = [psutil.Process(int(pid)) for pid in parent.stdout.readline().split()]
-    assert len(children) == 5  # and the one that they came from
+    children = [psutil.Process(pid) for pid in {int(pid) for pid in parent.stdout.readline().split()}]
+    assert len(children) == processes + 1  # the one that they came from
     time.sleep(0.3)  # in the middle of a run
     parent.kill()
     parent.wait()

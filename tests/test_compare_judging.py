@@ -15,6 +15,7 @@ from ann_benchmarks.results.judging import (
     Noise,
     adjusted,
     difference,
+    difference_of_pairs,
     paired_difference,
 )
 
@@ -116,3 +117,10 @@ def test_noise_is_not_said_to_be_equality():
     noisy = adjusted([difference(figures(100, 140, 80), figures(90, 150, 99))])[0]
     slow = adjusted([difference(figures(100, 100.2, 99.9), figures(90, 90.2, 89.8))])[0]
     assert [d.verdict(0.05, 0.05) for d in (calm, noisy, slow)] == [ALIKE, NOISY, LOWER]
+
+
+def test_an_interval_of_what_two_rounds_are_worth_has_an_end():
+    """Differences that hardly change count for two, and the quantile of one degree of freedom is huge."""
+    found = difference_of_pairs([0.0] * 20, [0.3 * (place > 9) for place in range(20)], "rounds")
+    low, high = found.interval(1e-6)
+    assert 0 <= low < found.ratio < high < math.inf

@@ -25,10 +25,14 @@ from .conftest import make_dataset
 from .postgres_fixtures import clustered
 from .programs import temporary_folder
 from .vchord_archives import installation_with_vchord
+from .vectorscale_wheel import installation_with_vectorscale
 
 REPOSITORY = Path(__file__).parents[1]
 ALGORITHMS = Path("ann_benchmarks/algorithms")
-PLUGINS = ("postgres", "pgvector_hnsw", "pgvector_ivfflat", "pgvector_exact", "vchord", "clustering", "pgpu")
+PLUGINS = (
+    *("postgres", "pgvector_hnsw", "pgvector_ivfflat", "pgvector_exact", "vchord", "vchordg", "clustering"),
+    *("pgpu", "pgvectorscale"),
+)
 CHECKOUT = os.environ.get("ANN_BENCHMARKS_CHECKOUT", "")
 THEIR_PYTHON = os.environ.get("ANN_BENCHMARKS_PYTHON", sys.executable)
 needs_checkout = pytest.mark.skipif(not CHECKOUT, reason="ANN_BENCHMARKS_CHECKOUT names no checkout of it")
@@ -255,7 +259,7 @@ def test_their_data_export_says_the_same(folder: Path):
     [("pgvector_hnsw", 27), ("pgvector_hnsw_halfvec", 18), ("pgvector_hnsw_bq_hamming", 18),
      ("pgvector_hnsw_bq_jaccard", 18), ("pgvector_ivfflat", 7), ("pgvector_ivfflat_halfvec", 7),
      ("pgvector_ivfflat_bq", 14), ("pgvector_exact", 1), ("vchord", 7), ("vchord_halfvec", 7),
-     ("vchord_rabitq8", 7)],
+     ("vchord_rabitq8", 7), ("vchordg", 16), ("pgvectorscale", 16)],
 )  # fmt: skip
 def test_their_runner_runs_our_plugin_and_ours_draws_it(folder: Path, name: str, points: int):
     theirs = their_copy(folder)
@@ -265,6 +269,8 @@ def test_their_runner_runs_our_plugin_and_ours_draws_it(folder: Path, name: str,
     server = {}
     if name.startswith("vchord"):
         server["ANN_BENCHMARKS_PG_BIN"] = str(installation_with_vchord("1.1", folder / "programs") / "bin")
+    if name == "pgvectorscale":
+        server["ANN_BENCHMARKS_PG_BIN"] = str(installation_with_vectorscale(folder / "programs") / "bin")
     for _ in range(3):
         run(theirs, THEIR_PYTHON, *command, "--runs", "1", **server)
         # Its worker takes a queue that was filled just now for an empty one at times, and ends.

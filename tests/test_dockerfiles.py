@@ -54,9 +54,10 @@ def pins(lock: Path) -> dict[str, set[str]]:
 
 
 def test_what_there_is() -> None:
-    assert len(SCRIPTS) == 7 and len(LOCKS) == 3
+    assert len(SCRIPTS) == 8 and len(LOCKS) == 3
     assert {path.parent.name for path in POSTGRES} >= {
-        *("pgvector_hnsw", "pgvector_ivfflat", "pgvector_exact", "vchord", "pgpu"),
+        *("pgvector_hnsw", "pgvector_ivfflat", "pgvector_exact", "vchord", "vchordg", "pgpu"),
+        "pgvectorscale",
     }
 
 

@@ -205,10 +205,18 @@ def test_what_the_command_line_says_wins(tmp_path):
         assert refused.returncode == 1 and said in refused.stderr and "Traceback" not in refused.stderr
 
 
-def point(algorithm, qps, arguments=({"M": 16},), query=(40,), recall=0.96, **attrs):
+def point(algorithm, qps, arguments=({"M": 16},), query=(40,), recall=0.95, **attrs):
     definition = Definition(algorithm, "C", "m", "t", list(arguments), [], False)
-    metrics = {"k-nn": recall, "qps": qps, "p99": 1000 / qps}
-    given = {"clients": 1, "qps_low": qps * 0.9, "qps_high": qps * 1.1, **attrs}
+    metrics = {"k-nn": recall, "qps": qps, "p99": 1000 / qps, "build": 1.0, "indexsize": 1.0}
+    seconds = [1 / (qps * share) for share in (0.98, 1.0, 1.02)]
+    given = {
+        "clients": 1,
+        "qps_low": qps * 0.9,
+        "qps_high": qps * 1.1,
+        "run_count": 3,
+        "run_seconds": seconds,
+        **attrs,
+    }
     outcome = Run("d", 10, "euclidean", Series(algorithm), "p", metrics, given)
     return StepPoint("s", Job(definition, [], "d", 10), list(query), outcome)
 
@@ -234,7 +242,10 @@ def test_a_ratio_has_an_interval_and_a_verdict():
 def test_a_spread_is_of_the_best_of_each_tier():
     points = [point("a", qps, tier=tier) for qps, tier in ((100.0, "s"), (90.0, "s"), (700.0, "l"))]
     spread = {"of": {"algorithm": "a"}, "least": 5}
-    assert verdict(points, "spread", **spread) == ("reproduced", "7; from 100 to 700")
+    assert verdict(points, "spread", **spread) == (
+        "reproduced",
+        "7 (95%: 6.08 to 8.06); from 100 to 700, measured once, at different times",
+    )
     assert verdict(points[:2], "spread", **spread)[0] == "not measured"
 
 
@@ -304,3 +315,13 @@ def test_workloads_are_compared_by_phase():
         outcome, figure = verdict(points, compare, **{"of": {"rate": 100}, "least": 2} | more)
         assert figure.startswith(start) and outcome == ("not reproduced" if points is both else "reproduced")
     assert verdict(measured, "value", metric="after.recall", least=0)[0] == "not measured"
+
+
+def test_a_report_says_what_is_not_measured_yet(tmp_path, options):
+    path = written(tmp_path, SMALL)
+    (tmp_path / "results").mkdir()
+    done = run(tmp_path, "--experiment", path, program="report.py")
+    assert done.returncode == 0
+    first, second = done.stdout.splitlines()
+    assert first.startswith("nothing is measured yet; to measure it: python run.py --experiment ")
+    assert second.startswith("wrote ")

@@ -10,7 +10,6 @@ from ann_benchmarks.results.metrics import (
     compute_all,
     pareto_frontier,
     plot_label,
-    qps_at_recall,
     standard_metrics,
 )
 from ann_benchmarks.results.percentiles import stored_percentiles
@@ -80,12 +79,6 @@ def test_percentiles_are_those_of_all_runs_and_of_enough_queries():
     older = {name: value for name, value in ours.items() if name != "latency_queries"}
     assert math.isnan(measured(times=times, run_count=9, **older)["p999"])
     assert measured(times=times, run_count=10, **older)["p999"] == 1e3 * ours["latency_p999"]
-
-
-@pytest.mark.parametrize(("recall", "expected"), [(0.95, 100), (1, 100), (0.1 + 0.85, 100), (0.949, None)])
-def test_throughput_at_a_recall_is_that_of_results_that_reach_it(recall, expected):
-    value = qps_at_recall({"k-nn": recall, "qps": 100.0}, 0.95)
-    assert value == expected or (expected is None and math.isnan(value))
 
 
 def test_recall_counts_a_neighbour_at_the_same_distance_and_no_missing_one():

@@ -146,7 +146,7 @@ def test_what_a_short_run_is_warned_of():
     (text,) = remarks(facts)
     assert "a queue changes slowly, and the latencies of short runs are mostly too low: give --dur" in text
     needed = int(text.rpartition(" ")[2])
-    assert needed == math.ceil(150 * run.facts["relaxation_seconds"] / 5)
+    assert needed == math.ceil(1.1 * 180 * run.facts["relaxation_seconds"] / 5)
     assert not remarks(facts | {"active_seconds": needed})
     (growing,) = remarks(facts | {"active_seconds": needed, "steady_state": False})
     assert growing.startswith("the queue still grew: the latencies are those of this run's length")

@@ -227,16 +227,16 @@ def test_points_found_for_several_recalls_share_one_mark(tmp_path):
 # --- throughput at a recall ---
 
 
-def test_each_built_index_has_its_fastest_point_that_reaches_the_recall(results):
+def test_each_built_index_has_one_point_at_the_recall(results):
     runs = list(load_runs(iter_result_paths("d")))
 
     def shown(target):
         points = points_by_algorithm(runs, "indexsize", "qpsatrecall", target).get("hnsw", [])
-        return {p.label: (p.x, pytest.approx(p.y)) for p in points}
+        return {p.label: (p.x, pytest.approx(p.y, rel=1e-3)) for p in points}
 
     assert shown(0.95) == {"M=8": (800, 25.0), "M=32": (3200, 37.5)}
-    assert shown(0.96) == {"M=8": (800, 6.25), "M=32": (3200, 9.375)}
-    assert shown(0.995) == {}
+    assert shown(0.96) == {"M=8": (800, 20.63), "M=32": (3200, 30.95)}  # between two points
+    assert shown(0.999) == {}
 
 
 def test_beaten_indexes_are_drawn_as_well(results, capsys):
@@ -265,9 +265,9 @@ def test_a_new_target_is_used_although_the_metrics_are_cached(results):
 
 
 def test_indexes_of_ann_benchmarks_are_told_apart_by_what_their_building_took():
-    runs = [run(0.96, 50.0), run(0.99, 20.0), run(0.97, 70.0, build=2.0), run(0.9, 90.0, build=3.0)]
+    runs = [run(0.95, 50.0), run(0.99, 20.0), run(0.95, 70.0, build=2.0), run(0.9, 90.0, build=3.0)]
     series = points_by_algorithm(runs, "build", "qpsatrecall")
-    assert [(p.x, p.y, p.label) for p in series["algo"]] == [(1.0, 50.0, ""), (2.0, 70.0, "")]
+    assert [(p.x, round(p.y, 6), p.label) for p in series["algo"]] == [(1.0, 50.0, ""), (2.0, 70.0, "")]
 
 
 @pytest.mark.parametrize("arguments", ["{", "3", '"x"', "[[1], null, {}]", 7, [16, 8], "$\\frac{"])
@@ -305,7 +305,7 @@ def test_export_has_the_throughput_at_the_quoted_recall(results):
     export_results(Path("out.csv"))
     with Path("out.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    expected = [float(row["qps"]) if float(row["k-nn"]) > 0.94 else math.nan for row in rows]
+    expected = [float(row["qps"]) if float(row["k-nn"]) == 0.95 else math.nan for row in rows]
     assert [float(row["qpsatrecall"]) for row in rows] == pytest.approx(expected, nan_ok=True)
     assert list(rows[0]).index("qpsatrecall") > list(rows[0]).index("dataset")
 

@@ -24,7 +24,7 @@ from ann_benchmarks.results.file import iter_result_paths, read_result, write_re
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.runs import Run, load_runs
 from ann_benchmarks.results.series import Series
-from ann_benchmarks.results.tiers import as_tier_run, fastest, whole_machine
+from ann_benchmarks.results.tiers import as_tier_run, whole_machine
 
 from .plotting_data import make_result, make_truth, request_of
 from .programs import run_program
@@ -56,7 +56,7 @@ def on_tier(buffers, ram, **more):
     }
 
 
-def run(name, qps, buffers=128 * MB, ram=GB, recall=0.96, clients=1, index_kib=1 << 20, cold=False, **more):
+def run(name, qps, buffers=128 * MB, ram=GB, recall=0.95, clients=1, index_kib=1 << 20, cold=False, **more):
     attrs = {"run_count": 5, **on_tier(buffers, ram), **more}
     metrics = {"k-nn": recall, "qps": qps, "p50": 5.0, "p99": 1e4 / qps, "build": 1.0, "indexsize": index_kib}
     fields = {name: attrs[name] for name in ("tier_method", "tier_cpus", "tier_disk") if name in attrs}
@@ -86,7 +86,7 @@ def results(tmp_path, monkeypatch):
                     f"{algorithm}-c{clients}-hugepages{attrs['tier_memory_series']}",
                     "x",
                     truth,
-                    0.96,
+                    0.95,
                     1 / qps,
                     clients=clients,
                     index_size=float(1 << 20),
@@ -112,7 +112,7 @@ def drawn(output="tiers.svg", **options):
 
 def written(intervals=True):
     runs = [found for r in load_runs(iter_result_paths("d", 10)) if (found := as_tier_run(r))]
-    return table("t", fastest(runs, 0.95), whole_machine(runs), intervals)
+    return table("t", runs, 0.95, whole_machine(runs), intervals)
 
 
 def rows_of(text):
@@ -141,13 +141,16 @@ def test_a_line_is_the_curve_without_the_memory_at_the_ram_of_its_tiers():
     }
 
 
-def test_of_several_results_at_the_same_ram_the_fastest_that_reaches_the_recall_counts():
-    runs = [run("a", 50.0), run("a", 70.0, buffers=256 * MB), run("a", 90.0, recall=0.949), run("a", 60.0)]
+def test_of_several_results_at_the_same_ram_the_fastest_at_the_recall_counts():
+    sure = {"recall_low": 0.94, "recall_high": 0.96}
+    runs = [run("a", 50.0), run("a", 70.0, buffers=256 * MB), run("a", 90.0, recall=0.93), run("a", 60.0)]
     (line,) = lines_of(*runs).values()
     assert [p.y for p in line.panels["qps"]] == [70.0]
-    (line,) = lines_of(*runs, target=0.94).values()
+    (line,) = lines_of(*runs, target=0.93).values()
     assert [p.y for p in line.panels["qps"]] == [90.0]
     assert lines_of(*runs, target=0.97) == {}
+    (line,) = lines_of(run("a", 90.0, recall=0.9498, **sure)).values()
+    assert [p.y for p in line.panels["qps"]] == [pytest.approx(90.0, rel=0.01)]
 
 
 def test_methods_cpus_and_disks_are_lines_of_their_own():
@@ -201,7 +204,7 @@ def test_intervals_of_three_runs_and_more_are_bars():
     sure = {"qps_low": 8.0, "qps_high": 12.0, "latency_p99_low": 0.5, "latency_p99_high": 1.5}
     sure["latency_queries"] = 1000
     (line,) = lines_of(run("a", 10.0, **sure)).values()
-    assert line.panels["qps"][0].y_interval == Interval(8.0, 12.0)
+    assert line.panels["qps"][0].y_interval == pytest.approx((8.0, 12.0))
     assert line.panels["p99"][0].y_interval == pytest.approx((500.0, 1500.0))
     (line,) = lines_of(run("a", 10.0, **sure, run_count=2)).values()
     assert line.panels["qps"][0].y_interval is None
@@ -287,10 +290,11 @@ def test_the_largest_index_of_each_algorithm_is_marked_in_order():
 
 def test_the_table_has_a_row_for_each_tier_and_the_spread(results):
     markdown = written()
-    assert "**pgvector_hnsw, M=16, ef_search = 44 (recall 0.960)**:" in markdown
-    assert "**vchord, M=16, probes = 44 (recall 0.960)**:" in markdown
-    assert "over the tiers: 6.00 (1 client); 6.00 (32 clients)" in markdown
-    assert "over the tiers: 1.06 (1 client); 1.06 (32 clients)" in markdown
+    assert "**pgvector_hnsw, M=16, ef_search = 44 (recall 0.950)**:" in markdown
+    assert "**vchord, M=16, probes = 44 (recall 0.950)**:" in markdown
+    once = "single runs: noise is not ruled out, measured once, at different times"
+    assert f"over the tiers: 6.00 (1 client, {once}); 6.00 (32 clients, {once})" in markdown
+    assert f"over the tiers: 1.06 (1 client, {once}); 1.06 (32 clients, {once})" in markdown
     assert "measured during the runs it was within 1.0% of it" in markdown
     rows = rows_of(markdown)
     assert rows[0] == [
@@ -325,7 +329,7 @@ def test_method_cpus_and_disk_are_columns_where_they_differ(results):
 
 def test_each_index_has_a_part_and_tells_what_it_was_asked_with(results):
     truth = make_truth("d")
-    for ef, recall, seconds in ((10, 0.99, 0.01), (20, 0.9, 0.001)):
+    for ef, recall, seconds in ((10, 0.95, 0.01), (20, 0.9, 0.001)):
         make_result(
             "d",
             "vchord-c1-hugepages-sb128MB-ram544MB",
@@ -338,7 +342,7 @@ def test_each_index_has_a_part_and_tells_what_it_was_asked_with(results):
             **on_tier(*RUNGS[0]),
         )
     markdown = written()
-    assert "**vchord, M=32, vchord-c1-hugepages-sb128MB-ram544MB(32 10) (recall 0.990)**:" in markdown
+    assert "**vchord, M=32, vchord-c1-hugepages-sb128MB-ram544MB(32 10) (recall 0.950)**:" in markdown
     assert "32 20" not in markdown and len(rows_of(markdown)) == 13
 
 
@@ -362,7 +366,7 @@ def test_figures_and_sizes_are_written_for_people():
     ("options", "message"),
     [
         ({"dataset": "nope"}, r"unknown dataset 'nope': there are results of d \(count 10\)"),
-        ({"target_recall": 0.99}, r"no result reaches a recall of 0\.99; the highest is 0\.9600"),
+        ({"target_recall": 0.99}, r"no result reaches a recall of 0\.99; the highest is 0\.9500"),
         ({"target_recall": 95.0}, "--target-recall 95 is no share"),
         ({"batch": True}, "nothing to plot: no batch result"),
         ({"published": "5x"}, "no published figures named '5x': there are 100m, 1b, 5m, d"),

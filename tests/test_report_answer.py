@@ -1,5 +1,6 @@
 """What the top of a report says, on results that are made for it."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 
 from ann_benchmarks.reporting.answer import answers, statements
 from ann_benchmarks.reporting.memory import needs
-from ann_benchmarks.results.comparable import comparisons, conditions, family, ratio_of
+from ann_benchmarks.results.at_recall import at_recall, ratio_of_throughputs
+from ann_benchmarks.results.comparable import comparisons, conditions, family
 from ann_benchmarks.results.series import Series
 
 from .report_data import GB, make_inserts, make_run, make_writes
@@ -29,17 +31,27 @@ ODD = ({"loop": "open"}, {"caches_dropped": True}, {"tier_cpus": 1}, {"distinct_
 
 
 ROUNDS = {"rounds": "r1", "run_rounds": [1, 2, 3, 4]}
+FEW_ROUNDS, OTHER_ROUNDS = ({"rounds": mark, "run_rounds": [1, 2, 3]} for mark in ("r1", "r2"))
+ROUND = {"rounds": "r1", "run_rounds": [1]}
 ONCE = "measured once, at different times, which changes more than these intervals show"
 SAID = [
     ([make_run("vchord", (200, 202, 198, 200), **ROUNDS), make_run("hnsw", (100, 101, 99, 100), **ROUNDS)],
      "Speed, 1 client",
      "At a recall of 0.95, vchord is the fastest: 200 queries/s (recall 0.950, p99 3 ms). vchord is 2 times "
-     "as fast as hnsw (95% interval 1.64 to 2.44, 4 rounds): hnsw answers 100 queries/s (recall 0.950, "
+     "as fast as hnsw (95% interval 1.63 to 2.46, 4 rounds): hnsw answers 100 queries/s (recall 0.950, "
      "p99 3 ms)."),
     ([steady("vchord", 200), steady("hnsw", 100)], "Speed, 1 client",
      "At a recall of 0.95, vchord answers 200 queries/s (recall 0.950, p99 3 ms). vchord is 2 times as fast "
      "as hnsw (95% interval 1.61 to 2.49): hnsw answers 100 queries/s (recall 0.950, p99 3 ms). vchord and "
      f"hnsw were {ONCE}"),
+    ([make_run("vchord", (200, 202, 198), **FEW_ROUNDS), make_run("hnsw", **FEW_ROUNDS)], "Speed, 1 client",
+     "vchord and hnsw were measured in 3 rounds, too few to be believed: 4 are the least."),
+    ([make_run("vchord", (200, 202, 198), **FEW_ROUNDS), make_run("hnsw", **FEW_ROUNDS)], "In short",
+     "vchord is ahead: 2 times as fast as hnsw (measured in 3 rounds, too few to be believed)."),
+    ([make_run("vchord", (200,), **ROUND), make_run("hnsw", (100,), **ROUND)], "In short",
+     "2 times as fast as hnsw (single runs, measured in 1 round, too few to be believed)."),
+    ([make_run("vchord", (200, 202, 198), **FEW_ROUNDS), steady("hnsw", 100, **OTHER_ROUNDS)],
+     "Speed, 1 client", f"hnsw were {ONCE}"),
     ([make_run("a", (110, 130, 90)), make_run("b", (100, 120, 80)), steady("c", 10)], "Speed",
      "At a recall of 0.95, a answers 110 queries/s (recall 0.950, p99 3 ms). a and b show no "
      "difference beyond noise (ratio 1.1, 95% interval 0.391 to 3.1): b answers 100 queries/s (recall "
@@ -101,9 +113,10 @@ def test_the_memory_from_which_on_most_of_the_throughput_is_there():
     text = said(runs, "Memory")
     assert text.startswith(
         "The least available RAM that keeps 80% of the throughput with all memory: hnsw 8 GB"
-        " (2 times its index, 90% kept, less than half kept with 1 GB)."
+        " (2 times its index, 90% kept, 95% interval 79% to 102%, less than half kept with 1 GB)."
     )
     assert "noise" not in text and "No tier had less" not in text
+    assert "The tiers were measured once, at different times" in text
 
 
 def test_the_answer_in_short():
@@ -115,7 +128,8 @@ def test_the_answer_in_short():
     two = [*memory_of({1: 10, 2: 90, "all": 100}), *memory_of({1: 190, 2: 199, "all": 200}, "vchord")]
     assert said(two, "In short") == (
         "With 1 client, vchord is ahead: 2 times as fast as hnsw (measured once, at different times)."
-        " To keep 80% of the throughput, vchord needs 1 GB of RAM; hnsw needs 2 GB of RAM."
+        " To keep 80% of the throughput, vchord needs 1 GB of RAM; hnsw needs 2 GB of RAM (measured once, at"
+        " different times)."
         " With 1 GB of RAM, the least that was measured, and 1 client, vchord is ahead:"
         " 19 times as fast as hnsw (measured once, at different times)."
     )
@@ -137,7 +151,9 @@ def test_tiers_with_plenty_are_as_good_as_all_memory():
     (need,) = needs(memory_of(rates, **sizes), 0.95)
     assert need.ram == 0.5 * GB and need.plenty == 4 and need.half == 0.25 * GB
     text = said(memory_of(rates, **sizes), "Memory")
-    assert "hnsw 512 MB (5 times its index, 88% kept, less than half kept with 256 MB)" in text
+    assert re.search(
+        r"hnsw 512 MB \(5 times its index, 88% kept, [^,]*, less than half kept with 256 MB\)", text
+    )
     assert "Tiers with at least 4 times the index and the table count as all memory" in text
     (unknown,) = needs(memory_of(rates, index_kib=sizes["index_kib"]), 0.95)
     assert unknown.ram is None and unknown.plenty == 1
@@ -147,7 +163,7 @@ def test_the_least_tier_that_suffices_and_the_one_that_noise_allows():
     (need,) = needs(memory_of({1: 95, 2: 97, "all": 100}), 0.95)
     assert need.ram == need.perhaps == GB
     text = said(memory_of({1: 95, 2: 97, "all": 100}), "Memory, 1 client")
-    assert "hnsw 1 GB (512 times its index, the least that was measured, 95% kept)" in text
+    assert "hnsw 1 GB (512 times its index, the least that was measured, 95% kept, 95% interval" in text
     assert "No tier had less RAM than the size of the index" in text
     torn = [*memory_of({2: 97, "all": 100}), make_run("hnsw", (60, 75, 90), ram=1)]
     (need,) = needs(torn, 0.95)
@@ -184,7 +200,8 @@ def test_what_writes_do():
     (answer,) = answers([], records, 0.95)
     first, second = answer.statements
     assert first.text == (
-        "hnsw(M=16) takes 1,000 inserts/s from 1 writer and at most 1,900 from 2, 1.9 times as many."
+        "hnsw(M=16) takes 1,000 inserts/s from 1 writer and at most 1,900 from 2, 1.9 times as many"
+        " (95% interval 1.66 to 2.18, measured once, at different times)."
     )
     assert second.about == "Writes, hnsw(M=16)"
     assert second.text == (
@@ -208,7 +225,8 @@ def test_indexes_during_the_same_writes_are_compared():
     assert first.text == (
         "During 150 writes/s from 4 writers, with 32 clients querying, vchord() answers 900 queries/s"
         " (p99 2 ms, an insert takes 0.4 ms, only 40 writes/s were made)"
-        " and hnsw(M=16) 300 (p99 5 ms, an insert takes 1 ms), a factor of 3."
+        " and hnsw(M=16) 300 (p99 5 ms, an insert takes 1 ms), a factor of 3 (95% interval 2.69 to"
+        " 3.35, measured once, at different times)."
     )
     assert [one.about for one in others] == ["Writes, hnsw(M=16)", "Writes, vchord()"]
     other_rate = replace(fast, rate=10.0)
@@ -235,6 +253,30 @@ def test_the_interval_of_a_ratio_holds_the_truth_at_least_as_often_as_it_says(se
     for _ in range(200):
         starts = random.normal(1, 0.03, 2)  # what another start of the server does to all runs of a result
         first, second = starts[0] * random.normal(120, 6, 5), starts[1] * random.normal(100, 10, 5)
-        low, high = ratio_of(make_run(rates=first), make_run(rates=second)).interval
+        found = at_recall({"a": [make_run(rates=first)], "b": [make_run(rates=second)]}, 0.95)
+        low, high = ratio_of_throughputs(found["a"], found["b"]).interval
         hits += low <= 1.2 <= high
     assert hits / 200 >= 0.95
+
+
+def test_more_writers_and_other_indexes_are_judged_like_all_factors():
+    noise = make_inserts(1, 1000), make_inserts(2, 1020)
+    (text,) = [one.text for one in answers([], noise, 0.95)[0].statements]
+    assert "and no more beyond noise from up to 2 (ratio 1.02, 95% interval 0.9" in text
+    assert text.endswith("measured once, at different times).")
+    slow, fast = make_writes(), make_writes("vchord()", "vchord")
+    text = answers([], [slow, fast], 0.95)[0].statements[0].text
+    assert ", no difference beyond noise: a factor of 1 (95% interval 0." in text
+
+
+@pytest.mark.parametrize("runs", [runs for runs, *_ in SAID if "rounds" not in runs[0].attrs])
+def test_no_factor_is_said_without_how_it_was_measured(runs):
+    for one in statements(runs, False, 0.95):
+        if "times as fast" in one.text:
+            assert "measured once, at different times" in one.text
+
+
+def test_single_builds_are_called_that():
+    runs = [steady("a", 2, index_build_time=5.0), steady("b", 1, index_build_time=50.0)]
+    assert said(runs, "Building").endswith("These are single builds, at different times.")
+    assert "single" not in said(runs[:1], "Building")

@@ -1,35 +1,29 @@
 """Contenders in turn: every point once a round, in random order, in one process and on one server."""
 
 import random
-import signal
 from collections import Counter
 from itertools import groupby
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.jobs import plan
 from ann_benchmarks.jobs.events import PointDone
-from ann_benchmarks.jobs.job import JobRequest, Procedure
+from ann_benchmarks.jobs.job import JobRequest
 from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, read_share, read_time, shares_of_budget
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.load.warmup import warm_up
 from ann_benchmarks.measure import loaded_point
-from ann_benchmarks.measure.rounds import Contenders, Enter, Keep, Turn, filled, is_of_others
+from ann_benchmarks.measure.rounds import Contenders, Enter, Keep, Turn, filled
 from ann_benchmarks.results.file import iter_result_paths, read_attributes, read_result
 from ann_benchmarks.results.intervals import Interval
-from ann_benchmarks.run.rounds import conclusions
+from ann_benchmarks.run.conclusions import conclusions
 from run import every_job, make_parser
 
 from .conftest import make_dataset
-from .test_run import wait_for
 
 ANSWER = "def query(self, q, n):\n    time.sleep(0.0005)\n    return list(range(n))\n"
 TURNS = ANSWER + "def set_query_arguments(self, number):\n    open('turns', 'a').write(f'{number} ')\n"
-BREAKS = TURNS + "    if number == 2 and open('turns').read().count('2') == 3: raise ValueError('worn out')\n"
-CRASHES = TURNS + "    if number == 2 and open('turns').read().count('2') == 3: os._exit(3)\n"
 TWO_POINTS = {"args": [], "query_args": [[1, 2]]}
 
 
@@ -85,33 +79,6 @@ def test_who_cannot_be_measured_has_nobody_measured_again(workspace, options: li
     assert done.returncode == 0 and "nothing to do: 1 point finished before" in done.stdout
     assert [attrs["rounds"] for attrs in stored().values()] == [before["rounds"]]
     assert "nothing to do" not in workspace.run("--rounds", "2", "--force", *options).stdout
-
-
-@pytest.mark.parametrize(("body", "reason"), [(BREAKS, "worn out"), (CRASHES, "status 3")])
-def test_a_contender_that_fails_is_named(workspace, body: str, reason: str) -> None:
-    workspace.add_plugin("a", body, TWO_POINTS)
-    workspace.add_plugin("b", ANSWER)
-    done = workspace.run("--rounds", "4")
-    assert done.returncode == 1
-    assert "failed: a(): " in done.stderr and reason in done.stderr
-    assert "Traceback" not in done.stderr
-    if body == BREAKS:
-        (attrs,) = stored().values()
-        assert attrs["run_count"] == 4
-    else:
-        assert not stored() and "failed: b(): its process has ended with a()" in done.stderr
-
-
-@pytest.mark.parametrize(("fit", "reason"), [("os._exit(3)", "status 3"), ("time.sleep(60)", "--timeout")])
-def test_a_build_that_ends_its_process_takes_no_later_contender_with_it(
-    workspace, fit: str, reason: str
-) -> None:
-    workspace.add_plugin("a", f"{ANSWER}def fit(self, X): {fit}\n")
-    workspace.add_plugin("b", ANSWER)
-    done = workspace.run("--rounds", "4", "--timeout", "8")
-    assert done.returncode == 1
-    assert done.stderr.count("\n") == 1 and done.stderr.startswith("failed: a(): ") and reason in done.stderr
-    assert [name.partition("/")[0] for name in stored()] == ["b"]
 
 
 def test_each_point_stores_what_the_plugin_said_in_its_own_turn(workspace) -> None:
@@ -172,17 +139,6 @@ def test_a_throughput_that_was_given_shows_nothing(workspace) -> None:
     path = job.path(job.points[0])
     done = PointDone("a", path, 0.9, Interval(0.9, 0.9), 4, 50.0, None, None, None, None, 1.0)
     assert list(conclusions([job], [done])) == []  # no file was read
-
-
-def test_an_interrupted_race_ends_with_a_line_and_begins_anew(workspace) -> None:
-    workspace.add_plugin("a", TURNS, TWO_POINTS)
-    process = workspace.start("--rounds", "200")
-    wait_for(lambda: Path("turns").exists() and len(Path("turns").read_text().split()) > 6)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert said == "interrupted; what is finished is kept, the same command goes on\n"
-    assert "2 points" in workspace.run("--rounds", "4").stdout
 
 
 def test_a_budget_ends_a_race_after_whole_rounds(workspace) -> None:
@@ -341,16 +297,3 @@ def test_each_turn_uses_the_index_of_its_own(tmp_path, monkeypatch, plugin_serve
     assert len(set().union(*plans.values())) == 2
     assert sorted(trials)[:2] == [0, 0]
     assert short.count(False) == 2  # once for each index, by whichever clients
-
-
-def test_a_race_that_is_cut_takes_the_place_of_nothing_and_is_not_finished(workspace, monkeypatch) -> None:
-    workspace.add_plugin("a", ANSWER)
-    workspace.run("--rounds", "3")
-    (path,) = iter_result_paths()
-    mark = read_attributes(path)["rounds"]
-    assert is_of_others(path, {"rounds": "of another race"}) and not is_of_others(path, {"rounds": mark})
-    assert not is_of_others(path.with_name("none.hdf5"), {"rounds": mark})
-    assert "nothing to do" in workspace.run().stdout
-    monkeypatch.setattr(plan, "read_attributes", lambda path: {"rounds": mark})  # without their end
-    cut = plan._unfinished(path, Procedure(), "")
-    assert cut is not None and cut.endswith("is of rounds that were interrupted")

@@ -1,11 +1,14 @@
 """The smallest value that reaches a recall, searched for on curves that are known."""
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from ann_benchmarks.jobs.found_before import SAME_INDEX
 from ann_benchmarks.load.search import Found, smallest_reaching
+from ann_benchmarks.measure.target import TargetSearch
 
 STEP = 1 / 10_000  # 1,000 queries for 10 neighbours
 EF_SEARCH = range(10, 1001)
@@ -141,3 +144,24 @@ def test_a_curve_that_falls_a_little_does_not_make_it_go_on_forever():
     assert found.is_reached
     assert found.recall >= 0.95
     assert len(index.asked) <= 16
+
+
+def test_what_a_search_owes_to_its_queries_goes_with_the_value_that_it_found():
+    index = dict.fromkeys(SAME_INDEX, "the same")
+    easy = np.random.default_rng(0).random(500)  # up to which value each query is answered in vain
+    plugin = SimpleNamespace(ef=0, search_range=lambda count: searched)
+    plugin.set_query_arguments = lambda ef: setattr(plugin, "ef", ef)
+    searched = SimpleNamespace(parameter="ef", values=range(1, 1001), arguments=lambda ef: [ef])
+    subject = SimpleNamespace(plugin=plugin, count=1, quiet=True, queries=easy)
+
+    def recalls(answers):
+        return (answers > easy).astype(float)
+
+    def answers():
+        return np.full(500, plugin.ef / 1000)
+
+    search = TargetSearch(subject, 0.9, recalls, answers, print)
+    _, first = search.measure(lambda: [answers()], lambda runs: runs[0], (), index)
+    assert first["target_trials"] > 1 and first["target_overstated"] > 0
+    _, second = search.measure(lambda: [answers()], lambda runs: runs[0], [index | first], index)
+    assert second == first | {"target_trials": 0}

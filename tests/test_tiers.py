@@ -431,7 +431,7 @@ def test_what_was_found_for_a_recall_is_taken_from_another_curve_of_the_same_ind
     assert found_before(job) == []
     index = {TRUTH_ATTRIBUTE: "mark", "index_build_time": 12.5}
     attrs = {"target_recall": 0.9, "target_parameter": "ef", "target_value": 40, "count": 10, "name": "x",
-             "best_search_time": 1.0, **index}  # fmt: skip
+             "target_overstated": 0.002, "best_search_time": 1.0, **index}  # fmt: skip
     arguments = [*DEFINITION.arguments, "target_recall=0.9"]
     path = result_path("tiny", 10, "some-c1", arguments)
     nothing = np.zeros((1, 10))
@@ -444,7 +444,7 @@ def test_what_was_found_for_a_recall_is_taken_from_another_curve_of_the_same_ind
     found = found_before(job)
     assert [attrs["target_value"] for attrs in found] == [40]
     values = range(1, 100)
-    assert value_found_before(found, "ef", values, index) == 40
+    assert value_found_before(found, "ef", values, index) == (40, 0.002)
     assert value_found_before(found, "probes", values, index) is None
     assert value_found_before(found, "ef", values, index | {"index_build_time": 12.6}) is None
     assert value_found_before(found, "ef", range(30), index) is None

@@ -24,26 +24,13 @@ from ann_benchmarks.algorithms.postgres.statement import index_of_plan
 from ann_benchmarks.algorithms.vchord.module import VectorChord
 from ann_benchmarks.algorithms.vchord.size import automatic_lists, index_bytes
 
-from .postgres_fixtures import SMALL, clustered, copied, fitted, measured_recall
-from .vchord_archives import installation_with_vchord
+from .postgres_fixtures import clustered, copied, fitted, measured_recall
+from .vchord_archives import installation_with_vchord, server_with
 
 K = 10
 TRAIN = clustered(6000, 48, seed=8)
 QUERIES = clustered(40, 48, seed=9)
 GIB = 1 << 30
-
-
-def server_with(version: str, made_server: Path) -> Iterator[Server]:
-    folder = Path(tempfile.mkdtemp(prefix="ann-vchord-"))
-    try:
-        folder.chmod(0o755)
-        programs = installation_with_vchord(version, folder) / "bin"
-        server = LocalServer(programs, copied(made_server, folder / "server"))
-        server.start(SMALL)
-        yield server
-        server.stop()
-    finally:
-        shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,11 @@ from ann_benchmarks.results.equal_recall import ABOVE, AT, BETWEEN, EXACT, WITHI
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.judging import difference_of_pairs
 from ann_benchmarks.results.speeds import Speed, recall_parts
-from benchmarks.verdicts import compared, once, repetition, reported, turns, wandering
+from ann_benchmarks.run.conclusions import comparison
+from benchmarks.drawn import once, repetition, results, turns, wandering
+from benchmarks.races import over_one, raced
+from benchmarks.races import said as said_of
+from benchmarks.verdicts import compared, reported
 
 from .report_data import make_run
 
@@ -105,6 +109,33 @@ def test_reports_of_what_was_measured_once_name_no_fastest():
     rng = np.random.default_rng(1)
     assert reported(SETS, lambda n: once(rng, n, 0.03), (1, 1))[0] == 0
     assert reported(SETS, lambda n: once(rng, n, 0.03), (1, 1), 6.0) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("number", [2, 6])
+@pytest.mark.parametrize("noise", [0.02, 0.09])
+def test_races_name_no_fastest_where_none_is(noise, number):
+    rng = np.random.default_rng(11)
+    races = [raced(turns(rng, number, 100, noise, 0.98), 0.0) for _ in range(SETS)]
+    named, apart, _ = said_of(races)
+    assert named <= apart <= MOST_WRONG
+
+
+@pytest.mark.parametrize("rounds", [8, 30])
+def test_the_best_of_several_indexes_looks_no_faster_than_it_is(rounds):
+    """All seven are equal; chosen and judged by the same rounds, the best of six is ahead by 4% in eight."""
+    rng = np.random.default_rng(12)
+    factors = [over_one(results([6, 1], turns(rng, 7, rounds, 0.09, 0.98), 0.0)) for _ in range(150)]
+    assert np.mean(factors) == pytest.approx(1, abs=0.01)
+
+
+def test_the_first_by_noise_has_an_interval_and_no_factor():
+    rng = np.random.default_rng(13)
+    runs = results([1, 1], turns(rng, 2, 12, 0.09, 0.98))
+    text = said(runs)
+    assert "show no difference beyond noise (95% interval 0." in text
+    (ratio,) = Comparison(1, runs, 0.95).contest.ratios().values()
+    line = comparison("a", "b", ratio)
+    assert line.startswith("a and b show no difference beyond noise (95% interval of the factor 0.")
 
 
 def test_rounds_see_what_is_there():

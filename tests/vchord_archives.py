@@ -3,12 +3,18 @@
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation, install, read_release
+from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
+
+from .postgres_fixtures import SMALL, copied
+from .programs import temporary_folder
 
 ARCHIVES = Path(
     os.environ.get("ANN_BENCHMARKS_VCHORD_ARCHIVES") or "~/.cache/ann-benchmarks/vchord"
@@ -53,6 +59,16 @@ def installation_with_vchord(version_prefix: str, folder: Path) -> Path:
     copy = copied_installation(folder)
     install(release, Installation(copy))
     return copy
+
+
+def server_with(version_prefix: str, made_server: Path) -> Iterator[Server]:
+    """A server with this version of VectorChord, for a fixture."""
+    with temporary_folder() as folder:
+        programs = installation_with_vchord(version_prefix, folder) / "bin"
+        server = LocalServer(programs, copied(made_server, folder / "server"))
+        server.start(SMALL)
+        yield server
+        server.stop()
 
 
 def _linked_tree(source: Path, target: Path) -> Path:

@@ -45,6 +45,8 @@ def check_tier_options(args: argparse.Namespace) -> None:
             if getattr(args, option) is not None:
                 raise UserError(f"--{option.replace('_', '-')} is of tiers: add --tiers, or leave it out")
         return
+    if args.settings:
+        raise UserError("--setting cannot be had with --tiers, which set servers up: leave one of them out")
     if args.build_only:
         raise UserError("--build-only measures nothing: leave --tiers out")
     if args.parallelism > 1:

@@ -9,7 +9,7 @@ import psycopg
 
 from . import catalog, machine
 from .catalog import BuiltIndex, relation_bytes
-from .environment import given_settings
+from .environment import contender_settings, given_settings
 from .errors import PostgresError, refusal
 from .forms import Form
 from .progress import index_progress
@@ -58,6 +58,8 @@ class SearchRange:
     arguments: Callable[[Any], list[Any]] = lambda value: [value]
 
 
+MOST_NOTICES = 20  # that are shown and stored; an index may have one to say of each row
+
 # What is computed here, as centroids, may leave the session idle for hours. PostgreSQL 17 has the second.
 _WITHOUT_TIMEOUTS = (
     "SELECT set_config(name, '0', true) FROM pg_settings"
@@ -94,8 +96,10 @@ class IndexBuild:
                 connection, "max_parallel_maintenance_workers"
             ),
         }
-        given = given_settings()
+        given, own = given_settings(), contender_settings()
         self._settings |= {name: given[name] for name in self._settings if name in given}
+        # Contenders that differ in other settings have one index: two builds of it would differ, too.
+        self._is_shared = bool(own) and not own.keys() & self._settings.keys()
         self._built_from = index.built_from() | {"versions": dict(versions), "settings": self._settings}
         self.name = catalog.index_name(table, self._built_from)
         self._extension = " ".join(f"{name} {version}" for name, version in versions.items())
@@ -126,7 +130,7 @@ class IndexBuild:
         return built, False
 
     def _found_or_built(self, rows: int, hooks: IndexHooks, rebuild: bool) -> tuple[BuiltIndex, bool]:
-        if not rebuild and (found := catalog.find_index(self._connection, self.name)):
+        if not rebuild and (found := self._find()):
             return found, True
         if self._index.estimate:
             print(self._index.estimate, flush=True)
@@ -136,7 +140,7 @@ class IndexBuild:
             with self._connection.transaction():
                 # A build whose client was killed goes on: the clock would run while we wait for it.
                 self._connection.execute(f"LOCK TABLE {self._table} IN SHARE ROW EXCLUSIVE MODE")
-                if not rebuild and (found := catalog.find_index(self._connection, self.name)):
+                if not rebuild and (found := self._find()):
                     return found, True
                 catalog.drop_index(self._connection, self.name)
                 self._connection.execute(_WITHOUT_TIMEOUTS)
@@ -149,18 +153,24 @@ class IndexBuild:
             catalog.remember_index(self._connection, built, self._table, self._built_from)
         return built, False
 
+    def _find(self) -> BuiltIndex | None:
+        if self._is_shared:
+            return catalog.find_index_like(self._connection, self._table, self._built_from)
+        return catalog.find_index(self._connection, self.name)
+
     def _build(self, rows: int, hooks: IndexHooks, started: float) -> dict[str, Any]:
         facts: dict[str, Any] = dict(self._settings)
         if self._index.disk_bytes:
             facts["estimated_index_size"] = self._index.disk_bytes / 1024
-        notices = []
+        notices: list[str] = []
 
         def keep(diagnostic: psycopg.errors.Diagnostic) -> None:
             message = diagnostic.message_primary or ""
             facts.update(hooks.note(message, time.perf_counter() - started))
             if diagnostic.severity_nonlocalized in ("NOTICE", "WARNING"):
                 notices.append(message)
-                print(f"note: {message}", flush=True)
+                if len(notices) <= MOST_NOTICES:
+                    print(f"note: {message}", flush=True)
 
         self._connection.add_notice_handler(keep)
         try:
@@ -168,6 +178,9 @@ class IndexBuild:
                 facts |= self._create(hooks)
         finally:
             self._connection.remove_notice_handler(keep)
+        if (more := len(notices) - MOST_NOTICES) > 0:
+            notices[MOST_NOTICES:] = [f"and {more:,} more messages"]
+            print(f"note: {notices[-1]}", flush=True)
         return facts | ({"build_notices": notices} if notices else {})
 
     def _create(self, hooks: IndexHooks) -> dict[str, Any]:

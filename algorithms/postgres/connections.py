@@ -1,10 +1,12 @@
-"""How many connections there can be: what a server takes, and what this machine allows its clients."""
+"""What is to be known before anything is built: connections that there can be, and rights that turns take."""
 
 import re
 import resource
 
-from .environment import connection_parameters, given_settings, server_kind, starts_service
+from .environment import PREFIX, connection_parameters, given_settings, server_kind, starts_service
 from .errors import PostgresError
+from .servers import chosen_programs
+from .servers.external import ExternalServer
 from .servers.libpq import connect
 from .settings import MOST_CONNECTIONS, current_setting
 
@@ -16,6 +18,20 @@ def most_connections() -> int | None:
     """Return how many clients can be connected at the same time, None where that is not known yet."""
     known = [limit for limit in (_taken_by_server(), _files_allow()) if limit is not None]
     return min(known, default=None)
+
+
+def check_parking() -> None:
+    """Raise PostgresError where the account may not mark indexes of a table invalid, as rounds do."""
+    if chosen_programs() is not None:
+        return  # the account of a server of our own may
+    server = ExternalServer()
+    server.start({})
+    with server.connect() as connection:
+        if current_setting(connection, "is_superuser") != "on":
+            raise PostgresError(
+                f"user '{connection.info.user}' may not park an index while others have their turn: name a"
+                f" superuser in {PREFIX}USER (or ALTER ROLE ... SUPERUSER), or leave rounds out"
+            )
 
 
 def _taken_by_server() -> int | None:

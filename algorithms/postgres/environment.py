@@ -28,6 +28,7 @@ KINDS = ("embedded", "installed", "external")
 _OF_AN_EXTERNAL_SERVER = ("USER", "PASSWORD", "DBNAME", "HOST", "PORT", "START_SERVICE")
 _LONGEST, _LONGEST_NAME = 2_000, 255  # characters of a value, bytes of a file's name
 _MOST = 2**31 - 1  # rows, as many as ids have
+_contender: Mapping[str, str] = {}
 _YES = {"1", "t", "true", "y", "yes", "on"}
 
 
@@ -86,8 +87,19 @@ def connection_parameters() -> dict[str, str]:
     return parameters | {name: value for name, value in optional.items() if value}
 
 
+def use_settings(settings: Mapping[str, str]) -> None:
+    """Give these over those of the environment, from now on: those of the contender that is at work."""
+    global _contender
+    _contender = {name.lower(): value for name, value in settings.items()}
+
+
+def contender_settings() -> Mapping[str, str]:
+    """Return the settings of the contender that is at work, as name to value."""
+    return _contender
+
+
 def given_settings() -> Mapping[str, str]:
-    """Read the settings that the user gives, as name to value."""
+    """Read the settings that the user gives, as name to value; those of the contender take precedence."""
     text = variable("SETTINGS")
     try:
         words = shlex.split(text)
@@ -99,7 +111,7 @@ def given_settings() -> Mapping[str, str]:
         if not (name and equals):
             raise PostgresError(f"{PREFIX}SETTINGS: '{word}' is not of the form name=value")
         settings[name.strip().lower()] = value.strip()
-    return settings
+    return {**settings, **_contender}
 
 
 def load_option(name: str) -> int | None:

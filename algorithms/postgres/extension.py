@@ -39,6 +39,7 @@ class RequiredExtension:
         """Start the current server with the libraries that it has to load; PostgresError if it lacks one."""
         server = current_server()
         server.start({})
+        server.adapt()
         with server.connect() as connection:
             # Before the library is required: without it, the server would not start.
             check_available(connection, self.name, self.algorithm)
@@ -60,7 +61,7 @@ def check_available(connection: psycopg.Connection[Any], name: str, algorithm: s
     offered = connection.execute("SELECT FROM pg_available_extensions WHERE name = %s", [name])
     if offered.rowcount == 0:
         kind = server_kind()
-        if kind == "embedded" and not (Path(__file__).parents[1] / algorithm / "release.yml").exists():
+        if kind == "embedded" and not list((Path(__file__).parents[1] / algorithm).glob("release.*")):
             kind += ", no release known"
         remedy = _REMEDIES[kind].format(algorithm=algorithm)
         raise PostgresError(

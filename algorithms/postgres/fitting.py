@@ -12,7 +12,7 @@ from . import catalog
 from .building import Index, IndexBuild, IndexHooks
 from .catalog import BuiltIndex, LoadedTable, relation_bytes
 from .chunks import LoadOptions, load_table
-from .environment import given_settings
+from .environment import contender_settings, given_settings
 from .errors import PostgresError
 from .extension import RequiredExtension
 from .forms import query_sql, vector_form
@@ -73,13 +73,7 @@ class IndexedTable:
             self._finish(connection)
 
     def make_writable(
-        self,
-        X: Any,
-        rows: int,
-        column_type: str,
-        has_key: bool,
-        autovacuum: bool,
-        options: BuildOptions,
+        self, X: Any, rows: int, column_type: str, has_key: bool, autovacuum: bool, options: BuildOptions
     ) -> WritableTable:
         """Load the vectors into a table of its own, build its index for `rows`, and return it to write to."""
         self._column_type, self._options = column_type, options
@@ -144,13 +138,13 @@ class IndexedTable:
     def resume(self) -> None:
         """Reserve the table again, and have queries use this index after they have used others."""
         assert self.table is not None
+        self.server.adapt()
         self._reserve(self.table.name)
         name = self.built.name if self.built else None
         with self.server.explaining("switching the index"), self.server.connect() as connection:
             if name is not None and not catalog.exists(connection, name):
                 raise PostgresError(
-                    f"{name} is gone: this user may not park an index, so that contenders cannot be measured"
-                    " in turn: connect as a superuser, or leave --rounds out"
+                    f"{name} is gone: another run has dropped it, or a user who may not park it"
                 )
             catalog.use_only(connection, self.table.name, name)
         self._prewarm_again()
@@ -190,6 +184,8 @@ class IndexedTable:
             versions, names = self.server.versions(), ("postgres", *self._extension.all_names)
             self.versions = {name: version for name, version in versions.items() if name in names}
             self._facts |= facts_of(self.server, connection)
+            own = contender_settings()  # also for the build
+            apply_settings(connection, {name: value for name, value in given.items() if name in own})
             index = self._hooks.index(rows, dimension)
             self._form = index.form if index else vector_form(self._metric, dimension)
             yield connection, index

@@ -13,7 +13,7 @@ import psycopg
 
 from .building import Index, IndexHooks, SearchRange
 from .chunks import LoadOptions
-from .connections import most_connections
+from .connections import check_parking, most_connections
 from .errors import PostgresError
 from .extension import RequiredExtension
 from .fitting import BuildOptions, IndexedTable
@@ -196,7 +196,13 @@ class PostgresANN(InstallableExtension, QueriedTable):
 
     def resume(self) -> None:
         """Be the index that queries use, after others have been."""
+        self.use_settings(self._contender_settings)
         self._indexed.resume()
+
+    @classmethod
+    def check_turns(cls) -> None:
+        """Raise PostgresError where the indexes of a table cannot take turns: an account has to park them."""
+        check_parking()
 
     def recover(self) -> None:
         """Be ready for the next point after one has failed, for whatever reason."""

@@ -13,6 +13,7 @@ import numpy as np
 from ..base.module import BaseANN
 from . import machine
 from .clients import ClientPool, ClientRun, RestingClients
+from .environment import use_settings
 from .errors import PostgresError
 from .fitting import IndexedTable
 from .session import QuerySession, SessionFacts
@@ -27,6 +28,7 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
     def __init__(self, indexed: IndexedTable) -> None:
         """Take the table, which is not there before fit; nothing is connected yet."""
         self._indexed = indexed
+        self._contender_settings: Mapping[str, str] = {}
         self._query_settings: Mapping[str, str] = {}
         self._rerank: int | None = None
         self._session: QuerySession | None = None
@@ -36,11 +38,18 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
         self._resting_clients = RestingClients()
         self._batch: list[ClientRun] = []
 
+    def use_settings(self, settings: Mapping[str, str]) -> None:
+        """Have the server and all sessions of this index run with these settings, when it is its turn."""
+        self._contender_settings = dict(settings)
+        use_settings(self._contender_settings)
+
     def set_query_settings(self, settings: Mapping[str, Any], rerank: int | None = None) -> None:
         """Apply settings to all queries from now on; the plan is made and checked anew.
 
         With `rerank`, the index finds this number of candidates, which are sorted by their exact distances.
         """
+        if name := next((name for name in settings if name in self._contender_settings), None):
+            raise PostgresError(f"{name} is a query argument of this index: leave it out of --setting")
         self._query_settings = {name: str(value) for name, value in settings.items()}
         self._rerank = rerank
         self.end_sessions()
@@ -87,7 +96,7 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
     # Many at the same time
 
     def open_clients(self, X: np.ndarray[Any, Any], n: int, clients: int, **how: Any) -> Any:
-        """Start this number of clients, each a process with a connection, for queries of the rows of X.
+        """Start this number of clients, each with a connection, for queries of the rows of X.
 
         `how` may name another driver.
         """

@@ -41,19 +41,19 @@ class PreparedSession:
         """Connect under the application's name, and load the extensions' libraries."""
         self._connection = connect({**parameters, "application_name": application})
         self.backend = self._connection.info.backend_pid
-        self._libpq = self._connection.pgconn
-        self.execute = self._libpq.exec_prepared
+        self.libpq = self._connection.pgconn
+        self.execute = self.libpq.exec_prepared
         load_libraries(self._connection, extensions)
 
     def prepare(self, name: bytes, sql: str) -> None:
         """Prepare a statement."""
-        self.check(self._libpq.prepare(name, sql.encode()))
+        self.check(self.libpq.prepare(name, sql.encode()))
 
     def check(self, result: pq.abc.PGresult) -> None:
         """Raise what the server reports, if it is an error."""
         if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
             error = psycopg.errors.error_from_result(result)
-            if error.sqlstate is None:
+            if error.sqlstate is None or self.libpq.status == pq.ConnStatus.BAD:
                 raise PostgresError(f"the connection was lost: {' '.join(str(error).split())}")
             raise refusal(f"the server refuses {self.doing}", error)
 

@@ -4,7 +4,7 @@ The first group is that of the 5M/100M/1B report of HNSW and VectorChord (docs/p
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -92,6 +92,16 @@ def shared_buffers(connection: psycopg.Connection[Any]) -> int:
     return int(row[0])
 
 
+def fixed_settings(connection: psycopg.Connection[Any], names: Sequence[str]) -> list[str]:
+    """Return those of the settings that no session can change, sorted."""
+    rows = connection.execute(
+        "SELECT name FROM pg_settings WHERE name = ANY(%s) AND context NOT IN ('user', 'superuser')"
+        " ORDER BY name",
+        [list(names)],
+    ).fetchall()
+    return [name for (name,) in rows]
+
+
 def settable(
     connection: psycopg.Connection[Any], settings: Mapping[str, str], is_ours: bool
 ) -> dict[str, str]:
@@ -105,7 +115,9 @@ def settable(
             "SELECT context IN ('user', 'superuser') FROM pg_settings WHERE name = %s", [name]
         ).fetchone()
         if row is None:
-            raise PostgresError(f"the server has no setting {name}, which ANN_BENCHMARKS_PG_SETTINGS names")
+            raise PostgresError(
+                f"the server has no setting {name}, which --setting or ANN_BENCHMARKS_PG_SETTINGS names"
+            )
         if row[0]:
             chosen[name] = value
         elif not is_ours:

@@ -6,6 +6,7 @@ from typing import Any
 from ..clustering.settings import ALGORITHMS, DEVICES
 from ..postgres.arguments import take_arguments
 from ..postgres.errors import PostgresError
+from .forms import check_form
 from .size import automatic_lists
 
 # None: left to VectorChord.
@@ -22,7 +23,6 @@ CLUSTERING_OPTIONS = {
 }
 OTHER_ARGUMENTS = {"form": "vector", "centroids": "internal", "seed": None}
 ARGUMENTS = INDEX_OPTIONS | BUILD_OPTIONS | CLUSTERING_OPTIONS | OTHER_ARGUMENTS
-FORMS = ("vector", "halfvec", "rabitq8", "rabitq4")
 
 
 class VchordArguments:
@@ -32,11 +32,10 @@ class VchordArguments:
         self.given = {} if given is None else given
         self.metric = metric
         self._values = take_arguments("vchord", self.given, (), ARGUMENTS)
-        algorithm, form = self["kmeans_algorithm"], self["form"]
+        algorithm = self["kmeans_algorithm"]
         if algorithm not in (None, *ALGORITHMS):
             raise PostgresError(f"kmeans_algorithm is '{algorithm}': use {' or '.join(ALGORITHMS)}")
-        if form not in FORMS:
-            raise PostgresError(f"form '{form}' is not known: use one of {', '.join(FORMS)}")
+        check_form(self["form"])
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]

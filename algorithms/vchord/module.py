@@ -10,16 +10,15 @@ from ..clustering.settings import DEVICES
 from ..postgres.arguments import whole_number
 from ..postgres.catalog import side_table
 from ..postgres.errors import PostgresError
-from ..postgres.forms import Form, cast_form, halfvec_form, vector_form
 from ..postgres.module import Index, PostgresANN, SearchRange
 from ..postgres.settings import megabytes
 from .arguments import BUILD_OPTIONS, INDEX_OPTIONS, VchordArguments
 from .centroids import TABLE, CentroidSource, let_owner_read
 from .computed import ComputedCentroids, InternalCentroids, PgpuCentroids
+from .forms import vchord_form
 from .size import index_bytes
 from .supplied import FileCentroids, TableCentroids
 
-SINCE_1_1 = ("rabitq8", "rabitq4")  # forms
 COARSER = 3  # the search for a recall looks into this many times fewer lists on each coarser level
 EPSILONS = [tenth / 10 for tenth in range(41)]  # VectorChord takes 0 to 4
 
@@ -54,7 +53,7 @@ class VectorChord(PostgresANN):
 
     def index(self, rows: int, dimension: int) -> Index:
         """Return the index; its lists are given, VectorChord's advice, or those of given centroids."""
-        form = self._form_of(dimension)
+        form = vchord_form(self.arguments["form"], self.metric, dimension, self.versions["vchord"])
         lists = self.lists_for(rows) if self.source.is_computed else []
         self.source.prepare(self.server, self.connection, lists, (rows, dimension))
         self.lists = self.source.lists
@@ -145,18 +144,6 @@ class VectorChord(PostgresANN):
     def __str__(self) -> str:
         arguments = "".join(f"{name}={value}, " for name, value in self._given.items())
         return f"{type(self).__name__}({arguments}{self._query})"
-
-    def _form_of(self, dimension: int) -> Form:
-        name, version = self.arguments["form"], self.versions["vchord"]
-        if name not in SINCE_1_1:
-            return (vector_form if name == "vector" else halfvec_form)(self.metric, dimension)
-        if tuple(map(int, version.split(".")[:2])) < (1, 1):
-            raise PostgresError(
-                f"form '{name}' came with VectorChord 1.1, the server has {version}: use form: halfvec, "
-                "or install a newer version"
-            )
-        code_bytes = dimension if name == "rabitq8" else -(-dimension // 2)
-        return cast_form(self.metric, dimension, name, 24 + code_bytes, f"quantize_to_{name}({{}})")
 
     def _options(self) -> str:
         """Write the options as TOML, in a fixed order: the same index is found again by its text."""

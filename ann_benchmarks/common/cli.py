@@ -15,7 +15,7 @@ class HelpWithDefaults(argparse.HelpFormatter):
     """Help that ends with the default of an option that has one and does not say it itself."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        is_silent = action.default in (None, False, argparse.SUPPRESS) or "default" in (action.help or "")
+        is_silent = action.default in (None, False, [], argparse.SUPPRESS) or "default" in (action.help or "")
         return action.help if is_silent else f"{action.help} (default: %(default)s)"
 
 

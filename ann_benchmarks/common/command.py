@@ -24,7 +24,12 @@ _came: int | None = None  # while signals were to wait
 
 
 class Ended(KeyboardInterrupt):
-    """A signal ends this command. Libraries take it for Ctrl-C, and put away what they hold."""
+    """A signal ends this command. Libraries take it for Ctrl-C, and put away what they hold.
+
+    `outlook` is what the user is told of what was done and of the same command.
+    """
+
+    outlook = "what is finished is kept, the same command goes on"
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -222,7 +227,7 @@ def report_end(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         number = getattr(error, "number", signal.SIGINT)
         word = "interrupted" if number == signal.SIGINT else "terminated"
-        print(f"{word}; what is finished is kept, the same command goes on", file=sys.stderr)
+        print(f"{word}; {getattr(error, 'outlook', Ended.outlook)}", file=sys.stderr)
         return 128 + number
     if isinstance(error, OutputError | BrokenPipeError):
         # What is still to be written would fail again when Python ends.

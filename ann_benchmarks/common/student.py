@@ -3,15 +3,14 @@
 import math
 from functools import cache
 
-_SMALL = 1e-300
-_PRECISION = 1e-14
+from .beta import incomplete_beta
 
 
 def two_sided(t: float, freedom: float) -> float:
     """Return the chance of a value at least as far from 0 as t."""
     if math.isinf(t):
         return 0.0
-    return _incomplete_beta(freedom / (freedom + t * t), freedom / 2, 0.5)
+    return incomplete_beta(freedom / (freedom + t * t), freedom / 2, 0.5)
 
 
 @cache
@@ -20,37 +19,7 @@ def quantile(share: float, freedom: float) -> float:
     low, high = 0.0, 1.0
     while 1 - two_sided(high, freedom) / 2 < share:
         low, high = high, 2 * high
-    for _ in range(80):
+    for _ in range(40):
         middle = (low + high) / 2
         low, high = (middle, high) if 1 - two_sided(middle, freedom) / 2 < share else (low, middle)
     return high
-
-
-def _incomplete_beta(x: float, a: float, b: float) -> float:
-    """Regularised incomplete beta function by its continued fraction (DLMF 8.17.22)."""
-    if x <= 0 or x >= 1:
-        return float(x >= 1)
-    if x > (a + 1) / (a + b + 2):
-        return 1 - _incomplete_beta(1 - x, b, a)
-    size = math.exp(
-        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    )
-    return size / a / _fraction(x, a, b)
-
-
-def _fraction(x: float, a: float, b: float) -> float:
-    """Evaluate 1 + d1/(1 + d2/(1 + ...)) from its beginning (Lentz's method of 1976)."""
-    value = c = 1.0
-    d = 0.0
-    for step in range(1, 10_000):
-        m = step // 2
-        if step % 2:
-            term = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        else:
-            term = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        d = 1 / (1 + term * d or _SMALL)
-        c = 1 + term / c or _SMALL
-        value *= c * d
-        if abs(c * d - 1) < _PRECISION:
-            break
-    return value

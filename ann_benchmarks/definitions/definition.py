@@ -2,8 +2,9 @@
 
 import importlib
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,24 @@ class Definition:
     query_argument_groups: list[list[Any]]
     disabled: bool
     version: str = ""  # the tag that the user named; its results make a curve of their own
+    settings: Mapping[str, str] = field(default_factory=dict)  # that the user gives its server
+    varied: tuple[str, ...] = ()  # of them, those with several values, each of which makes a curve of its own
+
+    @property
+    def variant(self) -> str:
+        """Its values of settings that have several, such as "jit=off work_mem=64MB", as names of curves."""
+        values = {name: re.sub(r"[^\w.+%-]+", "-", self.settings[name]) for name in self.varied}
+        return " ".join(f"{name}={value}" for name, value in values.items())
+
+    @property
+    def plain(self) -> "Definition":
+        """The same without settings."""
+        return replace(self, settings={}, varied=())
 
     @property
     def family(self) -> str:
-        """The algorithm with its version."""
-        return f"{self.algorithm}-{self.version}" if self.version else self.algorithm
+        """The algorithm with its version and variant."""
+        return "-".join(filter(None, [self.algorithm, self.version, self.variant.replace(" ", "-")]))
 
     def __str__(self) -> str:
         return label(self.family, self.arguments)

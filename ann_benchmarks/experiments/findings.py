@@ -7,9 +7,19 @@ from typing import Any
 
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.reporting.content import Finding
-from ann_benchmarks.results.metrics import ROUNDING, all_metrics
-from ann_benchmarks.results.records import Record
+from ann_benchmarks.results.at_recall import (
+    AtRecall,
+    as_it_is,
+    indexes_at_recall,
+    is_known,
+    ratio_of_throughputs,
+)
+from ann_benchmarks.results.contest import MEASURED_ONCE, Ratio, ratio_once
+from ann_benchmarks.results.judging import ERROR_RATE
+from ann_benchmarks.results.metrics import all_metrics
+from ann_benchmarks.results.records import Rate, Record
 from ann_benchmarks.results.runs import Run
+from ann_benchmarks.results.speeds import ROUNDING
 
 from .schema import Claim
 
@@ -31,13 +41,6 @@ class StepPoint:
     def attrs(self) -> Mapping[str, Any]:
         """Attributes of the result."""
         return self.outcome.attrs
-
-    @property
-    def recall(self) -> float:
-        """Its recall; for a workload, that of its last phase with one."""
-        if isinstance(self.outcome, Run):
-            return self.outcome.metrics["k-nn"]
-        return next((p.recall for p in reversed(self.outcome.phases) if p.recall is not None), math.nan)
 
     def matches(self, key: str, value: Any) -> bool:
         """Whether it has a value that a selection names, or one of several."""
@@ -63,11 +66,16 @@ class StepPoint:
 
 @dataclass(frozen=True)
 class Value:
-    """A figure, and its 95% interval where that is known."""
+    """A figure, and its 95% interval where that is known.
+
+    `at` is what shows a throughput, and `rate` a workload's: ratios are judged by these.
+    """
 
     value: float
     low: float = math.nan
     high: float = math.nan
+    at: AtRecall | None = None
+    rate: Rate | None = None
 
     def text(self, unit: str) -> str:
         """Write it with its interval and unit."""
@@ -102,27 +110,49 @@ def judged(claim: Claim, points: Sequence[StepPoint]) -> Finding:
 
 
 def ratio(claim: Claim, points: Sequence[StepPoint]) -> tuple[Value, str]:
-    """Return the value of one selection over that of another, as if their logarithms were normal."""
+    """Return the value of one selection over that of another, judged as in all reports."""
     above = best(claim, claim.of, points)
     below_claim = replace(claim, metric=claim.to_metric or claim.metric)
     below = best(below_claim, claim.to or claim.of, points)
     if not below.value:
         raise LookupError(f"{below_claim.metric} is 0, by which nothing can be divided")
-    quotient = above.value / below.value
-    half = math.hypot(*(math.log(v.high / v.low) / 2 if v.low > 0 else math.nan for v in (above, below)))
-    low, high = (quotient * math.exp(sign * half) for sign in (-1, 1))
-    return Value(quotient, low, high), f"{figure(above.value)} to {figure(below.value)}"
+    details = f"{figure(above.value)} to {figure(below.value)}"
+    found = judged_ratio(above, below, ERROR_RATE)
+    if found is None:
+        return Value(above.value / below.value), details
+    return value_of_ratio(found), details if found.rounds else f"{details}, {MEASURED_ONCE}"
+
+
+def judged_ratio(above: Value, below: Value, error_rate: float) -> Ratio | None:
+    """Compare two throughputs or two rates of workloads; None for what has no noise that is known."""
+    if above.at and below.at:
+        return ratio_of_throughputs(above.at, below.at, error_rate)
+    if above.rate and below.rate and above.value > 0:
+        return ratio_once(above.rate.estimate, below.rate.estimate, error_rate)
+    return None
+
+
+def value_of_ratio(found: Ratio) -> Value:
+    """Return a ratio with its interval, which has no lower end where the second side may be faster."""
+    low, high = found.interval or (math.nan, math.nan)
+    return Value(found.value, low if found.is_fair else 0.0, high)
 
 
 def spread(claim: Claim, points: Sequence[StepPoint]) -> tuple[Value, str]:
     """Return the largest over the smallest of the best values of each group."""
     groups = {str(point.attrs.get(claim.over)) for point in selected(claim.of, points)}
-    values = [best(claim, {**claim.of, claim.over: group}, points).value for group in sorted(groups)]
+    found = [best(claim, {**claim.of, claim.over: group}, points) for group in sorted(groups)]
+    values = sorted(found, key=lambda one: one.value)
     if len(values) < 2:
         raise LookupError(f"{len(values)} values of {claim.over} measured: a spread needs two")
-    if not min(values):
+    least, most = values[0], values[-1]
+    if not least.value:
         raise LookupError(f"the least {claim.metric} is 0, by which nothing can be divided")
-    return Value(max(values) / min(values)), f"from {figure(min(values))} to {figure(max(values))}"
+    details = f"from {figure(least.value)} to {figure(most.value)}"
+    wide = judged_ratio(most, least, ERROR_RATE / math.comb(len(values), 2))
+    if wide is None:
+        return Value(most.value / least.value), details
+    return value_of_ratio(wide), details if wide.rounds else f"{details}, {MEASURED_ONCE}"
 
 
 COMPARED: Mapping[str, Callable[[Claim, Sequence[StepPoint]], tuple[Value, str]]] = {
@@ -133,15 +163,24 @@ COMPARED: Mapping[str, Callable[[Claim, Sequence[StepPoint]], tuple[Value, str]]
 
 
 def best(claim: Claim, selection: Mapping[str, Any], points: Sequence[StepPoint]) -> Value:
-    """Return the best value of the selected points with the recall of the claim; LookupError if none."""
+    """Return the best value of the selected points at the recall of the claim; LookupError if none.
+
+    A throughput is that at the recall, as indexes stand there; all else is that of the points next to it.
+    """
     chosen = selected(selection, points)
     if not chosen:
         raise LookupError(f"nothing measured of {dict(selection)}")
-    if claim.at_recall is not None:
-        chosen = [point for point in chosen if point.recall >= claim.at_recall - ROUNDING]
-        if not chosen:
+    runs = [point.outcome for point in chosen if isinstance(point.outcome, Run)]
+    records = [point.outcome for point in chosen if isinstance(point.outcome, Record)]
+    if claim.at_recall is None:
+        standings = [as_it_is(run) for run in runs if is_known(run)]
+    else:
+        standings = [at for at, _ in indexes_at_recall(runs, claim.at_recall)]
+        records = [record for record in records if workload_may_reach(record, claim.at_recall)]
+        if not standings and not records:
             raise LookupError(f"no recall of {claim.at_recall:g} reached by {dict(selection)}")
-    found = [value_of(point.outcome, claim.metric) for point in chosen]
+    found = [value_at(at, claim.metric) for at in standings]
+    found += [value_of_record(record, claim.metric) for record in records]
     values = [one for one in found if math.isfinite(one.value)]
     if not values:
         raise LookupError(f"no {claim.metric} known of {dict(selection)}")
@@ -150,20 +189,27 @@ def best(claim: Claim, selection: Mapping[str, Any], points: Sequence[StepPoint]
     return (min if lower else max)(values, key=lambda one: one.value)
 
 
-def value_of(outcome: Run | Record, metric: str) -> Value:
-    """Return a metric or a numeric attribute of a point; of a workload, a path: writing.queries.p99."""
-    if isinstance(outcome, Record):
-        return value_of_record(outcome, metric)
-    attrs = outcome.attrs
-    found = outcome.metrics.get(metric, attrs.get(metric, math.nan))
+def workload_may_reach(record: Record, recall: float) -> bool:
+    """Whether the interval of its recall, in the last phase with one, allows a recall."""
+    last = next((phase for phase in reversed(record.phases) if phase.recall is not None), None)
+    return last is not None and max(last.recall or 0.0, last.recall_high or 0.0) >= recall - ROUNDING
+
+
+def value_at(at: AtRecall, metric: str) -> Value:
+    """Return the throughput at a recall, or another metric or numeric attribute of the point next to it."""
+    if metric == "qps":
+        low, high = at.interval or (math.nan, math.nan)
+        return Value(at.qps, low, high, at)
+    attrs = at.run.attrs
+    found = at.run.metrics.get(metric, attrs.get(metric, math.nan))
     number = float(found) if isinstance(found, (int, float)) else math.nan
-    names = {"qps": ("qps_low", "qps_high"), "k-nn": ("recall_low", "recall_high")}.get(metric, ("", ""))
-    low, high = (float(attrs.get(name, math.nan)) for name in names)
-    return Value(number, low, high)
+    names = ("recall_low", "recall_high") if metric == "k-nn" else ("", "")
+    bounds = [float(attrs.get(name, math.nan)) for name in names]
+    return Value(number, bounds[0], bounds[1])
 
 
 def value_of_record(record: Record, path: str) -> Value:
-    """Follow a path from the name of a phase to a number; nan where it leads nowhere."""
+    """Follow a path such as writing.queries.p99 from the name of a phase to a number, or to nan."""
     phase, *steps = path.split(".")
     at: Any = record.phase(phase)
     holder: Any = None
@@ -171,8 +217,9 @@ def value_of_record(record: Record, path: str) -> Value:
         holder, at = at, at.get(step) if isinstance(at, dict) else getattr(at, step, None)
     if not isinstance(at, (int, float)):
         return Value(math.nan)
-    bounds = (holder.low, holder.high) if steps[-1] == "per_second" else (math.nan, math.nan)
-    return Value(float(at), *bounds)
+    if isinstance(holder, Rate) and steps[-1] == "per_second":
+        return Value(float(at), holder.low, holder.high, rate=holder)
+    return Value(float(at))
 
 
 def selected(selection: Mapping[str, Any], points: Iterable[StepPoint]) -> list[StepPoint]:

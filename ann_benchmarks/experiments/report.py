@@ -9,6 +9,7 @@ from typing import Any
 
 from ann_benchmarks.common.cli import file_to_write
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.output import counted, say
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.reporting.chapters import FOLDER, readable_records
 from ann_benchmarks.reporting.content import Chapter, Report
@@ -35,7 +36,10 @@ class StepResults:
 
 
 def report_experiment(words: Sequence[str], parser: argparse.ArgumentParser, jobs_of: JobsOf) -> Path:
-    """Write the report that a command line requests, run.py's options included; return its folder."""
+    """Write the report that a command line requests, run.py's options included; return its folder.
+
+    Says what is not measured yet, and by which command it is.
+    """
     experiment, others = split_arguments(words)
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     own.add_argument("-o", "--output", type=file_to_write)
@@ -45,7 +49,17 @@ def report_experiment(words: Sequence[str], parser: argparse.ArgumentParser, job
     name, report = report_of(experiment.experiment, experiment.mini, parser, given, jobs_of)
     folder = args.output or FOLDER / name
     write_report(replace(report, title=args.title or report.title), folder, target)
+    if text := unmeasured(report):
+        say(text)
     return folder
+
+
+def unmeasured(report: Report) -> str:
+    """Say how much of an experiment is not measured yet, and which command measures it; "" where all is."""
+    missing = sum(len(chapter.missing) for chapter in report.chapters)
+    if not report.runs and not report.records:
+        return f"nothing is measured yet; to measure it: {report.command}"
+    return f"{counted(missing, 'point')} not measured yet; to go on: {report.command}" if missing else ""
 
 
 def report_of(

@@ -1,7 +1,7 @@
 """install.py --local: the release of an algorithm for this machine, found, downloaded and checked.
 
-A plug-in's release.yml names a repository on GitHub, a version and a file of it. What to do with the file is
-the plug-in's to know.
+A plug-in's release.yml names a repository on GitHub, a version and a file of it; a release.lock pins a wheel
+that has it. What to do with the file is the plug-in's to know.
 """
 
 import hashlib
@@ -26,6 +26,8 @@ from ann_benchmarks.definitions.selection import config_warnings
 from ann_benchmarks.definitions.tags import split_tag
 from ann_benchmarks.plugin import PluginClass
 
+from .wheels import get_wheel, pinned_wheel
+
 CACHE = Path("data/releases")
 
 
@@ -41,7 +43,7 @@ def install_local(
         raise UserError(f"--version {version} and the tag {tag} both name a release: leave one out")
     configs, broken = read_configs(definitions)
     if algorithm is None:
-        names = [name for config in configs if _release_file(config).exists() for name in config.names()]
+        names = [name for config in configs if _release_file(config) for name in config.names()]
         raise UserError(
             f"name an algorithm with --algorithm; there are releases for: {', '.join(names) or '-'}"
         )
@@ -57,8 +59,9 @@ def install_local(
         raise UserError(str(error)) from None
 
 
-def _release_file(config: Config) -> Path:
-    return config.path.with_name("release.yml")
+def _release_file(config: Config) -> Path | None:
+    files = (config.path.with_name(name) for name in ("release.yml", "release.lock"))
+    return next((file for file in files if file.exists()), None)
 
 
 def _plugin(config: Config, algorithm: str) -> PluginClass:
@@ -79,7 +82,7 @@ def _plugin(config: Config, algorithm: str) -> PluginClass:
 
 def _download(plugin: PluginClass, config: Config, algorithm: str, version: str | None) -> Path:
     path = _release_file(config)
-    if not path.exists():
+    if path is None:
         raise UserError(
             f"no release for '{algorithm}' is known to download: {plugin.local_state()}; "
             "--archive FILE puts one there that you have"
@@ -88,7 +91,14 @@ def _download(plugin: PluginClass, config: Config, algorithm: str, version: str 
     hint = (
         f"give a release archive or .deb that you have with --archive FILE, or {plugin.instead_of_installing}"
     )
-    return get_release(read_release(path, version, target), target, CACHE / path.parent.name, hint)
+    folder = CACHE / path.parent.name
+    if path.suffix == ".yml":
+        return get_release(read_release(path, version, target), target, folder, hint)
+    if version is not None:
+        raise UserError(
+            f"--version {version}: one version can be downloaded, in the wheel {pinned_wheel(path)}; {hint}"
+        )
+    return get_wheel(path, folder, hint)
 
 
 _RELEASE_KEYS = ("github", "version", "asset")

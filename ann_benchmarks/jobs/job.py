@@ -118,8 +118,8 @@ class Job:
     def series(self) -> Series:
         """The series that the points belong to."""
         definition = self.definition
-        own = self.procedure.series
-        return Series(definition.algorithm, definition.version, **own, environment=self.environment)
+        own = self.procedure.series | {"environment": self.environment, "settings": definition.variant}
+        return Series(definition.algorithm, definition.version, **own)
 
     def path(self, query_arguments: list[Any]) -> Path:
         """Where the result of one of its points lies."""

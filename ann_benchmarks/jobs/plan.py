@@ -38,12 +38,12 @@ def make_plan(scope: Scope, truth: str, force: bool = False, where: Whereabouts 
     """
     located = [_located(job, truth, where) for job in scope.jobs()]
     is_race = not force and any(procedure.rounds for procedure in scope.procedures)
-    starts_anew = is_race and not _were_in_turn(located)
+    anew = _are_anew(located) if is_race else [False] * len(located)
     jobs: list[Job] = []
     finished_in_all = 0
     warnings = []
     owners: dict[Path, str] = {}
-    for job, facts, environments in located:
+    for (job, facts, environments), starts_anew in zip(located, anew, strict=True):
         points = []
         finished = whole = 0
         if job.environment:
@@ -85,13 +85,16 @@ def _results(job: Job, arguments: list[Any], facts: Facts, environments: Environ
     return [path for path in job.everywhere(arguments, environments) if may_be_of(path, facts)]
 
 
-def _were_in_turn(located: Sequence[_Located]) -> bool:
-    """Whether all points were measured in the same rounds; else what is compared has to be measured again."""
+def _are_anew(located: Sequence[_Located]) -> list[bool]:
+    """Return of each job whether its rounds begin anew.
+
+    They do if not all points under its conditions were measured in the same ones, in which they are compared.
+    """
+    anew: list[bool] = []
     for _, group in groupby(located, lambda there: there[0].procedure.conditions):
-        races = {_race_of(*there) for there in group}
-        if len(races) > 1 or "" in races:
-            return False
-    return True
+        races = [_race_of(*there) for there in group]
+        anew += [len(set(races)) > 1 or "" in races] * len(races)
+    return anew
 
 
 def _race_of(job: Job, facts: Facts, environments: Environments) -> str:

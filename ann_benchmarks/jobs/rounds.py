@@ -11,12 +11,12 @@ from statistics import fmean
 
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.quantities import read_number
-from ann_benchmarks.results.judging import ERROR_RATE, Difference, difference_of_pairs
+from ann_benchmarks.results.judging import ERROR_RATE, LOOKS_SHARE, Difference, difference_of_pairs
 
 FEWEST_ROUNDS = 4  # before a race is looked at
 FEWEST_OF_A_WIDTH = 9  # before the width of an interval is believed
 MOST_ROUNDS = 200
-LOOKS_RATE = ERROR_RATE / 5  # of putting one out who is not behind: what is said in the end errs, too
+LOOKS_RATE = LOOKS_SHARE * ERROR_RATE  # of putting one out who is not behind
 STEP = 1.5  # a race is looked at when it has this many times as many rounds as at the last look
 FIRST_WEIGHT, LAST_WEIGHT = 3, 2  # of a race's budget; 1 of those between
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ann_benchmarks.results.warnings import TRUSTWORTHY
+from ann_benchmarks.results.length import AMPLE
+from ann_benchmarks.results.percentiles import least_relaxations
 
 LEAD_IN = 2.0  # relaxation times, after which percentiles are those of the steady state within noise
 LEAST_LEAD_IN = 0.5  # s
@@ -45,7 +46,7 @@ class Queue:
 
     def run_seconds(self, runs: int) -> float:
         """How long each of its runs has to count, so that all of them suffice for a 99th percentile."""
-        return TRUSTWORTHY * self.relaxation_seconds / runs
+        return AMPLE * least_relaxations("p99") * self.relaxation_seconds / runs
 
     @property
     def facts(self) -> dict[str, float]:

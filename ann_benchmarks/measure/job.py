@@ -36,6 +36,7 @@ def opened(request: JobRequest) -> Iterator[tuple[Plugin, Dataset, Phases]]:
     plugin = construct(job.definition)
     monitor: Phases = NoMonitor()
     try:
+        plugin.use_settings(job.definition.settings)
         _check_arguments(job, plugin)
         plugin.check_clients(job.execution.clients)
         dataset, _ = get_dataset(job.dataset)

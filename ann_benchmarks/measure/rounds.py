@@ -103,6 +103,7 @@ class EnteredJob:
     ) -> None:
         """Build the index and let it rest."""
         self.request, self.job, self._plugin, self._report = request, request.job, plugin, report
+        self.settings = self.job.definition.settings
         self._began = time.perf_counter()
         self._monitor = SwitchedMonitor(monitor)
         facts = build(request, plugin, dataset, monitor, report)
@@ -147,11 +148,8 @@ class EnteredJob:
             for place, contender in self.contenders.items():
                 if not is_last and is_of_others(self.job.path(self.job.points[place]), facts):
                     continue
-                before = {
-                    **contender.plugin_facts,
-                    **{"started_at": contender.started_at, "run_rounds": contender.rounds},
-                    **facts,
-                }
+                own = {"started_at": contender.started_at, "run_rounds": contender.rounds}
+                before = {**contender.plugin_facts, **own, **facts}
                 arguments = self.job.points[place]
                 self.points.set_arguments(arguments, contender.found_facts)
                 self._monitor.before = contender.recording
@@ -203,12 +201,11 @@ class Contenders:
         if isinstance(request, Enter):
             self._enter(request.request, report)
         elif isinstance(request, Turn):
-            known = [facts for job in self._jobs.values() for facts in job.found()]
             taking = self._jobs[request.job]
+            alike = [job for job in self._jobs.values() if job.settings == taking.settings]
+            known = [facts for job in alike for facts in job.found()]
             definition = str(taking.job.definition)
-            is_warm = any(
-                job.contenders and str(job.job.definition) == definition for job in self._jobs.values()
-            )
+            is_warm = any(job.contenders and str(job.job.definition) == definition for job in alike)
             taking.take_turn(request, known, is_warm)
         else:
             self._jobs[request.job].keep(request.facts, request.is_last)

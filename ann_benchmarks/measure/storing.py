@@ -26,6 +26,7 @@ from ann_benchmarks.results.intervals import (
     runs_disagree,
     share_interval,
 )
+from ann_benchmarks.results.length import relaxations
 from ann_benchmarks.results.metrics import RECALL_SLACK, recall_of_each
 from ann_benchmarks.results.percentiles import known_percentile, stored_percentiles
 from ann_benchmarks.results.series import ATTRIBUTE
@@ -130,7 +131,7 @@ class PointStore:
             "runs_disagree": runs_disagree(times),
             **others_facts(runs),
             "run_recalls": run_recalls,
-            **stored_percentiles(times),
+            **stored_percentiles(times, relaxations(run.facts for run in runs)),
             "batch_mode": job.procedure.batch,
             "best_search_time": shown.seconds_per_query,
             "candidates": np.count_nonzero(shown.neighbors >= 0) / len(shown.neighbors),

@@ -49,10 +49,10 @@ class TargetSearch:
             return measure_runs(), {}
         known = value_found_before(found_before, search.parameter, search.values, index)
         if known is not None:
-            plugin.set_query_arguments(*search.arguments(known))
+            plugin.set_query_arguments(*search.arguments(known.value))
             runs = measure_runs()
             if self.recalls(neighbors_of(runs)).mean() >= self.target - ROUNDING:
-                return runs, self._facts(search, known, True, 0)
+                return runs, self._facts(search, known.value, True, 0) | of_selection(known.overstated)
         found_facts = self.search(search)
         return measure_runs(), found_facts
 
@@ -81,7 +81,7 @@ class TargetSearch:
         facts = self._facts(search, found.value, found.is_reached, found.trials)
         places = sorted(tried)
         overstated = overstatement(self.target, places, np.array([tried[place] for place in places]))
-        return facts | ({} if overstated is None else {OVERSTATED: overstated})
+        return facts | of_selection(overstated)
 
     def _facts(self, search: SearchedArgument, value: Any, is_reached: bool, trials: int) -> dict[str, Any]:
         return {
@@ -90,3 +90,8 @@ class TargetSearch:
             "target_value": value,
             "target_trials": trials,
         }
+
+
+def of_selection(overstated: float | None) -> dict[str, float]:
+    """Return what is stored of what a recall owes to the search on the same queries, if it is known."""
+    return {} if overstated is None else {OVERSTATED: overstated}

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
 
 from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
@@ -54,6 +55,11 @@ def add_legend(axes: Axes, handles: list, names: list[str]) -> None:
         fontsize=9,
         handlelength=3.2,
     )
+    name_entries(legend, names)
+
+
+def name_entries(legend: Legend, names: Sequence[str]) -> None:
+    """Write the names of a legend as they are."""
     for text, name in zip(legend.get_texts(), names, strict=True):
         text.set_parse_math(False)
         text.set_text(name)
@@ -74,7 +80,7 @@ def add_note(axes: Axes, text: str) -> None:
 
 
 def frame(axes: Axes, title: str) -> None:
-    """Add the title above all else and the grid; take away what says nothing."""
+    """Add the title above all else and the grid."""
     axes.annotate(
         title,
         (0, 1),
@@ -85,6 +91,11 @@ def frame(axes: Axes, title: str) -> None:
         fontweight="bold",
         parse_math=False,
     )
+    add_grid(axes)
+
+
+def add_grid(axes: Axes) -> None:
+    """Add the grid; take away what says nothing."""
     axes.grid(which="major", color="0.88", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(which="both", color="0.7", labelcolor=GREY)

@@ -1,22 +1,20 @@
 """Which results a picture shows: what can be compared at a glance, or what was requested by name."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, TypeVar
+from typing import Any
 
 from ann_benchmarks.common.errors import UserError, closest
 from ann_benchmarks.common.output import counted
 from ann_benchmarks.results.comparable import is_on_tier, memory_of
-from ann_benchmarks.results.environment import SERVER, environment_of, environments, names_of
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.results.series import Series
 
-ALL = "all"
-ONE_PROCESS = "one process"  # which sends one query after the other
-MOST_NAMED = 4  # loads that are named
+from .facets import FACETS, NO_FACET, ONE_PROCESS, Facet, load_text, servers
 
-Key = TypeVar("Key", bound=Hashable)
+ALL = "all"
+MOST_NAMED = 4  # loads that are named
 
 
 @dataclass(frozen=True)
@@ -28,14 +26,14 @@ class Choice:
     notes: Sequence[str] = ()
 
 
-def chosen(runs: Sequence[Run], patterns: Sequence[str]) -> Choice:
+def chosen(runs: Sequence[Run], patterns: Sequence[str], facet: Facet = NO_FACET) -> Choice:
     """Return the results of the series that patterns name, such as 'pgvector*-c4', or of all.
 
-    Without patterns, those that were measured by the load with the most points on the server with the most.
-    UserError where a pattern names none.
+    Without patterns, those that were measured by the load with the most points on the server with the most;
+    with a facet, by loads or on servers that differ in that alone. UserError where a pattern names none.
     """
     if not patterns:
-        return of_one_load(runs)
+        return of_one_load(runs, facet)
     names = sorted({run.algorithm for run in runs})
     for pattern in patterns:
         if pattern != ALL and not any(fnmatchcase(name, pattern) for name in names):
@@ -44,38 +42,57 @@ def chosen(runs: Sequence[Run], patterns: Sequence[str]) -> Choice:
     return Choice([run for run in runs if run.algorithm in fitting])
 
 
-def of_one_load(runs: Sequence[Run]) -> Choice:
+def of_one_load(runs: Sequence[Run], facet: Facet = NO_FACET) -> Choice:
     """Return the results of the load and server with the most points, and say which others there are."""
-    loads = _groups(runs, lambda run: run.series.conditions)
-    if not loads:
+    kept, others, servers_left_out = _most(runs, facet)
+    if not kept:
         return Choice(runs)
-    first, *others = sorted(loads.values(), key=_worth, reverse=True)
     notes = []
     if others:
         named = [
-            f"{group[0].series.conditions[1:] or ONE_PROCESS} ({counted(len(group), 'point')})"
+            f"{_shared(group[0].series, facet)} ({counted(len(group), 'point')})"
             for group in others[:MOST_NAMED]
         ]
         more = counted(len(others) - MOST_NAMED, "other load") if len(others) > MOST_NAMED else ""
         notes.append(f"left out: {', '.join(filter(None, [*named, more]))}")
-    kept, servers = _of_one_server(first)
-    if servers:
-        notes.append(f"left out: {counted(len(first) - len(kept), 'point')} of {' and of '.join(servers)}")
+    if servers_left_out:
+        number = len(runs) - len(kept) - sum(map(len, others))
+        notes.append(f"left out: {counted(number, 'point')} of {' and of '.join(servers_left_out)}")
+    same = facet.without(kept[0].series)
+    text = _shared(same, facet) if "clients" in facet.fields else load_text(same)
     if notes:
-        tiers = ", --tiers those with less memory" if any(is_on_tier(run) for run in runs) else ""
-        notes.append(
-            f"drawn: {load_text(first[0].series)}, with the most points; --series {ALL} draws everything,"
-            f" --series '*-c1' a choice by name{tiers}"
-        )
-    return Choice(kept, load_text(first[0].series) if others else "", notes)
+        notes.append(f"drawn: {text}, with the most points; {_ways(runs, kept)}")
+    return Choice(kept, text if others else "", notes)
 
 
-def load_text(series: Series) -> str:
-    """Write what is special about how a series was measured, apart from the algorithm and its server."""
-    clients = f"-c{series.clients}"
-    rest = series.conditions.removeprefix(clients).removeprefix("-")
-    number = ONE_PROCESS if series.clients is None else counted(series.clients, "client")
-    return f"{number}, {rest}" if rest else number
+def _shared(series: Series, facet: Facet) -> str:
+    """Write the conditions that all panels share."""
+    nothing = "nothing special" if "clients" in facet.fields else ONE_PROCESS
+    return facet.without(series).conditions[1:] or nothing
+
+
+def _most(runs: Sequence[Run], facet: Facet) -> tuple[list[Run], list[list[Run]], list[str]]:
+    """Return the results under the load with the most, those under others, and the servers left out."""
+    loads: dict[str, list[Run]] = {}
+    for run in runs:
+        loads.setdefault(facet.without(run.series).conditions, []).append(run)
+    if not loads:
+        return [], [], []
+    first, *others = sorted(loads.values(), key=_worth, reverse=True)
+    kept, left_out = _of_one_server(first, facet)
+    return kept, others, left_out
+
+
+def _ways(runs: Sequence[Run], drawn: Sequence[Run]) -> str:
+    """Say how others than those drawn can be seen: by the facet that shows the most of them, or by name."""
+    known = set(map(id, drawn))
+    more = {name: len({*map(id, _most(runs, facet)[0])} - known) for name, facet in FACETS.items()}
+    name = max(more, key=lambda name: more[name])
+    tiers = ", --tiers those with less memory" if any(is_on_tier(run) for run in runs) else ""
+    return (
+        f"--facet {name} draws a panel for each {FACETS[name].of_each}, --series {ALL} everything,"
+        f" --series '*-c1' a choice by name{tiers}"
+    )
 
 
 def _worth(group: Sequence[Run]) -> tuple[Any, ...]:
@@ -85,30 +102,15 @@ def _worth(group: Sequence[Run]) -> tuple[Any, ...]:
     return len(group), len(families), not series.is_open, *memory, -(series.clients or 0), series.conditions
 
 
-def _of_one_server(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
+def _of_one_server(runs: Sequence[Run], facet: Facet) -> tuple[list[Run], list[str]]:
     """Return the results of the server with the most, and the names of the others.
 
-    What says nothing of its server is kept. Releases that tags name are of several servers on purpose.
+    What says nothing of its server is kept.
     """
-    facts = []
-    for run in runs:
-        every = environment_of(run.attrs)
-        kept = every.keys() & SERVER if run.series.version else every.keys()
-        facts.append({name: value for name, value in every.items() if name in kept})
-    places, groups = environments(facts)
+    places, groups, names = servers(runs)
     known = [place for place in places if groups[place]]
-    if not known:
+    if not known or facet is FACETS["server"]:
         return list(runs), []
     most = max(dict.fromkeys(known), key=known.count)
-    names = names_of(groups)
-    others = dict.fromkeys(names[place] for place in known if place != most)
-    return [run for run, place in zip(runs, places, strict=True) if place == most or not groups[place]], list(
-        others
-    )
-
-
-def _groups(runs: Sequence[Run], key: Callable[[Run], Key]) -> dict[Key, list[Run]]:
-    groups: dict[Key, list[Run]] = {}
-    for run in runs:
-        groups.setdefault(key(run), []).append(run)
-    return groups
+    kept = [run for run, place in zip(runs, places, strict=True) if place == most or not groups[place]]
+    return kept, list(dict.fromkeys(names[place] for place in known if place != most))

@@ -9,21 +9,24 @@ from pathlib import Path
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.output import warn
 from ann_benchmarks.data.datasets import canonical_name, dataset_names, make_truth_file
+from ann_benchmarks.results.at_recall import may_reach
 from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.measurement import has_mean_throughput
-from ann_benchmarks.results.metrics import QPS_AT_RECALL, ROUNDING, TARGET_RECALL
+from ann_benchmarks.results.metrics import QPS_AT_RECALL, TARGET_RECALL
 from ann_benchmarks.results.percentiles import PERCENTILES, least_queries
 from ann_benchmarks.results.runs import Run, load_runs
-from ann_benchmarks.results.tiers import as_tier_run, fastest, whole_machine
+from ann_benchmarks.results.tiers import as_tier_run, whole_machine
 from ann_benchmarks.results.warnings import of_environments
 
 from .canvas import picture_path
 from .chosen import ALL, chosen
+from .facets import FACETS, NO_FACET, panels
 from .figure import View, create_plot
+from .panels import create_panels
 from .points import over_first, points_by_algorithm
 from .published import read_points, read_tiers
 from .scales import parse_scale
-from .styles import result_styles, told_apart
+from .styles import assign_styles, result_styles, told_apart
 from .tier_figure import create_tier_figure
 from .tier_lines import TierLine, normalised, tier_lines
 from .tier_table import write_table
@@ -35,7 +38,7 @@ class PlotRequest:
 
     `target_recall` is what a result must reach for the metric qpsatrecall and for tiers. `published` names
     figures of reference/ to lay over (NAME or NAME:TABLE). `series` are patterns of names, or "all"; without
-    one, results under one load on one server are drawn.
+    one, results under one load on one server are drawn. `facet` names what has a panel of its own.
     """
 
     dataset: str
@@ -48,6 +51,7 @@ class PlotRequest:
     target_recall: float | None = None
     published: str | None = None
     series: Sequence[str] = ()
+    facet: str = ""
 
     def title(self, dataset: str, target: float | None, load: str = "") -> str:
         """Name the picture of a dataset, of a load, and of a recall where it depends on that."""
@@ -65,21 +69,29 @@ def draw_dataset(request: PlotRequest) -> None:
         parse_scale(scale, axis)  # before any work is done
     dataset = canonical_name(request.dataset)
     others = None
+    if request.published and request.facet:
+        raise UserError("published figures have one picture of their own: leave out --facet or --published")
     if request.published:
         others = read_points(request.published, dataset, view.x, view.y, view.normalise)
-    choice = chosen(runs_of(dataset, request), request.series)
+    facet = FACETS.get(request.facet, NO_FACET)
+    choice = chosen(runs_of(dataset, request), request.series, facet)
     runs = choice.runs
     title = request.title(dataset, target if at_target else None, choice.load)
-    for text in of_environments(runs):
+    for text in of_environments(runs) if request.facet != "server" else ():
         warn(text)
     for text in choice.notes:
         print(text)
     if at_target:
         check_reached(runs, target)
-    series = points_by_algorithm(runs, view.x, view.y, target, request.intervals)
+    parts = panels(runs, facet) if request.facet else {"": runs}
+    points_of = {
+        name: points_by_algorithm(part, view.x, view.y, target, request.intervals)
+        for name, part in parts.items()
+    }
+    drawn = {name: series for name, series in points_of.items() if series}
     if "qps" in view.metrics and len({has_mean_throughput(run.attrs) for run in runs}) > 1:
         warn("files of ann-benchmarks state only the throughput of the best run: compare by -y qps-best")
-    if not series:
+    if not drawn:
         if not any(is_known(run, view) for run in runs):
             few = [f"; {name} takes {least_queries(name):,}" for name in view.metrics if name in PERCENTILES]
             hint = f"{few[0]} queries: measure more of them" if few else ""
@@ -87,16 +99,22 @@ def draw_dataset(request: PlotRequest) -> None:
         # ann-benchmarks' CI and scripts draw what an algorithm does not count, too.
         warn(f"every result has a 0 for {view.x} or {view.y}, which is not drawn: the picture is empty")
     if view.normalise:
-        series = {name: over_first(points, (view.x, view.y)) for name, points in series.items()}
-    names = {run.algorithm for run in runs}
-    styles = result_styles(names)
+        for series in drawn.values():
+            series |= {name: over_first(points, (view.x, view.y)) for name, points in series.items()}
+    names = {run.algorithm for part in parts.values() for run in part}
+    styles = assign_styles(names) if request.facet else result_styles(names)
     styles = told_apart({name: styles[name] for name in names})
+    curves = len({name for series in drawn.values() for name in series})
 
     def draw(picture: Path) -> None:
-        points = create_plot(series, view, picture, title, styles, others)
-        print(f"wrote {picture} (points: {points}, algorithms: {len(series)})")
+        if request.facet and drawn:
+            points, more = create_panels(drawn, view, picture, title, styles), f", panels: {len(drawn)}"
+        else:
+            points, more = create_plot(drawn.get("", {}), view, picture, title, styles, others), ""
+        print(f"wrote {picture} (points: {points}, algorithms: {curves}{more})")
 
-    to_folder(request.output, f"{dataset}{'-batch' if request.batch else ''}.png", draw)
+    by = f"-by-{request.facet}" if request.facet else ""
+    to_folder(request.output, f"{dataset}{by}{'-batch' if request.batch else ''}.png", draw)
 
 
 def draw_tiers(request: PlotRequest) -> None:
@@ -125,7 +143,7 @@ def draw_tiers(request: PlotRequest) -> None:
     def draw(picture: Path) -> None:
         points = create_tier_figure(lines, picture, title, machine, others, shares)
         table = picture.with_suffix(".md")
-        write_table(table, title, fastest(on_tiers, target), machine, request.intervals)
+        write_table(table, title, on_tiers, target, machine, request.intervals)
         print(f"wrote {picture} and {table} (points: {points}, lines: {len(lines)})")
 
     to_folder(request.output, f"{dataset}-tiers{'-batch' if request.batch else ''}.png", draw)
@@ -176,9 +194,9 @@ def is_known(run: Run, view: View) -> bool:
 
 
 def check_reached(runs: Sequence[Run], target: float) -> None:
-    """Raise UserError, which names the highest recall, if no result reaches the target."""
-    highest = max(run.metrics["k-nn"] for run in runs)
-    if highest < target - ROUNDING:
+    """Raise UserError, which names the highest recall, if no result may reach the target."""
+    if not any(may_reach(run, target) for run in runs):
+        highest = max(run.metrics["k-nn"] for run in runs)
         raise UserError(
             f"nothing to plot: no result reaches a recall of {target:g}; the highest is {highest:.4f}"
         )

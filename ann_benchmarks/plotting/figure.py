@@ -8,6 +8,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from ann_benchmarks.common.output import warn
 from ann_benchmarks.results.metrics import all_metrics, pareto_frontier, plot_label
@@ -98,6 +99,18 @@ def draw_series(
 
     Return the points drawn in full, with their colours, and the faded ones.
     """
+    drawn, faded, lines = draw_curves(axes, series, view, styles)
+    if published:
+        lines += zip(*draw_published(axes, published, metrics=view.metrics), strict=True)
+    if lines:
+        add_legend(axes, [handle for handle, _ in lines], [name for _, name in lines])
+    return drawn, faded
+
+
+def draw_curves(
+    axes: Axes, series: Mapping[str, Sequence[Point]], view: View, styles: Mapping[str, Style]
+) -> tuple[Drawn, list[Point], list[tuple[Line2D, str]]]:
+    """Draw every series in the order of their heights; return its points, and the entries of a legend."""
     frontiers = {
         name: pareto_frontier([(point.x, point.y) for point in points], *view.metrics)
         for name, points in series.items()
@@ -109,7 +122,7 @@ def draw_series(
 
     drawn: Drawn = []
     faded: list[Point] = []
-    handles, names = [], []
+    lines: list[tuple[Line2D, str]] = []
     for name in sorted((n for n in series if frontiers[n][0]), key=mean_height, reverse=True):
         frontier, every = frontiers[name]
         style = styles[name]
@@ -125,21 +138,13 @@ def draw_series(
         axes.plot(*coordinates(others), ls="", ms=4, alpha=0.3, zorder=1, **look)
         drawn += [(point, color) for point in curve + staying]
         faded += others
-        handles.append(line)
-        names.append(name)
+        lines.append((line, name))
     found = [point for point, _ in drawn if point.found_for is not None]
     if found:
         (ring,) = axes.plot(*coordinates(found), clip_on=False, **RING)
-        handles.append(ring)
         recalls = sorted({point.found_for for point in found if point.found_for is not None})
-        names.append(f"found for recall {', '.join(f'{recall:g}' for recall in recalls)}")
-    if published:
-        their_handles, their_names = draw_published(axes, published, metrics=view.metrics)
-        handles += their_handles
-        names += their_names
-    if handles:
-        add_legend(axes, handles, names)
-    return drawn, faded
+        lines.append((ring, f"found for recall {', '.join(f'{recall:g}' for recall in recalls)}"))
+    return drawn, faded, lines
 
 
 def fit_scales(

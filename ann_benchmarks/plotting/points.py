@@ -4,14 +4,13 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ann_benchmarks.results.built import fastest_of_each_index
+from ann_benchmarks.results.at_recall import AtRecall, indexes_at_recall
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.metrics import (
     QPS_AT_RECALL,
     TARGET_RECALL,
     drawable,
     pareto_frontier,
-    qps_at_recall,
 )
 from ann_benchmarks.results.runs import Run, interval, number
 
@@ -38,29 +37,34 @@ def points_by_algorithm(
 ) -> dict[str, list[Point]]:
     """Return for each algorithm the points that two metrics make of its results, where both are known.
 
-    The throughput at the target recall has one point for each built index: its fastest result.
+    The throughput at the target recall has one point for each built index; its other metrics are those of
+    the result next to that recall.
     """
-    of_indexes = QPS_AT_RECALL in (x, y)
-    chosen = fastest_of_each_index(runs, target) if of_indexes else [(run, "") for run in runs]
+    if QPS_AT_RECALL not in (x, y):
+        chosen = [(run, point_of(run, x, y, None, intervals)) for run in runs]
+    else:
+        chosen = [
+            (at.run, replace(point_of(at.run, x, y, at, intervals), label=label, stays=True))
+            for at, label in indexes_at_recall(runs, target)
+        ]
     series: dict[str, list[Point]] = {}
-    for run, label in chosen:
-        x_value, y_value = (
-            qps_at_recall(run.metrics, target) if name == QPS_AT_RECALL else run.metrics[name]
-            for name in (x, y)
-        )
-        if drawable(x_value, y_value):
-            found_for = number(run, "target_recall")
-            point = Point(
-                x_value,
-                y_value,
-                interval(run, x) if intervals else None,
-                interval(run, y) if intervals else None,
-                found_for,
-                label,
-                stays=of_indexes or found_for is not None,
-            )
+    for run, point in chosen:
+        if drawable(point.x, point.y):
             series.setdefault(run.algorithm, []).append(point)
     return series
+
+
+def point_of(run: Run, x: str, y: str, at: AtRecall | None, intervals: bool) -> Point:
+    """Return the point that two metrics make of a result, with the throughput at a recall of `at`."""
+
+    def value_of(name: str) -> tuple[float, Interval | None]:
+        if at and name == QPS_AT_RECALL:
+            return at.qps, at.interval if intervals else None
+        return run.metrics[name], interval(run, name) if intervals else None
+
+    (x_value, x_interval), (y_value, y_interval) = map(value_of, (x, y))
+    found_for = number(run, "target_recall")
+    return Point(x_value, y_value, x_interval, y_interval, found_for, stays=found_for is not None)
 
 
 def over_first(points: Sequence[Point], metrics: tuple[str, str] | None = None) -> list[Point]:

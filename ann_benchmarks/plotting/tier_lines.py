@@ -7,7 +7,7 @@ from itertools import groupby
 
 from ann_benchmarks.results.metrics import drawable
 from ann_benchmarks.results.runs import interval
-from ann_benchmarks.results.tiers import TierRun, fastest
+from ann_benchmarks.results.tiers import TierAtRecall, TierRun, tiers_at_recall
 
 from .points import Point, divided
 
@@ -33,29 +33,33 @@ class TierLine:
 def tier_lines(
     runs: Sequence[TierRun], target: float, machine: float | None, intervals: bool = True
 ) -> list[TierLine]:
-    """Return the lines of all results that reach a recall; of several at the same RAM the fastest counts.
+    """Return the lines of all results that reach a recall, each point as it stands there.
 
     `machine` is the RAM at which tiers are drawn that have all of it.
     """
-    best: dict[str, dict[float, TierRun]] = {}
-    for tier_run in fastest(runs, target):
-        x = tier_run.ram or machine
-        if x and drawable(x, tier_run.run.metrics["qps"]):
-            best.setdefault(tier_run.name, {}).setdefault(x, tier_run)
+    places = [tier_run for tier_run in runs if tier_run.ram or machine]
+    best: dict[str, dict[float, TierAtRecall]] = {}
+    for found in tiers_at_recall(places, lambda one: (one.name, one.ram or machine), target):
+        best.setdefault(found.name, {})[found.ram or machine or 0] = found
     lines = []
     for label, at in sorted(best.items()):
         last = at[max(at)]
         panels = {
             panel: [
-                Point(x, at[x].run.metrics[panel], None, interval(at[x].run, panel) if intervals else None)
-                for x in sorted(at)
-                if drawable(x, at[x].run.metrics[panel])
+                point for x in sorted(at) if drawable(x, (point := point_of(at[x], x, panel, intervals)).y)
             ]
             for panel in PANELS
         }
         variant = label.removeprefix(last.algorithm)
         lines.append(TierLine(label, last.algorithm, variant, last.clients, last.index_size, panels))
     return lines
+
+
+def point_of(found: TierAtRecall, x: float, panel: str, intervals: bool) -> Point:
+    """Return the throughput at the recall, or the latency of the result next to it."""
+    if panel == "qps":
+        return Point(x, found.at.qps, None, found.at.interval if intervals else None)
+    return Point(x, found.run.metrics[panel], None, interval(found.run, panel) if intervals else None)
 
 
 def normalised(line: TierLine) -> TierLine:

@@ -9,66 +9,69 @@ from typing import Any
 from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import figure_text, size_text
+from ann_benchmarks.results.at_recall import LOWER_BOUND, ratio_of_throughputs
 from ann_benchmarks.results.built import build_arguments, built_index
 from ann_benchmarks.results.intervals import interval_text
-from ann_benchmarks.results.metrics import all_metrics
-from ann_benchmarks.results.runs import interval
-from ann_benchmarks.results.tiers import TierRun
+from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics
+from ann_benchmarks.results.runs import Run, interval
+from ann_benchmarks.results.tiers import TierAtRecall, TierRun, tiers_at_recall
 
-FIGURES = ("qps", "p50", "p99")
-COLUMNS = ("Available RAM", "shared_buffers", "Clients", *(all_metrics[name].title for name in FIGURES))
+LATENCIES = ("p50", "p99")
+FIGURES = tuple(all_metrics[name].title for name in (QPS_AT_RECALL, *LATENCIES))
+COLUMNS = ("Available RAM", "shared_buffers", "Clients", *FIGURES)
 IN_BRACKETS = "In brackets: 95% intervals.\n"
 
 
 def write_table(
-    path: Path, title: str, runs: Sequence[TierRun], machine: float | None, intervals: bool
+    path: Path, title: str, runs: Sequence[TierRun], target: float, machine: float | None, intervals: bool
 ) -> None:
     """Write the table; UserError if the file cannot be written."""
     try:
         with atomic_path(path) as temporary:
-            temporary.write_text(table(title, runs, machine, intervals), encoding="utf-8")
+            temporary.write_text(table(title, runs, target, machine, intervals), encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 @dataclass(frozen=True)
 class IndexOnTiers:
-    """A built index: its name, query arguments and recall, and its fastest result on each tier as a row."""
+    """A built index: its name, query arguments and recalls, and a row for each tier at the target recall."""
 
     heading: str
     columns: Sequence[str]
-    runs: Sequence[TierRun]
+    runs: Sequence[TierAtRecall]
     rows: Sequence[Sequence[str]]
 
 
 def indexes_on_tiers(
-    runs: Sequence[TierRun], machine: float | None, intervals: bool = True
+    runs: Sequence[TierRun], target: float, machine: float | None, intervals: bool = True
 ) -> list[IndexOnTiers]:
-    """Return each built index; `runs` are sorted by throughput. `machine` is its whole RAM."""
-    more = differing_columns(runs)
-    best: dict[tuple[Any, ...], TierRun] = {}
-    for tier_run in runs:
-        tier = (tier_run.name, tier_run.ram, tier_run.shared_buffers)
-        best.setdefault((*index_of(tier_run), *tier), tier_run)
+    """Return each built index that reaches a recall on a tier. `machine` is its whole RAM."""
+
+    def index_and_tier(tier_run: TierRun) -> tuple[Any, ...]:
+        return *index_of(tier_run), tier_run.name, tier_run.ram, tier_run.shared_buffers
+
+    found = tiers_at_recall(runs, index_and_tier, target)
+    more = differing_columns(found)
 
     def place(tier_run: TierRun) -> tuple[Any, ...]:
         ram = tier_run.ram or machine or 0
         return *index_of(tier_run), *line_of(tier_run), ram, tier_run.shared_buffers or 0
 
-    def row(tier_run: TierRun) -> list[str]:
+    def row(tier_run: TierAtRecall) -> list[str]:
         whole = f"all ({size_text(machine)})" if machine else "all"
         ram = size_text(tier_run.ram) if tier_run.ram else whole
         tier = [ram, size_text(tier_run.shared_buffers), str(tier_run.clients)]
         return [*tier, *cells_of(tier_run, intervals), *(text(tier_run) for text in more.values())]
 
-    groups = [list(group) for _, group in groupby(sorted(best.values(), key=place), index_of)]
+    groups = [list(group) for _, group in groupby(sorted(found, key=place), index_of)]
     columns = (*COLUMNS, *more)
     return [IndexOnTiers(heading(group), columns, group, list(map(row, group))) for group in groups]
 
 
-def table(title: str, runs: Sequence[TierRun], machine: float | None, intervals: bool) -> str:
-    """Return the whole text: for each built index a heading, its fastest result on each tier, the spread."""
-    indexes = indexes_on_tiers(runs, machine, intervals)
+def table(title: str, runs: Sequence[TierRun], target: float, machine: float | None, intervals: bool) -> str:
+    """Return the whole text: for each built index a heading, a row for each tier, the spread."""
+    indexes = indexes_on_tiers(runs, target, machine, intervals)
     parts = [f"# {title}\n", *(part for index in indexes for part in index_part(index))]
     if any(")" in cell for index in indexes for row in index.rows for cell in row[3 : len(COLUMNS)]):
         parts.append(IN_BRACKETS)
@@ -104,10 +107,11 @@ def index_part(index: IndexOnTiers) -> list[str]:
     spreads = []
     for _, group in groupby(zip(index.runs, index.rows, strict=True), lambda pair: line_of(pair[0])):
         (first, row), *others = group
-        rates = [run.run.metrics["qps"] for run in (first, *(run for run, _ in others))]
+        ranked = sorted((first.at, *(run.at for run, _ in others)), key=lambda at: at.qps)
         if others:
-            how = ", ".join(filter(None, [clients_text(first), *row[len(COLUMNS) :]]))
-            spreads.append(f"{max(rates) / min(rates):.2f} ({how})")
+            spread = ratio_of_throughputs(ranked[-1], ranked[0])
+            how = [clients_text(first), *row[len(COLUMNS) :], spread.whole_certainty]
+            spreads.append(f"{spread.value:.2f} ({', '.join(filter(None, how))})")
     text = f"Largest QPS / smallest over the tiers: {'; '.join(spreads)}\n"
     return [f"**{index.heading}**:\n", "\n".join(lines) + "\n", *([text] if spreads else [])]
 
@@ -117,28 +121,30 @@ def clients_text(tier_run: TierRun) -> str:
     return f"{tier_run.clients} client{'s' * (tier_run.clients > 1)}"
 
 
-def heading(rows: Sequence[TierRun]) -> str:
+def heading(rows: Sequence[TierAtRecall]) -> str:
     """Name an index, its query arguments and the recall, over all rows."""
     run = rows[0].run
     built = ", ".join(text for text in build_arguments(run).values() if text != run.distance)
-    queried = " or ".join(dict.fromkeys(query_of(row) for row in rows))
-    recalls = sorted({f"{row.run.metrics['k-nn']:.3f}" for row in rows})
+    runs = [run for row in rows for run in row.at.runs]
+    queried = " or ".join(dict.fromkeys(map(query_of, runs)))
+    recalls = sorted({f"{run.metrics['k-nn']:.3f}" for run in runs})
     recall = " to ".join(dict.fromkeys((recalls[0], recalls[-1])))
     return f"{', '.join(filter(None, [rows[0].algorithm, built, queried]))} (recall {recall})"
 
 
-def query_of(tier_run: TierRun) -> str:
+def query_of(run: Run) -> str:
     """Return the query argument that was searched for the recall, else the result's whole name."""
-    attrs = tier_run.run.attrs
-    if "target_parameter" in attrs:
-        return f"{attrs['target_parameter']} = {attrs.get('target_value')}"
-    return tier_run.run.parameters
+    if "target_parameter" in run.attrs:
+        return f"{run.attrs['target_parameter']} = {run.attrs.get('target_value')}"
+    return run.parameters
 
 
-def cells_of(tier_run: TierRun, intervals: bool) -> list[str]:
-    """Return throughput and latencies, with their intervals where these are known."""
-    cells = []
-    for metric in FIGURES:
+def cells_of(tier_run: TierAtRecall, intervals: bool) -> list[str]:
+    """Return the throughput at the recall and the latencies next to it, with intervals where known."""
+    at = tier_run.at
+    bound = LOWER_BOUND if at.is_bound else ""
+    cells = [bound + figure_text(at.qps) + interval_text(at.interval if intervals else None)]
+    for metric in LATENCIES:
         bounds = interval(tier_run.run, metric) if intervals else None
         cells.append(figure_text(tier_run.run.metrics[metric]) + interval_text(bounds))
     return cells

@@ -1,10 +1,6 @@
 """All that the framework asks of a plug-in, typed, with what happens where a plug-in lacks it."""
 
 from .adapter import Plugin as Plugin
-from .adapter import client_facts as client_facts
-from .adapter import dashboard_panels as dashboard_panels
-from .adapter import server_processes as server_processes
-from .adapter import stated_throughput as stated_throughput
 from .plugin_class import ATTRIBUTES as ATTRIBUTES
 from .plugin_class import METHODS as METHODS
 from .plugin_class import PluginClass as PluginClass
@@ -19,3 +15,7 @@ from .protocols import Watch as Watch
 from .protocols import Writable as Writable
 from .protocols import Writers as Writers
 from .protocols import Writes as Writes
+from .protocols import client_facts as client_facts
+from .protocols import dashboard_panels as dashboard_panels
+from .protocols import server_processes as server_processes
+from .protocols import stated_throughput as stated_throughput

@@ -4,8 +4,7 @@
 names them, and protocols.py says what they return.
 """
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
@@ -188,6 +187,13 @@ class Plugin:
             cool()
         return self.has("cool")
 
+    def use_settings(self, settings: Mapping[str, str]) -> None:
+        """Have its server run with these settings; UserError where a plug-in runs none."""
+        if use := self._optional("use_settings"):
+            use(settings)
+        elif settings:
+            raise UserError(f"{self.class_name} has no server's settings: leave --setting out")
+
     def rest(self) -> None:
         """Let other contenders work between two turns; without the method, it stays as it is."""
         if rest := self._optional("rest"):
@@ -224,30 +230,3 @@ class Plugin:
     def reports_extra(self) -> bool:
         """Whether it has query_verbose, which ann-benchmarks stores as expect_extra."""
         return self.has("query_verbose")
-
-
-def dashboard_panels(monitor: ServerMonitor) -> dict[str, str]:
-    """Return the titles under which the dashboard draws names of a monitor; none where it has no panels."""
-    return dict(getattr(monitor, "panels", {}))
-
-
-def client_facts(clients: Clients) -> dict[str, Any]:
-    """Return what clients store next to a run; nothing where they have no facts()."""
-    return dict(getattr(clients, "facts", dict)())
-
-
-def server_processes(watch: Watch) -> Sequence[int] | None:
-    """Return the ids of the observed server's processes, without their children; empty where there is none.
-
-    None: they are not known, also where the watch has no processes().
-    """
-    if isinstance(watch, NoWatch):
-        return ()
-    processes: Callable[[], Sequence[int] | None] | None = getattr(watch, "processes", None)
-    return None if processes is None else processes()
-
-
-def stated_throughput(clients: Clients) -> float | None:
-    """Return the queries per second that a driver states of its last run; None: they are counted."""
-    rate = getattr(clients, "queries_per_second", None)
-    return None if rate is None or math.isnan(rate) else float(rate)

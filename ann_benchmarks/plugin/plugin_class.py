@@ -16,7 +16,7 @@ METHODS = (
     *("most_clients", "set_load_options", "set_build_options", "serve_only", "set_phase_listener"),
     *("watch_server", "open_monitor", "cool", "recover", "rest", "resume", "open_writable"),
     *("learns_from_rows", "installed_versions", "server_environment", "use_version", "install_version"),
-    "simulated_server",
+    *("simulated_server", "check_turns", "use_settings"),
     *("install_local", "local_target", "local_state"),
 )
 # Class attributes.
@@ -61,6 +61,10 @@ class PluginClass:
                 " leave --local out, as tags are also of images"
             )
         use(version)
+
+    def check_turns(self) -> None:
+        """Raise UserError where indexes cannot rest and resume here; without the method, they can."""
+        optional(self.constructor, "check_turns", lambda: None)()
 
     @property
     def can_be_installed(self) -> bool:

@@ -1,5 +1,6 @@
 """What the methods of plug-ins return: clients and their answers, writers, and who observes a server."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -189,3 +190,30 @@ class PreparedQueries:
     prepare: Callable[[Any, int], Any]
     run: Callable[[], Any]
     results: Callable[[], Any]
+
+
+def dashboard_panels(monitor: ServerMonitor) -> dict[str, str]:
+    """Return the titles under which the dashboard draws names of a monitor; none where it has no panels."""
+    return dict(getattr(monitor, "panels", {}))
+
+
+def client_facts(clients: Clients) -> dict[str, Any]:
+    """Return what clients store next to a run; nothing where they have no facts()."""
+    return dict(getattr(clients, "facts", dict)())
+
+
+def server_processes(watch: Watch) -> Sequence[int] | None:
+    """Return the ids of the observed server's processes, without their children; empty where there is none.
+
+    None: they are not known, also where the watch has no processes().
+    """
+    if isinstance(watch, NoWatch):
+        return ()
+    processes: Callable[[], Sequence[int] | None] | None = getattr(watch, "processes", None)
+    return None if processes is None else processes()
+
+
+def stated_throughput(clients: Clients) -> float | None:
+    """Return the queries per second that a driver states of its last run; None: they are counted."""
+    rate = getattr(clients, "queries_per_second", None)
+    return None if rate is None or math.isnan(rate) else float(rate)

@@ -5,16 +5,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ann_benchmarks.common.numbers import KIB, size_text, three_digits
+from ann_benchmarks.results.at_recall import may_reach
 from ann_benchmarks.results.comparable import (
     Comparison,
     comparisons,
     family,
     is_on_tier,
     ram,
-    speed_of_run,
     with_least_memory,
 )
-from ann_benchmarks.results.contest import Ratio
 from ann_benchmarks.results.equal_recall import BETWEEN, WITHIN
 from ann_benchmarks.results.judging import ERROR_RATE
 from ann_benchmarks.results.records import Record
@@ -23,7 +22,7 @@ from ann_benchmarks.results.speeds import OVERSTATED
 
 from .builds import IndexNames
 from .memory import Need, memory_in_short, memory_statements, needs
-from .statements import MEASURED_ONCE, Statement, certainty, listed
+from .statements import Statement, certainty_of_all, doubt, listed
 from .workloads import workload_statements
 
 RATE_WAS_GIVEN = "The throughput was given and says nothing about the algorithms: compare their latencies."
@@ -110,18 +109,13 @@ def ranking(comparison: Comparison, error_rate: float) -> str:
         [f"{three_digits(found.value)} times as fast as {other}" for other, found in apart.items()]
     )
     if any(not found.is_sure for found in apart.values()):
-        behind += f" ({certainty_of_all(apart.values())})"
+        doubts = [doubt(comparison.fastest[name], comparison.fastest[other])[0] for other in apart]
+        behind += f" ({certainty_of_all(apart.values(), doubts)})"
     if not alike:
         is_sure = all(found.is_sure for found in ratios.values())
         return f"with {comparison.who_asks}, {name} is {'the fastest:' if is_sure else 'ahead:'} {behind}"
     text = f"with {comparison.who_asks}, {listed([name, *alike])} cannot be told apart"
     return f"{text}, and {name} is {behind}" if behind else text
-
-
-def certainty_of_all(ratios: Iterable[Ratio]) -> str:
-    """Say why ratios are not sure."""
-    single = any(found.interval is None for found in ratios)
-    return f"{'single runs, ' * single}{MEASURED_ONCE}"
 
 
 def nothing_reached(runs: Sequence[Run], target: float) -> str:
@@ -148,17 +142,16 @@ def speed(comparison: Comparison, error_rate: float) -> str:
         if not found.is_fair:
             relation = f"{name} and {other} cannot be told apart, because {other} has only higher recalls"
         elif found.is_noise:
-            relation = (
-                f"{name} and {other} show no difference beyond noise (ratio {times}, {certainty(found)})"
-            )
+            # By noise, the first of those measured in rounds is the first, and its ratio too large.
+            given = f"ratio {times}, " if not found.rounds else ""
+            relation = f"{name} and {other} show no difference beyond noise ({given}{found.certainty})"
         else:
-            relation = f"{name} is {times} times as fast as {other} ({certainty(found)})"
+            relation = f"{name} is {times} times as fast as {other} ({found.certainty})"
         sentences.append(f"{relation}: {other} answers {pace(comparison, other)}.")
-    if once := [other for other, found in ratios.items() if not found.rounds]:
-        sentences.append(
-            f"{listed([name, *once])} were {MEASURED_ONCE}, which changes more than these intervals show:"
-            " rounds compare more surely."
-        )
+    doubts: dict[tuple[str, str], list[str]] = {}
+    for other in (other for other, found in ratios.items() if not found.rounds):
+        doubts.setdefault(doubt(comparison.fastest[name], comparison.fastest[other]), [name]).append(other)
+    sentences += [f"{listed(names)} were {how}{advice}." for (how, advice), names in doubts.items()]
     if torn := [name for name, run in comparison.fastest.items() if run.attrs.get("runs_disagree")]:
         sentences.append(f"The runs of {listed(torn)} differ by more than noise: something disturbed them.")
     return " ".join(sentences)
@@ -189,7 +182,7 @@ def missed(runs: Sequence[Run], target: float) -> list[Statement]:
     highest: dict[str, float] = {}
     for run in runs:
         highest[family(run)] = max(highest.get(family(run), 0.0), run.metrics["k-nn"])
-    reaching = {family(run) for run in runs if speed_of_run(run).may_reach(target)}
+    reaching = {family(run) for run in runs if may_reach(run, target)}
     short = [f"{name} (highest: {highest[name]:.4f})" for name in sorted(highest) if name not in reaching]
     return [Statement("Recall", f"{target:g} was not reached by {listed(short)}.")] if short else []
 
@@ -204,7 +197,8 @@ def costs(comparison: Comparison) -> list[Statement]:
     found = []
     if seconds:
         ranked = ranked_costs(seconds, lambda s: f"{three_digits(s)} s", "as long")
-        found.append(Statement("Building the index", which + ranked))
+        single = " These are single builds, at different times." if len(seconds) > 1 else ""
+        found.append(Statement("Building the index", which + ranked + single))
     if sizes:
         found.append(Statement("Size of the index", ranked_costs(sizes, size_text, "as large")))
     return found

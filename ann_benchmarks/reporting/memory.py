@@ -1,15 +1,16 @@
 """How much memory an algorithm needs: the least with which it keeps most of its throughput."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, takewhile
 
 from ann_benchmarks.common.numbers import KIB, size_text, three_digits
 from ann_benchmarks.common.output import counted
-from ann_benchmarks.results.comparable import clients, comparable, family, is_on_tier, ratio_of
-from ann_benchmarks.results.metrics import qps_at_recall
+from ann_benchmarks.results.at_recall import AtRecall, at_recall, ratio_of_throughputs
+from ann_benchmarks.results.comparable import clients, comparable, family, is_on_tier
+from ann_benchmarks.results.contest import MEASURED_ONCE, Ratio
 from ann_benchmarks.results.runs import Run
-from ann_benchmarks.results.tiers import TierRun, as_tier_run
+from ann_benchmarks.results.tiers import as_tier_run
 
 from .statements import Statement, listed
 
@@ -19,7 +20,7 @@ PLENTY = 4  # times the index and the table: as good as all memory, so that what
 
 @dataclass(frozen=True)
 class Need:
-    """The least available RAM, in bytes, from which on `KEPT` of the throughput is there.
+    """The least available RAM, in bytes, from which on `KEPT` of the throughput at a recall is there.
 
     `ram` is None where only all of the machine's memory suffices, `perhaps` what noise does not rule out and
     `least` the least that was measured. `whole` is what "all memory" is: None for the machine's, else the
@@ -29,77 +30,74 @@ class Need:
     algorithm: str
     clients: int
     ram: int | None
-    share: float  # of the throughput with all memory, at this RAM
+    kept: Ratio | None  # of the throughput with all memory, at this RAM
     perhaps: int | None
     least: int
     index_size: float | None  # bytes
     whole: int | None
     plenty: int  # tiers, that of all memory included, whose median is the throughput with all memory
     half: int | None  # the most RAM with which there is less than half of it
+    is_in_turn: bool  # all of it was measured in the same rounds
 
 
 def needs(runs: Iterable[Run], target: float) -> list[Need]:
     """Return the need of each algorithm with each number of clients, where several amounts were measured."""
-    runs = [run for run in comparable(runs) if qps_at_recall(run.metrics, target) > 0]
-    lines: dict[tuple[int, str], dict[str, list[TierRun]]] = {}
+    runs = comparable(runs)
+    lines: dict[tuple[int, str], dict[str, dict[int | None, list[Run]]]] = {}
     for run in runs:
-        if tier_run := as_tier_run(run):
-            of_method = lines.setdefault((tier_run.clients, tier_run.algorithm), {})
-            of_method.setdefault(tier_run.name, []).append(tier_run)
+        if one := as_tier_run(run):
+            of_method = lines.setdefault((one.clients, one.algorithm), {}).setdefault(one.name, {})
+            of_method.setdefault(one.ram, []).append(run)
     found = []
     for place, by_name in sorted(lines.items()):
-        best = max(map(by_ram, by_name.values()), key=len)
         off_tiers = [run for run in runs if (clients(run), family(run)) == place and not is_on_tier(run)]
-        if need := need_of(best, off_tiers):
-            found.append(need)
+        ladders = [at_recall({None: off_tiers, **groups}, target) for groups in by_name.values()]
+        best = max(ladders, key=len)
+        if any(best) and len(best) > 1:
+            found.append(need_of(*place, best))
     return found
 
 
-def by_ram(tier_runs: Iterable[TierRun]) -> dict[int | None, TierRun]:
-    """Return the fastest at each amount of RAM, the most first, all of it (None) before any amount."""
-    best: dict[int | None, TierRun] = {}
-    for tier_run in sorted(tier_runs, key=lambda tier_run: -tier_run.run.metrics["qps"]):
-        best.setdefault(tier_run.ram, tier_run)
-    return dict(sorted(best.items(), key=lambda item: -(item[0] or float("inf"))))
-
-
-def need_of(best: dict[int | None, TierRun], off_tiers: Sequence[Run]) -> Need | None:
-    """Find the need of one line, whose first result is that with the most memory."""
-    most = next(iter(best.values()))
-    whole, is_all = most.run, most.ram is None
-    if not is_all and off_tiers:
-        whole, is_all = max(off_tiers, key=lambda run: run.metrics["qps"]), True
-    plenty = {ram: found.run for ram, found in best.items() if ram is None or has_plenty(found, ram)}
-    if is_all and plenty:
-        plenty.setdefault(None, whole)
-        whole = sorted(plenty.values(), key=lambda run: run.metrics["qps"])[(len(plenty) - 1) // 2]
-    steps = [(ram, ratio_of(found.run, whole)) for ram, found in best.items() if ram is not None]
-    if len(steps) + is_all < 2:
-        return None
-    enough = list(takewhile(lambda step: step[0] in plenty or step[1].value >= KEPT, steps))
-    perhaps = list(
-        takewhile(lambda s: s[0] in plenty or (s[1].interval or (0, s[1].value))[1] >= KEPT, steps)
-    )
+def need_of(number: int, algorithm: str, best: Mapping[int | None, AtRecall]) -> Need:
+    """Find the need of one line, by what it has at a recall with each amount of RAM, None for all of it."""
+    amounts = sorted((ram for ram in best if ram is not None), reverse=True)
+    is_all = None in best
+    plenty = {ram: best[ram] for ram in best if ram is None or has_plenty(best[ram].run, ram)}
+    whole = best[None if is_all else amounts[0]]
+    if is_all:
+        whole = sorted(plenty.values(), key=lambda at: at.qps)[(len(plenty) - 1) // 2]
+    steps = {ram: ratio_of_throughputs(best[ram], whole) for ram in amounts}
+    suffices = {ram: ram in plenty or (kept.is_fair and kept.value >= KEPT) for ram, kept in steps.items()}
+    may_suffice = {ram: ram in plenty or most_of(kept) >= KEPT for ram, kept in steps.items()}
+    enough = list(takewhile(lambda ram: suffices[ram], amounts))
+    perhaps = list(takewhile(lambda ram: may_suffice[ram], amounts))
+    size = best[None if is_all else amounts[0]].run.metrics["indexsize"] * KIB
     return Need(
-        algorithm=most.algorithm,
-        clients=most.clients,
-        ram=enough[-1][0] if enough else None,
-        share=enough[-1][1].value if enough else 1.0,
-        perhaps=perhaps[-1][0] if perhaps else None,
-        least=steps[-1][0],
-        index_size=most.index_size,
-        whole=None if is_all else most.ram,
+        algorithm=algorithm,
+        clients=number,
+        ram=enough[-1] if enough else None,
+        kept=steps[enough[-1]] if enough else None,
+        perhaps=perhaps[-1] if perhaps else None,
+        least=amounts[-1],
+        index_size=size if size > 0 else None,
+        whole=None if is_all else amounts[0],
         plenty=len(plenty) if is_all else 1,
-        half=next((ram for ram, found in steps if ram not in plenty and found.value < 0.5), None),
+        half=next((ram for ram in amounts if ram not in plenty and most_of(steps[ram]) < 0.5), None),
+        is_in_turn=all(kept.rounds for ram, kept in steps.items() if best[ram] is not whole),
     )
 
 
-def has_plenty(found: TierRun, ram: int) -> bool:
-    """Whether a tier's RAM is `PLENTY` times the index and the table, whose sizes have to be known."""
-    table = found.run.attrs.get("table_size")  # KiB
-    if not found.index_size or not isinstance(table, (int, float)):
+def most_of(kept: Ratio) -> float:
+    """Return the largest share that noise allows, or the share itself where nothing shows the noise."""
+    return kept.interval.high if kept.interval else kept.value
+
+
+def has_plenty(run: Run, ram: int) -> bool:
+    """Whether RAM is `PLENTY` times the index and the table, whose sizes have to be known."""
+    index, table = run.metrics["indexsize"], run.attrs.get("table_size")  # KiB
+    if not index > 0 or not isinstance(table, (int, float)):
         return False
-    return ram >= PLENTY * (found.index_size + table * KIB)
+    return ram >= PLENTY * (index + table) * KIB
 
 
 def memory_in_short(found: Sequence[Need]) -> str:
@@ -115,7 +113,8 @@ def memory_in_short(found: Sequence[Need]) -> str:
         much = "more RAM than any reduced amount that was measured"
         much = much if ram == float("inf") else f"{size_text(ram)} of RAM"
         texts.append(f"{listed(names)} need{'s' * (len(names) == 1)} {much}")
-    return f"to keep {KEPT:.0%} of the throughput, {'; '.join(texts)}"
+    once = "" if all(need.is_in_turn for need in found) else f" ({MEASURED_ONCE})"
+    return f"to keep {KEPT:.0%} of the throughput, {'; '.join(texts)}{once}"
 
 
 def memory_statements(found: Sequence[Need]) -> list[Statement]:
@@ -143,6 +142,8 @@ def about_memory(found: Sequence[Need]) -> list[str]:
             f"Tiers with at least {PLENTY} times the index and the table count as all memory: their median is"
             " the throughput with all memory, because they differ by noise alone."
         )
+    if not all(need.is_in_turn for need in found):
+        sentences.append(f"The tiers were {MEASURED_ONCE}, which changes more than these intervals show.")
     if all(need.index_size and need.least > need.index_size for need in found):
         sentences.append("No tier had less RAM than the size of the index: smaller tiers would say more.")
     return sentences
@@ -154,10 +155,18 @@ def need_text(need: Need) -> str:
     if need.ram is not None:
         notes += [f"{three_digits(need.ram / need.index_size)} times its index"] if need.index_size else []
         notes += ["the least that was measured"] if need.ram == need.least else []
-        notes.append(f"{need.share:.0%} kept")
+        notes += [kept_text(need.kept)] if need.kept else []
     if need.perhaps is not None and need.perhaps != need.ram:
         notes.append(f"{size_text(need.perhaps)} may suffice within noise")
     if need.half is not None:
         notes.append(f"less than half kept with {size_text(need.half)}")
     much = "more than any reduced amount" if need.ram is None else size_text(need.ram)
     return f"{need.algorithm} {much}" + (f" ({', '.join(notes)})" if notes else "")
+
+
+def kept_text(kept: Ratio) -> str:
+    """Write which share of the throughput is kept, and how sure that is."""
+    text = f"{kept.value:.0%} kept"
+    if kept.interval is None:
+        return f"{text} in single runs"
+    return f"{text}, 95% interval {kept.interval.low:.0%} to {kept.interval.high:.0%}"

@@ -15,16 +15,16 @@ from ann_benchmarks.plotting.published import read_points, read_tiers
 from ann_benchmarks.plotting.tier_figure import create_tier_figure
 from ann_benchmarks.plotting.tier_lines import normalised, tier_lines
 from ann_benchmarks.published import published as published_file
+from ann_benchmarks.results.at_recall import at_recall, may_reach
 from ann_benchmarks.results.comparable import (
     clients,
     family,
-    fastest_of_each,
     is_on_tier,
     ram,
     without_memory,
 )
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
-from ann_benchmarks.results.metrics import all_metrics, plot_label, qps_at_recall
+from ann_benchmarks.results.metrics import all_metrics, plot_label
 from ann_benchmarks.results.percentiles import least_queries
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.results.series import BESIDE
@@ -69,32 +69,32 @@ def frontier(
 
 
 def latency(shown: Shown, over: str = "", percentile: str = "p99") -> list[Block]:
-    """Draw p50 and p99 of the fastest result of each curve at a recall, or a percentile over recall."""
+    """Draw p50 and p99 of the result of each curve next to a recall, or a percentile over recall."""
     if over == "recall":
         return frontier(shown, "k-nn", percentile)
     if over:
         raise UserError(f"latency can be drawn over recall, not over '{over}'")
-    if not (chosen := worth_a_bar(shown)):
+    chosen, reach = worth_a_bar(shown)
+    if not chosen:
         raise UserError("no result was selected")
     known = [run for run in chosen if math.isfinite(run.metrics["p50"])]
     rows = sorted(known, key=lambda run: (clients(run), run.metrics["p50"]))
     if not rows:
         raise UserError(f"a median latency takes {least_queries('p50')} queries: measure with more of them")
     path = shown.file("latency")
-    reach = qps_at_recall(rows[0].metrics, shown.target) > 0
     title = f"Latency at a recall of {shown.target:g}" if reach else "Latency"
     draw_latencies(rows[:MOST_ROWS], path, title)
-    which = "fastest result" if reach else f"result with the highest recall, below {shown.target:g},"
+    which = "result next to it" if reach else f"result with the highest recall, below {shown.target:g},"
     caption = f"{title}: median and 99th percentile for the {which} of each curve"
     if any(is_on_tier(run) for run in rows):
         caption += " with its largest RAM"
     return [Picture(path.name, f"{caption}{left_out(rows)}.")]
 
 
-def worth_a_bar(shown: Shown) -> list[Run]:
-    """Return of each curve, with its largest RAM, the fastest result at the target recall.
+def worth_a_bar(shown: Shown) -> tuple[list[Run], bool]:
+    """Return a result of each curve, with its largest RAM, and whether any reaches the target recall.
 
-    Where none reaches that, it is the one with the highest recall.
+    It is the one next to that recall; where none reaches it, the one with the highest recall.
     """
     most: dict[str, float] = {}
     for run in shown.runs:
@@ -103,8 +103,9 @@ def worth_a_bar(shown: Shown) -> list[Run]:
     for run in shown.runs:
         if ram(run) == most[without_memory(run)]:
             groups.setdefault(run.algorithm, []).append(run)
-    fastest = [run for group in groups.values() for run in fastest_of_each(group, shown.target).values()]
-    return fastest or [max(group, key=lambda run: run.metrics["k-nn"]) for group in groups.values()]
+    if found := at_recall(groups, shown.target):
+        return [at.run for at in found.values()], True
+    return [max(group, key=lambda run: run.metrics["k-nn"]) for group in groups.values()], False
 
 
 def tiers(shown: Shown, published: str = "", normalise: bool = False) -> list[Block]:
@@ -175,7 +176,7 @@ def worth_a_dashboard(runs: Iterable[Run], target: float) -> list[Run]:
     """Return of each algorithm the monitored result with the most clients: the fastest at a recall."""
 
     def worth(run: Run) -> tuple[int, float, float]:
-        return clients(run), qps_at_recall(run.metrics, target) > 0, run.metrics["qps"]
+        return clients(run), may_reach(run, target), run.metrics["qps"]
 
     best: dict[str, Run] = {}
     for run in sorted((run for run in runs if MONITORED in run.attrs), key=worth, reverse=True):

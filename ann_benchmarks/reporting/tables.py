@@ -1,28 +1,45 @@
 """The tables of a report: one function a kind, in the dict below."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import GB, KIB, UNKNOWN, plain_number, share_text, three_digits
+from ann_benchmarks.common.numbers import (
+    GB,
+    KIB,
+    UNKNOWN,
+    figure_text,
+    plain_number,
+    share_text,
+    three_digits,
+)
 from ann_benchmarks.plotting.tier_table import COLUMNS, deviation, indexes_on_tiers
 from ann_benchmarks.published import published
 from ann_benchmarks.published.selecting import rows_where
 from ann_benchmarks.published.tables import TEXT
-from ann_benchmarks.results.built import fastest_of_each_index
+from ann_benchmarks.results.at_recall import (
+    LOWER_BOUND,
+    AtRecall,
+    indexes_at_recall,
+    ratio_of_throughputs,
+)
 from ann_benchmarks.results.comparable import comparisons, family
+from ann_benchmarks.results.contest import Ratio
 from ann_benchmarks.results.intervals import interval_text
-from ann_benchmarks.results.metrics import all_metrics
+from ann_benchmarks.results.judging import ERROR_RATE
+from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics
 from ann_benchmarks.results.percentiles import PERCENTILES
 from ann_benchmarks.results.runs import Run, interval
-from ann_benchmarks.results.tiers import as_tier_run, fastest, whole_machine
+from ann_benchmarks.results.tiers import as_tier_run, whole_machine
 
 from .builds import IndexNames, build_table
 from .content import Kind, Shown, known_table
 from .document import Block, Paragraph, Table
+from .statements import doubt
 from .workloads import insert_table, write_tables
 
-SPEEDUPS = ("qps", "p99", "build")
+SPEEDUPS = ("p99", "build")
 
 
 def point_table(shown: Shown) -> list[Block]:
@@ -49,12 +66,11 @@ def point_table(shown: Shown) -> list[Block]:
 
 
 def tier_table(shown: Shown) -> list[Block]:
-    """Return for each index its fastest result on each tier, at the target recall."""
+    """Return for each index what it has on each tier at the target recall."""
     on_tiers = [found for run in shown.runs if (found := as_tier_run(run))]
-    rows = fastest(on_tiers, shown.target)
-    if not rows:
+    indexes = indexes_on_tiers(on_tiers, shown.target, whole_machine(on_tiers))
+    if not indexes:
         raise UserError(f"no result on a tier reaches a recall of {shown.target:g}")
-    indexes = indexes_on_tiers(rows, whole_machine(on_tiers))
     tables: list[Block] = [
         Table(index.columns, index.rows, index.heading, frozenset(index.columns[len(COLUMNS) :]))
         for index in indexes
@@ -70,21 +86,22 @@ def speedup_tables(shown: Shown, baseline: str = "") -> list[Block]:
     """
     blocks: list[Block] = []
     for comparison in comparisons(shown.runs, shown.target):
-        runs = [run for run, _ in fastest_of_each_index(comparison.runs, shown.target)]
-        if not runs:
+        found = [at for at, _ in indexes_at_recall(comparison.runs, shown.target)]
+        if not found:
             continue
         conditions = f"{comparison.who_asks}{comparison.where}, at a recall of {shown.target:g}"
-        caption = f"{conditions}: the fastest result of each index"
-        blocks.append(speedup_table(sorted(runs, key=family), caption, baseline))
-        if short := sorted({family(run) for run in comparison.runs} - {family(run) for run in runs}):
+        blocks += speedup_table(sorted(found, key=lambda at: family(at.run)), conditions, baseline)
+        reaching = {family(at.run) for at in found}
+        if short := sorted({family(run) for run in comparison.runs} - reaching):
             blocks.append(Paragraph(f"Below that recall: {', '.join(short)}.", is_note=True))
     if not blocks:
         raise UserError(f"no result reaches a recall of {shown.target:g}")
     return blocks
 
 
-def speedup_table(runs: list[Run], caption: str, baseline: str) -> Table:
-    """Return the table of indexes under the same conditions."""
+def speedup_table(found: Sequence[AtRecall], conditions: str, baseline: str) -> list[Block]:
+    """Return the table of indexes under the same conditions, and what its ratios leave open."""
+    runs = [at.run for at in found]
     index_names = IndexNames(runs)
     names = [index_names.of(run) for run in runs]
     bases = [i for i, name in enumerate(names) if baseline in (name, family(runs[i]))]
@@ -101,7 +118,19 @@ def speedup_table(runs: list[Run], caption: str, baseline: str) -> Table:
             for value in values
         ]
 
-    columns = {"Index": names, "Recall": [share_text(run.metrics["k-nn"]) for run in runs]}
+    base = found[bases[0]] if bases else min(found, key=lambda at: at.qps)
+    rate = ERROR_RATE / max(math.comb(len(found), 2), 1)
+    ratios = {i: ratio_of_throughputs(at, base, rate) for i, at in enumerate(found) if at is not base}
+    columns = {
+        "Index": names,
+        "Recall": [share_text(run.metrics["k-nn"]) for run in runs],
+        all_metrics[QPS_AT_RECALL].title: [
+            f"{LOWER_BOUND * at.is_bound}{figure_text(at.qps)}" for at in found
+        ],
+        "QPS speedup": [
+            speedup_text(ratios[i], at.is_bound) if i in ratios else "1" for i, at in enumerate(found)
+        ],
+    }
     for name in SPEEDUPS:
         metric = all_metrics[name]
         values = [run.metrics[name] for run in runs]
@@ -111,7 +140,24 @@ def speedup_table(runs: list[Run], caption: str, baseline: str) -> Table:
     columns["Size (GiB)"] = [f"{gib:.3g}" if gib > 0 else UNKNOWN for gib in gibs]
     columns["Size improvement"] = times(gibs, False)
     best = f"{names[bases[0]]} is 1" if bases else "the worst of each column is 1"
-    return known_table(columns, f"{caption}; {best}", frozenset({"Index"}))
+    table = known_table(columns, f"{conditions}: each index; {best}", frozenset({"Index"}))
+    return [table, *(Paragraph(text, is_note=True) for text in notes_on(ratios, runs, base.run))]
+
+
+def speedup_text(found: Ratio, is_bound: bool) -> str:
+    """Write a ratio of throughputs, or the bound that it is where one side has only higher recalls."""
+    if not found.is_fair:
+        return UNKNOWN if is_bound else f"at most {three_digits(found.value)}"
+    return f"{LOWER_BOUND * is_bound}{three_digits(found.value)}{interval_text(found.interval, three_digits)}"
+
+
+def notes_on(ratios: Mapping[int, Ratio], runs: Sequence[Run], base: Run) -> Iterator[str]:
+    """Say how sure ratios of throughputs to the base are; their keys are the places of results."""
+    if any(found.interval for found in ratios.values()):
+        yield "The intervals of QPS speedups hold for all rows together; one that contains 1 is noise."
+    once = [doubt(base, runs[place])[0] for place, found in ratios.items() if not found.rounds]
+    for how in dict.fromkeys(once):
+        yield f"Some indexes were {how}, which changes more than these intervals show."
 
 
 def published_table(shown: Shown, name: str = "", where: Mapping[str, Any] | None = None) -> list[Block]:

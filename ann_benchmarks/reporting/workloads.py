@@ -1,5 +1,6 @@
 """The workloads that write, in sentences and tables: inserts by many clients, and writes during queries."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -15,7 +16,9 @@ from ann_benchmarks.common.numbers import (
     three_digits,
 )
 from ann_benchmarks.common.output import counted
+from ann_benchmarks.results.contest import ratio_once
 from ann_benchmarks.results.intervals import interval_text
+from ann_benchmarks.results.judging import ERROR_RATE
 from ann_benchmarks.results.records import Phase, Rate, Record
 
 from .content import Shown, known_table
@@ -54,16 +57,24 @@ def insert_statements(records: Iterable[Record]) -> list[Statement]:
     """Say for each index how many inserts a second there were with the fewest writers, and at most."""
     statements = []
     for (_, name), group in groupby(inserts_of(records), lambda item: place(item[0])):
-        found = [(record.writers, rate.per_second) for record, rate in group]
-        (fewest, first), (writers, most) = found[0], max(found, key=lambda item: item[1])
-        text = f"{name} takes {three_digits(first)} inserts/s from {counted(fewest, 'writer')}"
-        if writers != fewest and first > 0:
-            times = three_digits(most / first)
-            text += f" and at most {three_digits(most)} from {writers}, {times} times as many"
-        elif len(found) > 1:
-            text += f" and no more from up to {found[-1][0]}"
+        (fewest, first), *others = [(record.writers, rate) for record, rate in group]
+        text = f"{name} takes {three_digits(first.per_second)} inserts/s from {counted(fewest, 'writer')}"
+        if others and first.per_second > 0:
+            text += f" and {with_more_writers(first, others)}"
         statements.append(Statement("Inserts", f"{text}."))
     return statements
+
+
+def with_more_writers(first: Rate, others: Sequence[tuple[int, Rate]]) -> str:
+    """Say how many inserts there are at most with more writers, and whether that is more than noise."""
+    writers, most = max(others, key=lambda item: item[1].per_second)
+    if most.per_second <= first.per_second:
+        return f"no more from up to {others[-1][0]}"
+    found = ratio_once(most.estimate, first.estimate, ERROR_RATE / math.comb(len(others) + 1, 2))
+    rate, times = three_digits(most.per_second), three_digits(found.value)
+    if found.is_noise:
+        return f"no more beyond noise from up to {others[-1][0]} (ratio {times}, {found.whole_certainty})"
+    return f"at most {rate} from {writers}, {times} times as many ({found.whole_certainty})"
 
 
 def write_statements(records: Iterable[Record]) -> list[Statement]:
@@ -83,19 +94,25 @@ def write_statements(records: Iterable[Record]) -> list[Statement]:
 
 def ranked_during(records: Sequence[Record]) -> str:
     """Rank indexes by their queries while rows were written."""
-    ranked = []
-    for record in records:
-        phase = record.phase(WRITING)
-        if phase is not None and phase.queries is not None:
-            ranked.append((phase.queries.per_second, record, phase))
-    ranked.sort(key=lambda item: -item[0])
+    phases = [(record, phase) for record in records if (phase := record.phase(WRITING)) and phase.queries]
+    ranked = sorted(phases, key=lambda item: -rate_of(item[1]).per_second)
     texts = [
-        f"{record.name} {'answers ' * (not place)}{three_digits(rate)} {'queries/s ' * (not place)}"
-        f"({', '.join(during(record, phase))})"
-        for place, (rate, record, phase) in enumerate(ranked)
+        f"{record.name} {'answers ' * (not place)}{three_digits(rate_of(phase).per_second)}"
+        f" {'queries/s ' * (not place)}({', '.join(during(record, phase))})"
+        for place, (record, phase) in enumerate(ranked)
     ]
-    times = f", a factor of {three_digits(ranked[0][0] / ranked[-1][0])}" if ranked[-1][0] > 0 else ""
-    return listed(texts) + times
+    if len(ranked) < 2 or not rate_of(ranked[-1][1]).per_second > 0:
+        return listed(texts)
+    ends = [rate_of(ranked[i][1]).estimate for i in (0, -1)]
+    found = ratio_once(ends[0], ends[1], ERROR_RATE / math.comb(len(ranked), 2))
+    says = "no difference beyond noise: a factor" if found.is_noise else "a factor"
+    return f"{listed(texts)}, {says} of {three_digits(found.value)} ({found.whole_certainty})"
+
+
+def rate_of(phase: Phase) -> Rate:
+    """Return the queries of a phase that has some."""
+    assert phase.queries is not None
+    return phase.queries
 
 
 def during(record: Record, phase: Phase) -> list[str]:
@@ -137,13 +154,13 @@ def insert_table(shown: Shown) -> list[Block]:
     found = inserts_of(shown.records)
     if not found:
         raise UserError("there is no workload of inserts")
-    fewest: dict[tuple[str, str], float] = {}
+    fewest: dict[tuple[str, str], Rate] = {}
     for record, rate in found:
-        fewest.setdefault(place(record), rate.per_second)
+        fewest.setdefault(place(record), rate)
     rows = [
         [
             *(place(record)[1], record.dataset, f"{record.writers:,}", rate_text(rate)),
-            three_digits(rate.per_second / first) if (first := fewest[place(record)]) > 0 else UNKNOWN,
+            times_text(rate, fewest[place(record)]),
             *(milliseconds(rate.percentile(name)) for name in ("p50", "p99", "p999")),
             *(f"{rate.count:,}", f"{rate.failed:,}"),
         ]
@@ -154,6 +171,16 @@ def insert_table(shown: Shown) -> list[Block]:
         *("p50 (ms)", "p99 (ms)", "p99.9 (ms)", "Inserted", "Failed"),
     )
     return [Table(columns, rows, shown.title or "Inserts", frozenset({"Index", "Dataset"}))]
+
+
+def times_text(rate: Rate, first: Rate) -> str:
+    """Write a rate as a multiple of another one, with its interval."""
+    if rate is first:
+        return "1"
+    if not min(rate.per_second, first.per_second) > 0:
+        return UNKNOWN
+    found = ratio_once(rate.estimate, first.estimate)
+    return three_digits(found.value) + interval_text(found.interval, three_digits)
 
 
 def write_tables(shown: Shown) -> list[Block]:

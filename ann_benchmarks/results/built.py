@@ -1,31 +1,12 @@
-"""Built indexes: which results share one, which of them is the fastest, and how the indexes differ."""
+"""Built indexes: which results share one, and how the indexes differ."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from ann_benchmarks.common.foreign import from_json
 
-from .metrics import qps_at_recall
 from .runs import Run
 
 LONGEST_LABEL = 40
-
-
-def fastest_of_each_index(runs: Iterable[Run], target: float) -> list[tuple[Run, str]]:
-    """Return the fastest result of each built index that reaches a recall, and how that index is built.
-
-    Only the build arguments in which indexes of its algorithm differ are named.
-    """
-    fastest: dict[Any, Run] = {}
-    for run in runs:
-        if qps_at_recall(run.metrics, target) > 0:
-            index = built_index(run)
-            if index not in fastest or run.metrics["qps"] > fastest[index].metrics["qps"]:
-                fastest[index] = run
-    arguments: dict[str, list[dict[str, str]]] = {}
-    for run in fastest.values():
-        arguments.setdefault(run.algorithm, []).append(build_arguments(run))
-    return [(run, difference(build_arguments(run), arguments[run.algorithm])) for run in fastest.values()]
 
 
 def built_index(run: Run) -> tuple[Any, ...]:

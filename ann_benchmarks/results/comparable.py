@@ -1,6 +1,5 @@
 """How a result was measured, apart from its index, and which results can be compared."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,12 +7,11 @@ from typing import Any
 
 from ann_benchmarks.common.numbers import size_text
 
-from .built import built_index
-from .contest import Contest, Ratio, alone, contest, ratio
+from .at_recall import is_known, speed_of_run
+from .contest import Contest, contest
 from .equal_recall import Standing
 from .runs import Run, number
 from .series import SHUFFLED, Series
-from .speeds import Speed, speed_of
 
 ONE_CLIENT = 1
 
@@ -24,7 +22,7 @@ def without_memory(run: Run) -> str:
 
 
 def family(run: Run) -> str:
-    """Return what a comparison is between: the algorithm of a curve, with its version."""
+    """Return what a comparison is between: the algorithm of a curve, with its version and settings."""
     return run.series.family
 
 
@@ -53,6 +51,7 @@ def is_usual(run: Run) -> bool:
         tier_method=run.series.tier_method,
         tier_memory=run.series.tier_memory,
         environment=run.series.environment,
+        settings=run.series.settings,
     )
     return run.series == usual
 
@@ -91,7 +90,7 @@ class Comparison:
         """The results of each algorithm whose recall and throughput are known."""
         found: dict[str, list[Run]] = {}
         for run in self.runs:
-            if run.metrics["k-nn"] >= 0 and 0 < run.metrics["qps"] < math.inf:
+            if is_known(run):
                 found.setdefault(family(run), []).append(run)
         return found
 
@@ -174,18 +173,3 @@ def with_least_memory(runs: Iterable[Run], target: float, compared: Comparison) 
     by_memory = sorted(groups.values(), key=lambda group: memory_of(group[0]))
     found = (Comparison(compared.clients, group, target) for group in by_memory)
     return next((one for one in found if one.fastest.keys() >= compared.fastest.keys()), None)
-
-
-def fastest_of_each(runs: Sequence[Run], target: float) -> dict[str, Run]:
-    """Return the result that stands for each algorithm at a recall, the fastest algorithm first."""
-    return Comparison(ONE_CLIENT, runs, target).fastest
-
-
-def speed_of_run(run: Run) -> Speed:
-    """Return the speed of a result, as comparisons need it."""
-    return speed_of(run.attrs, run.metrics["k-nn"], run.metrics["qps"], built_index(run))
-
-
-def ratio_of(first: Run, second: Run) -> Ratio:
-    """Return how many times as fast a result is as another, whatever their recall."""
-    return ratio(alone(speed_of_run(first)), alone(speed_of_run(second)))

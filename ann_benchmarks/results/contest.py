@@ -6,16 +6,27 @@ different times: what their runs show misses restarts and the hour, so that thei
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import fmean, stdev
 
+from ann_benchmarks.common.numbers import three_digits
+
 from .equal_recall import ABOVE, AT, Standing, standing
 from .intervals import Interval
-from .judging import ERROR_RATE, Difference, difference, difference_of_pairs, with_doubt
+from .judging import (
+    ERROR_RATE,
+    LOOKS_SHARE,
+    Difference,
+    Estimate,
+    difference,
+    difference_of_pairs,
+    with_doubt,
+)
 from .speeds import Speed
 
 IN_ROUNDS, ONCE = "rounds", "runs"  # by what a ratio is judged
+MEASURED_ONCE = "measured once, at different times"
 FEWEST_ROUNDS = 4  # before anything is said
 FEWEST_PARTS = 10  # of the queries, whose spread shows how alike two contenders miss
 
@@ -41,6 +52,19 @@ class Ratio:
     def is_sure(self) -> bool:
         """Whether the first is faster by more than noise, with an error rate that can be stated."""
         return self.rounds > 0 and self.is_fair and self.interval is not None and self.interval.low > 1
+
+    @property
+    def certainty(self) -> str:
+        """How sure it is, in words."""
+        if self.interval is None:
+            return "single runs: noise is not ruled out"
+        low, high = map(three_digits, self.interval)
+        return f"95% interval {low} to {high}" + (f", {self.rounds} rounds" if self.rounds else "")
+
+    @property
+    def whole_certainty(self) -> str:
+        """The same where nothing else says that it was measured once."""
+        return self.certainty if self.rounds else f"{self.certainty}, {MEASURED_ONCE}"
 
 
 @dataclass(frozen=True)
@@ -72,20 +96,39 @@ def contest(contenders: Mapping[str, Sequence[Speed]], target: float) -> Contest
             found[name] = one
 
     def pace(item: tuple[str, Standing]) -> float:
-        rounds = item[1].rounds
-        if not rounds:
+        levels = item[1].unchosen
+        if not levels:
             return item[1].level
-        return fmean(level - common.get(number, 0.0) for number, level in rounds.items())
+        return fmean(level - common.get(number, 0.0) for number, level in levels.items())
 
     return Contest(dict(sorted(found.items(), key=pace, reverse=True)))
 
 
 def ratio(first: Standing, second: Standing, error_rate: float = ERROR_RATE) -> Ratio:
-    """Compare two at the recall for which they stand, with an interval that misses at the error rate."""
+    """Compare two at the recall for which they stand, with an interval that misses at the error rate.
+
+    In rounds, the race may have been looked at before, and ended by what was seen: that has a part of it.
+    """
     found = speed_ratio(first, second)
-    interval = Interval(*found.interval(error_rate)) if found.is_judged else None
+    rate = error_rate * (1 - LOOKS_SHARE) if found.by == IN_ROUNDS else error_rate
+    interval = Interval(*found.interval(rate)) if found.is_judged else None
     is_fair = second.reach != ABOVE
-    return Ratio(found.ratio, interval, found.repetitions[0] if found.by == IN_ROUNDS else 0, is_fair)
+    if found.by != IN_ROUNDS:
+        return Ratio(found.ratio, interval, 0, is_fair)
+    return Ratio(_unchosen_ratio(first, second, interval), interval, found.repetitions[0], is_fair)
+
+
+def _unchosen_ratio(first: Standing, second: Standing, interval: Interval | None) -> float:
+    """Return the speed of the first over the second's, in rounds that have not chosen their points."""
+    levels, others = first.unchosen or first.rounds or {}, second.unchosen or second.rounds or {}
+    value = math.exp(fmean(levels[n] - others[n] for n in levels.keys() & others.keys()))
+    return min(max(value, interval.low), interval.high) if interval else value
+
+
+def ratio_once(first: Estimate, second: Estimate, error_rate: float = ERROR_RATE) -> Ratio:
+    """Compare two figures that were each measured once, at different times."""
+    found = difference([second], [first])
+    return Ratio(found.ratio, Interval(*found.interval(error_rate)) if found.is_judged else None)
 
 
 def speed_ratio(first: Standing, second: Standing) -> Difference:
@@ -138,4 +181,5 @@ def _of_rounds(speeds: Sequence[Speed], mark: str) -> dict[int, float]:
 def alone(speed: Speed) -> Standing:
     """Return a point as it stands by itself, at whatever recall it has."""
     rounds = speed.by_round
-    return Standing({0: 1.0}, 0.0, speed.level, speed.estimate, AT, mark=speed.mark, rounds=rounds)
+    one = Standing({0: 1.0}, 0.0, speed.level, speed.estimate, AT, mark=speed.mark)
+    return replace(one, rounds=rounds, unchosen=rounds)

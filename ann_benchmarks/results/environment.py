@@ -4,6 +4,7 @@ Points of two environments never make one curve, and neither finishes the other'
 contradicts nothing. Results that say nothing of it, as ann-benchmarks' do, are an environment of their own.
 """
 
+import json
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from ann_benchmarks.common.foreign import from_json
 from ann_benchmarks.common.numbers import size_text
 
 from .attributes import version_names
+from .series import stored_series
 
 UNKNOWN = "unknown server"
 LONGEST_MARK = 40  # characters
@@ -33,7 +35,8 @@ Facts = Mapping[str, Any]
 def environment_of(attrs: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is known of where a result was measured, what names it best first; empty for nothing.
 
-    A simulated server has the cores, the memory and the settings of its tier, which the series says.
+    A simulated server has the cores, the memory and the settings of its tier, which the series says, as it
+    does of settings that were compared.
     """
     facts: dict[str, Any] = {}
     for name, title in sorted(version_names(attrs).items(), key=lambda item: item[0] != "postgres_version"):
@@ -48,11 +51,32 @@ def environment_of(attrs: Mapping[str, Any]) -> dict[str, Any]:
     facts |= {name: attrs[attribute] for name, attribute in machine.items() if attribute in attrs}
     if "container_memory_requested" in attrs and not attrs.get("tier"):
         facts["container memory"] = attrs["container_memory_requested"]
+    series = stored_series(attrs)
+    compared = series.setting_names if series else set[str]()
     for name, attribute in _SETTINGS.items():
         if attribute in attrs:
             settings = from_json(attrs[attribute], dict[str, Any]())
-            facts[name] = {key: value for key, value in settings.items() if f"tier_{key}" not in attrs}
+            facts[name] = {
+                key: value
+                for key, value in settings.items()
+                if f"tier_{key}" not in attrs and key not in compared
+            }
     return facts
+
+
+def with_settings_given(
+    attrs: Mapping[str, Any], settings: Mapping[str, str], compared: Iterable[str]
+) -> dict[str, Any]:
+    """Return what is known of a server, by attributes, as it will be with more settings given to it.
+
+    Those that are `compared` are in the name of a series, and of no environment.
+    """
+    changed = dict(attrs)
+    for attribute, more in (("given_settings", settings), ("server_settings", {})):
+        if attribute in attrs:
+            known = {**from_json(attrs[attribute], dict[str, Any]()), **more}
+            changed[attribute] = json.dumps({key: known[key] for key in known if key not in compared})
+    return changed
 
 
 def differences(one: Facts, other: Facts) -> list[str]:

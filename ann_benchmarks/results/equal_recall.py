@@ -29,6 +29,8 @@ class Standing:
     The level is the mean of those of some of its points, by `weights`, and `shift`. `reach` says where the
     recall lies: BETWEEN two points, AT one or near it, WITHIN the interval of one that lies below it; ABOVE:
     all points have a higher recall, and their speed is a lower bound; EXACT: all answers are the true ones.
+
+    The best of several points looks faster than it is in the rounds that have chosen it, and not in others.
     """
 
     weights: Mapping[int, float]  # of points, by their numbers
@@ -42,6 +44,7 @@ class Standing:
     choices: int = 1  # points that the chosen one may be the fastest of by noise alone
     mark: str = ""
     rounds: Mapping[int, float] | None = None  # the level in each round
+    unchosen: Mapping[int, float] | None = None  # the same of the points that the other rounds would choose
 
     @property
     def chosen(self) -> list[int]:
@@ -74,7 +77,7 @@ def standing(
     numbers = [i for i, speed in enumerate(speeds) if not mark or (speed.mark == mark and speed.by_round)]
     levels = {i: speeds[i].level for i in numbers}
     if mark:
-        levels = {i: _without(of_rounds or {}, speeds[i].by_round) for i in numbers}
+        levels = _levels(speeds, numbers, of_rounds or {})
     place = _best(speeds, levels, target)
     if place is None:
         return None
@@ -88,11 +91,26 @@ def standing(
     every = [speeds[i].by_round for i in place.weights]
     shared = sorted(set.intersection(*map(set, every)))
     rounds = {n: place.at({i: speeds[i].by_round[n] for i in place.weights}) for n in shared}
-    return replace(found, mark=mark, rounds=rounds)
+    if choices == 1:
+        return replace(found, mark=mark, rounds=rounds, unchosen=rounds)
+    unchosen = {}
+    for n in shared:
+        there = _best(speeds, _levels(speeds, numbers, of_rounds or {}, n), target) or place
+        unchosen[n] = there.at({i: speeds[i].by_round[n] for i in there.weights})
+    return replace(found, mark=mark, rounds=rounds, unchosen=unchosen)
 
 
-def _without(of_rounds: Mapping[int, float], by_round: Mapping[int, float]) -> float:
-    return fmean(level - of_rounds.get(number, 0.0) for number, level in by_round.items())
+def _levels(
+    speeds: Sequence[Speed], numbers: Sequence[int], of_rounds: Mapping[int, float], but: int | None = None
+) -> dict[int, float]:
+    """Return the mean level of points over their rounds, `but` one that they have, less what all share."""
+    found = {}
+    for i in numbers:
+        by_round = speeds[i].by_round
+        levels = [level - of_rounds.get(n, 0.0) for n, level in by_round.items() if n != but]
+        if levels and (but is None or but in by_round):
+            found[i] = fmean(levels)
+    return found
 
 
 def _noise(first: Speed, second: Speed, mark: str) -> float:

@@ -13,9 +13,12 @@ from typing import NamedTuple
 from ann_benchmarks.common.student import quantile, two_sided
 
 ERROR_RATE = 0.05
+LOOKS_SHARE = 0.2  # of the error rate, which the looks at a race have: what is said in the end has the rest
 POWER = 0.8  # the chance to see the difference that is said to be visible
 RESTARTED = 0.03  # standard deviation that another start, build and hour add, where nothing states it
 
+WIDEST = 50.0  # half of an interval of a ratio's logarithm: nothing is known
+PIECES = 20  # of a time, that the interval of a rate is of
 MANY = 1e6  # degrees of freedom, of what is as good as known
 FEWEST_FOR_LAG = 8  # pairs, from which on their autocorrelation can be estimated at all
 
@@ -28,6 +31,15 @@ class Estimate(NamedTuple):
     value: float
     variance: float
     runs: int
+
+
+def estimate_of_rate(value: float, interval: tuple[float, float]) -> Estimate:
+    """Return a rate over time as an estimate, by its 95% interval, which is of equal pieces of the time."""
+    low, high = interval
+    if not 0 < low <= high < math.inf:
+        return Estimate(value, math.nan, 1)
+    half = math.log(high / low) / 2
+    return Estimate(value, (half / quantile(0.975, PIECES - 1)) ** 2, PIECES)
 
 
 class Noise(NamedTuple):
@@ -82,6 +94,7 @@ class Difference:
         if not self.is_judged:
             return math.nan, math.nan
         half = quantile(1 - error_rate / 2, self.freedom) * self.error if self.error else 0.0
+        half = min(half, WIDEST)
         return self.ratio * math.exp(-half), self.ratio * math.exp(half)
 
     def visible(self, error_rate: float) -> float:
@@ -89,7 +102,7 @@ class Difference:
         if not self.is_judged or not self.error:
             return math.nan if not self.is_judged else 0.0
         steps = quantile(1 - error_rate / 2, self.freedom) + quantile(POWER, self.freedom)
-        return math.expm1(min(steps * self.error, 50.0))
+        return math.expm1(min(steps * self.error, WIDEST))
 
     def verdict(self, error_rate: float, worth: float) -> str:
         """Say whether it is more than noise and, if not, whether a difference of `worth` would have been."""

@@ -64,7 +64,7 @@ _KINDS = (
         "best_search_time", "build_time", "candidates", "dist_comps", "index_size", "rate",
         *(f"latency_p{p}{end}" for p in (50, 95, 99, 999) for end in ("", "_low", "_high")),
         *(f"{of}_{end}" for of in ("recall", "qps") for end in ("low", "high")),
-        "qps_mean", "latency_queries",
+        "qps_mean", "latency_queries", "latency_worth",
         *(f"{kind}_share" for kind in ("insert", "update", "delete")),
         "active_seconds", "asked_duration", "asked_queries", "asking_seconds", "client_cpu_share",
         "clients_all_busy_share", "clients_late_seconds", "clients_waiting_share", "closed_loop_rate",

@@ -9,7 +9,7 @@ what it is called, in which unit it is, which way is better, and where its 95% i
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,6 @@ from ann_benchmarks.common.numbers import KIB, figure_text, share_text, size_tex
 from .measurement import Measurement, best_throughput, throughput
 from .percentiles import PERCENTILES
 
-ROUNDING = 1e-9  # by which the mean of shares may miss what it is
 RECALL_SLACK = 1e-3  # absolute: absorbs the rounding of an algorithm that computes distances its own way
 HIGHER, LOWER = True, False  # which values are the better ones
 QPS_AT_RECALL = "qpsatrecall"
@@ -135,7 +134,6 @@ def percentile(name: str) -> ResultMetric:
 
 
 RECALL_BOUNDS = StoredInterval("recall", "recall over queries")
-QPS_BOUNDS = StoredInterval("qps", "the mean QPS of runs")
 # In the order of the columns of ann-benchmarks' CSV files.
 all_metrics: dict[str, ResultMetric] = {
     "k-nn": ResultMetric("Recall", "Recall", "share", HIGHER, knn_recall, RECALL_BOUNDS, published="recall"),
@@ -148,7 +146,7 @@ all_metrics: dict[str, ResultMetric] = {
         "1/s",
         HIGHER,
         lambda m: throughput(m.attrs),
-        QPS_BOUNDS,
+        StoredInterval("qps", "the mean QPS of runs"),
         published="qps",
     ),
     "qps-best": ResultMetric(
@@ -169,7 +167,12 @@ all_metrics: dict[str, ResultMetric] = {
         "Index size (kB)/Queries per second (s)", "Index / QPS", "", LOWER, size_over_throughput
     ),
     QPS_AT_RECALL: ResultMetric(
-        "Queries per second at the target recall (1/s)", "QPS at recall", "1/s", HIGHER, None, QPS_BOUNDS
+        "Queries per second at the target recall (1/s)",
+        "QPS at recall",
+        "1/s",
+        HIGHER,
+        None,
+        StoredInterval("qps", "QPS at that recall"),
     ),
 }
 standard_metrics = [name for name, metric in all_metrics.items() if metric.function]
@@ -178,11 +181,6 @@ standard_metrics = [name for name, metric in all_metrics.items() if metric.funct
 def compute_all(measurement: Measurement) -> dict[str, float]:
     """Return every standard metric by name; nan where the result lacks what the metric needs."""
     return {name: metric.function(measurement) for name, metric in all_metrics.items() if metric.function}
-
-
-def qps_at_recall(values: Mapping[str, float], target: float) -> float:
-    """Return the throughput among a result's metrics if its recall reaches the target, otherwise nan."""
-    return values["qps"] if values["k-nn"] >= target - ROUNDING else math.nan
 
 
 def plot_label(x: str, y: str) -> str:

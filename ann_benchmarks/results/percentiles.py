@@ -10,14 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from ann_benchmarks.common.student import quantile
+from ann_benchmarks.common.beta import beta_quantile
 
 from .intervals import CONFIDENCE, Interval
+from .worth import certain, worth, worth_of_runs
 
 PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p999": 99.9}
 QUERIES = "latency_queries"  # the attribute with the number of latencies that the percentiles are of
+WORTH = "latency_worth"  # and with the number of independent queries that they are worth
+TAIL = 90.0  # percentile whose queries show that: further out, they are too few to show how alike they are
 LEAST_BEYOND = 10  # queries; with fewer, benchmarks/honesty.py finds intervals that miss too often
+LEAST_WORTH = 20.0  # of an interval
+LEAST_WORTH_BEYOND = 0.5  # of those that are beyond a percentile
+LEAST_RELAXATIONS_BEYOND = 1.8  # benchmarks/steady_state.py finds intervals that miss too often below
 _ROUNDING = 1e-9
+_ENDS = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
 
 
 def least_queries(name: str) -> int:
@@ -29,6 +36,16 @@ def least_queries(name: str) -> int:
 def is_shown(name: str, queries: float) -> bool:
     """Whether a percentile of so many latencies says enough about others to be shown."""
     return queries >= least_queries(name)
+
+
+def least_worth(name: str) -> float:
+    """Return how many independent queries an interval of a percentile takes."""
+    return max(LEAST_WORTH, LEAST_WORTH_BEYOND / (1 - PERCENTILES[name] / 100))
+
+
+def least_relaxations(name: str) -> float:
+    """Return how many times a queue has to forget what was before, for a percentile with an interval."""
+    return max(LEAST_WORTH, LEAST_RELAXATIONS_BEYOND / (1 - PERCENTILES[name] / 100))
 
 
 def known_percentile(attrs: Mapping[str, Any], name: str) -> float | None:
@@ -52,49 +69,50 @@ def shown_percentiles(attrs: Mapping[str, Any], times: np.ndarray) -> dict[str, 
     return {name: value if is_shown(name, queries) else math.nan for name, value in values.items()}
 
 
-def stored_percentiles(runs: Sequence[np.ndarray]) -> dict[str, float | list[float]]:
-    """Return what is stored of the latencies of runs, (n,) in s each.
+def stored_percentiles(
+    runs: Sequence[np.ndarray], relaxations: float = math.inf
+) -> dict[str, float | list[float]]:
+    """Return what is stored of the latencies of runs, (n,) in s each, in the order of the queries' coming.
 
-    These are the percentiles of all of them with their intervals, NaN for one run; their number; and the
-    median of each run, by which comparisons see how well runs repeat.
+    These are the percentiles of all of them with their intervals, NaN for one run and where they are worth
+    too little; their number, and what they are worth; and the median of each run, by which comparisons see
+    how well runs repeat. All runs together last a number of `relaxations` of an open loop's queue: too short
+    runs look as if they were worth more than they are.
     """
     every = np.sort(np.concatenate(runs))
+    tail = float(np.percentile(every, TAIL))
+    of_tail = worth([run > tail for run in runs])
     facts: dict[str, float | list[float]] = {
         QUERIES: len(every),
+        WORTH: of_tail,
         "run_p50": [float(np.median(run)) for run in runs],
     }
     for name, percent in PERCENTILES.items():
-        facts[f"latency_{name}"] = value = float(np.percentile(every, percent))
-        interval = percentile_interval(every, runs, percent / 100, value)
+        facts[f"latency_{name}"] = float(np.percentile(every, percent))
+        interval = Interval(math.nan, math.nan)
+        is_long = of_tail >= least_worth(name) and relaxations >= least_relaxations(name)
+        if len(runs) > 1 and is_long:
+            interval = percentile_interval(every, runs, percent, of_tail)
         facts[f"latency_{name}_low"], facts[f"latency_{name}_high"] = interval
     return facts
 
 
 def percentile_interval(
-    every: np.ndarray, runs: Sequence[np.ndarray], share: float, value: float
+    every: np.ndarray, runs: Sequence[np.ndarray], percent: float, of_tail: float
 ) -> Interval:
-    """Interval of a percentile of all runs' latencies: of the `share` of them up to `value`.
+    """Interval of a percentile of all runs' latencies, of which `every` holds all in ascending order.
 
-    `every` holds those of all `runs` in ascending order. Runs are the independent units: neighbouring queries
-    are not, and one run says nothing about another. From run to run the share of queries beyond the value
-    varies, which gives the interval of that share (Wilson's, with Student's quantile, and no narrower than
-    independent queries would make it); the latencies at its ends are the interval of the percentile
-    (Woodruff 1952). It contains the percentile, reaches further where latencies do, and knows nothing of what
-    happens in none of the runs.
+    They are worth a number of independent queries; in the tail, `of_tail` at most. Of so many, the share that
+    is beyond the true percentile is beta-distributed about the share that it ought to be. The latencies where
+    the sample has the ends of that distribution are the interval (Woodruff 1952). It contains the percentile
+    of the sample, reaches further where latencies do, and knows nothing of what happens in none of the runs.
     """
-    if len(runs) < 2:
-        return Interval(math.nan, math.nan)
-    sizes = np.array([len(run) for run in runs])
-    beyond = np.array([np.count_nonzero(run > value) for run in runs])
-    n, rest = len(every), 1 - share
-    deviations = beyond - sizes * beyond.sum() / n
-    of_runs = len(runs) / (len(runs) - 1) * float((deviations**2).sum()) / n**2
-    variance = max(of_runs, share * rest / n)
-    t2 = quantile((1 + CONFIDENCE) / 2, len(runs) - 1) ** 2
-    per_query = t2 * variance / (share * rest)  # t squared over the number of independent queries
-    middle = (rest + per_query / 2) / (1 + per_query)
-    half = math.sqrt(per_query * (rest * share + per_query / 4)) / (1 + per_query)
-    low, high = 1 - middle - half, 1 - middle + half
-    # The nearest latencies further out.
-    ends = every[[math.floor(max(low, 0.0) * (n - 1)), math.ceil(min(high, 1.0) * (n - 1))]]
-    return Interval(float(min(ends[0], value)), float(max(ends[1], value)))
+    value = float(np.percentile(every, percent))
+    beyond = [run > value for run in runs]
+    by_runs = certain(worth_of_runs(beyond), len(runs) - 1)
+    independent = min(worth(beyond), by_runs, of_tail if percent > TAIL else math.inf)
+    rest = 1 - percent / 100
+    few, many = (beta_quantile(end, rest * independent, (1 - rest) * independent) for end in _ENDS)
+    last = len(every) - 1
+    low, high = every[math.floor((1 - many) * last)], every[math.ceil((1 - few) * last)]
+    return Interval(float(min(low, value)), float(max(high, value)))

@@ -19,6 +19,7 @@ from ann_benchmarks.common.foreign import DAMAGE, plain, reason_of
 from ann_benchmarks.common.names import LONGEST_FOLDER
 
 from .file import RESULTS_FOLDER
+from .judging import Estimate, estimate_of_rate
 from .kinds import OURS, checked_attributes, is_number, made_of
 from .percentiles import is_shown
 from .series import WRITES, Series, series_of
@@ -43,6 +44,11 @@ class Rate:
     p999: float
     failed: int = 0
     late: int = 0  # that were due and had not been begun when the phase ended
+
+    @property
+    def estimate(self) -> Estimate:
+        """What comparisons need of it."""
+        return estimate_of_rate(self.per_second, (self.low, self.high))
 
     @property
     def queries(self) -> int:

@@ -51,11 +51,17 @@ class Series:
     tier_disk: str = ""
     tier_memory: str = ""  # such as sb2GB-ram8GB
     environment: str = ""  # what tells its server from another one's with results of the same
+    settings: str = ""  # of its server, where they were compared: such as "jit=off work_mem=64MB"
 
     @property
     def name(self) -> str:
-        """The algorithm with its version."""
-        return f"{self.algorithm}-{self.version}" if self.version else self.algorithm
+        """The algorithm with its version and settings."""
+        return "-".join(filter(None, [self.algorithm, self.version, self.settings.replace(" ", "-")]))
+
+    @property
+    def setting_names(self) -> set[str]:
+        """The names of the settings."""
+        return {word.partition("=")[0] for word in self.settings.split()}
 
     @property
     def _where(self) -> str:
@@ -157,11 +163,18 @@ def series_of(attrs: Mapping[str, Any], folder: str) -> Series:
 
 
 def _series_of(attrs: Mapping[str, Any], folder: str) -> Series:
-    with suppress(KeyError, TypeError, ValueError, AttributeError):
-        return series_from(from_json(attrs[ATTRIBUTE], dict[str, Any]()))
+    if found := stored_series(attrs):
+        return found
     is_batch = bool(attrs.get("batch_mode", False))
     label = clean_text(attrs.get("algo", folder.removesuffix("-batch") if is_batch else folder))
     return replace(_explained(label, attrs), batch=is_batch)
+
+
+def stored_series(attrs: Mapping[str, Any]) -> Series | None:
+    """Return the series by its field of the attributes, None where there is none that can be read."""
+    with suppress(KeyError, TypeError, ValueError, AttributeError):
+        return series_from(from_json(attrs[ATTRIBUTE], dict[str, Any]()))
+    return None
 
 
 def _explained(label: str, attrs: Mapping[str, Any]) -> Series:

@@ -11,8 +11,8 @@ import numpy as np
 
 from .intervals import NORMAL, Interval
 from .judging import Estimate
-from .metrics import ROUNDING
 
+ROUNDING = 1e-9  # by which the mean of shares may miss what it is
 MARK, ROUNDS = "rounds", "run_rounds"  # attributes: what was measured in turn, and the round of each run
 PARTS = "recall_parts"  # attribute: the mean recall of every n-th query, from the first, the second...
 OVERSTATED = "target_overstated"  # attribute: by how much a recall exceeds that of other queries

@@ -1,12 +1,13 @@
 """Results on tiers: what memory a result had, and the line that it belongs to."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from statistics import median
 
 from ann_benchmarks.common.numbers import KIB
-from ann_benchmarks.results.metrics import qps_at_recall
-from ann_benchmarks.results.runs import Run, number
+
+from .at_recall import AtRecall, Key, at_recall
+from .runs import Run, number
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,27 @@ def as_tier_run(run: Run) -> TierRun | None:
     return TierRun(run, ram, available, buffers, index_size if index_size > 0 else None)
 
 
-def fastest(runs: Iterable[TierRun], target: float) -> list[TierRun]:
-    """Return those that reach a recall, the fastest first."""
-    reaching = [tier_run for tier_run in runs if qps_at_recall(tier_run.run.metrics, target) > 0]
-    return sorted(reaching, key=lambda tier_run: -tier_run.run.metrics["qps"])
+@dataclass(frozen=True)
+class TierAtRecall(TierRun):
+    """The result that stands for others with the same memory at a recall, and their throughput there."""
+
+    at: AtRecall
+
+
+def tiers_at_recall(
+    runs: Iterable[TierRun], key: Callable[[TierRun], Key], target: float
+) -> list[TierAtRecall]:
+    """Return what stands at a recall for the results of each key, the fastest first.
+
+    Left out is what does not reach it.
+    """
+    groups: dict[Key, list[TierRun]] = {}
+    for tier_run in runs:
+        groups.setdefault(key(tier_run), []).append(tier_run)
+    found = at_recall({name: [one.run for one in group] for name, group in groups.items()}, target)
+    of_run = {id(one.run): one for group in groups.values() for one in group}
+    ranked = sorted(found.values(), key=lambda at: -at.qps)
+    return [TierAtRecall(**vars(of_run[id(at.run)]), at=at) for at in ranked]
 
 
 def whole_machine(runs: Iterable[TierRun]) -> int | None:

@@ -1,6 +1,5 @@
 """What the reader of the figures should be warned of, each with the results that it concerns."""
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -10,6 +9,7 @@ from ann_benchmarks.common.numbers import figure_text
 
 from .comparable import clients, family
 from .environment import environment_of, in_words
+from .length import length_remark
 from .measurement import has_mean_throughput
 from .runs import LeftOut, Run, unusable_distances
 
@@ -179,8 +179,6 @@ MUCH_WAITING = 0.1  # of the time, or of the queries
 
 FEW_QUERIES = 100
 MOST_OTHERS = 0.1  # share of the CPUs that others took, beyond which a run is disturbed
-TRUSTWORTHY = 150.0  # relaxation times of a queue, for a 99th percentile without much bias
-SHORT = 0.8  # of the time that is needed, below which it is told
 RECALL_CHANGED = 0.01  # between the runs of one point
 
 
@@ -200,7 +198,7 @@ def remarks(facts: Mapping[str, Any]) -> list[str]:
         )
     elif facts.get("steady_state") is False:
         said.append("the queue still grew: the latencies are those of this run's length, not of the rate")
-    if text := _short_of_steady(facts):
+    if text := length_remark(facts):
         said.append(text)
     if facts.get("clients_all_busy_share", 0) > MUCH_WAITING:
         said.append(
@@ -232,20 +230,6 @@ def remarks(facts: Mapping[str, Any]) -> list[str]:
     if facts.get("caches_dropped") is False:
         said.append("this server cannot be restarted from here: only the first run may have been cold")
     return said
-
-
-def _short_of_steady(facts: Mapping[str, Any]) -> str:
-    """Say that the runs of an open loop were too short for their latencies, and how long they have to be."""
-    relaxation, capacity = facts.get("relaxation_seconds"), facts.get("closed_loop_rate")
-    if not relaxation or not capacity or facts.get("queries_unanswered"):
-        return ""
-    needed = TRUSTWORTHY * relaxation / int(facts.get("run_count") or 1)
-    if facts["active_seconds"] >= SHORT * needed:
-        return ""
-    return (
-        f"at {facts['rate'] / capacity:.0%} of a closed loop's throughput, a queue changes slowly, and the"
-        f" latencies of short runs are mostly too low: give --duration {math.ceil(needed)}"
-    )
 
 
 def _limit_of_clients(facts: Mapping[str, Any]) -> str:

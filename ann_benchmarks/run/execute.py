@@ -124,7 +124,9 @@ class Executor:
                     f"nothing to do: {counted(sum(len(job.points) for job in jobs), 'point')} finished before"
                 )
                 return failed
-            if containers is not None:
+            if containers is None:
+                check_turns(jobs, pool)
+            else:
                 containers.prepare(jobs)
                 if not any(job.procedure.conditions for job in jobs):  # else each has its own limits
                     say(str(containers))
@@ -132,14 +134,35 @@ class Executor:
             rounds = jobs[0].procedure.rounds if jobs else None
             if rounds is None or jobs[0].execution.build_only:
                 return failed + pool.run(jobs, observer(jobs))
-            conductor = Conductor(start or start_process, place.timeout, rounds, observer(jobs))
+            home = version_of if containers is None else image_of
+            conductor = Conductor(start or start_process, home, place.timeout, rounds, observer(jobs))
             return failed + conductor.run(jobs)
+
+
+def version_of(job: Job) -> str:
+    """Return what contenders share that are in one process, and on its server."""
+    return job.definition.version
+
+
+def image_of(job: Job) -> str:
+    """Return what contenders share that are in one container."""
+    return job.definition.docker_tag
 
 
 def were_in_turn(jobs: Sequence[Job]) -> bool:
     """Whether the same rounds have measured all of these; the plan had more, which cannot be measured."""
     groups = (list(group) for _, group in groupby(jobs, lambda job: job.procedure.conditions))
     return bool(jobs) and all(group[0].race and len({job.race for job in group}) == 1 for group in groups)
+
+
+def check_turns(jobs: Sequence[Job], pool: WorkerPool) -> None:
+    """Raise UserError where several indexes are to be measured in turn, and cannot be; none is built yet."""
+    plain = [job.definition.plain for job in jobs if job.procedure.rounds]
+    definitions = {str(definition): definition for definition in plain}
+    plugins = {(one.module, one.constructor): one for one in definitions.values()}
+    for definition in plugins.values() if len(definitions) > 1 else ():
+        if problem := pool.check(definition, takes_turns=True):
+            raise UserError(problem.text)
 
 
 def say_what_is_to_do(jobs: Sequence[Job], finished: int) -> None:
@@ -166,10 +189,11 @@ def command_line() -> str:
 
 def first_definitions(jobs: Sequence[Job], number: int, of_each: bool) -> list[Job]:
     """Return the jobs of the first definitions, of all or of each algorithm, under every load."""
-    definitions = {str(job.definition): job.definition.family if of_each else "" for job in jobs}
+    plain = [job.definition.plain for job in jobs]
+    definitions = {str(definition): definition.family if of_each else "" for definition in plain}
     names = list(definitions.values())
     places = {name: names[:place].count(names[place]) for place, name in enumerate(definitions)}
-    return [job for job in jobs if places[str(job.definition)] < number]
+    return [job for job, definition in zip(jobs, plain, strict=True) if places[str(definition)] < number]
 
 
 def available_jobs(

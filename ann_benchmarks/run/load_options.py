@@ -35,7 +35,7 @@ def add_load_options(parser: argparse.ArgumentParser) -> None:
         "--clients",
         metavar="N,M",
         type=positive_ints,
-        help="ask by N clients at the same time, then by M, ...: each a process with a connection",
+        help="ask by N clients at the same time, then by M, ...: each with a connection of its own",
     )
     add("--max-queries", metavar="N", type=positive_int, help="queries of one run of all clients")
     add("--duration", metavar="SECONDS", type=positive_float, help="seconds of one run of all clients")
@@ -85,7 +85,7 @@ def add_load_options(parser: argparse.ArgumentParser) -> None:
 
 def add_rounds_options(parser: argparse.ArgumentParser) -> None:
     """Add them, in a group of their own; none of them is ann-benchmarks'."""
-    add = parser.add_argument_group("contenders in turn (with --local)").add_argument
+    add = parser.add_argument_group("contenders in turn").add_argument
     add(
         "--rounds",
         metavar="N",
@@ -192,11 +192,12 @@ def requested_loads(args: argparse.Namespace) -> Sequence[Load | Workload]:
     ]
 
 
-def requested_rounds(args: argparse.Namespace) -> Rounds | None:
+def requested_rounds(args: argparse.Namespace, is_simulated: bool) -> Rounds | None:
     """Return how long contenders are measured in turn, None where they are not.
 
-    Containers have a server each, and the machine for themselves: theirs are measured one after the other.
+    On a tier in a container, each has the whole of its memory: the machine may not have it several times.
     """
-    if not args.local or not (args.rounds or args.until or args.budget):
+    is_requested = args.rounds or args.until or args.budget
+    if not is_requested or (is_simulated and not args.local):
         return None
     return Rounds(args.rounds, args.until, args.budget)

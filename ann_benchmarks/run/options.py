@@ -7,13 +7,14 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from ann_benchmarks.common.cli import HelpWithDefaults, limit, path, positive_int, size
+from ann_benchmarks.common.cli import HelpWithDefaults, limit, path, positive_int, read_by, size
 from ann_benchmarks.common.dask_cluster import check_scheduler
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import most_processes, usable_cores
 from ann_benchmarks.common.output import counted, warn
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 from ann_benchmarks.definitions.selection import named_algorithms
+from ann_benchmarks.definitions.settings import read_setting
 from ann_benchmarks.jobs.job import Conditions, Execution, Procedure
 from ann_benchmarks.load.workload import Workload
 
@@ -104,6 +105,16 @@ def make_parser(program: str = "run.py") -> argparse.ArgumentParser:
         type=positive_int,
         help="rows that are loaded in one transaction (default: the plug-in's choice)",
     )
+    add(
+        "--setting",
+        metavar="NAME=VALUE",
+        dest="settings",
+        type=read_by(read_setting),
+        nargs="+",
+        action="extend",
+        default=[],
+        help="give the server of a database this setting; NAME=VALUE,VALUE measures each as a contender",
+    )
     add_container_options(parser)
     add_load_options(parser)
     add_rounds_options(parser)
@@ -154,8 +165,8 @@ def check_options(args: argparse.Namespace, is_simulated: bool) -> None:
     check_workload_options(args)
     if args.workload is None:  # which takes some of those for clients, and says which
         check_load_options(args)
-    if not args.local and (args.rounds or args.until or args.budget):
-        warn("indexes in containers are measured one after the other, not in rounds: add --local for these")
+    if not args.local and is_simulated and (args.rounds or args.until or args.budget):
+        warn("on tiers in containers, indexes are measured one after the other, not in rounds: add --local")
     clients, most = most_clients(args), most_processes()
     if clients > most and not args.scheduler:
         raise UserError(f"{clients:,} clients are as many processes or threads; this machine allows {most:,}")
@@ -186,7 +197,7 @@ def check_writable(folder: Path) -> None:
 def requested_procedures(args: argparse.Namespace, conditions: Sequence[Conditions] = ()) -> list[Procedure]:
     """Return how points are to be measured: under one of the conditions after the other, by each load."""
     none: list[Any] = [None]
-    rounds = requested_rounds(args)
+    rounds = requested_rounds(args, bool(conditions))
     return [
         Procedure(
             args.runs if rounds else args.rounds or args.runs,

@@ -86,14 +86,17 @@ class WorkerPool:
         for worker in workers:
             worker.stop()
 
-    def check(self, definition: Definition) -> Failure | None:
-        """Return why the plug-in cannot be imported or lacks the constructor; None if all is well."""
+    def check(self, definition: Definition, takes_turns: bool = False) -> Failure | None:
+        """Return why the plug-in cannot be imported or lacks the constructor; None if all is well.
+
+        With `takes_turns`, also why its indexes cannot.
+        """
         job = Job(definition, [], "", 0)
         worker = self._worker(job)
         self.busy[worker] = JobOutcome(job)
         answer: Any = None
         try:
-            worker.send(PluginCheck(definition))
+            worker.send(PluginCheck(definition, takes_turns))
             while not isinstance(answer, Failure | Finished):
                 multiprocessing.connection.wait([worker.pipe], POLL_SECONDS)
                 answer = worker.next_message()

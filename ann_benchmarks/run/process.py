@@ -28,9 +28,10 @@ GRACE_SECONDS = 15  # between SIGTERM and SIGKILL
 
 @dataclass(frozen=True)
 class PluginCheck:
-    """The request to import a plug-in and to look for its constructor."""
+    """The request to import a plug-in, and to see that it has its constructor, and what turns take."""
 
     definition: Definition
+    takes_turns: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,8 @@ def _answer(
             carry_out(request, pipe.send)
         elif not isinstance(request, PluginCheck):
             contenders.carry_out(request, pipe.send)
+        elif request.takes_turns:
+            plugin.check_turns()
     except BaseException as error:  # a plug-in may raise what ends programs
         if signal.getsignal(signal.SIGTERM) == _do_nothing:
             raise Stopped from None  # whatever a library has made of it

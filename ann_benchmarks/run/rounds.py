@@ -11,17 +11,14 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ann_benchmarks.common.numbers import three_digits
-from ann_benchmarks.common.output import counted, say
+from ann_benchmarks.common.command import Ended
+from ann_benchmarks.common.output import counted, say, warn
 from ann_benchmarks.jobs.events import Failure, Finished, PointDone, TurnDone
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, shares_of_budget
 from ann_benchmarks.measure.rounds import Enter, Keep, Turn
-from ann_benchmarks.results.contest import Ratio, contest
-from ann_benchmarks.results.file import read_attributes
-from ann_benchmarks.results.judging import ERROR_RATE
-from ann_benchmarks.results.speeds import Speed, speed_of
 
+from .conclusions import conclusions
 from .pool import AT_ONCE, POLL_SECONDS, JobOutcome, Observer, failed, noted, request_of
 from .worker import Worker
 
@@ -30,33 +27,55 @@ KEEP_SECONDS = 60.0  # after which what was measured is stored, in case that the
 
 
 class Conductor:
-    """Gives contenders their turns: those of one version in one process, all on the same server."""
+    """Gives contenders their turns; those of one home are in one process, or container, and on one server."""
 
     def __init__(
-        self, start: Callable[[Job], Worker], timeout: float | None, rounds: Rounds, observer: Observer
+        self,
+        start: Callable[[Job], Worker],
+        home: Callable[[Job], str],
+        timeout: float | None,
+        rounds: Rounds,
+        observer: Observer,
     ) -> None:
-        """Take what starts a worker for a job, and the seconds that a job may take in all its turns."""
-        self._start, self._timeout, self._rounds, self._observer = start, timeout, rounds, observer
-        self._workers: dict[str, Worker] = {}
+        """Take what starts a worker for a job's home, and the seconds that a build, or a turn, may take."""
+        self._start, self._home, self._timeout = start, home, timeout
+        self._rounds, self._observer = rounds, observer
+        self._workers: dict[str, Worker] = {}  # by the home
         self._outcomes: dict[str, JobOutcome] = {}  # by the job's label
-        self._done: list[PointDone] = []  # under the conditions that are measured now
+        self._ends: float | None = None  # of the budget, on the monotonic clock
+        # Of one race:
+        self._inside: dict[str, Worker] = {}  # who holds the index of each job, by the job's label
+        self._done: list[PointDone] = []
+        self._is_torn = False  # a process has ended, with what it held of others than the culprit
 
     def run(self, jobs: Sequence[Job]) -> list[JobOutcome]:
         """Measure all jobs, those under the same conditions in turn; the outcomes are in their order."""
         groups = [list(group) for _, group in groupby(jobs, lambda job: job.procedure.conditions)]
-        outcomes = []
-        ends: float | None = None  # of the budget, on the monotonic clock
         for group, share in zip(groups, shares_of_budget(len(groups)), strict=True):
-            self._done = []
-            with self._workplace():
-                entered = [job for job in group if self._enter(job)]
-                now = time.monotonic()
-                if self._rounds.budget is not None:
-                    ends = ends or now + self._rounds.budget  # the first to enter have built their indexes
-                if entered:
-                    self._measure(entered, ends and now + share * (ends - now))
-            outcomes += [self._outcomes[job.label()] for job in group]
-        return outcomes
+            left = group
+            while not self._race(left, share):
+                left = [job for job in left if not self._has_failed(job)]
+                warn("a process has ended with all that was measured in it: the others begin anew")
+        return [self._outcomes[job.label()] for job in jobs]
+
+    def _race(self, jobs: Sequence[Job], share: float) -> bool:
+        """Build all indexes and measure them in turn; return False where that has to begin anew.
+
+        `share` is that of what is left of the budget.
+        """
+        self._inside, self._done, self._is_torn = {}, [], False
+        with self._workplace():
+            entered = [job for job in jobs if not self._is_torn and self._enter(job)]
+            now = time.monotonic()
+            if self._rounds.budget is not None:
+                self._ends = self._ends or now + self._rounds.budget  # the first to enter have built all
+            if entered and not self._is_torn:
+                try:
+                    self._measure(entered, self._ends and now + share * (self._ends - now))
+                except Ended as end:
+                    end.outlook = "a race has no second half, the same command begins it anew"
+                    raise
+        return not self._is_torn
 
     @contextmanager
     def _workplace(self) -> Iterator[None]:
@@ -75,11 +94,15 @@ class Conductor:
     def _enter(self, job: Job) -> bool:
         """Have a job's index built; return whether it is there."""
         self._observer.started(job)
-        version = job.definition.version
-        if version not in self._workers:
-            self._workers[version] = self._start(job)
+        home = self._home(job)
+        if home not in self._workers:
+            self._workers[home] = self._start(job)
+        self._inside[job.label()] = self._workers[home]
         self._outcomes[job.label()] = JobOutcome(job)
         return self._ask(job, Enter(request_of(job))) is not None
+
+    def _has_failed(self, job: Job) -> bool:
+        return job.label() in self._outcomes and self._outcomes[job.label()].failure is not None
 
     def _measure(self, jobs: Sequence[Job], ends: float | None) -> None:
         race = Race([contender for job in jobs for contender in contenders(job)], self._rounds)
@@ -93,6 +116,8 @@ class Conductor:
                 round_began = time.monotonic()
                 for contender in random.sample(race.running, len(race.running)):
                     self._take_turn(race, contender, by_label[contender.job], number)
+                    if self._is_torn:
+                        return
                     bar.update()
                     bar.set_postfix_str(f"round {number}, {counted(len(race.running), 'contender')}")
                 if race.end_round():
@@ -108,7 +133,11 @@ class Conductor:
                 if time.monotonic() > kept + KEEP_SECONDS:
                     self._keep(jobs, facts, is_last=False)
                     kept = time.monotonic()
+                    if self._is_torn:
+                        return
         self._keep(jobs, {**facts, "rounds_ended": reason}, is_last=True)
+        if self._is_torn:
+            return
         say(f"{counted(race.done, 'round')} in {time.monotonic() - began:.0f} s of measuring")
         for line in conclusions(jobs, self._done):
             say(line)
@@ -124,7 +153,7 @@ class Conductor:
 
     def _keep(self, jobs: Sequence[Job], facts: dict[str, Any], is_last: bool) -> None:
         for job in jobs:
-            if self._outcomes[job.label()].failure is None:
+            if not self._is_torn:
                 self._ask(job, Keep(job.label(), facts, is_last))
 
     def _ask(self, job: Job, request: Enter | Turn | Keep) -> Any:
@@ -134,9 +163,9 @@ class Conductor:
         measured then.
         """
         outcome = self._outcomes[job.label()]
-        if outcome.failure is not None:
+        if self._has_failed(job):
             return None
-        worker = self._workers[job.definition.version]
+        worker = self._inside[job.label()]
         began, last, answer = time.perf_counter(), None, None
         with suppress(OSError):  # it has just died: seen below
             worker.send(request)
@@ -157,10 +186,10 @@ class Conductor:
                     last = message
             except EOFError:
                 answer = worker.death()
-                self._lose(worker, job, answer.text)
-            if answer is None and self._is_late(outcome.seconds + time.perf_counter() - began):
+                self._lose(worker, job)
+            if answer is None and self._is_late(time.perf_counter() - began):
                 answer = Failure(f"not finished after {self._timeout:g} s (--timeout)")
-                self._lose(worker, job, answer.text)
+                self._lose(worker, job)
         outcome.seconds += time.perf_counter() - began
         if isinstance(answer, Failure):
             failed(outcome, answer, worker, self._observer)
@@ -170,25 +199,14 @@ class Conductor:
     def _is_late(self, seconds: float) -> bool:
         return self._timeout is not None and seconds > self._timeout
 
-    def _lose(self, worker: Worker, culprit: Job, reason: str) -> None:
-        """Fail all other jobs of a worker that has ended; the next job to enter has a new one."""
+    def _lose(self, worker: Worker, culprit: Job) -> None:
+        """Take account of a worker that has ended: what others have measured in it is lost."""
         worker.stop()
-        for outcome in self._outcomes.values():
-            job = outcome.job
-            if (
-                job is culprit
-                or outcome.failure is not None
-                or job.procedure.conditions != culprit.procedure.conditions
-            ):
-                continue
-            if self._workers.get(job.definition.version) is worker:
-                failed(
-                    outcome,
-                    Failure(f"its process has ended with {culprit.label()}: {reason}"),
-                    worker,
-                    self._observer,
-                )
-        del self._workers[culprit.definition.version]
+        del self._workers[self._home(culprit)]
+        self._is_torn = any(
+            holder is worker and label != culprit.label() and self._outcomes[label].failure is None
+            for label, holder in self._inside.items()
+        )
 
 
 def contenders(job: Job) -> Iterator[Contender]:
@@ -196,36 +214,3 @@ def contenders(job: Job) -> Iterator[Contender]:
     for place in range(len(job.points)):
         is_at_target = job.procedure.target_recall is not None
         yield Contender(job.label(), place, str(job.procedure), is_at_target)
-
-
-def conclusions(jobs: Sequence[Job], done: Sequence[PointDone]) -> Iterator[str]:
-    """Say which algorithm is the fastest at the target recall, under each load; as reports say it."""
-    recalls = {event.path: event.recall for event in done}
-    fields: dict[str, dict[str, list[Speed]]] = {}
-    for job in jobs:
-        load = job.procedure.load
-        if job.procedure.target_recall is None or (load is not None and load.is_open):
-            continue  # what is at a rate has the throughput that was given
-        for path in recalls:
-            if job.is_result(path):
-                attrs = read_attributes(path)
-                rate = 1 / attrs["best_search_time"]
-                speed = speed_of(attrs, recalls[path], rate, str(job.definition))
-                fields.setdefault(str(job.procedure), {}).setdefault(job.definition.family, []).append(speed)
-    target = jobs[0].procedure.target_recall
-    for field, speeds in fields.items():
-        found = contest(speeds, target or 0.0)
-        where = f"{field.strip()}: ".removeprefix(": ")
-        for other, ratio in found.ratios(ERROR_RATE / len(fields)).items():
-            yield f"{where}{comparison(next(iter(found.standings)), other, ratio)}"
-
-
-def comparison(name: str, other: str, ratio: Ratio) -> str:
-    """Write how many times as fast one is as another, and how sure that is."""
-    if not ratio.is_fair:
-        return f"{name} and {other} cannot be told apart, because {other} has only higher recalls"
-    text = f"{name} is {three_digits(ratio.value)} times as fast as {other}"
-    if ratio.interval is None or not ratio.rounds:
-        return f"{text} (from too few rounds to say how sure that is)"
-    noise = ", no difference beyond noise" if ratio.is_noise else ""
-    return f"{text} (95% interval {' to '.join(map(three_digits, ratio.interval))}{noise})"

@@ -1,6 +1,6 @@
 "use strict";
 
-// Plots at a recall: by available RAM, by clients, by version. Of several points the fastest counts.
+// Plots at a recall: by available RAM, by clients, by version. Of several indexes the fastest counts.
 
 const COMPARISONS = {
   ram: {
@@ -16,7 +16,7 @@ const COMPARISONS = {
     axis: (values) => ({ label: "Clients", scale: "log", places: values }),
   },
   versions: {
-    without: VERSIONS,
+    without: [...VERSIONS, "server"],
     and: ["form", "built"],
     place: versionOf,
     axis: (values) => ({ label: "Version", ...categories(values) }),
@@ -70,22 +70,21 @@ class Comparison {
     const at = Math.max(site.state.at, site.state.least ?? 0);
     const points = site.kept.filter(
       (point) =>
-        this.places.get(point) !== null && reaches(point, at) && drawable(point.qps) && drawable(point[metric]),
+        this.places.get(point) !== null && isNumber(point["k-nn"]) && point.qps > 0 && drawable(point[metric]),
     );
     const by = this.by();
     const curves = site.curvesBy(by).group(points).map(({ name, style, points: own }) => {
-      const best = new Map();
-      for (const point of own) {
-        const place = this.places.get(point);
-        if (!best.has(place) || point.qps > best.get(place).qps) best.set(place, point);
-      }
-      const marks = [...best].map(([place, point]) => ({
+      const of = new Map();
+      for (const point of own) of.set(this.places.get(point), [...(of.get(this.places.get(point)) ?? []), point]);
+      const found = [...of].map(([place, there]) => [place, atRecall(there, at, site.facets)]);
+      const marks = found.filter(([, one]) => one).map(([place, { point, qps, bar }]) => ({
         ...site.mark(point, null, metric),
+        ...(metric === "qps" ? { y: qps, yBar: bar } : {}),
         x: this.isOrdered ? this.known.indexOf(place) : place,
         isJoined: true,
       }));
       return { name, style, marks: marks.sort((a, b) => a.x - b.x) };
-    });
+    }).filter(({ marks }) => marks.length);
     return {
       x: { isFixed: false, ...kind.axis(this.known) },
       y: { label: site.column(metric).label, scale: "log" },
@@ -98,6 +97,7 @@ class Comparison {
   note(points, by, at) {
     const differing = mixed(this.site.facets, points, [...by, ...this.kind.without]);
     const whatever = differing.length ? `, whatever its ${labelsOf(differing)}` : "";
-    return `A point is the fastest that reaches a recall of ${showShare(at)}${whatever}. ${this.kind.says ?? ""}`;
+    const how = this.metric === "qps" ? "between the points next to it" : "at the point next to it";
+    return `At a recall of ${showShare(at)}, ${how}: the fastest index${whatever}. ${this.kind.says ?? ""}`;
   }
 }

@@ -3,7 +3,7 @@
 // Which points make a curve, how it is called and how it looks.
 
 const FEW_CURVES = 12; // more of them are not made without being asked for
-const IN_SERIES = ["dataset", "k", "algorithm", "load", "clients", "disk", "cpus", "method", "ram", "buffers"];
+const IN_SERIES = ["dataset", "k", "algorithm", "server", "load", "clients", "disk", "cpus", "method", "ram", "buffers"];
 const SPLIT_ORDER = [...IN_SERIES.slice(0, -2), ...VERSIONS, "form", "ram"];
 
 const CURVE_WORDS = {

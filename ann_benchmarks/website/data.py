@@ -8,9 +8,11 @@ from functools import cache
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.plotting.facets import servers
 from ann_benchmarks.plotting.published import read_tiers
 from ann_benchmarks.plotting.styles import Style
 from ann_benchmarks.published import published_names
+from ann_benchmarks.results.environment import UNKNOWN
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.results.tiers import as_tier_run, whole_machine
 
@@ -76,8 +78,17 @@ def natural(text: str) -> tuple[Any, ...]:
 
 def points_data(runs: Sequence[Run], extra: Iterable[Column]) -> dict[str, Any]:
     """Return all columns of the results: first those that a page adds, then those of every result."""
-    columns = [column_data(column, runs) for column in (*extra, *columns_of(runs), ram_column(runs))]
+    of_all = (*extra, server_column(runs), *columns_of(runs), ram_column(runs))
+    columns = [column_data(column, runs) for column in of_all]
     return {"count": len(runs), "columns": [column for column in columns if column is not None]}
+
+
+def server_column(runs: Sequence[Run]) -> Column:
+    """Return the server of each result as far as it is known, nothing where all are of one."""
+    places, _, names = servers(runs)
+    known = {place: name for place, name in enumerate(names) if name not in ("", UNKNOWN)}
+    of_run = {id(run): known.get(place) for run, place in zip(runs, places, strict=True) if len(known) > 1}
+    return Column("server", "Server", "words", lambda run: of_run.get(id(run)), True)
 
 
 def ram_column(runs: Sequence[Run]) -> Column:

@@ -1,15 +1,30 @@
 "use strict";
 
-// Plots of two metrics: the best points of each curve under one load, and on demand all of them.
+// Plots of two metrics: the best points of each curve under one load on one server, and on demand all of them.
 
 const LOAD = ["clients", "load", "ram", "buffers", "cpus", "disk", "method"];
 
-// The points under the load that most of them have, unless the reader has chosen a load, or curves by it.
+// The points under the load and on the server that most of them have, unless the reader has chosen a load or
+// server, or curves by it.
 function ofOneLoad(points, facets, state) {
   const isOwn = String(state.by) !== String(state.standard.by);
-  const ids = LOAD.filter((id) => facets.some((facet) => facet.id === id));
   const isChosen = (id) => state.chosen.has(id) || (isOwn && state.by.includes(id));
-  if ([...ids, "series"].some(isChosen)) return points;
+  if (isChosen("series")) return points;
+  const ids = LOAD.filter((id) => facets.some((facet) => facet.id === id));
+  const kept = ids.some(isChosen) ? points : underOneLoad(points, facets, ids);
+  return isChosen("server") ? kept : onOneServer(kept);
+}
+
+// What says nothing of its server is kept.
+function onOneServer(points) {
+  const counts = new Map();
+  for (const { server } of points) if (server) counts.set(server, (counts.get(server) ?? 0) + 1);
+  const most = Math.max(...counts.values());
+  const kept = [...counts.keys()].find((server) => counts.get(server) === most);
+  return points.filter(({ server }) => !server || server === kept);
+}
+
+function underOneLoad(points, facets, ids) {
   const groups = new Map();
   for (const point of points) {
     const key = JSON.stringify(ids.map((id) => written(point[id])));
@@ -68,9 +83,11 @@ class Frontier {
   note(points, every, differing) {
     const said = [];
     if (points.length < every.length) {
-      const shown = nameOf(points[0], LOAD.filter((id) => this.site.facets.some((facet) => facet.id === id)));
+      const known = [...LOAD, "server"].filter((id) => this.site.facets.some((facet) => facet.id === id));
+      const shown = nameOf(points.find(({ server }) => server) ?? points[0], known);
       const left = numbers.format(every.length - points.length);
-      said.push(`Shown: ${shown}. For the ${left} points under other loads, use the filters or All points.`);
+      const others = known.includes("server") ? "other loads or on other servers" : "other loads";
+      said.push(`Shown: ${shown}. For the ${left} points under ${others}, use the filters or All points.`);
     }
     if (differing.length)
       said.push(`A curve joins the best of its points, whatever their ${labelsOf(differing)}.`);

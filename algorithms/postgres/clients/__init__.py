@@ -1,4 +1,4 @@
-"""Clients that send queries at the same time, each a process with a connection of its own."""
+"""Clients that send queries at the same time, each on a connection of its own."""
 
 from .pool import ClientPool, RestingClients
 from .work import ClientRun

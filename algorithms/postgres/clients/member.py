@@ -1,4 +1,4 @@
-"""What each process of a group does: connects, reports that it is ready, and carries out runs."""
+"""What each process of a group does: connects its members, reports that they are ready, carries out runs."""
 
 import ctypes
 import gc
@@ -11,17 +11,20 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from operator import methodcaller
 from typing import Any, Generic, TypeVar
 
 import psycopg
 
 from ..errors import PostgresError
 from ..session import PreparedSession
-from .work import Book, MemberReport
+from .work import Book, MemberFailure, MemberReport
 
 _SET_TIMER_SLACK = 29  # of Linux' prctl
+AT_ONCE = 16  # members of a process that connect at the same time
 _Session = TypeVar("_Session", bound=PreparedSession)
 _Work = TypeVar("_Work")
 
@@ -35,65 +38,78 @@ class MemberRun(ABC, Generic[_Session, _Work]):
         self.count = 0  # of what was done
 
     @abstractmethod
-    def carry_out(self, start: float) -> None:
-        """Do the work; what is due, is so from `start` on, of perf_counter."""
-
-    @abstractmethod
     def result(self) -> Any:
         """Return what is not in the book."""
 
     def report(self, cpu_seconds: float) -> MemberReport:
-        """Report what was done, which took this much CPU of this process; the book is given back."""
+        """Report what was done, which took this much CPU; the book is given back."""
         self.session.flush_statistics()
         result = self.result()
         self.book.release()
         return MemberReport(self.count, result, cpu_seconds)
 
 
+class MemberError(Exception):
+    """An error of one member, by its place in the process."""
+
+    def __init__(self, place: int, error: Exception) -> None:
+        super().__init__(place, error)
+        self.place, self.error = place, error
+
+
+class MemberProcess(ABC):
+    """What a process does for its members; it is made once in each process."""
+
+    @abstractmethod
+    def connect(self, identity: Any) -> PreparedSession:
+        """Open a member's session with what the group connects with; several threads do."""
+
+    @abstractmethod
+    def begin(self, session: Any, work: Any, book: "memoryview[float]") -> MemberRun[Any, Any]:
+        """Get a member's run ready."""
+
+    @abstractmethod
+    def carry_out(self, runs: Sequence[Any], start: float) -> None:
+        """Do the members' work; what is due, is so from `start` on, of perf_counter."""
+
+
 def become_members(
     sockets: Sequence[int],
-    books: Sequence[int],
+    books: Sequence[Sequence[int]],
     files: Sequence[int],
-    connect: Callable[[Any], PreparedSession],
-    run: Callable[[Any, Any, "memoryview[float]"], MemberRun[Any, Any]],
+    make: Callable[[], MemberProcess],
 ) -> None:
-    """Fork a member for each socket, with its book, and wait until all have ended.
+    """Fork a process for each socket, with the books of its members, and wait until all have ended.
 
-    `connect` opens a session with what the group connects with; `run` is called with the session, the work of
-    a run, and the opened book. `files` are what all members share. Sockets, books and files are given as file
-    descriptors.
+    `files` are what all processes share. Sockets, books and files are given as file descriptors.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C ends
     gc.collect()
     gc.freeze()  # what they share is not visited again, and so not copied, in each of them
-    for number, file in zip(sockets, books, strict=True):
+    every = [*sockets, *(file for own in books for file in own)]
+    for number, own in zip(sockets, books, strict=True):
         try:
             is_member = os.fork() == 0
         except OSError as error:  # the number of processes may be limited
-            Connection(os.dup(number)).send(PostgresError(f"cannot be started: {error.strerror}"))
+            failure = MemberFailure(None, f"cannot be started: {error.strerror}")
+            Connection(os.dup(number)).send(failure)
             break
         if is_member:
-            for other in [*sockets, *books]:
-                if other not in (number, file):
-                    os.close(other)
+            for other in {*every} - {number, *own}:
+                os.close(other)
             try:
-                _serve(Connection(number), Book(file), connect, run)
+                _serve(Connection(number), [Book(file) for file in own], make)
             finally:
                 os._exit(0)
-    for number in [*sockets, *books, *files]:
+    for number in [*every, *files]:
         os.close(number)
     with suppress(ChildProcessError):
         while True:
             os.wait()
 
 
-def _serve(
-    pipe: "Connection[Any, Any]",
-    book: Book,
-    connect: Callable[[Any], PreparedSession],
-    make_run: Callable[[Any, Any, "memoryview[float]"], MemberRun[Any, Any]],
-) -> None:
-    """Be a member until the pipe closes. An error is sent, and ends it.
+def _serve(pipe: "Connection[Any, Any]", books: Sequence[Book], make: Callable[[], MemberProcess]) -> None:
+    """Be a process of members until the pipe closes. An error is sent, and ends it.
 
     What it receives first is how to connect; then the work of each run, followed by the time to start; then
     None, after which it may connect anew.
@@ -101,11 +117,14 @@ def _serve(
     threading.Thread(target=_end_with, args=(pipe.fileno(),), daemon=True).start()
     _wake_on_time()
     try:
+        process = make()
         while True:
-            session = connect(pipe.recv())
-            pipe.send(session.facts())
+            identity = pipe.recv()
+            sessions = _of_each(process.connect, [identity] * len(books))
+            pipe.send(_of_each(methodcaller("facts"), sessions))
             while (work := pipe.recv()) is not None:
-                run = make_run(session, work, book.writer(work.room))
+                rooms = [book.writer(own.room) for book, own in zip(books, work, strict=True)]
+                runs = [process.begin(*parts) for parts in zip(sessions, work, rooms, strict=True)]
                 gc.collect()
                 pipe.send(True)
                 start = pipe.recv()
@@ -113,20 +132,42 @@ def _serve(
                 while (early := start - time.perf_counter()) > 0:
                     time.sleep(early)
                 before = cpu_seconds()
-                run.carry_out(start)
-                used = cpu_seconds() - before
+                process.carry_out(runs, start)
+                used = (cpu_seconds() - before) / len(runs)
                 gc.enable()
                 pipe.send(True)  # what follows is nobody's time
-                pipe.send(run.report(used))
-            session.close()
+                pipe.send(_of_each(methodcaller("report", used), runs))
+                del runs, rooms  # so that the next run can use their memory
+            for session in sessions:
+                session.close()
             pipe.send(None)
     except (EOFError, ConnectionError):
         return  # the parent has closed the pipe
     except Exception as error:
-        is_plain = isinstance(error, PostgresError | psycopg.Error)
-        text = str(error) if is_plain else f"{type(error).__name__}: {error}"
         with suppress(OSError):  # the parent has closed the pipe
-            pipe.send(PostgresError(" ".join(text.split())))
+            pipe.send(_failure(error))
+
+
+def _of_each(deed: Callable[[Any], Any], members: Sequence[Any]) -> list[Any]:
+    """Do it for each member, for several at the same time: mostly, they wait for the server."""
+    done = []
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        for place, doing in enumerate([threads.submit(deed, member) for member in members]):
+            try:
+                done.append(doing.result())
+            except Exception as error:
+                threads.shutdown(cancel_futures=True)
+                raise MemberError(place, error) from error
+    return done
+
+
+def _failure(error: Exception) -> MemberFailure:
+    place = None
+    if isinstance(error, MemberError):
+        place, error = error.place, error.error
+    is_plain = isinstance(error, PostgresError | psycopg.Error)
+    text = str(error) if is_plain else f"{type(error).__name__}: {error}"
+    return MemberFailure(place, " ".join(text.split()))
 
 
 def cpu_seconds() -> float:

@@ -1,45 +1,49 @@
-"""Several clients of one server that send queries at the same time: how they are run, and what each does."""
+"""Several clients of one server that send queries at the same time: how they are started, run and ended."""
 
 import math
 import os
 import tempfile
-import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
-from psycopg import pq
 
+from .. import machine
 from ..encoding import VectorEncoder
 from ..errors import PostgresError
-from ..session import STATEMENT, QuerySession
 from ..statement import QueryStatement
 from .group import MOST_A_SECOND, ProcessGroup
-from .member import MemberRun, become_members
-from .sample import EVEN, RawSample, own_places
+from .sample import EVEN, own_places
+from .serving import HAS_EPOLL, become_clients
 from .work import ARRIVAL, ClientRun, InOrder, WhenDue
-
-_BINARY = (1,)
 
 
 class ClientPool(ProcessGroup):
-    """A number of processes, each with a connection that has the statement prepared and its plan checked."""
+    """A number of connections, each with the statement prepared and its plan checked, and their processes."""
 
     def __init__(
-        self, statement: QueryStatement, queries: np.ndarray, clients: int, rests: bool = False
+        self,
+        statement: QueryStatement,
+        queries: np.ndarray,
+        clients: int,
+        rests: bool = False,
+        processes: int | None = None,
     ) -> None:
         """Start them, and return when all are ready; `queries` is (count, dimension) of any real type.
 
-        With `rests`, close() ends the sessions only, and connect() begins the next ones.
+        With `rests`, close() ends the sessions only, and connect() begins the next ones. `processes` is the
+        number that the clients are dealt to; by default it follows from that of the cores.
         """
         self._queries, self._rests = queries, rests
+        self._seconds: float | None = None  # of the last run, if it had a given time
+        self._pace = 0.0  # queries that each client sent a second in such a run
         self._arrivals = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         with tempfile.TemporaryFile() as parameters:
             np.save(parameters, encoded(queries, statement.dimension))
             parameters.seek(0)
             files = [self._arrivals.fileno(), parameters.fileno()]
-            super().__init__(clients, become_clients, files, files, statement)
+            dealt = np.array_split(np.arange(clients), processes or processes_for(clients))
+            super().__init__([*map(len, dealt)], become_clients, files, files, statement)
 
     def prepare(
         self, orders: Sequence[np.ndarray], seconds: float | None = None, keeps_ids: bool = True
@@ -49,11 +53,20 @@ class ClientPool(ProcessGroup):
         With `seconds`, each goes through its order again and again for that time.
         """
         room = None if seconds is None else round(seconds * MOST_A_SECOND) + 1
+        expected = None if seconds is None else seconds * self._pace
+        self._seconds = seconds
         slots = self._slots() if keeps_ids else 0
         own = own_places(orders) if keeps_ids else [np.empty(0, np.int64)] * len(orders)
         self._prepare(
             [
-                InOrder(np.asarray(order), seconds, places, slots, room or len(order))
+                InOrder(
+                    np.asarray(order),
+                    seconds,
+                    places,
+                    slots,
+                    len(order) if expected is None else expected,
+                    room or len(order),
+                )
                 for order, places in zip(orders, own, strict=True)
             ]
         )
@@ -76,7 +89,9 @@ class ClientPool(ProcessGroup):
         write_all(self._arrivals.fileno(), arrivals.tobytes())
         os.lseek(self._arrivals.fileno(), 0, os.SEEK_SET)
         slots = self._slots() if keeps_ids else 0
-        self._prepare([WhenDue(float(due[-1]) + patience, slots, len(due))] * len(self))
+        self._seconds = None
+        each = WhenDue(float(due[-1]) + patience, slots, len(due) / len(self), len(due))
+        self._prepare([each] * len(self))
 
     def answers(self) -> list[ClientRun]:
         """Return what each client measured in the last run; to be called once after each."""
@@ -98,6 +113,8 @@ class ClientPool(ProcessGroup):
                     report.cpu_seconds,
                 )
             )
+        if self._seconds is not None:
+            self._pace = sum(len(given.sent) for given in runs) / (len(runs) * self._seconds)
         return runs
 
     def _slots(self) -> int:
@@ -144,6 +161,14 @@ class RestingClients:
         self._pool = None
 
 
+def processes_for(clients: int) -> int:
+    """Return how many processes this number of clients has: one each, but not more than there are cores.
+
+    With many more processes than cores, every answer wakes one whose code has left the caches.
+    """
+    return min(clients, machine.cores()) if HAS_EPOLL else clients
+
+
 def write_all(file: int, content: bytes) -> None:
     """Write the whole of it, however many calls that takes."""
     rest = memoryview(content)
@@ -158,105 +183,3 @@ def encoded(queries: np.ndarray, dimension: int) -> np.ndarray:
     for row, query in zip(rows, queries, strict=True):
         row[:] = np.frombuffer(encoder.encode(query), dtype=np.uint8)
     return rows
-
-
-def become_clients(sockets: list[int], books: list[int], arrivals: int, parameters: int) -> None:
-    """Become a client for each socket, with its book, and wait until all have ended.
-
-    All read the arrivals of an open loop from one file at one offset, which the kernel moves on. The
-    statement's parameters, one a query, are an NPY file. All of these are given as file descriptors.
-    """
-    rows = np.load(f"/dev/fd/{parameters}", mmap_mode="r")  # shared by all
-    queries = [(row.data,) for row in rows]
-
-    def connect(statement: QueryStatement) -> QuerySession:
-        return QuerySession(statement, np.frombuffer(rows[0], dtype=">f4", offset=4))
-
-    def run(session: QuerySession, work: InOrder | WhenDue, book: "memoryview[float]") -> _Queries:
-        return _Queries(session, work, book, queries, arrivals)
-
-    become_members(sockets, books, [arrivals, parameters], connect, run)
-
-
-class _Queries(MemberRun[QuerySession, InOrder | WhenDue]):
-    """The loops. Between two queries nothing is encoded, decoded, printed or collected.
-
-    Two readings of the clock are written for each query, and the rows of its answer. If requested, a sample
-    of the answers is kept.
-    """
-
-    def __init__(
-        self,
-        session: QuerySession,
-        work: InOrder | WhenDue,
-        book: "memoryview[float]",
-        queries: Sequence[tuple[Any]],
-        arrivals: int,
-    ) -> None:
-        super().__init__(session, work, book)
-        self.queries, self.arrivals = queries, arrivals
-        self.sample = RawSample(work.own.tolist() if isinstance(work, InOrder) else (), work.slots)
-
-    def carry_out(self, start: float) -> None:
-        if isinstance(self.work, InOrder):
-            self.send_in_order(self.work, start)
-        else:
-            self.send_when_due(self.work, start)
-
-    def send_in_order(self, work: InOrder, start: float) -> None:
-        execute, clock, fine = self.session.execute, time.perf_counter, pq.ExecStatus.TUPLES_OK
-        queries, book, keep, turn = self.queries, self.book, self.sample.keep, self.sample.turn
-        order = work.order.tolist()
-        end = math.inf if work.seconds is None else start + work.seconds
-        place, at, last, rows_from = 0, 0, 2 * work.room, 4 * work.room
-        now = start
-        while now < end and at < last:
-            for number in order:
-                book[at] = clock()
-                result = execute(STATEMENT, queries[number], _BINARY, 1)
-                book[at + 1] = now = clock()
-                book[rows_from + place] = rows = result.ntuples
-                if not rows and result.status != fine:
-                    self.session.check(result)  # raises what the server reports
-                if place == turn:
-                    turn = keep(place, number, result)
-                at += 2
-                place += 1
-                if now >= end or at >= last:
-                    break
-        self.count = place
-
-    def send_when_due(self, work: WhenDue, start: float) -> None:
-        execute, clock, fine = self.session.execute, time.perf_counter, pq.ExecStatus.TUPLES_OK
-        queries, book, keep, turn = self.queries, self.book, self.sample.keep, self.sample.turn
-        sleep, read, unpack, size = time.sleep, os.read, ARRIVAL.unpack, ARRIVAL.size
-        arrivals = self.arrivals
-        place, at, last, behind, rows_from = 0, 0, 2 * work.room, 2 * work.room, 4 * work.room
-        end = start + work.until
-        while at < last and (record := read(arrivals, size)):
-            due, number = unpack(record)
-            if is_first := number < 0:
-                number = ~number
-            due += start
-            now = clock()
-            if now >= end:
-                break
-            if due > now:
-                sleep(due - now)
-            book[at] = clock()
-            result = execute(STATEMENT, queries[number], _BINARY, 1)
-            book[at + 1] = clock()
-            book[behind + at] = due
-            book[behind + at + 1] = number
-            book[rows_from + place] = rows = result.ntuples
-            if not rows and result.status != fine:
-                self.session.check(result)  # raises what the server reports
-            if is_first or place == turn:
-                turn = keep(place, number, result, is_first)
-            at += 2
-            place += 1
-        self.count = place
-
-    def result(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the sample: numbers of queries, ids, and for how many answers each stands."""
-        return self.sample.arrays(self.count, self.session.ids)

@@ -24,6 +24,7 @@ class InOrder:
     seconds: float | None
     own: np.ndarray  # ascending places in the order; the answers to the queries there are kept
     slots: int  # of the even sample of answers
+    expected: float  # queries that it will send, as far as is known; else 0
     room: int  # queries that the book has room for
 
 
@@ -36,6 +37,7 @@ class WhenDue:
 
     until: float  # s from the start; nothing is sent later
     slots: int  # of the even sample of answers
+    expected: float  # queries that it will send, as far as is known; else 0
     room: int
 
 
@@ -49,6 +51,14 @@ class MemberReport:
     count: int  # of queries or changes
     result: Any
     cpu_seconds: float
+
+
+@dataclass(frozen=True)
+class MemberFailure:
+    """What a process sends before it ends early: which of its members failed, if one did, and why."""
+
+    member: int | None  # its place among those of the process
+    reason: str
 
 
 @dataclass(frozen=True)

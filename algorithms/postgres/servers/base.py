@@ -34,6 +34,10 @@ class Server(ABC):
         """Stop it if it is ours and runs."""
 
     @abstractmethod
+    def adapt(self) -> None:
+        """Have the settings that are given now, which may be another contender's."""
+
+    @abstractmethod
     def connection_parameters(self) -> dict[str, Any]:
         """Keyword arguments of libpq."""
 

@@ -27,6 +27,9 @@ class ExternalServer(Server):
     def stop(self) -> None:
         """Leave it as it is: it is not ours."""
 
+    def adapt(self) -> None:
+        """Leave it as it is: what a session cannot set is refused when the index is made."""
+
     def connection_parameters(self) -> dict[str, Any]:
         """Keyword arguments of libpq, from the environment."""
         return dict(connection_parameters())

@@ -14,7 +14,7 @@ import psycopg
 from .. import machine
 from ..environment import given_settings
 from ..errors import PostgresError
-from ..settings import server_profile
+from ..settings import fixed_settings, server_profile
 from .account import ServerAccount, server_account
 from .base import NOTICE_SECONDS, Server, library_list
 from .cluster import ClusterFolder, end_postmaster
@@ -43,6 +43,8 @@ class LocalServer(Server):
         self._required_libraries: list[str] = []
         self._loaded_libraries: list[str] = []
         self._settings: Mapping[str, str] = {}
+        self._given: Mapping[str, str] = {}  # when it was started
+        self._said: list[list[str]] = []  # settings of which the user knows that they restart it
 
     @property
     def data_folder(self) -> Path:
@@ -96,6 +98,26 @@ class LocalServer(Server):
         if self._finalizer is not None:
             self._finalizer.cancel()
             self._finalizer = None
+
+    def adapt(self) -> None:
+        """Start it again where settings are given now that it does not have, and that no session can set."""
+        given = given_settings()
+        changed = [name for name in {**given, **self._given} if given.get(name) != self._given.get(name)]
+        if self._process is None:
+            self.start(self._settings)
+        elif changed:
+            with self.connect() as connection:
+                names = fixed_settings(connection, changed)
+            if names:
+                began = time.perf_counter()
+                self.restart(self._settings)
+                if names not in self._said:
+                    self._said.append(names)
+                    print(
+                        f"each change of {', '.join(names)} starts the server again:"
+                        f" {time.perf_counter() - began:.1f} s this time, and its memory is empty",
+                        flush=True,
+                    )
 
     def revive(self) -> None:
         """Start it again if it has ended, and wait until it has recovered."""
@@ -151,7 +173,8 @@ class LocalServer(Server):
             "unix_socket_permissions": "0700",
             "cluster_name": "",
         }
-        chosen = {**profile, **given_settings(), **settings}
+        self._given = given_settings()
+        chosen = {**profile, **self._given, **settings}
         given = chosen.get("shared_preload_libraries", "")
         self._loaded_libraries = library_list(given)
         missing = [name for name in self._required_libraries if name not in self._loaded_libraries]

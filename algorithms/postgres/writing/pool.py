@@ -4,7 +4,7 @@ import mmap
 import os
 import socket
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from psycopg import pq
 
 from ..clients.group import MOST_A_SECOND, ProcessGroup
-from ..clients.member import MemberRun, become_members
+from ..clients.member import MemberProcess, MemberRun, become_members
 from ..clients.work import NO_SAMPLE, WriterRun
 from ..session import PreparedSession
 from ..settings import apply_settings
@@ -48,17 +48,13 @@ class UntilEnd:
     room: int  # changes that the book has room for
 
 
-def become_writers(sockets: list[int], books: list[int], stream: int, turns: tuple[int, int]) -> None:
+def become_writers(sockets: list[int], books: list[list[int]], stream: int, turns: tuple[int, int]) -> None:
     """Become a writer for each socket, with its book, and wait until all have ended.
 
     All read the records from one socket, `stream`; the one that has the byte of the pipe `turns` reads
     one. All of these are given as file descriptors.
     """
-
-    def run(session: WriteSession, work: UntilEnd, book: "memoryview[float]") -> _Changes:
-        return _Changes(session, work, book, stream, turns)
-
-    become_members(sockets, books, [stream, *turns], WriteSession, run)
+    become_members(sockets, books, [stream, *turns], lambda: _WriterProcess(stream, turns))
 
 
 class WriteSession(PreparedSession):
@@ -132,6 +128,23 @@ class _Changes(MemberRun[WriteSession, UntilEnd]):
         return self.missed
 
 
+class _WriterProcess(MemberProcess):
+    """One writer."""
+
+    def __init__(self, stream: int, turns: tuple[int, int]) -> None:
+        self.stream, self.turns = stream, turns
+
+    def connect(self, identity: WriteAccess) -> WriteSession:
+        return WriteSession(identity)
+
+    def begin(self, session: WriteSession, work: UntilEnd, book: "memoryview[float]") -> _Changes:
+        return _Changes(session, work, book, self.stream, self.turns)
+
+    def carry_out(self, runs: Sequence[_Changes], start: float) -> None:
+        (run,) = runs
+        run.carry_out(start)
+
+
 class WriterPool(ProcessGroup):
     """A number of processes, each with a connection that has the statements prepared."""
 
@@ -148,7 +161,7 @@ class WriterPool(ProcessGroup):
         os.write(self._turns[1], b".")
         self._feed = Feed(ours, stream, record_layout(access.dimension, access.column_type), writers)
         files = [stream.fileno(), *self._turns]
-        super().__init__(writers, become_writers, [files[0], self._turns], files, access)
+        super().__init__([1] * writers, become_writers, [files[0], self._turns], files, access)
 
     def prepare_changes(self, changes: Iterable[Any], most: int, seconds: float, has_due: bool) -> None:
         """Have them make the changes, each by whichever writer is free; returns when all are ready.

@@ -3,9 +3,9 @@
 import fcntl
 import os
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -19,15 +19,15 @@ from ann_benchmarks.jobs.events import Failure
 from ann_benchmarks.jobs.job import Job, JobRequest
 
 from ..pool import log_path
-from ..simulation import Simulation, Terms
+from ..simulation import Simulation
 from ..worker import NoWorker
 from .engine import Image, find_image
 from .guard import remove_all, start_guard
 from .limits import cpus_of_each, memory_of_each, written
 from .log import Log, terminal_size
 from .sandbox import ContainerAccount, Sandbox, argument_files, dataset_files, project_files, storage_folder
+from .slots import Slot, TurnsSlot
 from .wire import RunRequest
-from .worker import ContainerWorker, keep_results
 
 _PREFIX = "ANN_BENCHMARKS_"
 _OTHER_STORAGE = "name another folder with --storage"
@@ -43,7 +43,10 @@ class Wishes:
 
 
 class Containers:
-    """Starts containers for jobs, at most `parallelism` at a time, and removes them whatever happens."""
+    """Starts containers for jobs, at most `parallelism` at a time, and removes them whatever happens.
+
+    Where contenders take turns, those of an image share a container, and all images' are there until the end.
+    """
 
     def __init__(
         self,
@@ -61,9 +64,12 @@ class Containers:
         packages = [] if simulation is None else [type(simulation).__module__.partition(".")[0]]
         self._project = project_files(definitions, packages)
         engine = client.info()
-        self._memory = memory_of_each(wishes.memory, parallelism, engine.get("MemTotal"))
+        self._engine_memory = engine.get("MemTotal")
+        self._memory = memory_of_each(wishes.memory, parallelism, self._engine_memory)
         self._free_cpus = dict(enumerate(cpus_of_each(wishes.cpus, parallelism, engine.get("NCPU"))))
         self._is_alone = parallelism == 1
+        self._is_in_turn = False
+        self._argument_files: dict[str, list[Path]] = {}  # by the image of the definitions that name them
         self._owner = uuid.uuid4().hex
         self._images: dict[str, Image | None] = {}
         self._accounts: dict[str, ContainerAccount] = {}
@@ -110,9 +116,17 @@ class Containers:
     def prepare(self, jobs: Sequence[Job]) -> None:
         """Take the folders that the jobs' containers keep things in, and start the guard.
 
-        UserError where another run has a folder.
+        The memory is shared out among those that are there at the same time. UserError where another run has
+        a folder.
         """
-        for name in dict.fromkeys(job.definition.docker_tag for job in jobs):
+        for job in jobs:
+            files = self._argument_files.setdefault(job.definition.docker_tag, [])
+            files += argument_files(job.definition.arguments)
+        self._is_in_turn = any(job.procedure.rounds for job in jobs)
+        if self._is_in_turn:
+            images = len(self._argument_files)
+            self._memory = memory_of_each(self._wishes.memory, images, self._engine_memory)
+        for name in self._argument_files:
             account = self._accounts[name] = ContainerAccount.for_image(self._images[name], self._client)
             folder = storage_folder(self._wishes.storage, name, account)
             self._locks.append(locked_file(folder.with_name(f".{folder.name}.lock"), _OTHER_STORAGE))
@@ -129,7 +143,10 @@ class Containers:
         return {**placement_facts(image, self._wishes), "container_memory_bytes": self._memory}
 
     def start(self, job: Job) -> "Slot | NoWorker":
-        """Start a container for a job, on CPUs that no other one has."""
+        """Start a container for a job, or for all of its image that take turns with it.
+
+        It has CPUs that no other one has, but for those that idle when it does not.
+        """
         image = self.image(job.definition)
         assert image is not None
         name = job.definition.docker_tag
@@ -144,9 +161,9 @@ class Containers:
             options = terms.options(storage) if terms else {}
         except UserError as error:
             return NoWorker(str(error))
-        cpus = self._free_cpus.pop(number)
+        cpus = self._free_cpus[number] if self._is_in_turn else self._free_cpus.pop(number)
         environment = {name: os.environ[name] for name in image.environment if name in os.environ}
-        files = [*self._files, *argument_files(job.definition.arguments)]
+        files = [*self._files, *self._argument_files[name]]
         sandbox = Sandbox(
             image,
             account,
@@ -165,7 +182,8 @@ class Containers:
         def give_back() -> None:
             self._free_cpus.update({number: cpus})
 
-        return Slot(give_back, request, self._client, sandbox, log, terms)
+        kind = TurnsSlot if self._is_in_turn else Slot
+        return kind(give_back, request, self._client, sandbox, log, terms)
 
     def _ignored_variables(self) -> list[str]:
         """Variables of this project's that are set and that none of the images takes."""
@@ -176,34 +194,3 @@ class Containers:
 def placement_facts(image: Image | None, wishes: Wishes) -> dict[str, Any]:
     """Return what is stored of an image and of the wishes; 0 for the memory where none was requested."""
     return {**(image.facts if image else {}), "container_memory_requested": wishes.memory or 0}
-
-
-class Slot(ContainerWorker):
-    """A container that has a part of the machine for itself; `give_back` is called once, at its end."""
-
-    def __init__(
-        self,
-        give_back: Callable[[], None],
-        request: RunRequest,
-        client: Any,
-        sandbox: Sandbox,
-        log: Log,
-        terms: Terms | None = None,
-    ) -> None:
-        self._give_back, self._request = give_back, request
-        self._end_keeping: Callable[[], None] = lambda: None
-        super().__init__(client, sandbox, log, keep_results(request.request.job))
-        if terms is not None and self.container is not None:
-            self._end_keeping = terms.keep(self.container)
-
-    def send(self, request: Any) -> None:
-        """Hand over the job, with what else the container needs to know."""
-        request = replace(request, facts=self._request.request.facts)
-        super().send(replace(self._request, request=request))
-
-    def stop(self) -> None:
-        """End it, and let the next one have its place."""
-        self._end_keeping()
-        super().stop()
-        give_back, self._give_back = self._give_back, lambda: None
-        give_back()

@@ -1,4 +1,6 @@
-"""What runs in a container: it takes one request, has a worker process carry it out, and reports on it.
+"""What runs in a container: it takes a request, has a worker process carry it out, and reports on it.
+
+Contenders that take turns are requested in the same process, one request after the other.
 
 It ends when run.py says so, and when run.py is gone: then nothing is at the other end of its input.
 """
@@ -18,6 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, NoReturn
 
 from ann_benchmarks.common.errors import describe
@@ -25,11 +28,12 @@ from ann_benchmarks.common.host import host_facts
 from ann_benchmarks.common.numbers import size_text
 from ann_benchmarks.definitions.definition import plugin_class
 from ann_benchmarks.jobs.events import Failure, Finished, Located, PointDone, PointFailed, WorkloadDone
+from ann_benchmarks.jobs.job import JobRequest
 
 from ..pool import POLL_SECONDS
 from ..process import LocationRequest
 from ..worker import ProcessWorker
-from .wire import Checked, CheckRequest, RunRequest, read_request, write_message
+from .wire import Checked, CheckRequest, Died, RunRequest, read_request, write_message
 
 _SOME = 65536  # bytes at a time
 # Where a container sees how many of its processes the kernel has killed: version 2 of groups, then version 1.
@@ -61,14 +65,15 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         _allow_files()
         messages = Messages()
-        request = read_request(sys.stdin.buffer)
-        threading.Thread(target=_end_with_run, daemon=True).start()
+        request = read_request(_read)
+        requests: SimpleQueue[Any] = SimpleQueue()
+        threading.Thread(target=_take_requests, args=(requests,), daemon=True).start()
         if isinstance(request, CheckRequest):
             messages.send(_check(request))
         elif isinstance(request, LocationRequest):
             messages.send(_locate(request))
         else:
-            _run(request, messages)
+            _run(request, messages, requests)
     except (RunEnded, EOFError, BrokenPipeError):
         sys.exit(128 + signal.SIGTERM)
 
@@ -95,33 +100,53 @@ def _locate(request: LocationRequest) -> Located | Failure:
         return Failure(describe(error))
 
 
-def _run(request: RunRequest, messages: Messages) -> None:
-    end_terminal = _have_terminal(*request.terminal) if request.terminal else lambda: None
-    killed = killed_processes()
+def _run(first: RunRequest, messages: Messages, requests: "SimpleQueue[Any]") -> None:
+    end_terminal = _have_terminal(*first.terminal) if first.terminal else lambda: None
     worker = ProcessWorker()
-    answer: Any = None
+    is_in_turn = not isinstance(first.request, JobRequest)
+    request: Any = first.request
     try:
-        worker.pipe.send(request.request)
-        while not isinstance(answer, Finished | Failure):
-            multiprocessing.connection.wait([worker.pipe], POLL_SECONDS)
-            try:
-                answer = worker.next_message()
-            except EOFError:
-                answer = worker.death()
-            if isinstance(answer, Failure | PointFailed) and killed_processes() > killed:
-                killed = killed_processes()
-                answer = _for_memory(answer, request.memory)
-            if isinstance(answer, PointDone | WorkloadDone):
-                messages.send(answer, answer.path.read_bytes())
-                answer.path.unlink()
-            elif answer is not None and not isinstance(answer, Finished | Failure):
-                messages.send(answer)
-        if isinstance(answer, Finished):
+        while True:
+            last = _carry_out(request, worker, messages, first.memory)
+            if not is_in_turn or isinstance(last, Died):
+                break
+            messages.send(last)
+            if (request := requests.get()) is None:
+                break
+        if isinstance(last, Finished) or request is None:
             worker.end()
     finally:
         worker.stop()
         end_terminal()
-    messages.send(answer)  # when all that it had started has ended
+    # When all that it had started has ended.
+    if not is_in_turn:
+        messages.send(Failure(last.text, last.details) if isinstance(last, Died) else last)
+    elif request is not None:
+        messages.send(last)
+
+
+def _carry_out(request: Any, worker: ProcessWorker, messages: Messages, memory: int) -> Any:
+    """Have a worker carry out a request, and report on it; return how that ended."""
+    killed = killed_processes()
+    answer: Any = None
+    with suppress(OSError):  # it has just died: seen below
+        worker.send(request)
+    while not isinstance(answer, Finished | Failure | Died):
+        multiprocessing.connection.wait([worker.pipe], POLL_SECONDS)
+        try:
+            answer = worker.next_message()
+        except EOFError:
+            death = worker.death()
+            answer = Died(death.text, death.details)
+        if isinstance(answer, Failure | Died | PointFailed) and killed_processes() > killed:
+            killed = killed_processes()
+            answer = _for_memory(answer, memory)
+        if isinstance(answer, PointDone | WorkloadDone):
+            messages.send(answer, answer.path.read_bytes())
+            answer.path.unlink()
+        elif answer is not None and not isinstance(answer, Finished | Failure | Died):
+            messages.send(answer)
+    return answer
 
 
 def killed_processes() -> int:
@@ -139,7 +164,7 @@ def _for_memory(failure: Any, memory: int) -> Any:
         f"memory ran out: the kernel killed a process at the container's limit of {size_text(memory)}; give"
         " it more with --memory, or the algorithm less to hold"
     )
-    if isinstance(failure, Failure):
+    if isinstance(failure, Failure | Died):
         return replace(failure, text=f"{why} ({failure.text})")
     return replace(failure, reason=f"{why} ({failure.reason})")
 
@@ -172,10 +197,18 @@ def _have_terminal(rows: int, columns: int) -> Callable[[], None]:
     return end
 
 
-def _end_with_run() -> None:
-    while os.read(0, _SOME):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
+def _take_requests(requests: "SimpleQueue[Any]") -> None:
+    """Take what run.py sends; when it has gone, end this process. A thread's work."""
+    try:
+        with suppress(EOFError):
+            while True:
+                requests.put(read_request(_read))
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _read(length: int) -> bytes:
+    return os.read(0, length)
 
 
 def _raise_run_ended(number: int, frame: Any) -> NoReturn:

@@ -1,7 +1,7 @@
 """The messages between run.py and a container, over the container's standard input and output.
 
-Downwards one request, pickled: the container trusts run.py. Upwards messages in JSON, since run.py does not
-trust the container, each with the bytes that belong to it, as those of a result file:
+Downwards a request, or several for rounds, pickled: the container trusts run.py. Upwards messages in JSON,
+since run.py does not trust the container, each with the bytes that belong to it, as those of a result file:
 
     4 bytes, 8 bytes    length of the JSON and of the bytes after it, big-endian
     {"type": "PointDone", "label": ...}
@@ -11,11 +11,11 @@ trust the container, each with the bytes that belong to it, as those of a result
 import json
 import pickle
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import UnionType
-from typing import Any, BinaryIO, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 import numpy as np
 
@@ -29,9 +29,11 @@ from ann_benchmarks.jobs.events import (
     PhaseDone,
     PointDone,
     PointFailed,
+    TurnDone,
     WorkloadDone,
 )
 from ann_benchmarks.jobs.job import JobRequest
+from ann_benchmarks.measure.rounds import RoundsRequest
 from ann_benchmarks.results.intervals import Interval
 
 from ..process import LocationRequest
@@ -43,9 +45,12 @@ _LARGEST = 2**31  # bytes attached to it
 
 @dataclass(frozen=True)
 class RunRequest:
-    """Run a job; `terminal` is (rows, columns) of the one that its output goes to, None if to none."""
+    """Run a job, or carry out the first request of rounds; others follow, each alone, and at the end None.
 
-    request: JobRequest
+    `terminal` is (rows, columns) of the one that its output goes to, None if to none.
+    """
+
+    request: JobRequest | RoundsRequest
     memory: int  # bytes that the container may use
     terminal: tuple[int, int] | None = None
 
@@ -65,20 +70,31 @@ class Checked:
     versions: dict[str, str] = field(default_factory=dict)
 
 
-_KINDS = (Built, PointDone, PhaseDone, WorkloadDone, PointFailed, Note, Finished, Failure, Located, Checked)
+@dataclass(frozen=True)
+class Died:
+    """The process that held the indexes of contenders has ended: one line for the user, a traceback."""
+
+    text: str
+    details: str = ""
+
+
+_KINDS = (
+    *(Built, TurnDone, PointDone, PhaseDone, WorkloadDone, PointFailed, Note, Finished, Failure, Located),
+    *(Checked, Died),
+)
 _MESSAGES = {kind.__name__: kind for kind in _KINDS}
 
 
-def write_request(request: RunRequest | CheckRequest | LocationRequest) -> bytes:
+def write_request(request: RunRequest | CheckRequest | LocationRequest | RoundsRequest | None) -> bytes:
     """Return a request as bytes."""
     content = pickle.dumps(request)
     return struct.pack(">I", len(content)) + content
 
 
-def read_request(stream: BinaryIO) -> Any:
-    """Read a request; EOFError when there is none."""
-    (length,) = struct.unpack(">I", _exactly(stream, 4))
-    return pickle.loads(_exactly(stream, length))
+def read_request(read: Callable[[int], bytes]) -> Any:
+    """Read a request by what returns that many bytes, or fewer at the end; EOFError when there is none."""
+    (length,) = struct.unpack(">I", _exactly(read, 4))
+    return pickle.loads(_exactly(read, length))
 
 
 def write_message(message: Any, attachment: bytes = b"") -> bytes:
@@ -141,8 +157,10 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else str(value)
 
 
-def _exactly(stream: BinaryIO, length: int) -> bytes:
-    content = stream.read(length)
-    if len(content) < length:
-        raise EOFError
-    return content
+def _exactly(read: Callable[[int], bytes], length: int) -> bytes:
+    content = bytearray()
+    while len(content) < length:
+        if not (piece := read(length - len(content))):
+            raise EOFError
+        content += piece
+    return bytes(content)

@@ -1,0 +1,154 @@
+"""Whatever is compared at a recall is compared at equal recall: no point vanishes by two hits in 5,000."""
+
+import csv
+
+import pytest
+
+from ann_benchmarks.experiments.findings import StepPoint, judged
+from ann_benchmarks.experiments.schema import Claim
+from ann_benchmarks.jobs.job import Job
+from ann_benchmarks.plotting.draw import draw_dataset, draw_tiers
+from ann_benchmarks.reporting.content import Shown, make
+from ann_benchmarks.reporting.memory import needs
+from ann_benchmarks.reporting.pictures import picture_kinds
+from ann_benchmarks.reporting.tables import table_kinds
+from ann_benchmarks.results.at_recall import at_recall, indexes_at_recall, ratio_of_throughputs
+from ann_benchmarks.results.export import write_csv
+
+from .plotting_data import make_result, make_truth, request_of
+from .report_data import GB, make_run
+from .test_experiments import point as measured_point
+
+
+def steady(family, rate, **more):
+    """Return a result whose runs repeat to 1%."""
+    return make_run(family, (rate, rate * 1.01, rate * 0.99), **more)
+
+
+def first_a_hair_short():
+    """Return two indexes, of which the first is the faster one and misses 2 more of 10,000 neighbours."""
+    names = [{"name": f"a(ef={ef})"} for ef in (40, 80)]
+    return [
+        steady("a", 1000.0, recall=0.9498, **names[0]),
+        steady("a", 700.0, recall=0.969, **names[1]),
+        steady("b", 950.0, recall=0.9502),
+    ]
+
+
+def tables_of(kind, runs, **options):
+    table, *notes = make(table_kinds, "table", {"kind": kind, **options}, Shown(runs, [], 0.95))
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows], [note.text for note in notes]
+
+
+def test_a_table_of_speedups_is_not_reversed():
+    (a, b), notes = tables_of("speedups", first_a_hair_short())
+    assert (a["Index"], b["Index"]) == ("a", "b")
+    assert 990 < float(a["QPS at recall"].replace(",", "")) < 1000
+    assert b["QPS speedup"] == "1"
+    ratio, low, *_, high = a["QPS speedup"].replace("(", "").replace(")", "").split()
+    assert float(low) < 1 < float(ratio) <= 1.05 < float(high)
+    assert "Some indexes were measured once, at different times" in notes[-1]
+
+
+def test_an_index_with_only_higher_recalls_has_a_bound():
+    runs = [steady("a", 100.0, recall=0.99), steady("b", 50.0), steady("c", 20.0, recall=0.995)]
+    rows, _ = tables_of("speedups", runs)
+    assert [row["QPS at recall"] for row in rows] == ["at least 100.0", "50.00", "at least 20.00"]
+    assert [row["QPS speedup"].partition(" (")[0] for row in rows] == ["-", "at most 2.5", "1"]
+    rows, _ = tables_of("speedups", runs, baseline="b")
+    assert [row["QPS speedup"].partition(" (")[0] for row in rows] == ["at least 2", "1", "at least 0.4"]
+
+
+@pytest.mark.parametrize("recall", [0.9498, 0.95, 0.9502])
+def test_the_memory_that_is_needed_does_not_depend_on_two_hits(recall):
+    def on_tier(ram, rate, slow, **more):
+        arguments = [{"name": f"hnsw(ef={ef})"} for ef in (40, 80)]
+        fast = steady("hnsw", rate, ram=ram, **arguments[0], **more)
+        return [fast, steady("hnsw", slow, ram=ram, recall=0.98, **arguments[1])]
+
+    runs = [*on_tier("all", 100.0, 60.0, recall=recall), *on_tier(1, 90.0, 20.0, recall=0.9502)]
+    runs += on_tier(2, 97.0, 55.0, recall=0.9498)
+    (need,) = needs(runs, 0.95)
+    assert need.ram == GB and need.kept.value == pytest.approx(0.9, abs=0.01)
+    assert need.kept.interval.low < need.kept.value < need.kept.interval.high
+    alone = [steady("hnsw", rate, ram=ram, recall=0.9498) for ram, rate in (("all", 100.0), (1, 85.0))]
+    (need,) = needs(alone, 0.95)
+    assert need.ram == GB and need.kept.value == pytest.approx(0.85)
+
+
+def test_tiers_in_the_same_rounds_are_compared_round_by_round():
+    drift = [1.0, 0.7, 1.3, 0.9, 1.1]  # which both have
+    rounds = {"rounds": "r", "run_rounds": [0, 1, 2, 3, 4]}
+    rates = {"all": 100.0, 1: 90.0}
+    runs = [make_run("hnsw", [rate * d for d in drift], ram=ram, **rounds) for ram, rate in rates.items()]
+    (need,) = needs(runs, 0.95)
+    assert need.is_in_turn and need.kept.rounds == 5
+    assert need.kept.interval == pytest.approx((0.9, 0.9))
+
+
+def test_tables_of_tiers_have_what_a_hair_is_missing():
+    runs = [steady("hnsw", rate, ram=ram, recall=0.9498) for ram, rate in ((1, 50.0), ("all", 100.0))]
+    rows, _ = tables_of("tiers", runs)
+    assert [float(row["QPS at recall"].partition(" ")[0]) for row in rows] == pytest.approx(
+        [49.9, 99.7], rel=0.005
+    )
+    higher = [steady("hnsw", rate, ram=ram, recall=0.999) for ram, rate in ((1, 50.0), ("all", 100.0))]
+    assert [row["QPS at recall"].partition(" (")[0] for row in tables_of("tiers", higher)[0]] == [
+        "at least 50.00", "at least 100.0",
+    ]  # fmt: skip
+
+
+def test_pictures_of_tiers_and_latencies_have_it_too(tmp_path):
+    runs = [steady("hnsw", rate, ram=ram, recall=0.9498) for ram, rate in ((1, 50.0), ("all", 100.0))]
+    shown = Shown(runs, [], 0.95, folder=tmp_path)
+    for kind in ("tiers", "latency"):
+        (picture,) = make(picture_kinds, "picture", {"kind": kind}, shown)
+        assert (tmp_path / picture.file).is_file() and "at a recall of 0.95" in picture.caption.lower()
+
+
+def test_throughput_at_a_recall_is_drawn_for_an_index_within_noise_of_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    truth = make_truth("d")
+    near = {"recall_low": 0.94, "recall_high": 0.96, "tier": "x", "tier_ram": GB, "tier_shared_buffers": GB}
+    make_result("d", "a", "x", truth, 0.9498, 0.001, **near)
+    draw_dataset(request_of(output="x.svg", x="build", y="qpsatrecall"))
+    draw_tiers(request_of(output="tiers.svg"))
+    assert "points: 1, algorithms: 1" in capsys.readouterr().out
+
+
+def test_the_csv_has_the_throughput_of_each_index_once(tmp_path):
+    write_csv(tmp_path / "out.csv", first_a_hair_short())
+    with (tmp_path / "out.csv").open(newline="") as file:
+        figures = [float(row["qpsatrecall"]) for row in csv.DictReader(file)]
+    assert figures == pytest.approx([996, float("nan"), 952], rel=0.01, nan_ok=True)
+
+
+def test_bars_grow_with_what_other_queries_would_change():
+    sure, unsure = (
+        make_run(recall_low=0.95 - by, recall_high=0.95 + by, qps_low=90.0, qps_high=110.0)
+        for by in (0.0, 0.01)
+    )
+    (one,), (other,) = (indexes_at_recall([run], 0.95) for run in (sure, unsure))
+    assert one[0].interval == pytest.approx((90.0, 110.0))
+    assert other[0].interval.low < 85 and other[0].interval.high > 115
+
+
+def test_the_same_arguments_find_the_same_neighbours():
+    found = at_recall({ram: [make_run(ram=ram, recall=0.96)] for ram in (1, "all")}, 0.95)
+    same = ratio_of_throughputs(found[1], found["all"]).interval
+    found = at_recall({name: [make_run(name, recall=0.96)] for name in "ab"}, 0.95)
+    other = ratio_of_throughputs(found["a"], found["b"]).interval
+    assert other.high / other.low > 1.2 * same.high / same.low
+
+
+def test_a_finding_at_a_recall_is_judged_at_it():
+    points = [
+        StepPoint("s", Job(measured_point(run.series.algorithm, 1.0).job.definition, [], "d", 10), [i], run)
+        for i, run in enumerate(first_a_hair_short())
+    ]
+    claim = Claim(
+        "x", "y", compare="ratio", of={"algorithm": "b"}, to={"algorithm": "a"}, at_recall=0.95, least=1.2
+    )
+    found = judged(claim, points)
+    assert found.verdict == "not reproduced" and found.measured.startswith("0.95")
+    assert found.measured.endswith("measured once, at different times")

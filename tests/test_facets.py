@@ -1,0 +1,169 @@
+"""A panel for each number of clients, load, tier or server: which they are, and how they are drawn."""
+
+import re
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import matplotlib.image
+import matplotlib.text
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.plotting import panels as drawing
+from ann_benchmarks.plotting.chosen import chosen
+from ann_benchmarks.plotting.draw import draw_dataset
+from ann_benchmarks.plotting.facets import FACETS, panels
+from ann_benchmarks.plotting.figure import View
+from ann_benchmarks.plotting.panels import create_panels
+from ann_benchmarks.plotting.points import Point
+from ann_benchmarks.plotting.styles import assign_styles
+from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.results.series import Series
+
+from .plotting_data import make_result, make_truth, request_of
+from .programs import run_program
+from .report_data import make_run
+
+PG17, PG18 = {"postgres_version": "17.12"}, {"postgres_version": "18.4"}
+
+
+def of(series, **attrs):
+    return replace(make_run(**attrs), series=series)
+
+
+def headings(runs, name, patterns=()):
+    facet = FACETS[name]
+    return {heading: len(part) for heading, part in panels(chosen(runs, patterns, facet).runs, facet).items()}
+
+
+def test_each_number_of_clients_has_a_panel_in_order():
+    runs = [make_run(family, clients=c) for family in "ab" for c in (16, 4, 1)]
+    runs.append(of(Series("a")))
+    assert headings(runs, "clients") == {"one process": 1, "1 client": 2, "4 clients": 2, "16 clients": 2}
+    (curve,) = {run.algorithm for run in panels(runs, FACETS["clients"])["4 clients"]} - {"b"}
+    assert curve == "a"  # in every panel
+
+
+def test_other_loads_than_the_one_with_the_most_panels_are_left_out():
+    runs = [make_run(clients=c, ram=ram) for c in (1, 4) for ram in (1, 2, "all")]
+    runs.append(make_run(clients=8, ram="all"))
+    assert headings(runs, "clients") == {"1 client": 1, "4 clients": 1, "8 clients": 1}
+    choice = chosen(runs, (), FACETS["clients"])
+    assert choice.load == "cgroup-sb1GB-ramall"
+    assert choice.notes[-1].startswith("drawn: cgroup-sb1GB-ramall, with the most points; --facet tier draws")
+    assert list(headings(runs, "tier")) == [f"cgroup-sb1GB-ram{ram}" for ram in ("1GB", "2GB", "all")]
+    assert set(headings(runs, "clients", ["all"]).values()) == {3, 1}
+
+
+def test_a_load_is_all_that_clients_do():
+    loads = [Series("a", clients=1), Series("a", clients=4, rate=100.0), Series("a", clients=4, is_cold=True)]
+    found = headings([of(series) for series in loads], "load")
+    assert list(found) == ["1 client", "4 clients, cold", "4 clients, r100"]
+
+
+def test_each_server_has_a_panel():
+    runs = [make_run("a", **PG17), make_run("a", **PG18), make_run("b", **PG18)]
+    assert headings(runs, "server") == {"PostgreSQL 17.12": 1, "PostgreSQL 18.4": 2}
+    assert headings(runs[1:], "server") == {"one server": 2}
+
+
+def test_what_is_left_out_can_be_seen_in_two_ways():
+    one_server = chosen([make_run(clients=c) for c in (1, 4, 4)], ()).notes[-1]
+    assert "--facet clients draws a panel for each number of clients, --series all everything" in one_server
+    one_load = chosen([make_run(**PG17), make_run("b", **PG18), make_run(**PG18)], ()).notes[-1]
+    assert "--facet server draws a panel for each server" in one_load
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    truth = make_truth("d")
+    for family in ("pgvector_hnsw", "vchord"):
+        for clients in (1, 4, 16):
+            series = Series(family, clients=clients)
+            for recall in (0.9, 0.95, 0.99):
+                seconds = 1e-3 / clients / (1.1 - recall)
+                more = {"series": series.as_json(), "qps_low": 0.9 / seconds, "qps_high": 1.1 / seconds}
+                make_result("d", series.label, f"{recall}", truth, recall, seconds, **more)
+
+
+def test_the_command_draws_panels(results):
+    done = run_program("plot.py", "--dataset", "d", "--facet", "clients", "-Y", "log")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "wrote results/d-by-clients.png (points: 18, algorithms: 2, panels: 3)\n"
+    height, width, _ = matplotlib.image.imread("results/d-by-clients.png").shape
+    assert width > 1.5 * height > 300
+
+
+@pytest.mark.parametrize("options", [{"x": "build", "y": "qpsatrecall"}, {"normalise": True}, {"raw": True}])
+def test_panels_of_other_metrics(results, options, capsys):
+    draw_dataset(request_of("d", output="x.svg", facet="clients", **options))
+    assert "panels: 3" in capsys.readouterr().out
+    written = re.findall(r"<!-- (.*?) -->", Path("x.svg").read_text(), re.DOTALL)
+    assert {"1 client", "4 clients", "16 clients"} <= set(written)
+    assert written.count("pgvector_hnsw") == written.count("vchord") == 1  # in the only legend
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"published": "100m"}, "leave out --facet or --published"),
+        ({"series": ["c-1"]}, "--series: there is no series 'c-1'"),
+    ],
+)
+def test_mistakes_have_a_line(results, options, message):
+    with pytest.raises(UserError, match=message):
+        draw_dataset(request_of("d", facet="clients", **options))
+
+
+def test_more_panels_than_can_be_read_are_refused(tmp_path):
+    many = {str(number): {"a": [Point(0.9, 1.0)]} for number in range(26)}
+    with pytest.raises(UserError, match="26 panels are more than 25: choose some by --series"):
+        create_panels(many, View(), tmp_path / "x.png", "t", assign_styles("a"))
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 9, 16, 25])
+def test_nothing_is_written_over_anything_else(number, tmp_path, monkeypatch):
+    """At any number of panels, with long names."""
+    rng = np.random.default_rng(number)
+    names = ["pgvector_hnsw", "pgvector_hnsw_halfvec", "vchord", "$x_1$"]
+
+    def curve():
+        recalls = np.sort(rng.uniform(0.8, 0.999, 6))
+        rates = 3000 * (1.01 - recalls) ** 0.7 * rng.lognormal(0, 0.3)
+        return [Point(x, y, None, Interval(0.8 * y, 1.2 * y)) for x, y in zip(recalls, rates, strict=True)]
+
+    drawn = {f"16 clients, zipf1.1-q{i}-r100-cold": {name: curve() for name in names} for i in range(number)}
+    figures = []
+    monkeypatch.setattr(drawing, "save", lambda figure, output: figures.append(figure))
+    view = View("k-nn", "qps", "a3", "log")
+    title = "sift-128-euclidean (k = 10)"
+    assert create_panels(drawn, view, tmp_path / "x.png", title, assign_styles(names)) == 24 * number
+    (figure,) = figures
+    assert isinstance(figure, Figure)
+    figure.draw_without_rendering()
+    texts = [
+        text for text in figure.findobj(match=matplotlib.text.Text) if text.get_visible() and text.get_text()
+    ]
+    inside = [text for text in texts if not is_hidden(text, figure)]
+    boxes = [(text.get_text(), text.get_window_extent()) for text in inside]
+    over = [(a, b) for (a, one), (b, other) in combinations(boxes, 2) if one.overlaps(other)]
+    assert not over
+    assert (
+        len({axes.get_xlim() for axes in figure.axes}) == len({axes.get_ylim() for axes in figure.axes}) == 1
+    )
+    assert len([text for text in texts if text.get_text() in names]) == len(names)
+
+
+def is_hidden(text, figure):
+    """Whether a text is the label of a tick that is not drawn: of an inner panel, or beyond the axis."""
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()]:
+                if text in (tick.label1, tick.label2):
+                    return not low <= tick.get_loc() <= high
+    return False

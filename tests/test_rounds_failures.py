@@ -1,0 +1,92 @@
+"""Races that do not go well: contenders that fail, crash, hang or may not rest, and races that are cut."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.jobs import plan
+from ann_benchmarks.jobs.job import Job, Procedure
+from ann_benchmarks.jobs.rounds import Rounds
+from ann_benchmarks.measure.rounds import is_of_others
+from ann_benchmarks.results.file import iter_result_paths, read_attributes
+
+from .test_rounds import ANSWER, TURNS, TWO_POINTS, stored
+from .test_run import wait_for
+
+BREAKS = TURNS + "    if number == 2 and open('turns').read().count('2') == 3: raise ValueError('worn out')\n"
+CRASHES = TURNS + "    if number == 2 and open('turns').read().count('2') == 3: os._exit(3)\n"
+
+
+@pytest.mark.parametrize(("body", "reason"), [(BREAKS, "worn out"), (CRASHES, "status 3")])
+def test_a_contender_that_fails_is_named(workspace, body: str, reason: str) -> None:
+    workspace.add_plugin("a", body, TWO_POINTS)
+    workspace.add_plugin("b", ANSWER)
+    done = workspace.run("--rounds", "4")
+    assert done.returncode == 1
+    assert "failed: a(): " in done.stderr and reason in done.stderr
+    assert "Traceback" not in done.stderr
+    (attrs,) = stored().values()
+    assert attrs["run_count"] == 4 and attrs["rounds_ended"] == "rounds"
+    assert ("the others begin anew" in done.stderr) == (body == CRASHES)
+
+
+@pytest.mark.parametrize(("fit", "reason"), [("os._exit(3)", "status 3"), ("time.sleep(60)", "--timeout")])
+@pytest.mark.parametrize("name", ["a", "z"])
+def test_a_build_that_ends_its_process_takes_no_other_contender_with_it(
+    workspace, fit: str, reason: str, name: str
+) -> None:
+    workspace.add_plugin(name, f"{ANSWER}def fit(self, X): {fit}\n")
+    workspace.add_plugin("b", ANSWER)
+    done = workspace.run("--rounds", "4", "--timeout", "8")
+    assert done.returncode == 1
+    lines = [line for line in done.stderr.splitlines() if "others took" not in line]
+    assert lines[0].startswith(f"failed: {name}(): ") and reason in lines[0]
+    assert len(lines) == (1 if name == "a" else 2)  # b was in that process, and has to enter again
+    assert [(name.partition("/")[0], attrs["run_count"]) for name, attrs in stored().items()] == [("b", 4)]
+
+
+def test_plugins_that_cannot_rest_are_refused_before_anything_is_built(workspace) -> None:
+    workspace.add_plugin(
+        "a",
+        f"{ANSWER}def fit(self, X): open('built', 'w')\n"
+        "@classmethod\ndef check_turns(cls): raise RuntimeError('no right to rest')\n",
+        {"args": [[1, 2]]},
+    )
+    done = workspace.run("--rounds", "4")
+    assert done.returncode == 1 and "no right to rest" in done.stderr and not Path("built").exists()
+    alone = workspace.run("--rounds", "4", "--max-n-algorithms", "1")
+    assert alone.returncode == 0  # for which none has to rest
+
+
+def test_an_interrupted_race_ends_with_a_line_and_begins_anew(workspace) -> None:
+    workspace.add_plugin("a", TURNS, TWO_POINTS)
+    process = workspace.start("--rounds", "200")
+    wait_for(lambda: Path("turns").exists() and len(Path("turns").read_text().split()) > 6)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert said == "interrupted; a race has no second half, the same command begins it anew\n"
+    assert "2 points" in workspace.run("--rounds", "4").stdout
+
+
+def test_what_was_measured_in_turn_on_one_tier_stays_when_another_is_measured(monkeypatch) -> None:
+    definition = Definition("a", "C", "m", "t", [], [], False)
+    procedures = [Procedure(conditions=tier, rounds=Rounds(4)) for tier in ("done", "cut", "cut")]
+    jobs = [Job(definition, [[]], "d", 10, procedure) for procedure in procedures]
+    monkeypatch.setattr(plan, "_race_of", lambda job, *_: "mark" * (job.procedure.conditions == "done"))
+    assert plan._are_anew([(job, {}, {}) for job in jobs]) == [False, True, True]
+
+
+def test_a_race_that_is_cut_takes_the_place_of_nothing_and_is_not_finished(workspace, monkeypatch) -> None:
+    workspace.add_plugin("a", ANSWER)
+    workspace.run("--rounds", "3")
+    (path,) = iter_result_paths()
+    mark = read_attributes(path)["rounds"]
+    assert is_of_others(path, {"rounds": "of another race"}) and not is_of_others(path, {"rounds": mark})
+    assert not is_of_others(path.with_name("none.hdf5"), {"rounds": mark})
+    assert "nothing to do" in workspace.run().stdout
+    monkeypatch.setattr(plan, "read_attributes", lambda path: {"rounds": mark})  # without their end
+    cut = plan._unfinished(path, Procedure(), "")
+    assert cut is not None and cut.endswith("is of rounds that were interrupted")

@@ -1,0 +1,160 @@
+"""Contenders in turn in containers: one of each image, which idles while others are measured."""
+
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.jobs.events import Built, Failure, Finished, Note, PointDone, TurnDone
+from ann_benchmarks.jobs.job import Job, JobRequest
+from ann_benchmarks.measure.rounds import Enter, Keep, Turn
+from ann_benchmarks.results.file import iter_result_paths, read_attributes
+from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.run.containers.slots import TurnResults
+from ann_benchmarks.run.containers.wire import Died, MessageReader, RunRequest, write_request
+from run import make_parser, run
+
+from .conftest import ROOT
+from .test_containers import ANSWER, docked, failures, images, wait_for  # noqa: F401
+
+HOST = "def get_additional(self): return {'host': os.uname().nodename}\n"
+CRASHES = """
+def set_query_arguments(self, number): self.number = number
+def query(self, q, n):
+    with open(f'{Path.home()}/storage/calls', 'a') as calls: calls.write('x')
+    if os.path.getsize(f'{Path.home()}/storage/calls') > 50: os._exit(3)
+    return list(range(n))
+"""
+TURNS = """
+def set_query_arguments(self, number):
+    if number == 9: os.kill(os.getpid(), 11)
+def query(self, q, n): return list(range(n))
+def done(self): print('put away')
+"""
+
+
+def said_by(workspace, *requests) -> tuple[list, int, str]:
+    """Send requests to what runs in a container; return its messages, exit status and output."""
+    environment = {**workspace.environment, "PYTHONPATH": f"{ROOT}:{workspace.path}"}
+    command = [sys.executable, "-u", "-m", "ann_benchmarks.run.containers.inside"]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, env=environment, **pipes) as process:
+        process.stdin.write(b"".join(write_request(request) for request in requests))
+        process.stdin.flush()  # and stays open: its end is the end of run.py
+        said = [message for message, _ in MessageReader().feed(process.stdout.read())]
+        return said, process.wait(10), process.stderr.read().decode()
+
+
+def job_of(points) -> Job:
+    return Job(Definition("db", "Plugin", "plugins.db", "x", [], points, False), points, "tiny", 10)
+
+
+def test_a_container_takes_one_request_after_the_other(workspace) -> None:
+    workspace.add_plugin("db", TURNS)
+    job = job_of([[1], [2]])
+    name = job.label()
+    turns = [Turn(name, point, number) for number in (1, 2, 3) for point in (0, 1)]
+    first = RunRequest(Enter(JobRequest(job, {"docker_image": "i"})), 2**30)
+    said, status, printed = said_by(workspace, first, *turns, Keep(name, {"rounds": "mark"}), None)
+    assert [type(message) for message in said] == [
+        *(Built, Finished, *[TurnDone, Finished] * 6, PointDone, PointDone, Finished)
+    ]
+    assert [(message.point, message.round) for message in said if isinstance(message, TurnDone)] == [
+        (turn.point, turn.round) for turn in turns
+    ]
+    assert (status, printed) == (0, "put away\n")
+
+
+def test_a_process_that_dies_in_a_container_is_told_from_a_job_that_fails(workspace) -> None:
+    workspace.add_plugin("db", TURNS)
+    job, other = job_of([[1], [9]]), replace(job_of([[1]]), dataset="not-there")
+    requests = [Enter(JobRequest(other)), Turn(job.label(), 0, 1), Turn(job.label(), 1, 1)]
+    said, status, _ = said_by(workspace, RunRequest(Enter(JobRequest(job)), 2**30), *requests)
+    kinds = [type(message) for message in said if not isinstance(message, Note)]
+    assert kinds == [Built, Finished, Failure, TurnDone, Finished, Died]
+    assert "SIGSEGV" in said[-1].text and status == 0
+
+
+def test_a_container_stores_results_of_its_jobs_and_only_when_they_are_requested(
+    tmp_path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    job = job_of([[1]])
+    path = job.path([1])
+    done = PointDone("db(1)", path, 0.5, Interval(0.4, 0.6), 3, 1e3, None, None, 1e-3, None, 1.5)
+    results = TurnResults()
+    results.jobs.append(job)
+    with pytest.raises(ValueError, match="no result of these jobs"):
+        results.accept(done, b"early")
+    results.keep = Keep(job.label(), {"rounds": "mark"}, is_last=True)
+    with pytest.raises(ValueError, match="no result of these jobs"):
+        results.accept(replace(done, path=Path("results/tiny/10/other/1.hdf5")), b"")
+    assert results.accept(done, b"content") is done and path.read_bytes() == b"content"
+    results.keep = Keep(job.label(), {"rounds": "mark"}, is_last=False)
+    monkeypatch.setattr("ann_benchmarks.run.containers.slots.is_of_others", lambda path, facts: True)
+    results.accept(done, b"of a race that goes on")
+    assert path.read_bytes() == b"content"
+
+
+def test_tiers_in_containers_are_not_measured_in_turn(workspace, capsys, monkeypatch) -> None:
+    workspace.add_plugin("a", "pass")
+    monkeypatch.setattr("run.connect", lambda way: sys.exit("far enough"))
+    words = ["--definitions", "plugins", "--dataset", "tiny", "--rounds", "3"]
+    for more, is_warned in ((["--tiers", "1:2"], True), ([], False)):
+        with pytest.raises(SystemExit, match="far enough"):
+            run(make_parser().parse_args([*words, *more]))
+        assert ("not in rounds: add --local" in capsys.readouterr().err) == is_warned
+
+
+# With an engine
+
+
+def test_contenders_of_several_images_take_turns(docked) -> None:  # noqa: F811
+    docked.add_plugin("a", ANSWER + HOST)
+    docked.add_plugin("b", ANSWER + HOST)
+    docked.add_plugin("c", ANSWER + HOST, docker_tag=f"{docked.image}:other")
+    done = docked.run("--rounds", "4", "--memory", "300m")
+    assert done.returncode == 0 and "failed" not in done.stderr
+    assert "in turn: 4 rounds" in done.stdout and "4 rounds in" in done.stdout
+    points = {path.parent.name: read_attributes(path) for path in iter_result_paths()}
+    assert sorted(points) == ["a", "b", "c"]
+    assert len({attrs["rounds"] for attrs in points.values()}) == 1
+    assert points["a"]["host"] == points["b"]["host"] != points["c"]["host"]  # a container each image
+    starts = sorted(
+        turn
+        for attrs in points.values()
+        for turn in zip(attrs["run_started"], attrs["run_rounds"], strict=True)
+    )
+    assert [number for number, _ in groupby(number for _, number in starts)] == [1, 2, 3, 4]
+    assert not docked.containers() and docked.lock_is_free()
+    assert "nothing to do: 3 points finished before" in docked.run("--rounds", "4", "--memory", "300m").stdout
+
+
+def test_a_crash_in_a_container_costs_one_contender(docked) -> None:  # noqa: F811
+    docked.add_plugin("a", CRASHES, {"args": [], "query_args": [[1]]})
+    docked.add_plugin("b", ANSWER)
+    done = docked.run("--rounds", "4", "--memory", "300m")
+    assert done.returncode == 1
+    failed = failures(done)
+    assert list(failed) == ["a"] and "status 3" in failed["a"]
+    assert "the others begin anew" in done.stderr
+    (path,) = iter_result_paths()
+    assert path.parent.name == "b" and read_attributes(path)["run_count"] == 4
+    assert not docked.containers()
+
+
+def test_a_race_in_containers_that_is_interrupted_leaves_nothing(docked) -> None:  # noqa: F811
+    turns = "def query(self, q, n):\n    Path.home().joinpath('storage/turn').touch()\n    return [0]\n"
+    docked.add_plugin("a", turns)
+    docked.add_plugin("b", ANSWER, docker_tag=f"{docked.image}:other")
+    process = docked.start("--rounds", "200", "--memory", "300m")
+    wait_for(lambda: list(Path("storage").rglob("turn")) and len(docked.containers()) == 2)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130 and errors.endswith("the same command begins it anew\n")
+    wait_for(lambda: not docked.containers() and docked.lock_is_free())
