@@ -13,7 +13,7 @@ DEMO_DATASET ?= clustered-50k-96-euclidean
 venv: .venv/runtime
 
 demo: .venv/runtime
-	$(BIN)/python run.py --local --algorithm pgvector_hnsw --dataset $(DEMO_DATASET) --max-n-algorithms 2 --budget 60s
+	$(BIN)/python run.py --local --algorithm pgvector_hnsw --dataset $(DEMO_DATASET) --max-n-algorithms 2 --budget 90s
 	$(BIN)/python plot.py --dataset $(DEMO_DATASET) -Y log
 	@echo "The frontier: $(CURDIR)/results/$(DEMO_DATASET).png"
 
