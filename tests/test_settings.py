@@ -182,3 +182,15 @@ def test_what_a_point_sets_is_no_setting_of_a_contender(plugin_server) -> None:
     finally:
         algorithm.done()
         use_settings({})
+
+
+@pytest.mark.parametrize("values", ["a/b,a-b", "a b,a;b", "on,ON"])
+def test_two_values_that_would_be_one_curve_are_refused(values):
+    with pytest.raises(UserError, match="would have one curve.*leave one of them out"):
+        with_settings([PLAIN], [read_setting(f"application_name={values}")])
+
+
+def test_values_are_told_apart_by_the_names_of_several_definitions():
+    other = Definition("ivf", "C", "m", "t", [16], [[1]], False)
+    found = with_settings([PLAIN, PLAIN, other], [read_setting("jit=on,off"), read_setting("work_mem=4 MB")])
+    assert len(found) == 6

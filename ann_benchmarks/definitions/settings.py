@@ -1,7 +1,7 @@
 """Settings of a server that a run gives; one that has several values makes a contender of each of them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -39,4 +39,20 @@ def with_settings(definitions: Sequence[Definition], settings: Sequence[Values])
     for definition in found if varied else ():
         if problem := too_long(definition.family, LONGEST_NAME - _ROOM):
             raise UserError(f"--setting: the name of a curve, {definition.family}, {problem}: vary fewer")
+    _refuse_one_name(found)
     return found
+
+
+def _refuse_one_name(definitions: Sequence[Definition]) -> None:
+    """Refuse values that would be one curve: the second would replace the first one's results."""
+    called: dict[str, Mapping[str, str]] = {}
+    for definition in definitions:
+        # Names are compared as file systems compare them that ignore the case.
+        first = called.setdefault(definition.family.casefold(), definition.settings)
+        if first != definition.settings:
+            name = next(name for name, value in first.items() if value != definition.settings[name])
+            one, other = shown(first[name]), shown(definition.settings[name])
+            raise UserError(
+                f"--setting {name}: '{one}' and '{other}' would have one curve, {definition.family}:"
+                " leave one of them out"
+            )
