@@ -155,6 +155,8 @@ def test_tiers_with_plenty_are_as_good_as_all_memory():
         r"hnsw 512 MB \(5 times its index, 88% kept, [^,]*, less than half kept with 256 MB\)", text
     )
     assert "Tiers with at least 4 times the index and the table count as all memory" in text
+    noisy = said(memory_of({1: 54, 2: 97, "all": 100}, **sizes), "Memory")
+    assert "hnsw 1 GB (10 times its index, the least that was measured)" in noisy  # 54% is noise
     (unknown,) = needs(memory_of(rates, index_kib=sizes["index_kib"]), 0.95)
     assert unknown.ram is None and unknown.plenty == 1
 

@@ -18,6 +18,7 @@ from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server, _make_server
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
+from ann_benchmarks.common.errors import shortage
 
 from .postgres_fixtures import SMALL
 from .programs import PATIENCE
@@ -65,8 +66,11 @@ def test_the_server_does_not_run_as_root(server: Server):
 def test_a_folder_in_use_is_refused(server_folder: Path):
     server = make_server(server_folder)
     server.start(SMALL)
-    with pytest.raises(PostgresError, match=f"in use by process {os.getpid()}.*ANN_BENCHMARKS_PG_DATA"):
+    with pytest.raises(
+        PostgresError, match=f"in use by process {os.getpid()}.*ANN_BENCHMARKS_PG_DATA"
+    ) as error:
         make_server(server_folder).start(SMALL)
+    assert shortage(error.value) is None  # of processes, which has the same number
     server.stop()
 
 

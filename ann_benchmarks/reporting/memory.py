@@ -155,7 +155,7 @@ def need_text(need: Need) -> str:
     if need.ram is not None:
         notes += [f"{three_digits(need.ram / need.index_size)} times its index"] if need.index_size else []
         notes += ["the least that was measured"] if need.ram == need.least else []
-        notes += [kept_text(need.kept)] if need.kept else []
+        notes += [kept_text(need.kept)] if need.kept and need.kept.value >= KEPT else []
     if need.perhaps is not None and need.perhaps != need.ram:
         notes.append(f"{size_text(need.perhaps)} may suffice within noise")
     if need.half is not None:

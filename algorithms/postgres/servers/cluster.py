@@ -57,15 +57,18 @@ class ClusterFolder:
             )
         number = self._perform(folder_files.open_file, self.root / "lock", os.O_RDWR | os.O_CREAT)
         lock = os.fdopen(number, "r+", errors="replace")
+        is_free = True
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
+            is_free = False
+        if not is_free:  # not raised above: the lock's error is that of a lack of processes
             holder = re.match(r"\d*", lock.read(20))
             lock.close()
             raise PostgresError(
                 f"{self.root} is in use by process {(holder and holder[0]) or 'unknown'}: "
                 f"wait for it, or name {OTHER_FOLDER}"
-            ) from None
+            )
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
