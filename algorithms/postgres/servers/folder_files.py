@@ -4,6 +4,7 @@ Paths are absolute. Nothing waits at a pipe or writes through a link in the plac
 """
 
 import errno
+import fcntl
 import os
 import re
 import shutil
@@ -27,10 +28,41 @@ def make_folder(path: Path) -> None:
 
 def make_temporary(prefix: str) -> str:
     """Make a folder with a name of its own where temporary files are; return its path."""
-    for parent in (tempfile.gettempdir(), "/tmp", "/var/tmp"):
+    for parent in _temporary_folders():
         with suppress(OSError):
             return tempfile.mkdtemp(prefix=prefix, dir=parent)
     raise OSError(errno.EACCES, "no folder for temporary files can be written")
+
+
+def remove_left(prefix: str) -> None:
+    """Remove the temporary folders of this prefix whose process was killed: nobody has locked them."""
+    for parent in map(Path, _temporary_folders()):
+        found: list[Path] = []
+        with suppress(OSError):  # one that we may not enter
+            found = list(parent.glob(f"{prefix}*"))
+        for path in found:
+            with suppress(OSError):
+                handle = lock_folder(path)
+                remove(path)
+                os.close(handle)
+
+
+def lock_folder(path: Path) -> Descriptor:
+    """Lock a folder of ours until what is returned is closed; OSError where it is in use, or gone."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        if os.fstat(handle).st_uid != os.geteuid():
+            raise OSError(errno.EPERM, "it belongs to another account", str(path))
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.lstat()  # who had locked it may have removed it
+    except OSError:
+        os.close(handle)
+        raise
+    return Descriptor(handle)
+
+
+def _temporary_folders() -> list[str]:
+    return list(dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp")))
 
 
 def open_file(path: Path, flags: int) -> Descriptor:

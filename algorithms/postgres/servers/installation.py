@@ -14,8 +14,6 @@ from ..errors import PostgresError
 from .archive import read_archive
 from .binaries import built_version
 
-_LIBRARIES = "lib/postgresql"
-_EXTENSIONS = "share/postgresql/extension"
 # By the number in the header of an ELF file; the names are those that `uname -m` prints.
 _MACHINES = {3: "i686", 21: "ppc64le", 22: "s390x", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
 # PostgreSQL compares this block before it loads a library: version, most arguments of a function, most
@@ -41,9 +39,24 @@ class Installation:
         except OSError as error:
             raise PostgresError(f"cannot read {error.filename}: {error.strerror}") from None
 
+    @property
+    def libraries(self) -> Path:
+        """The folder of its libraries."""
+        return self._own("lib")
+
+    @property
+    def extensions(self) -> Path:
+        """The folder of the extensions' control files and scripts."""
+        return self._own("share") / "extension"
+
     def version_of(self, extension: str) -> str | None:
         """Find which release of an extension it has."""
-        return _default_version(self.folder / _EXTENSIONS / f"{extension}.control")
+        return _default_version(self.extensions / f"{extension}.control")
+
+    def _own(self, name: str) -> Path:
+        # PostgreSQL adds a folder, unless its name is in the path that it was built for.
+        added = self.folder / name / "postgresql"
+        return added if added.is_dir() else self.folder / name
 
 
 @dataclass(frozen=True)
@@ -93,7 +106,7 @@ def install(release: ExtensionRelease, installation: Installation) -> None:
     """
     _check(release, installation)
     try:
-        _put_in_place(release, installation.folder / _LIBRARIES, installation.folder / _EXTENSIONS)
+        _put_in_place(release, installation.libraries, installation.extensions)
     except OSError as error:
         raise PostgresError(
             f"cannot write {error.filename or installation.folder}: {error.strerror}; {_advice(error)}"
@@ -107,7 +120,7 @@ def extension_version(programs: Path, extension: str) -> str | None:
     """
     installation = programs.parent
     shared = Path("/usr/share/postgresql", installation.name)
-    folders = (installation / _EXTENSIONS, installation / "share/extension", shared / "extension")
+    folders = (Installation(installation).extensions, shared / "extension")
     found = (_default_version(folder / f"{extension}.control") for folder in folders)
     return next(filter(None, found), None)
 

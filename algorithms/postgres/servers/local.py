@@ -44,7 +44,7 @@ class LocalServer(Server):
         self._loaded_libraries: list[str] = []
         self._settings: Mapping[str, str] = {}
         self._given: Mapping[str, str] = {}  # when it was started
-        self._said: list[list[str]] = []  # settings of which the user knows that they restart it
+        self._said: list[list[str]] = []  # settings that restart it, as printed before
 
     @property
     def data_folder(self) -> Path:

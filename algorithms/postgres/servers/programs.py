@@ -6,16 +6,19 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from ..environment import variable
 from ..errors import PostgresError
 from . import folder_files
 from .account import ServerAccount
+from .acting import call_as
 from .binaries import built_version
 from .libpq import own_environment
 from .numa import interleaving
+from .way import stranger_on
 
 
 class ServerPrograms:
@@ -35,15 +38,10 @@ class ServerPrograms:
         mark = hashlib.sha256(repr(sorted((file.name, file.stat().st_size) for file in parts)).encode())
         copy = self._root / f"install-{built_version(home)}-{mark.hexdigest()[:8]}"
         if not self._account.perform(os.path.isdir, copy):
-            # A wheel keeps the libraries that its programs are linked to next to its package.
-            libraries = package.parent.glob(f"{package.name}.libs")
             with tempfile.TemporaryFile() as packed:
-                with tarfile.open(fileobj=packed, mode="w") as archive:
-                    for folder in [home, *libraries]:
-                        archive.add(folder, folder.relative_to(package.parent))
-                packed.flush()
-                packed.seek(0)
                 try:
+                    _perform_as_owner(home, _pack, home, packed.fileno())
+                    packed.seek(0)
                     self._account.perform(folder_files.unpack_programs, packed.fileno(), copy)
                 except OSError as error:
                     raise PostgresError(f"cannot copy the programs to {copy}: {error.strerror}") from None
@@ -81,3 +79,26 @@ class ServerPrograms:
         launcher = str(Path(__file__).with_name("launcher.py"))
         identity = [str(os.getpid()), str(self._account.uid), str(self._account.gid)]
         return [sys.executable, "-I", "-S", launcher, *identity, groups, str(self._root), *command]
+
+
+def _pack(home: Path, target: int) -> None:
+    """Write programs into a tar archive, which is given as a file descriptor."""
+    package = home.parent
+    # A wheel keeps the libraries that its programs are linked to next to its package.
+    libraries = package.parent.glob(f"{package.name}.libs")
+    with os.fdopen(os.dup(target), "wb") as file, tarfile.open(fileobj=file, mode="w") as archive:
+        for folder in [home, *libraries]:
+            archive.add(folder, folder.relative_to(package.parent))
+
+
+def _perform_as_owner(folder: Path, action: Callable[..., Any], *arguments: Any) -> None:
+    """Call a function as whoever could put links into a folder meanwhile; as root where that is nobody."""
+    # Who owns this file is trusted anyway: root runs it.
+    stranger = stranger_on(folder / "bin", {0, os.geteuid(), Path(__file__).stat().st_uid})
+    if stranger is None:
+        action(*arguments)
+        return
+    owner = stranger.lstat()
+    if owner.st_uid == 0:
+        raise PostgresError(f"other accounts can change {stranger}: name programs that they cannot change")
+    call_as(owner.st_uid, owner.st_gid, action, *arguments)

@@ -2,30 +2,31 @@
 
 import os
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
 _MOST_LINKS = 40
 
 
-def is_safe_for_root(path: Path) -> bool:
-    """Whether nobody but root can change what an absolute path names, or make it where it does not exist.
+def place_for_root(path: Path) -> Path | None:
+    """Return where an absolute path leads if nobody but root can change that, or make it where nothing is.
 
     In a folder that all may write, but where each account may remove its own files only, as /tmp, that is
     so for what belongs to root, and for a folder that root makes there.
     """
-    *way, (last, status) = _passed(path)
-    if way and last == path.resolve() and not way[-1][1].st_mode & 0o022:
-        passed = [each for _, each in way]  # whoever it belongs to, only root can put something in its place
+    passed, place = _walk(path)
+    *way, (last, status) = passed
+    if way and last == place and not way[-1][1].st_mode & 0o022:
+        trusted = [each for _, each in way]  # whoever it belongs to, only root can put something in its place
     else:
-        passed = [*(each for _, each in way), status]
-    return all(each.st_uid == 0 and not _others_write(each) for each in passed)
+        trusted = [*(each for _, each in way), status]
+    return place if all(each.st_uid == 0 and not _others_write(each) for each in trusted) else None
 
 
 def stranger_on(path: Path, trusted: Collection[int]) -> Path | None:
     """Find the first folder or link on the way to an absolute path that users beyond these can change."""
-    for place, status in _passed(path):
+    for place, status in _walk(path)[0]:
         is_link = stat.S_ISLNK(status.st_mode)
         if place == path and not is_link:
             continue
@@ -33,6 +34,27 @@ def stranger_on(path: Path, trusted: Collection[int]) -> Path | None:
         if status.st_uid not in trusted or all_write:
             return place
     return None
+
+
+def open_made(path: Path) -> int:
+    """Open a folder, made where it is not there, as those above it are; OSError where a link is on the way.
+
+    Each is made in the one that has been opened: nobody can put a link in its place meanwhile.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+    handle = os.open("/", flags)
+    for left, name in zip(range(len(path.parts) - 2, -1, -1), path.parts[1:], strict=True):
+        above = handle
+        try:
+            try:
+                handle = os.open(name, flags, dir_fd=above)
+            except FileNotFoundError:
+                with suppress(FileExistsError):
+                    os.mkdir(name, 0o755 if left else 0o700, dir_fd=above)
+                handle = os.open(name, flags, dir_fd=above)
+        finally:
+            os.close(above)
+    return handle
 
 
 def _others_write(status: os.stat_result) -> bool:
@@ -43,25 +65,27 @@ def _others_write(status: os.stat_result) -> bool:
     return bool(by_group or status.st_mode & 0o002)
 
 
-def _passed(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield what is passed on the way to a path, links themselves included, up to what does not exist."""
+def _walk(path: Path) -> tuple[list[tuple[Path, os.stat_result]], Path]:
+    """Return what is passed on the way, links themselves included, up to what is not there; and the end."""
     place, parts, links = Path("/"), list(path.parts[1:]), 0
-    with suppress(FileNotFoundError, NotADirectoryError):
-        yield place, place.lstat()
-        while parts:
-            name = parts.pop(0)
-            if name == "..":
-                place = place.parent
-                continue
+    passed = [(place, place.lstat())]
+    while parts:
+        name = parts.pop(0)
+        if name == "..":
+            place = place.parent
+            continue
+        try:
             status = (place / name).lstat()
-            yield place / name, status
-            if not stat.S_ISLNK(status.st_mode):
-                place /= name
-                continue
-            links += 1
-            target = (place / name).readlink()
-            if links > _MOST_LINKS:
-                return
-            if target.is_absolute():
-                place, target = Path("/"), target.relative_to("/")
-            parts = [*target.parts, *parts]
+            links += stat.S_ISLNK(status.st_mode)
+            target = (place / name).readlink() if stat.S_ISLNK(status.st_mode) else None
+        except (FileNotFoundError, NotADirectoryError):
+            return passed, place.joinpath(name, *parts)
+        passed.append((place / name, status))
+        if target is None:
+            place /= name
+        elif links > _MOST_LINKS:
+            return passed, place.joinpath(name, *parts)
+        else:
+            place = Path("/") if target.is_absolute() else place
+            parts = [*target.relative_to(target.anchor).parts, *parts]
+    return passed, place
