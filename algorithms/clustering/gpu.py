@@ -81,9 +81,9 @@ class GpuRows:
             self.gpu.arrays.release()
         else:
             raise ClusteringError(
-                f"{self.gpu.label} has run out of memory: {self.gpu.room() / 1e6:,.0f} MB are free, too few "
-                f"for {LEAST_BATCH} rows at a time; end other programs on it, give fewer lists or use device "
-                "cpu"
+                f"{self.gpu.label} has run out of memory: {self.gpu.room() / 2**20:,.0f} MB are free, too "
+                f"few for {LEAST_BATCH} rows at a time; end other programs on it, give fewer lists or use "
+                "device cpu"
             )
 
     def _run(

@@ -157,7 +157,7 @@ def _new_file(file: Path, shape: tuple[int, ...]) -> np.ndarray:
                 os.posix_fallocate(opened.fileno(), 0, file.stat().st_size)
     except OSError as error:
         raise ClusteringError(
-            f"the sample takes {needed / 1e6:,.0f} MB on disk, {file.parent} has {free / 1e6:,.0f} MB left: "
-            f"{error.strerror}: name a folder on a larger disk, or give a smaller sampling_factor"
+            f"the sample takes {needed / 2**20:,.0f} MB on disk, {file.parent} has {free / 2**20:,.0f} MB"
+            f" left: {error.strerror}: name a folder on a larger disk, or give a smaller sampling_factor"
         ) from None
     return rows

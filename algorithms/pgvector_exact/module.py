@@ -6,6 +6,9 @@ from ..postgres.module import PostgresANN
 class PGVectorExact(PostgresANN):
     """The baseline: recall 1, no build, and the time that an index has to beat."""
 
+    metrics = (*PostgresANN.metrics, "manhattan", "hamming", "jaccard")
+    takes_sparse = True
+
     def index(self, rows: int, dimension: int) -> None:
         """There is none."""
 

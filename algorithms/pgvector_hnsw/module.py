@@ -16,6 +16,9 @@ MOST_CANDIDATES = 1000  # of a query
 class PGVectorHNSW(PostgresANN):
     """HNSW: M links a node, efConstruction candidates a build step, ef_search a query."""
 
+    metrics = (*PostgresANN.metrics, "manhattan", "hamming", "jaccard")
+    takes_sparse = True
+
     def __init__(self, metric: str, method_param: dict[str, Any]) -> None:
         """Take the metric and {"M": ..., "efConstruction": ..., "form": "vector"}."""
         super().__init__(metric)
@@ -27,7 +30,7 @@ class PGVectorHNSW(PostgresANN):
 
     def index(self, rows: int, dimension: int) -> Index:
         """Return the index, with the memory that its graph is estimated to need."""
-        form = pgvector_form(self._form_name, self.metric, dimension)
+        form = pgvector_form(self._form_name, self.metric, self.column)
         graph = graph_bytes(rows, form.value_bytes, self._m)
         disk = index_bytes(rows, form.value_bytes, self._m)
         return Index(

@@ -9,13 +9,15 @@ from ..postgres.forms import pgvector_form
 from ..postgres.module import Index, PostgresANN, SearchRange
 from ..postgres.settings import MIB, megabytes
 
-FORMS = ("vector", "halfvec", "bit_hamming")  # it has no operator class for Jaccard's distance
+FORMS = ("vector", "halfvec", "bit_hamming")  # it has no operator class for Jaccard's distance, nor for L1
 MOST_LISTS = 32_768
 RERANKED = 40  # candidates for each neighbour, where recall is searched for
 
 
 class PGVectorIVFFlat(PostgresANN):
     """IVFFlat: `lists` to build, `probes` of them to search in a query; `form` of the vectors."""
+
+    metrics = (*PostgresANN.metrics, "hamming")
 
     def __init__(self, metric: str, method_param: dict[str, Any]) -> None:
         """Take the metric and {"lists": a number or "auto", "form": "vector"}."""
@@ -27,7 +29,7 @@ class PGVectorIVFFlat(PostgresANN):
 
     def index(self, rows: int, dimension: int) -> Index:
         """Return the index, with the memory that its k-means requests."""
-        form = pgvector_form(self._form_name, self.metric, dimension, FORMS)
+        form = pgvector_form(self._form_name, self.metric, self.column, FORMS)
         lists = automatic_lists(rows)
         if self._lists != "auto":
             lists = whole_number("lists", self._lists, 1, MOST_LISTS)

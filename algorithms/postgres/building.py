@@ -174,7 +174,8 @@ class IndexBuild:
 
         self._connection.add_notice_handler(keep)
         try:
-            with index_progress(self._server, self._connection.info.backend_pid, rows):
+            backend = self._connection.info.backend_pid
+            with index_progress(self._server, backend, rows, self._index.disk_bytes):
                 facts |= self._create(hooks)
         finally:
             self._connection.remove_notice_handler(keep)

@@ -12,7 +12,7 @@ import psycopg
 
 from . import catalog
 from .catalog import LoadedTable, relation_bytes
-from .encoding import row_layout
+from .columns import Column
 from .environment import load_option
 from .errors import PostgresError
 from .loading import copy_vectors
@@ -80,9 +80,9 @@ class ChunkedLoad:
     interpreter to the others, and what it does between costs a tenth of what the backend does with it.
     """
 
-    def __init__(self, server: Server, name: str, column_type: str, train: Any) -> None:
+    def __init__(self, server: Server, name: str, column: Column, train: Any) -> None:
         """Take the table's name and what goes into it."""
-        self._server, self._name, self._column_type, self._train = server, name, column_type, train
+        self._server, self._name, self._column, self._train = server, name, column, train
         self._lock = threading.Lock()
         self._connections: list[psycopg.Connection[Any]] = []
         self._is_stopping = False
@@ -94,7 +94,7 @@ class ChunkedLoad:
         rows = self._train.shape[0]
         loaded = self._open_table(connection)
         self._todo = missing_chunks(rows, loaded, plan.chunk_rows)[::-1]
-        with loading_bar(self._train, self._column_type, sum(map(len, loaded))) as self._bar:
+        with loading_bar(self._train, self._column, sum(map(len, loaded))) as self._bar:
             self._load_all(min(plan.threads, len(self._todo)))
         self._freeze(connection)
         with connection.transaction():
@@ -105,7 +105,8 @@ class ChunkedLoad:
                 )
             seconds += self._lap()
             catalog.forget_table(connection, self._name)
-            catalog.remember_table(connection, self._name, fingerprint, self._column_type, rows, seconds)
+            kind = self._column.type_name
+            catalog.remember_table(connection, self._name, fingerprint, kind, rows, seconds)
         return seconds
 
     def _open_table(self, connection: psycopg.Connection[Any]) -> list[range]:
@@ -113,7 +114,7 @@ class ChunkedLoad:
         with connection.transaction():
             if not catalog.has_unfinished(connection, self._name):
                 catalog.forget_table(connection, self._name)
-                create_table(connection, self._name, self._column_type, self._train.shape[1])
+                create_table(connection, self._name, self._column)
                 return []
             # The commit of a run that was killed may still be on its way, and counts.
             connection.execute(f"LOCK TABLE {self._name} IN SHARE ROW EXCLUSIVE MODE")
@@ -139,8 +140,8 @@ class ChunkedLoad:
             while (numbers := self._next()) is not None:
                 with connection.transaction():
                     copy_vectors(
-                        connection, self._name, self._train, numbers,
-                        column_type=self._column_type, frozen=False, advanced=self._advanced,
+                        connection, self._name, self._train, self._column, numbers,
+                        frozen=False, advanced=self._advanced,
                     )  # fmt: skip
                     catalog.remember_chunk(connection, self._name, numbers, self._lap())
                 if self._is_due(len(numbers)):
@@ -164,7 +165,7 @@ class ChunkedLoad:
 
     def _is_due(self, rows: int) -> bool:
         with self._lock:
-            self._unfrozen_bytes += table_bytes(rows, self._train.shape[1], self._column_type)
+            self._unfrozen_bytes += table_bytes(rows, self._column)
             if self._unfrozen_bytes < FREEZE_BYTES:
                 return False
             self._unfrozen_bytes = 0
@@ -193,34 +194,34 @@ def load_table(
     server: Server,
     connection: psycopg.Connection[Any],
     name: str,
-    column_type: str,
+    column: Column,
     train: Any,
     fingerprint: str,
     options: LoadOptions,
 ) -> LoadedTable:
     """Load a table, whole or in chunks; PostgresError where it does not fit or the server gives up."""
-    rows, dimension = train.shape
+    rows = train.shape[0]
     if not rows:
-        create_table(connection, name, column_type, dimension)
+        create_table(connection, name, column)
         return LoadedTable(name, 0.0)
     if rows > MOST_ROWS:
         raise PostgresError(f"{rows:,} rows: ids are int4, which number up to {MOST_ROWS:,}")
     plan = load_plan(
         rows,
-        row_layout(dimension, column_type).itemsize,
+        column.row_bytes,
         options.threads or load_option("LOAD_THREADS"),
         options.chunk_rows or load_option("CHUNK_SIZE"),
     )
     is_whole = plan.is_whole(rows) and not catalog.has_unfinished(connection, name)
-    needed = table_bytes(rows, dimension, column_type)
+    needed = table_bytes(rows, column)
     if not is_whole:
-        needed += log_bytes(rows, dimension, column_type) - relation_bytes(connection, name)
+        needed += log_bytes(rows, column) - relation_bytes(connection, name)
     server.check_disk(needed, "the vectors")
     if is_whole:
         with server.explaining("loading"):
-            seconds = load_whole(connection, name, column_type, train, fingerprint)
+            seconds = load_whole(connection, name, column, train, fingerprint)
     else:
         with server.explaining("loading", "the chunks that were finished are kept"):
-            seconds = ChunkedLoad(server, name, column_type, train).run(connection, fingerprint, plan)
+            seconds = ChunkedLoad(server, name, column, train).run(connection, fingerprint, plan)
     print(f"loaded {rows:,} rows in {seconds:.1f} s ({rows / seconds:,.0f} rows/s)", flush=True)
     return LoadedTable(name, seconds)

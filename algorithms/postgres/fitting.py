@@ -12,10 +12,11 @@ from . import catalog
 from .building import Index, IndexBuild, IndexHooks
 from .catalog import BuiltIndex, LoadedTable, relation_bytes
 from .chunks import LoadOptions, load_table
+from .columns import Column
 from .environment import contender_settings, given_settings
 from .errors import PostgresError
 from .extension import RequiredExtension
-from .forms import query_sql, vector_form
+from .forms import query_sql, whole_form
 from .machine import drop_from_cache
 from .servers import Server
 from .settings import QUERY_SESSION, SESSION, apply_settings, settable
@@ -25,7 +26,6 @@ from .whereabouts import facts_of
 from .writing import WritableTable, drop_leftovers
 
 RESERVE_SECONDS = 3.0
-MOST_DIMENSIONS = 16_000  # of pgvector's types
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ class IndexedTable:
 
     server: Server
     connection: psycopg.Connection[Any]  # while the table is made, and the index warmed
+    column: Column  # of the table, from fit on
 
     def __init__(self, extension: RequiredExtension, metric: str, hooks: IndexHooks) -> None:
         """Take what the plug-in describes; nothing is started yet."""
@@ -53,19 +54,18 @@ class IndexedTable:
         self.training_set: Any = None  # while an index is built
         self.index_kib = 0.0
         self._extension, self._metric, self._hooks = extension, metric, hooks
-        self._column_type, self._options = "vector", BuildOptions()
+        self._options = BuildOptions()
         self._session_settings: dict[str, str] = {}
         self._facts: dict[str, Any] = {}
         self._guard: psycopg.Connection[Any] | None = None
         self._start_mark: Any = None
 
-    def make(self, X: Any, column_type: str, options: BuildOptions) -> None:
+    def make(self, X: Any, column: Column, options: BuildOptions) -> None:
         """Load the vectors and build the index, unless both are there from an earlier run."""
-        self._column_type, self._options = column_type, options
-        rows, dimension = X.shape
-        with self._preparing(rows, dimension) as (connection, index):
+        self.column, self._options = column, options
+        with self._preparing(X.shape[0]) as (connection, index):
             mark = fingerprint(X)
-            name = catalog.table_name(mark, self._column_type)
+            name = catalog.table_name(mark, column.type_name)
             self._reserve(name)
             self.table = self._load(connection, X, mark, name)
             self.built = self._build(connection, index, X)
@@ -73,16 +73,16 @@ class IndexedTable:
             self._finish(connection)
 
     def make_writable(
-        self, X: Any, rows: int, column_type: str, has_key: bool, autovacuum: bool, options: BuildOptions
+        self, X: Any, rows: int, column: Column, has_key: bool, autovacuum: bool, options: BuildOptions
     ) -> WritableTable:
         """Load the vectors into a table of its own, build its index for `rows`, and return it to write to."""
-        self._column_type, self._options = column_type, options
+        self.column, self._options = column, options
         self.server = self._extension.start_server()
-        table = WritableTable(self.server, column_type, X.shape[1], self._extension.all_names)
+        table = WritableTable(self.server, column, self._extension.all_names)
         try:
             if autovacuum:
                 table.turn_autovacuum_on()
-            with self._preparing(rows, X.shape[1]) as (connection, index):
+            with self._preparing(rows) as (connection, index):
                 self._reserve(table.name)
                 self.table = self._load(connection, X, "", table.name)
                 if not autovacuum:
@@ -99,15 +99,14 @@ class IndexedTable:
             raise
         return table
 
-    def statement(
-        self, dimension: int, n: int, settings: Mapping[str, str], rerank: int | None
-    ) -> QueryStatement:
-        """Return the query for the n nearest rows, in a session with these settings."""
+    def statement(self, q: Any, n: int, settings: Mapping[str, str], rerank: int | None) -> QueryStatement:
+        """Return the query for the n nearest rows, in a session with these settings; `q` is one of many."""
         assert self.table is not None
         return QueryStatement(
             self.server.connection_parameters(),
-            query_sql(self.table.name, self._form, n, self._metric, rerank),
-            dimension,
+            query_sql(self.table.name, self._form, n, self._metric, self.column, rerank),
+            self.column,
+            self.column.literal(q),
             {**self._session_settings, **settings},
             self.built.name if self.built else None,
             self._extension.all_names,
@@ -162,12 +161,13 @@ class IndexedTable:
             self._guard = None
 
     @contextmanager
-    def _preparing(self, rows: int, dimension: int) -> Iterator[tuple[psycopg.Connection[Any], Index | None]]:
+    def _preparing(self, rows: int) -> Iterator[tuple[psycopg.Connection[Any], Index | None]]:
         """Connect to a server that has all it takes; give the connection and the index to be built."""
-        if dimension > MOST_DIMENSIONS:
+        column = self.column
+        if column.dimension > column.most_dimensions:
             raise PostgresError(
-                f"a column of type {self._column_type} holds up to {MOST_DIMENSIONS:,} dimensions, "
-                f"these have {dimension:,}: use vectors of fewer"
+                f"a column of type {column.type_name} holds up to {column.most_dimensions:,} dimensions, "
+                f"these have {column.dimension:,}: use vectors of fewer"
             )
         self.enter_phase("start")
         self._facts, self.index_kib = {}, 0.0
@@ -183,11 +183,15 @@ class IndexedTable:
             self.connection = connection
             versions, names = self.server.versions(), ("postgres", *self._extension.all_names)
             self.versions = {name: version for name, version in versions.items() if name in names}
+            if connection.execute("SELECT to_regtype(%s)", [column.type_name]).fetchone() == (None,):
+                raise PostgresError(
+                    f"pgvector {self.versions['vector']} has no type {column.type_name}: use a later release"
+                )
             self._facts |= facts_of(self.server, connection)
             own = contender_settings()  # also for the build
             apply_settings(connection, {name: value for name, value in given.items() if name in own})
-            index = self._hooks.index(rows, dimension)
-            self._form = index.form if index else vector_form(self._metric, dimension)
+            index = self._hooks.index(rows, column.dimension)
+            self._form = index.form if index else whole_form(self._metric, column)
             yield connection, index
         self._facts |= {f"{name}_version": version for name, version in self.versions.items()}
 
@@ -208,7 +212,7 @@ class IndexedTable:
         if found := catalog.find_table(connection, name):
             return found
         self.enter_phase("load")
-        return load_table(self.server, connection, name, self._column_type, X, mark, self._options.load)
+        return load_table(self.server, connection, name, self.column, X, mark, self._options.load)
 
     def _build(self, connection: psycopg.Connection[Any], index: Index | None, X: Any) -> BuiltIndex | None:
         if index is None:

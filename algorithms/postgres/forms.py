@@ -7,12 +7,8 @@ is an index on an expression. A query is given the whole vector and derives its 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .encoding import ELEMENTS
+from .columns import METRICS, MOST_INDEXED_VALUES, Column, SparseColumn, VectorColumn
 from .errors import PostgresError
-
-DISTANCE_OPERATORS = {"euclidean": "<->", "angular": "<=>", "ip": "<#>"}
-_OPERATOR_CLASS_SUFFIXES = {"euclidean": "l2_ops", "angular": "cosine_ops", "ip": "ip_ops"}
-_BIT_DISTANCES = {"hamming": "<~>", "jaccard": "<%>"}
 
 
 @dataclass(frozen=True)
@@ -31,25 +27,26 @@ class Form:
         return f"{self.column} {self.operator} {self.query}"
 
 
-def vector_form(metric: str, dimension: int, column_type: str = "vector") -> Form:
-    """The vectors as they are in the table."""
-    return Form(
-        "embedding",
-        "$1",
-        DISTANCE_OPERATORS[metric],
-        f"{column_type}_{_OPERATOR_CLASS_SUFFIXES[metric]}",
-        8 + ELEMENTS[column_type].itemsize * dimension,
-    )
+def whole_form(metric: str, column: Column) -> Form:
+    """The values as they are in the table."""
+    operator, suffix = METRICS[metric]
+    return Form("embedding", "$1", operator, f"{column.type_name}_{suffix}", column.value_bytes)
+
+
+def vector_form(metric: str, dimension: int) -> Form:
+    """The vectors as they are in a table of `vector`."""
+    return whole_form(metric, VectorColumn(dimension))
 
 
 def cast_form(metric: str, dimension: int, type_name: str, value_bytes: int, convert: str = "{}") -> Form:
     """The vectors as another type; `convert` is the function that makes it, where a cast does not."""
+    operator, suffix = METRICS[metric]
     column = f"({convert.format('embedding')}::{type_name}({dimension}))"
     return Form(
         column,
         f"{convert.format('$1::vector')}::{type_name}({dimension})",
-        DISTANCE_OPERATORS[metric],
-        f"{type_name}_{_OPERATOR_CLASS_SUFFIXES[metric]}",
+        operator,
+        f"{type_name}_{suffix}",
         value_bytes,
     )
 
@@ -64,7 +61,7 @@ def bit_form(distance: str, dimension: int) -> Form:
     return Form(
         f"(binary_quantize(embedding)::bit({dimension}))",
         "binary_quantize($1::vector)",
-        _BIT_DISTANCES[distance],
+        METRICS[distance].operator,
         f"bit_{distance}_ops",
         8 + -(-dimension // 8),
     )
@@ -77,14 +74,29 @@ FORMS: dict[str, FormMaker] = {
     "bit_hamming": lambda _, dimension: bit_form("hamming", dimension),
     "bit_jaccard": lambda _, dimension: bit_form("jaccard", dimension),
 }
-LARGEST_DIMENSIONS = {"vector": 2_000, "halfvec": 4_000, "bit_hamming": 64_000, "bit_jaccard": 64_000}
+LARGEST_DIMENSIONS = {
+    "vector": 2_000, "halfvec": 4_000, "bit": 64_000, "bit_hamming": 64_000, "bit_jaccard": 64_000,
+    "sparsevec": SparseColumn.most_dimensions,
+}  # fmt: skip
 
 
-def pgvector_form(name: str, metric: str, dimension: int, known: tuple[str, ...] = tuple(FORMS)) -> Form:
+def pgvector_form(name: str, metric: str, column: Column, known: tuple[str, ...] = tuple(FORMS)) -> Form:
     """Return the form of that name for an index of pgvector's; PostgresError names the alternatives."""
     if name not in known:
         raise PostgresError(f"form '{name}' is not known: use one of {', '.join(known)}")
-    most = LARGEST_DIMENSIONS[name]
+    if not isinstance(column, VectorColumn):
+        if name != "vector":
+            raise PostgresError(
+                f"form '{name}' is for vectors of numbers: leave it out for {column.type_name}"
+            )
+        name, known = column.type_name, ()
+    if isinstance(column, SparseColumn) and column.most_values > MOST_INDEXED_VALUES:
+        raise PostgresError(
+            f"there are rows with {column.most_values:,} values that are not 0, and an HNSW index takes up to"
+            f" {MOST_INDEXED_VALUES:,}: keep the largest {MOST_INDEXED_VALUES:,} of each row, or use"
+            " pgvector_exact"
+        )
+    dimension, most = column.dimension, LARGEST_DIMENSIONS[name]
     if dimension > most:
         wider = [f"form: {other} (up to {LARGEST_DIMENSIONS[other]:,})" for other in known
                  if LARGEST_DIMENSIONS[other] >= dimension]  # fmt: skip
@@ -92,15 +104,15 @@ def pgvector_form(name: str, metric: str, dimension: int, known: tuple[str, ...]
             f"pgvector indexes up to {most:,} dimensions as {name}, these have {dimension:,}: "
             f"use {' or '.join([*wider, 'fewer dimensions'])}"
         )
-    return FORMS[name](metric, dimension)
+    return FORMS[name](metric, dimension) if known else whole_form(metric, column)
 
 
-def query_sql(table: str, form: Form, count: int, metric: str, rerank: int | None) -> str:
+def query_sql(table: str, form: Form, count: int, metric: str, column: Column, rerank: int | None) -> str:
     """The query for the `count` nearest rows; `rerank`: candidates to sort by exact distances."""
     if rerank is None:
         return f"SELECT id FROM {table} ORDER BY {form.comparison} LIMIT {count}"
     candidates = f"SELECT id, embedding FROM {table} ORDER BY {form.comparison} LIMIT {rerank}"
     return (
         f"SELECT id FROM ({candidates}) AS candidates"
-        f" ORDER BY embedding {DISTANCE_OPERATORS[metric]} $1::vector LIMIT {count}"
+        f" ORDER BY embedding {METRICS[metric].operator} {column.parameter} LIMIT {count}"
     )

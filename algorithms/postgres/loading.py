@@ -2,16 +2,18 @@
 
 import select
 import socket
+import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import psycopg
 from psycopg import pq
 
-from .encoding import COPY_HEADER, COPY_TRAILER, RowEncoder, row_layout, row_of_an_array
+from .columns import Column, row_of_an_array
 from .errors import PostgresError
 
+COPY_HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
+COPY_TRAILER = struct.pack(">h", -1)
 # One message of the COPY protocol holds about this much: enough that what each costs does not count, little
 # enough to stay in the processor's cache between reading, encoding and sending.
 _MESSAGE_BYTES = 256 << 10
@@ -25,9 +27,9 @@ def copy_vectors(
     connection: psycopg.Connection[Any],
     table: str,
     train: Any,
+    column: Column,
     numbers: range | None = None,
     *,
-    column_type: str = "vector",
     frozen: bool = True,
     advanced: Callable[[int], object] = lambda rows: None,
 ) -> None:
@@ -39,9 +41,8 @@ def copy_vectors(
     leaves the interpreter to others.
     """
     numbers = range(train.shape[0]) if numbers is None else numbers
-    dimension = train.shape[1]
-    block_rows = max(1, _MESSAGE_BYTES // row_layout(dimension, column_type).itemsize)
-    encoder = RowEncoder(dimension, block_rows, column_type, getattr(train, "where", row_of_an_array))
+    block_rows = max(1, _MESSAGE_BYTES // column.row_bytes)
+    encoder = column.row_encoder(block_rows, getattr(train, "where", row_of_an_array))
     libpq = connection.pgconn
     # A notice would be taken for the server's refusal below.
     libpq.exec_(b"SET LOCAL client_min_messages = error")
@@ -62,7 +63,7 @@ def copy_vectors(
 
     try:
         libpq.put_copy_data(COPY_HEADER)
-        for start, block in _blocks(train, numbers, block_rows):
+        for start, block in _blocks(train, numbers, block_rows, column.source_bytes(train)):
             libpq.put_copy_data(encoder.encode(start, block))
             while libpq.flush() and not is_refused(_REPORT_MS):
                 pass
@@ -85,8 +86,7 @@ def copy_vectors(
         )
 
 
-def _blocks(train: Any, numbers: range, block_rows: int) -> Iterator[tuple[int, np.ndarray[Any, Any]]]:
-    row_bytes = train.shape[1] * np.dtype(train.dtype).itemsize
+def _blocks(train: Any, numbers: range, block_rows: int, row_bytes: int) -> Iterator[tuple[int, Any]]:
     at_once = max(1, _READ_BYTES // (row_bytes * block_rows)) * block_rows
     for first in range(numbers.start, numbers.stop, at_once):
         rows = train[first : min(first + at_once, numbers.stop)]

@@ -13,11 +13,11 @@ import psycopg
 
 from .building import Index, IndexHooks, SearchRange
 from .chunks import LoadOptions
+from .columns import Column, column_of, is_sparse
 from .connections import check_parking, most_connections
 from .errors import PostgresError
 from .extension import RequiredExtension
 from .fitting import BuildOptions, IndexedTable
-from .forms import DISTANCE_OPERATORS
 from .prewarming import warm_index
 from .querying import QueriedTable
 from .releases import InstallableExtension
@@ -36,16 +36,17 @@ class PostgresANN(InstallableExtension, QueriedTable):
     extension = "vector"
     builds_on: tuple[str, ...] = ()  # other extensions whose versions an index depends on
     library = ""  # of the extension, where the server has to load it when it starts
-    column_type = "vector"
+    metrics: tuple[str, ...] = ("euclidean", "angular", "ip")  # that the index has
+    takes_sparse = False  # sparse vectors, too
     streams_training_set = True
     # What people call the software whose versions are stored; a subclass adds its own.
     version_names: ClassVar[Mapping[str, str]] = {"postgres": "PostgreSQL", "vector": "pgvector"}
 
     def __init__(self, metric: str) -> None:
         """Remember the metric; nothing is started before fit."""
-        if metric not in DISTANCE_OPERATORS:
-            known = ", ".join(DISTANCE_OPERATORS)
-            raise PostgresError(f"{type(self).__name__} does not know the metric '{metric}': it has {known}")
+        if metric not in self.metrics:
+            known = ", ".join(self.metrics)
+            raise PostgresError(f"{type(self).__name__} has no metric '{metric}': it has {known}")
         self.metric = metric
         hooks = IndexHooks(self.index, self.create_index, self.note_of_build, self.prewarm)
         super().__init__(IndexedTable(self.required_extension(), metric, hooks))
@@ -61,6 +62,14 @@ class PostgresANN(InstallableExtension, QueriedTable):
         every query scans all rows.
         """
         raise NotImplementedError
+
+    def column_of(self, X: Any) -> Column:
+        """Return the column that holds rows such as those of X, (rows, dimension), or a list of sets."""
+        if is_sparse(X) and not self.takes_sparse:
+            raise PostgresError(
+                f"{type(self).__name__} takes no sparse vectors: use pgvector_hnsw or pgvector_exact"
+            )
+        return column_of(X, self.metric)
 
     def create_index(self, statement: str, name: str, table: str) -> dict[str, Any]:
         """Create the index, by this statement or otherwise; return facts worth keeping.
@@ -113,6 +122,11 @@ class PostgresANN(InstallableExtension, QueriedTable):
         return self._indexed.versions
 
     @property
+    def column(self) -> Column:
+        """The column of the table, from fit on."""
+        return self._indexed.column
+
+    @property
     def training_set(self) -> Any:
         """The rows that the index is built from, (rows, dimension), read by range; None after the build."""
         return self._indexed.training_set
@@ -132,7 +146,8 @@ class PostgresANN(InstallableExtension, QueriedTable):
     def fit(self, X: Any) -> None:
         """Load the vectors and build the index, unless both are there from an earlier run."""
         self.done()
-        self._indexed.make(X, self.column_type, self._build_options)
+        column = self.column_of(X)
+        self._indexed.make(column.rows(X), column, self._build_options)
 
     def get_memory_usage(self) -> float:
         """Size of the index in KiB, 0 before it is built."""
@@ -167,8 +182,8 @@ class PostgresANN(InstallableExtension, QueriedTable):
         found by their id.
         """
         self.done()
-        options = self._build_options
-        return self._indexed.make_writable(X, rows, self.column_type, has_key, autovacuum, options)
+        column, options = self.column_of(X), self._build_options
+        return self._indexed.make_writable(X, rows, column, has_key, autovacuum, options)
 
     def watch_server(self) -> ServerWatch:
         """Return what observes the server during a run."""

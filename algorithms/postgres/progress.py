@@ -14,12 +14,13 @@ from .servers import Server
 _POLL_SECONDS = 0.5
 _PERCENT = re.compile(r" \((\d+) %\)$")  # how VectorChord reports the progress of its clustering
 _INDEX = (
-    "SELECT phase, tuples_done, tuples_total, blocks_done, blocks_total"
+    "SELECT phase, tuples_done, tuples_total, blocks_done, blocks_total, pg_database_size(datid)"
     " FROM pg_stat_progress_create_index WHERE pid = %s"
 )
+_SIZE = "SELECT pg_database_size(current_database())"
 _VACUUM = (
     "SELECT phase, 0, 0, CASE phase WHEN 'scanning heap' THEN heap_blks_scanned"
-    " WHEN 'vacuuming heap' THEN heap_blks_vacuumed ELSE 0 END, heap_blks_total"
+    " WHEN 'vacuuming heap' THEN heap_blks_vacuumed ELSE 0 END, heap_blks_total, 0"
     " FROM pg_stat_progress_vacuum WHERE pid = %s"
 )
 
@@ -29,9 +30,15 @@ def progress_bar(total: int, doing: str) -> "tqdm[Any]":
     return tqdm(total=total, desc=doing, unit=" rows", unit_scale=True, disable=None, leave=False)
 
 
-def index_progress(server: Server, backend: int, rows: int) -> AbstractContextManager[None]:
-    """Show how far the CREATE INDEX of another connection's backend has come, phase by phase."""
-    return _progress(server, _INDEX, backend, progress_bar(rows, "building index"))
+def index_progress(
+    server: Server, backend: int, rows: int, disk_bytes: int = 0
+) -> AbstractContextManager[None]:
+    """Show how far the CREATE INDEX of another connection's backend has come, phase by phase.
+
+    An access method may count nothing while its workers build, or while it writes what they have built. Then
+    the bar goes by what was written of `disk_bytes`, the index's estimated size; 0 if that is unknown.
+    """
+    return _progress(server, _INDEX, backend, progress_bar(rows, "building index"), disk_bytes)
 
 
 def vacuum_progress(server: Server, backend: int, rows: int) -> AbstractContextManager[None]:
@@ -40,12 +47,15 @@ def vacuum_progress(server: Server, backend: int, rows: int) -> AbstractContextM
 
 
 @contextmanager
-def _progress(server: Server, sql: str, backend: int, bar: "tqdm[Any]") -> Iterator[None]:
+def _progress(
+    server: Server, sql: str, backend: int, bar: "tqdm[Any]", disk_bytes: int = 0
+) -> Iterator[None]:
     if bar.disable:
         yield
         return
     done = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(server, sql, backend, bar, done), daemon=True)
+    arguments = (server, sql, backend, bar, done, disk_bytes)
+    watcher = threading.Thread(target=_watch, args=arguments, daemon=True)
     watcher.start()
     try:
         yield
@@ -55,22 +65,30 @@ def _progress(server: Server, sql: str, backend: int, bar: "tqdm[Any]") -> Itera
         bar.close()
 
 
-def _watch(server: Server, sql: str, backend: int, bar: "tqdm[Any]", done: threading.Event) -> None:
+def _watch(
+    server: Server, sql: str, backend: int, bar: "tqdm[Any]", done: threading.Event, disk_bytes: int
+) -> None:
     phase, rows = "", int(bar.total or 0)
     try:
         with server.connect() as connection:
+            # The new index itself is not yet visible here, the folder of its files is.
+            before = connection.execute(_SIZE).fetchone()
             while not done.wait(_POLL_SECONDS):
                 row = connection.execute(sql, [backend]).fetchone()
-                if row is None:
+                if row is None or before is None:
                     continue
-                name, *counts = row
+                name, *counts, size = row
                 percent = _PERCENT.search(name)
                 name = _PERCENT.sub("", name)
+                share = int(percent[1]) / 100 if percent else _share(rows, *counts)
+                if share == 1 and disk_bytes:
+                    name = f"{name.partition(':')[0]}, by size on disk"
+                    share = min(max(size - before[0], 0) / disk_bytes, 1.0)
                 if name != phase:
                     phase = name
                     bar.reset()
                     bar.set_description(phase)
-                bar.n = int((int(percent[1]) / 100 if percent else _share(rows, *counts)) * rows)
+                bar.n = int(share * rows)
                 bar.refresh()
     except (psycopg.Error, RuntimeError):
         return  # the statement itself reports what is wrong with the server
@@ -99,4 +117,4 @@ class LoadingBar(tqdm):
         """What a display is made of: tqdm's own, and MB/s."""
         shown = dict(super().format_dict)
         rate = shown["rate"] or (shown["n"] - shown["initial"]) / max(shown["elapsed"], 1e-9)
-        return shown | {"postfix": f"{rate * self._row_bytes / 1e6:.0f} MB/s"}
+        return shown | {"postfix": f"{rate * self._row_bytes / 2**20:.0f} MB/s"}

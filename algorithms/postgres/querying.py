@@ -59,13 +59,13 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
         """The settings of all queries now, written as PostgreSQL reads them."""
         return self._query_settings
 
-    def statement(self, dimension: int, n: int) -> QueryStatement:
-        """Return the query for the n nearest rows."""
+    def statement(self, q: Any, n: int) -> QueryStatement:
+        """Return the query for the n nearest rows; `q` is one of many."""
         if self._rerank is not None and self._rerank < n:
             raise PostgresError(
                 f"re-ranking {self._rerank} candidates cannot give {n} neighbours: re-rank {n} or more"
             )
-        return self._indexed.statement(dimension, int(n), self._query_settings, self._rerank)
+        return self._indexed.statement(q, int(n), self._query_settings, self._rerank)
 
     # One query after the other
 
@@ -101,7 +101,7 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
         `how` may name another driver.
         """
         self.end_sessions()
-        statement = self.statement(X.shape[1], n)
+        statement = self.statement(X[0], n)
         if how.get("driver") == "pgbench":
             from .clients.pgbench import (
                 PgbenchClients,
@@ -121,7 +121,7 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
     def clients_opener(self, X: np.ndarray[Any, Any], n: int) -> Callable[[int], ClientPool]:
         """Return what starts a number of clients on another machine."""
         self.end_sessions()
-        return partial(ClientPool, self.statement(X.shape[1], n), X)
+        return partial(ClientPool, self.statement(X[0], n), X)
 
     def prepare_batch_query(self, X: np.ndarray[Any, Any], n: int) -> None:
         """Start a client for each core, which are to share the rows of X out."""
@@ -188,7 +188,7 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
         """Return the session for the n nearest rows; `q` is a vector to check the plan with."""
         if self._session is None or n != self._session_count:
             self.end_sessions()
-            self._session = QuerySession(self.statement(len(q), n), q)
+            self._session = QuerySession(self.statement(q, n))
             self._session_count = n
         return self._session
 

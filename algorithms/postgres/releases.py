@@ -106,7 +106,7 @@ def install_release(extension: str, version: str, archive: Path | None) -> str:
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".partial-") as folder:
         partial = Path(folder)
         (partial / "new").mkdir(mode=0o755)
-        unpack(archive or download(version, partial), partial / "new", _is_of_server)
+        unpack(archive or download(version, partial), partial / "new", is_of_server)
         has = {Installation(each).version_of(EXTENSION) for each in installations(partial / "new")}
         if version not in has:
             found = ", ".join(sorted(filter(None, has))) or "no PostgreSQL with pgvector"
@@ -170,6 +170,6 @@ def _reason(printed: str) -> str:
     return (printed.strip() or "pip printed nothing").splitlines()[-1]
 
 
-def _is_of_server(path: PurePosixPath) -> bool:
+def is_of_server(path: PurePosixPath) -> bool:
     """Whether a server needs this part of a wheel."""
     return path.parts[0].endswith(".libs") or any(part.startswith("pginstall") for part in path.parts)

@@ -12,7 +12,6 @@ import numpy as np
 import psycopg
 from psycopg import pq
 
-from .encoding import VectorEncoder, text_vector
 from .errors import PostgresError, refusal
 from .servers.libpq import connect
 from .statement import QueryStatement, check_plan, load_libraries, set_and_check
@@ -75,13 +74,13 @@ class QuerySession(PreparedSession):
 
     doing = "the query"
 
-    def __init__(self, statement: QueryStatement, vector: np.ndarray[Any, Any]) -> None:
-        """Connect, prepare the statement, and check its plan for a vector."""
+    def __init__(self, statement: QueryStatement) -> None:
+        """Connect, prepare the statement, and check its plan."""
         super().__init__(statement.parameters, CLIENT_APPLICATION, statement.extensions)
-        self.encode = VectorEncoder(statement.dimension).encode
+        self.encode = statement.column.parameter_encoder()
         self.prepare(STATEMENT, statement.sql)
         set_and_check(self._connection, statement.settings)
-        plan = self.plan(vector)
+        plan = self.plan(statement.example)
         self.plan_text = json.dumps(plan)
         check_plan(plan, statement.index)
 
@@ -119,11 +118,11 @@ class QuerySession(PreparedSession):
         value = result.get_value
         return [int.from_bytes(value(row, 0) or b"", "big") for row in range(result.ntuples)]
 
-    def plan(self, vector: np.ndarray[Any, Any]) -> dict[str, Any]:
-        """Return the plan that the statement has."""
+    def plan(self, example: str) -> dict[str, Any]:
+        """Return the plan that the statement has for a query, a literal of SQL."""
         try:
             row = self._connection.execute(
-                f"EXPLAIN (FORMAT JSON, VERBOSE) EXECUTE ann_query('{text_vector(vector)}')"
+                f"EXPLAIN (FORMAT JSON, VERBOSE) EXECUTE ann_query('{example}')"
             ).fetchone()
         except psycopg.DatabaseError as error:
             raise refusal("the server cannot plan the query", error) from None

@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 
+from .columns import Column
 from .errors import PostgresError, refusal
 
 # The value does not matter: for any property, PostgreSQL calls the access method's handler and so loads its
@@ -26,8 +27,9 @@ class QueryStatement:
     """All that it takes to send a query to a server, also from another process."""
 
     parameters: Mapping[str, Any]  # of libpq
-    sql: str  # in which $1 is a vector
-    dimension: int
+    sql: str  # in which $1 is a query
+    column: Column  # whose type the query has
+    example: str  # a query as a literal, to look at the plan
     settings: Mapping[str, str]  # of the session
     index: str | None  # that the plan has to use; None: it has to use none
     extensions: tuple[str, ...] = ()  # whose libraries define settings, besides pgvector

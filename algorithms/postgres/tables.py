@@ -9,12 +9,11 @@ import numpy as np
 import psycopg
 
 from . import catalog
-from .encoding import ELEMENTS, row_layout
+from .columns import Column, is_sparse
 from .loading import copy_vectors
 from .progress import LoadingBar
 
 PAGE = 8192
-_LONGEST_PLAIN_BYTES = 8000  # of a vector's values, that fit a page with its headers
 # Rows are frozen when about this much has been added to the table: as long as it is in memory, and before a
 # checkpoint has passed, after which each page that is changed goes to the log once more, whole.
 FREEZE_BYTES = 4 << 30
@@ -27,60 +26,66 @@ _SAMPLE_ROWS = 64
 def fingerprint(train: Any) -> str:
     """Hash shape, type and rows: all of them up to 2 GiB, else 4,096 blocks of 64 evenly spaced.
 
-    `train` has a shape, a dtype, and rows by range, and may be larger than memory. A method
-    `fingerprint` of its own takes precedence.
+    `train` has a shape, a dtype or the bounds of sparse rows, and rows by range, and may be larger than
+    memory. A method `fingerprint` of its own takes precedence.
     """
     if callable(own := getattr(train, "fingerprint", None)) and (mark := own()):
         return str(mark)
     rows, dimension = train.shape
-    digest = hashlib.blake2b(f"{rows} {dimension} {np.dtype(train.dtype).str}".encode(), digest_size=16)
+    kind = "sparse" if is_sparse(train) else np.dtype(train.dtype).str
+    digest = hashlib.blake2b(f"{rows} {dimension} {kind}".encode(), digest_size=16)
+    if is_sparse(train):
+        digest.update(np.asarray(train.indptr, np.int64).data)
+        size_bytes = 8 * int(train.indptr[-1])
+    else:
+        size_bytes = rows * dimension * np.dtype(train.dtype).itemsize
     starts, size = range(0, rows, _BLOCK_ROWS), _BLOCK_ROWS
-    if rows * dimension * np.dtype(train.dtype).itemsize > _HASHED_BYTES:
+    if size_bytes > _HASHED_BYTES:
         spaced = np.linspace(0, max(rows - _SAMPLE_ROWS, 0), _SAMPLES, dtype=np.int64)
         starts, size = spaced.tolist(), _SAMPLE_ROWS
     for start in starts:
-        digest.update(np.ascontiguousarray(train[start : start + size]).data)
+        block = train[start : start + size]
+        for part in (block.indices, block.data) if is_sparse(block) else (block,):
+            digest.update(np.ascontiguousarray(part).data)
     return digest.hexdigest()
 
 
-def table_bytes(rows: int, dimension: int, column_type: str = "vector") -> int:
-    """About what a table of vectors takes on disk: 8,160 bytes a page for whole rows of 44 bytes and more."""
-    row = 44 + ELEMENTS[column_type].itemsize * dimension
+def table_bytes(rows: int, column: Column) -> int:
+    """About what a table of vectors takes on disk: 8,160 bytes a page for whole rows of 36 bytes and more."""
+    row = 36 + column.value_bytes
     a_page = 8160 // row
     return math.ceil(rows / a_page) * PAGE if a_page else rows * row
 
 
-def log_bytes(rows: int, dimension: int, column_type: str = "vector") -> int:
+def log_bytes(rows: int, column: Column) -> int:
     """About what the server's log takes in addition when the table is loaded in chunks."""
-    return min(table_bytes(rows, dimension, column_type), 2 * FREEZE_BYTES)
+    return min(table_bytes(rows, column), 2 * FREEZE_BYTES)
 
 
-def create_table(connection: psycopg.Connection[Any], name: str, column_type: str, dimension: int) -> None:
+def create_table(connection: psycopg.Connection[Any], name: str, column: Column) -> None:
     """Make an empty one."""
-    connection.execute(f"CREATE TABLE {name} (id int4 NOT NULL, embedding {column_type}({dimension}))")
-    if ELEMENTS[column_type].itemsize * dimension <= _LONGEST_PLAIN_BYTES:
-        # In the row itself: fetching a vector to compare it is one page, not a detour.
+    connection.execute(f"CREATE TABLE {name} (id int4 NOT NULL, embedding {column.declared})")
+    if column.is_plain:
         connection.execute(f"ALTER TABLE {name} ALTER embedding SET STORAGE PLAIN")
 
 
 def load_whole(
-    connection: psycopg.Connection[Any], name: str, column_type: str, train: Any, fingerprint: str
+    connection: psycopg.Connection[Any], name: str, column: Column, train: Any, fingerprint: str
 ) -> float:
     """Make the table and load it in one transaction, where possible without the log; return the seconds."""
-    rows, dimension = train.shape
+    rows = train.shape[0]
     started = time.perf_counter()
-    with connection.transaction(), loading_bar(train, column_type) as bar:
-        create_table(connection, name, column_type, dimension)
-        copy_vectors(connection, name, train, column_type=column_type, advanced=bar.update)
+    with connection.transaction(), loading_bar(train, column) as bar:
+        create_table(connection, name, column)
+        copy_vectors(connection, name, train, column, advanced=bar.update)
         seconds = time.perf_counter() - started
-        catalog.remember_table(connection, name, fingerprint, column_type, rows, seconds)
+        catalog.remember_table(connection, name, fingerprint, column.type_name, rows, seconds)
     # The commit waits for the disk, which is a part of loading.
     seconds = time.perf_counter() - started
-    catalog.remember_table(connection, name, fingerprint, column_type, rows, seconds)
+    catalog.remember_table(connection, name, fingerprint, column.type_name, rows, seconds)
     return seconds
 
 
-def loading_bar(train: Any, column_type: str, loaded: int = 0) -> LoadingBar:
+def loading_bar(train: Any, column: Column, loaded: int = 0) -> LoadingBar:
     """Make the progress bar of a load; `loaded` rows are there already."""
-    rows, dimension = train.shape
-    return LoadingBar(rows, loaded, row_layout(dimension, column_type).itemsize)
+    return LoadingBar(train.shape[0], loaded, column.row_bytes)

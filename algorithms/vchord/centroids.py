@@ -12,7 +12,7 @@ import numpy as np
 import psycopg
 
 from ..clustering.settings import DEVICES
-from ..postgres.encoding import text_vector
+from ..postgres.columns import VectorColumn
 from ..postgres.servers import Server
 from .arguments import VchordArguments
 
@@ -81,18 +81,18 @@ class CentroidTree:
 
     def write(self, connection: Connection, table: str) -> None:
         """Make the table."""
-        dimension = self._vectors.shape[1]
-        connection.execute(f"CREATE TABLE {table} (id int4, parent int4, vector vector({dimension}))")
+        column = VectorColumn(self._vectors.shape[1])
+        connection.execute(f"CREATE TABLE {table} (id int4, parent int4, vector {column.declared})")
         with connection.cursor().copy(f"COPY {table} (id, parent, vector) FROM STDIN") as copy:
             if self._parents is not None:
-                copy.write_row((0, None, text_vector(self._vectors[: self._coarse].mean(axis=0))))
+                copy.write_row((0, None, column.literal(self._vectors[: self._coarse].mean(axis=0))))
             for number, vector in enumerate(self._vectors, 1):
                 if number <= self._coarse and number not in self._used:
                     continue
                 parent = None
                 if self._parents is not None:
                     parent = 0 if number <= self._coarse else int(self._parents[number - 1 - self._coarse])
-                copy.write_row((number, parent, text_vector(vector)))
+                copy.write_row((number, parent, column.literal(vector)))
 
 
 def let_owner_read(connection: Connection, table: str, of: str) -> None:

@@ -61,13 +61,14 @@ class VectorChord(PostgresANN):
         if leaves > rows:
             raise PostgresError(f"{leaves:,} lists for {rows:,} rows: give fewer, or lists: auto")
         in_table = bool(self.arguments["rerank_in_table"])
+        kind = f"for lists {self.lists}" if self.lists else "without lists"
         disk = index_bytes(rows, dimension, leaves, sum(self.lists) + 1, form.value_bytes - 8, in_table)
         return Index(
             method="vchordrq",
             form=form,
             options={"options": f"$${self._options()}$$"},
             disk_bytes=disk,
-            estimate=f"estimate for lists {self.lists}: {megabytes(disk)} on disk",
+            estimate=f"estimate {kind}: {megabytes(disk)} on disk",
         )
 
     def lists_for(self, rows: int) -> list[int]:

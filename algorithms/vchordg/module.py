@@ -19,7 +19,7 @@ OPTIONS = dict.fromkeys(("bits", "m", "alpha", "ef_construction", "beam_construc
 
 
 class VectorChordGraph(PostgresANN):
-    """A graph whose search goes by codes of `bits` for each value and compares the `ef_search` best whole."""
+    """A graph on codes of `bits` per value; the best `ef_search` candidates are compared as whole vectors."""
 
     extension = "vchord"
     library = "vchord"

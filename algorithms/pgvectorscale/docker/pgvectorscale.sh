@@ -32,9 +32,7 @@ case $PGVECTORSCALE in
         ;;
     *) fail "PGVECTORSCALE is '$PGVECTORSCALE': give a version such as 0.9.0, or a .zip or .deb" ;;
 esac
-[ -e "$deb" ] || fail "there is no ${deb##*/} in the build's folder packages/"
-name=$(dpkg-deb --field "$deb" Package 2>/dev/null) || fail "${deb##*/} is not a Debian package"
-[ "$name" = "$package" ] || fail "${deb##*/} is the package $name, not $package: give that one, or choose POSTGRES to match"
+check_deb "$deb" "$package"
 update || fail "the package lists of $PRETTY_NAME cannot be had"
 install "$deb"
 [ -z "${unpacked:-}" ] || rm -r "$unpacked"

@@ -9,7 +9,8 @@ import os
 import re
 import resource
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from .work import NO_SAMPLE, ClientRun
 __all__ = ["PgbenchClients", "PgbenchProgram", "find_pgbench"]
 
 LEAST_SKEW, MOST_SKEW = 1.001, 1000.0  # of pgbench's random_zipfian
+_FOLDER = "ann-pgbench-"  # how the names of folders for its log begin
 _LOG = "log"  # how the names of its parts begin
 _TPS = re.compile(r"^tps = ([\d.]+) \((?:without|excluding)", re.MULTILINE)
 _FAILED = re.compile(r"^number of failed transactions: ([1-9]\d*)", re.MULTILINE)
@@ -107,13 +109,8 @@ class PgbenchClients:
     def run(self) -> None:
         """Run pgbench, and wait for its end; PostgresError gives the reason where it fails."""
         try:
-            # For the log of all queries, which is large.
-            account = self._program.account
-            folder = Path(account.perform(folder_files.make_temporary, "ann-pgbench-"))
-            try:
+            with _log_folder(self._program.account) as folder:
                 self._run(folder)
-            finally:
-                account.perform(folder_files.remove, folder)
         except BaseException:
             self.close()
             raise
@@ -182,6 +179,22 @@ def _queries_per_second(printed: str) -> float:
     if throughput is None:
         raise PostgresError(f"pgbench does not report its throughput: {' '.join(printed.split())}")
     return float(throughput[1])
+
+
+@contextmanager
+def _log_folder(account: ServerAccount) -> Iterator[Path]:
+    """Make a folder for the log of all queries, which is large; those of killed processes are removed."""
+    account.perform(folder_files.remove_left, _FOLDER)
+    while True:
+        folder = Path(account.perform(folder_files.make_temporary, _FOLDER))
+        with suppress(FileNotFoundError, BlockingIOError):  # another process took it for one that is left
+            lock = account.perform(folder_files.lock_folder, folder)
+            break
+    try:
+        yield folder
+    finally:
+        account.perform(folder_files.remove, folder)
+        os.close(lock)
 
 
 def _whole(seconds: float) -> str:

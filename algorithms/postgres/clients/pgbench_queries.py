@@ -9,6 +9,7 @@ import numpy as np
 import psycopg
 
 from ..catalog import SCHEMA, try_lock
+from ..columns import SparseColumn, is_sparse
 from ..errors import PostgresError, refusal
 from ..loading import copy_vectors
 from ..servers.libpq import connect
@@ -66,9 +67,13 @@ class QueryTable:
             if try_lock(connection, left):
                 connection.execute(f"DROP TABLE IF EXISTS {left}")
         with connection.transaction():
-            create_table(connection, self.name, "vector", self._statement.dimension)
+            column = self._statement.column
+            rows = column.rows(queries)
+            if is_sparse(rows):  # queries may have more values than any row
+                column = SparseColumn.of(rows)
+            create_table(connection, self.name, column)
             connection.execute(f"ALTER TABLE {self.name} SET UNLOGGED")
-            copy_vectors(connection, self.name, queries)
+            copy_vectors(connection, self.name, rows, column)
             connection.execute(f"ALTER TABLE {self.name} ADD PRIMARY KEY (id)")
         connection.execute(f"ANALYZE {self.name}")
 

@@ -9,10 +9,10 @@ from contextlib import suppress
 import numpy as np
 
 from .. import machine
-from ..encoding import VectorEncoder
 from ..errors import PostgresError
 from ..statement import QueryStatement
 from .group import MOST_A_SECOND, ProcessGroup
+from .parameters import write_all, write_parameters
 from .sample import EVEN, own_places
 from .serving import HAS_EPOLL, become_clients
 from .work import ARRIVAL, ClientRun, InOrder, WhenDue
@@ -39,8 +39,7 @@ class ClientPool(ProcessGroup):
         self._pace = 0.0  # queries that each client sent a second in such a run
         self._arrivals = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         with tempfile.TemporaryFile() as parameters:
-            np.save(parameters, encoded(queries, statement.dimension))
-            parameters.seek(0)
+            write_parameters(parameters.fileno(), queries, statement.column)
             files = [self._arrivals.fileno(), parameters.fileno()]
             dealt = np.array_split(np.arange(clients), processes or processes_for(clients))
             super().__init__([*map(len, dealt)], become_clients, files, files, statement)
@@ -164,22 +163,6 @@ class RestingClients:
 def processes_for(clients: int) -> int:
     """Return how many processes this number of clients has: one each, but not more than there are cores.
 
-    With many more processes than cores, every answer wakes one whose code has left the caches.
+    More processes cost CPU: each answer would wake a process whose code the CPU no longer has in its caches.
     """
     return min(clients, machine.cores()) if HAS_EPOLL else clients
-
-
-def write_all(file: int, content: bytes) -> None:
-    """Write the whole of it, however many calls that takes."""
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(file, rest) :]
-
-
-def encoded(queries: np.ndarray, dimension: int) -> np.ndarray:
-    """The queries as parameters of a statement, (count, bytes), uint8."""
-    encoder = VectorEncoder(dimension)
-    rows = np.empty((len(queries), 4 + 4 * dimension), dtype=np.uint8)
-    for row, query in zip(rows, queries, strict=True):
-        row[:] = np.frombuffer(encoder.encode(query), dtype=np.uint8)
-    return rows

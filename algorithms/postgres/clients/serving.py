@@ -13,13 +13,13 @@ from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import psycopg
 
 from ..errors import PostgresError
 from ..session import QuerySession
 from ..statement import QueryStatement
 from .member import MemberError, MemberProcess, become_members
+from .parameters import read_parameters
 from .sending import Arrival, QueryRun
 from .work import ARRIVAL, InOrder, WhenDue
 
@@ -33,24 +33,22 @@ def become_clients(sockets: list[int], books: list[list[int]], arrivals: int, pa
     """Become a process for each socket, with the books of its clients, and wait until all have ended.
 
     All read the arrivals of an open loop from one file at one offset, which the kernel moves on. The
-    statement's parameters, one a query, are an NPY file. All of these are given as file descriptors.
+    statement's parameters, one a query, are a file, too. All of these are given as file descriptors.
     """
-    rows = np.load(f"/dev/fd/{parameters}", mmap_mode="r")  # shared by all
-    queries = [(row.data,) for row in rows]
-    vector = np.frombuffer(rows[0], dtype=">f4", offset=4)
-    become_members(sockets, books, [arrivals, parameters], lambda: _ClientProcess(queries, vector, arrivals))
+    queries = read_parameters(parameters)
+    become_members(sockets, books, [arrivals, parameters], lambda: _ClientProcess(queries, arrivals))
 
 
 class _ClientProcess(MemberProcess):
     """Some clients of one process, and what it waits with."""
 
-    def __init__(self, queries: Sequence[tuple[Any]], vector: np.ndarray, arrivals: int) -> None:
-        self.queries, self.vector, self.arrivals = queries, vector, arrivals
+    def __init__(self, queries: Sequence[tuple[Any]], arrivals: int) -> None:
+        self.queries, self.arrivals = queries, arrivals
         # It comes before the connections: select() takes no large file descriptor.
         self.poller: Any = select.epoll() if HAS_EPOLL else select.poll()
 
     def connect(self, identity: QueryStatement) -> QuerySession:
-        return QuerySession(identity, self.vector)
+        return QuerySession(identity)
 
     def begin(self, session: QuerySession, work: InOrder | WhenDue, book: "memoryview[float]") -> QueryRun:
         return QueryRun(session, work, book, self.queries)

@@ -35,12 +35,12 @@ there_is() {
     echo "${found:-none}" | sed 's/,/, /g'
 }
 
-# check_deb FILE EXTENSION: a package that the user gave, or that was downloaded, is for this server.
+# check_deb FILE PACKAGE: what the user gave, or what was downloaded, is that package and for this machine.
 check_deb() {
     [ -e "$1" ] || fail "there is no ${1##*/} in the build's folder packages/"
     name=$(dpkg-deb --field "$1" Package 2>/dev/null) || fail "${1##*/} is not a Debian package"
-    [ "$name" = "$server-$2" ] ||
-        fail "${1##*/} is the package $name, not $server-$2: give that one, or choose POSTGRES to match"
+    [ "$name" = "$2" ] ||
+        fail "${1##*/} is the package $name, not $2: give that one, or choose POSTGRES to match"
     machine=$(dpkg-deb --field "$1" Architecture)
     [ "$machine" = all ] || [ "$machine" = "$(dpkg --print-architecture)" ] ||
         fail "${1##*/} is for $machine, this image for $(dpkg --print-architecture)"

@@ -48,7 +48,7 @@ case $POSTGRES in
     '' | *[!0-9]*) fail "POSTGRES is '$POSTGRES': give a major version such as 17" ;;
 esac
 case $PGVECTOR in
-    *.deb) check_deb "$here/$PGVECTOR" pgvector ;;
+    *.deb) check_deb "$here/$PGVECTOR" "$pgvector" ;;
 esac
 
 mkdir -p /etc/postgresql-common/createcluster.d

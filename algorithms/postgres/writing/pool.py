@@ -14,6 +14,7 @@ from psycopg import pq
 from ..clients.group import MOST_A_SECOND, ProcessGroup
 from ..clients.member import MemberProcess, MemberRun, become_members
 from ..clients.work import NO_SAMPLE, WriterRun
+from ..columns import FixedColumn
 from ..session import PreparedSession
 from ..settings import apply_settings
 from .stream import DELETE, END, HEAD, ID_BYTES, INSERT, UPDATE, Feed, record_layout
@@ -34,8 +35,7 @@ class WriteAccess:
     parameters: Mapping[str, Any]  # of libpq
     application: str  # the session's application_name
     table: str
-    column_type: str
-    dimension: int
+    column: FixedColumn
     settings: Mapping[str, str]  # of the session
     extensions: tuple[str, ...]  # whose libraries define settings, besides pgvector
 
@@ -65,7 +65,7 @@ class WriteSession(PreparedSession):
     def __init__(self, access: WriteAccess) -> None:
         """Connect and prepare."""
         super().__init__(access.parameters, access.application, access.extensions)
-        self.layout = record_layout(access.dimension, access.column_type)
+        self.layout = record_layout(access.column)
         apply_settings(self._connection, access.settings)
         for kind, sql in STATEMENTS.items():
             self.prepare(_NAMES[kind], sql.format(access.table))
@@ -159,7 +159,7 @@ class WriterPool(ProcessGroup):
         ours, stream = socket.socketpair()
         self._turns: tuple[int, ...] = os.pipe()
         os.write(self._turns[1], b".")
-        self._feed = Feed(ours, stream, record_layout(access.dimension, access.column_type), writers)
+        self._feed = Feed(ours, stream, access.column, writers)
         files = [stream.fileno(), *self._turns]
         super().__init__([1] * writers, become_writers, [files[0], self._turns], files, access)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..encoding import ELEMENTS
+from ..columns import FixedColumn
 
 INSERT, UPDATE, DELETE, END = 0, 1, 2, -1
 HEAD = struct.Struct("<dqq")
@@ -24,39 +24,31 @@ _CHECK_SECONDS = 0.1  # how often the end is noticed while no writer reads
 _PIECE = 1 << 16
 
 
-def record_layout(dimension: int, column_type: str) -> np.dtype[Any]:
+def record_layout(column: FixedColumn) -> np.dtype[Any]:
     """One record as a NumPy type."""
     return np.dtype(
-        [
-            ("due", "<f8"),
-            ("number", "<i8"),
-            ("kind", "<i8"),
-            ("id", ">i4"),
-            ("dimension", ">i2"),
-            ("unused", ">i2"),
-            ("values", ELEMENTS[column_type].newbyteorder(">"), (dimension,)),
-        ]
+        [("due", "<f8"), ("number", "<i8"), ("kind", "<i8"), ("id", ">i4"), ("value", column.layout)]
     )
 
 
-def encoded(changes: Any, first: int, layout: np.dtype[Any]) -> memoryview:
+def encoded(changes: Any, first: int, column: FixedColumn) -> memoryview:
     """Return changes as records, numbered from `first` on.
 
     `changes` has arrays of one length: `due` or None, `kinds`, `ids`, and `vectors`, (n, dimension).
     """
-    records = np.zeros(len(changes.ids), dtype=layout)
+    records = np.zeros(len(changes.ids), dtype=record_layout(column))
     records["due"] = np.nan if changes.due is None else changes.due
     records["number"] = np.arange(first, first + len(records))
     records["kind"] = changes.kinds
     records["id"] = changes.ids
-    records["dimension"] = layout["values"].shape[0]
-    records["values"] = changes.vectors
+    column.begin(records["value"])
+    records["value"]["values"] = column.values_of(changes.vectors)
     return records.view(np.uint8).data
 
 
-def end_marks(writers: int, layout: np.dtype[Any]) -> memoryview:
+def end_marks(writers: int, column: FixedColumn) -> memoryview:
     """Return a record for each writer, on which it stops."""
-    records = np.zeros(writers, dtype=layout)
+    records = np.zeros(writers, dtype=record_layout(column))
     records["kind"] = END
     return records.view(np.uint8).data
 
@@ -64,11 +56,9 @@ def end_marks(writers: int, layout: np.dtype[Any]) -> memoryview:
 class Feed:
     """One end of the stream that all writers read, and a thread that fills it, a run at a time."""
 
-    def __init__(
-        self, ours: socket.socket, theirs: socket.socket, layout: np.dtype[Any], writers: int
-    ) -> None:
+    def __init__(self, ours: socket.socket, theirs: socket.socket, column: FixedColumn, writers: int) -> None:
         """Take both ends: what is left after a run is read here."""
-        self._ours, self._theirs, self._layout, self._writers = ours, theirs, layout, writers
+        self._ours, self._theirs, self._column, self._writers = ours, theirs, column, writers
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
         self._is_ending = False
         self._error: BaseException | None = None
@@ -105,12 +95,12 @@ class Feed:
         number = 0
         try:
             for block in changes:
-                if not self._send(encoded(block, number, self._layout)):
+                if not self._send(encoded(block, number, self._column)):
                     return
                 number += len(block.ids)
         except BaseException as error:
             self._error = error
-        self._send(end_marks(self._writers, self._layout))
+        self._send(end_marks(self._writers, self._column))
 
     def _send(self, content: memoryview) -> bool:
         """Send it as fast as it is read; whether that came to an end."""

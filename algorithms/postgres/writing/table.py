@@ -13,6 +13,7 @@ import psycopg
 
 from .. import catalog
 from ..catalog import SCHEMA, BuiltIndex, relation_bytes
+from ..columns import Column, FixedColumn
 from ..errors import PostgresError
 from ..progress import index_progress, vacuum_progress
 from ..servers import Server
@@ -38,11 +39,12 @@ _END_OTHERS = (
 class WritableTable:
     """What PostgresANN.open_writable gives; its index is the one that the plug-in's queries use meanwhile."""
 
-    def __init__(self, server: Server, column_type: str, dimension: int, extensions: tuple[str, ...]) -> None:
+    def __init__(self, server: Server, column: Column, extensions: tuple[str, ...]) -> None:
         """Choose a name; the table is not there yet. `extensions`: whose libraries define settings."""
+        if not isinstance(column, FixedColumn):
+            raise PostgresError(f"writing to a column of type {column.type_name} is not supported")
         self.name = f"{SCHEMA}.{_PREFIX}{secrets.token_hex(6)}"
-        self._server, self._extensions = server, extensions
-        self._column_type, self._dimension = column_type, dimension
+        self._server, self._column, self._extensions = server, column, extensions
         self._settings: Mapping[str, str] = {}
         self._index: BuiltIndex | None = None
         self._sizing: psycopg.Connection[Any] | None = None
@@ -83,8 +85,7 @@ class WritableTable:
             self._server.connection_parameters(),
             application,
             self.name,
-            self._column_type,
-            self._dimension,
+            self._column,
             self._settings,
             self._extensions,
         )

@@ -32,7 +32,7 @@ case $VCHORD in
     *) fail "VCHORD is '$VCHORD': give a version such as 1.1.1, or a .deb or .zip" ;;
 esac
 if [ -n "${package:-}" ]; then
-    check_deb "$package" vchord
+    check_deb "$package" "$server-vchord"
     update || fail "the package lists of $PRETTY_NAME cannot be had"
     install "$package"
     [ "$package" = "$here/$VCHORD" ] || rm "$package"

@@ -1,0 +1,103 @@
+"""What the rest asks of the type of a column: its SQL, its bytes, and its metrics.
+
+A row of a binary COPY is an int16 count of columns, then for each an int32 length and its bytes. A query's
+binary parameter is such bytes, without the length.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+
+_LONGEST_PLAIN_BYTES = 8008  # of a value with its header, that fits a page with the row's
+
+
+class Metric(NamedTuple):
+    """A distance of pgvector's: its operator, and how the names of its operator classes end."""
+
+    operator: str
+    suffix: str
+
+
+METRICS: Mapping[str, Metric] = {
+    "euclidean": Metric("<->", "l2_ops"),
+    "angular": Metric("<=>", "cosine_ops"),
+    "ip": Metric("<#>", "ip_ops"),
+    "manhattan": Metric("<+>", "l1_ops"),
+    "hamming": Metric("<~>", "hamming_ops"),
+    "jaccard": Metric("<%>", "jaccard_ops"),
+}
+
+
+def row_of_an_array(row: int) -> str:
+    """Name a row for an error."""
+    return f"row {row} (from 0)"
+
+
+class RowEncoder(Protocol):
+    """Encodes blocks of rows for a binary COPY of (id int4, embedding)."""
+
+    def encode(self, first_id: int, block: Any) -> memoryview:
+        """Return the bytes of the rows, whose ids ascend from `first_id`; valid until the next call.
+
+        Raises PostgresError for a value that the column cannot hold, so that the server never sees it.
+        """
+
+
+class Column(ABC):
+    """A type with the dimension of its values; it is compared by value, and passed to other processes.
+
+    To add a type, subclass this, or FixedColumn where all values take the same number of bytes, and have
+    PostgresANN.column_of return it.
+    """
+
+    type_name: str  # in SQL
+    dimension: int
+    most_dimensions: ClassVar[int]  # that the type holds
+    metrics: ClassVar[tuple[str, ...]]  # keys of METRICS
+
+    @property
+    def declared(self) -> str:
+        """The type as a table declares it."""
+        return f"{self.type_name}({self.dimension})"
+
+    @property
+    def parameter(self) -> str:
+        """The query in SQL, where nothing else tells its type."""
+        return f"$1::{self.type_name}"
+
+    @property
+    @abstractmethod
+    def value_bytes(self) -> int:
+        """Bytes of a value in a row, with its header; on average, where they differ."""
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row on its way to the server; on average, where they differ."""
+        return self.value_bytes + 10
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every value fits a page: it is kept in the row itself, and fetching it is no detour."""
+        return self.value_bytes <= _LONGEST_PLAIN_BYTES
+
+    def rows(self, train: Any) -> Any:
+        """Return a training set, or queries, as rows that have a shape and are read by range."""
+        return train
+
+    def source_bytes(self, train: Any) -> int:
+        """Bytes of a row of the training set, where it is read from; on average, where they differ."""
+        return int(train.shape[1] * np.dtype(train.dtype).itemsize)
+
+    @abstractmethod
+    def row_encoder(self, rows: int, where: Callable[[int], str] = row_of_an_array) -> RowEncoder:
+        """Return what encodes blocks of up to `rows` rows; `where` names a row, by its id, for an error."""
+
+    @abstractmethod
+    def parameter_encoder(self) -> Callable[[Any], bytes | bytearray]:
+        """Return what encodes a query as a binary parameter, valid until the next call."""
+
+    @abstractmethod
+    def literal(self, row: Any) -> str:
+        """Write a query as a literal of SQL, without the quotes."""
