@@ -21,6 +21,16 @@ def atomic_path(path: Path) -> Iterator[Path]:
     if path.exists() and not path.is_file():
         # Also a device such as /dev/null, which root could replace.
         raise OSError(errno.EISDIR, "is not a file that can be replaced; name another", str(path))
+    with scratch_path(path) as temporary:
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+
+
+@contextmanager
+def scratch_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path`, whose file is deleted in the end, by a later run if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for abandoned in path.parent.glob(f".{glob.escape(path.name)}.partial-*"):
         owner = abandoned.suffix.removeprefix(".partial-")
@@ -29,9 +39,6 @@ def atomic_path(path: Path) -> Iterator[Path]:
     temporary = path.parent / f".{path.name}.partial-{os.getpid()}"
     try:
         yield temporary
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
     finally:
         with suppress(FileNotFoundError):
             temporary.unlink()

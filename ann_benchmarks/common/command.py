@@ -26,7 +26,7 @@ _came: int | None = None  # while signals were to wait
 class Ended(KeyboardInterrupt):
     """A signal ends this command. Libraries take it for Ctrl-C, and put away what they hold.
 
-    `outlook` is what the user is told of what was done and of the same command.
+    `outlook` ends the message: what is kept, and what the same command will do.
     """
 
     outlook = "what is finished is kept, the same command goes on"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from .errors import UserError
+from .numbers import size_text
 
 
 def require_space(folder: Path, size: int) -> None:
@@ -21,7 +22,7 @@ def require_space(folder: Path, size: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < size:
         raise UserError(
-            f"{size / 1e6:,.0f} MB are needed in {folder.absolute()} but {free / 1e6:,.0f} MB are free; "
+            f"{size_text(size)} are needed in {folder.absolute()} but {size_text(free)} are free; "
             "free some space, or make the folder a link to a larger disk"
         )
 

@@ -10,7 +10,9 @@ import numpy as np
 import psutil
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.distance import candidate_distances
+from ann_benchmarks.common.numbers import size_text
+from ann_benchmarks.common.sparse import SparseVectors
+from ann_benchmarks.distance import BIT_METRICS, candidate_distances
 
 from ..vectors import Rows
 from .queries import Queries, TrueNeighbors, read_truth, truth_path, write_truth
@@ -24,8 +26,8 @@ DATA_FOLDER = Path("data")  # in the current folder, as in ann-benchmarks
 class Dataset(ABC):
     """Training vectors, queries and true neighbours; also indexed as ann-benchmarks' HDF5 file is.
 
-    `attrs` holds distance, dimension, point_type ("float" or "bit") and type ("dense" or "sparse"). Sparse
-    datasets are lists of sets of integers; all else is rows of numbers.
+    `attrs` holds distance, dimension, point_type ("float", "bit" or "sparse") and type: "dense"; "sparse",
+    which are lists of sets of integers; or "csr", which are sparse vectors (SparseRows, SparseVectors).
     """
 
     name: str
@@ -36,6 +38,12 @@ class Dataset(ABC):
     @abstractmethod
     def rows(self) -> int:
         """The number of training vectors."""
+
+    @property
+    def row_values(self) -> int:
+        """How many numbers of 4 bytes a row takes: the dimension, or a 32nd of it where that counts bits."""
+        dimension = int(self.attrs["dimension"])
+        return -(-dimension // 32) if self.attrs["distance"] in BIT_METRICS else dimension
 
     @property
     @abstractmethod
@@ -113,11 +121,11 @@ class Dataset(ABC):
         return published
 
     def queries_in_train(self) -> int:
-        """Return how many queries are rows of the training set, too; 0 for sets, which are not compared."""
+        """Return how many queries are rows of the training set, too; 0 for sets and sparse vectors."""
         if IN_TRAIN in self.attrs:
             return int(self.attrs[IN_TRAIN])
         metric, truth = self.attrs["distance"], self.truth()
-        if self.attrs["type"] == "sparse" or metric == "ip":  # which takes reading all rows
+        if self.attrs["type"] != "dense" or metric == "ip":  # which takes reading all rows
             return 0
         queries = np.asarray(self.test())
         return count_repeated(metric, self.train_rows(), queries, truth.neighbors, truth.known_distances)
@@ -153,6 +161,9 @@ class Dataset(ABC):
         else:
             sample = train[np.linspace(0, len(train) - 1, min(_SAMPLED_ROWS, len(train)), dtype=np.int64)]
         for vectors in (sample, queries):
+            if isinstance(vectors, SparseVectors):
+                digest.update(vectors.counts.tobytes() + vectors.indices.tobytes())
+                vectors = vectors.data
             digest.update(np.ascontiguousarray(vectors, np.float32).data)
         return digest.hexdigest()
 
@@ -174,8 +185,8 @@ def as_one_array(rows: Rows) -> np.ndarray:
     free = psutil.virtual_memory().available
     if needed > free:
         raise UserError(
-            f"{rows.label} would take {needed / 1e9:,.0f} GB of memory for a plug-in that does not stream,"
-            f" but {free / 1e9:,.0f} GB are free; use a smaller set"
+            f"{rows.label} would take {size_text(needed)} of memory for a plug-in that does not stream,"
+            f" but {size_text(free)} are free; use a smaller set"
         )
     array = rows.read(0, len(rows))
     return array if fits else array.astype(np.float32)

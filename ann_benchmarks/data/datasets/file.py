@@ -62,6 +62,13 @@ class HDF5Dataset(Dataset):
         return len(self["size_train" if self.attrs["type"] == "sparse" else "train"])
 
     @property
+    def row_values(self) -> int:
+        """As for every dataset; sets take a bit for each item that there is."""
+        if self.attrs["type"] == "sparse":
+            return -(-len(np.unique(self._read("train"))) // 32)
+        return super().row_values
+
+    @property
     def train_files(self) -> list[Path]:
         """The one file."""
         return [self.path]
@@ -151,6 +158,8 @@ def _checked_attributes(file: h5py.File, path: Path, distance: str) -> dict[str,
             raise _damaged(path, f"train is {train.shape} and test is {test.shape}")
         if train.dtype.kind not in "fiub" or test.dtype.kind not in "fiub":
             raise _damaged(path, "train and test do not hold numbers")
+        if attributes["distance"] == "jaccard" and not train.dtype == test.dtype == np.bool_:
+            raise _damaged(path, f"its rows are {train.dtype}, where jaccard needs bool, or sets")
         queries = len(test)
         attributes.setdefault("dimension", train.shape[1])
     attributes["dimension"] = int(attributes["dimension"])

@@ -15,6 +15,7 @@ import numpy as np
 
 from ann_benchmarks.common.errors import UserError
 
+from .generated_sparse import write_generated_sparse
 from .write import NEIGHBORS, write_dense, write_sets
 
 LATENT = 32  # directions that the clusters share; in one cluster about half of them matter
@@ -119,8 +120,11 @@ KINDS: dict[str, Callable[[int, int, int], Iterator[tuple[np.ndarray, np.ndarray
     "clustered": clustered_blocks,
     "uniform": uniform_blocks,
 }
-PATTERNS = [f"{kind}-ROWS-DIMENSION-METRIC" for kind in KINDS]
-NAME = re.compile(rf"({'|'.join(KINDS)})-([1-9]\d*)([km]?)-([1-9]\d*)-(euclidean|angular|ip)")
+SPARSE = "sparse"
+PATTERNS = [f"{kind}-ROWS-DIMENSION-METRIC" for kind in (*KINDS, SPARSE)]
+NAME = re.compile(
+    rf"({'|'.join((*KINDS, SPARSE))})-([1-9]\d*)([km]?)-([1-9]\d*)-(euclidean|angular|ip|manhattan)"
+)
 FACTORS = {"": 1, "k": 1000, "m": 1000_000}
 QUERIES = 1000
 
@@ -146,13 +150,17 @@ def parse(name: str) -> Generated | None:
         return None
     kind, number, factor, dimension, metric = match.groups()
     size = Generated(kind, int(number) * FACTORS[factor], int(dimension), metric)
-    if size.rows < NEIGHBORS or size.dimension > 65536:
-        raise UserError(f"'{name}' needs at least {NEIGHBORS} rows and at most 65536 dimensions")
+    most = 2**24 if kind == SPARSE else 2**16
+    if size.rows < NEIGHBORS or size.dimension > most:
+        raise UserError(f"'{name}' needs at least {NEIGHBORS} rows and at most {most} dimensions")
     return size
 
 
 def write_generated(path: Path, size: Generated) -> None:
     """Generate the vectors block by block into a dataset file."""
+    if size.kind == SPARSE:
+        write_generated_sparse(path, size.metric, size.rows, size.dimension, size.queries)
+        return
     shapes = (size.rows, size.dimension), (size.queries, size.dimension)
     blocks = KINDS[size.kind](size.rows, size.dimension, size.queries)
     write_dense(path, size.metric, shapes, np.float32, blocks)

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError
 
-from . import generated
+from . import generated, generated_sparse
 from .catalog import dataset_names, dataset_path, described, entry_of, get_dataset, is_present
 from .parts import Parts
-from .registry import Entry, aliases
+from .registry import Entry, SingleFile, aliases
 
 _HEAD = ("name", "rows", "dimensions", "metric", "size", "on disk", "present")
 
@@ -54,6 +54,8 @@ def _expected(entry: Entry | None) -> tuple[str, str, str]:
 
 def _size(entry: Entry | None) -> str:
     """Bytes of the vectors: what a format with fixed sizes takes, else about what float32 takes."""
+    if isinstance(entry, SingleFile) and (entry.sparse or entry.name.startswith("sparse-")) and entry.rows:
+        return f"~{_in_units(entry.rows * generated_sparse.VALUES * 8)}"
     if entry is None or entry.rows is None or entry.dimension is None or entry.distance == "jaccard":
         return "-"
     published = entry.size_of(entry.train[0]) if isinstance(entry, Parts) else None

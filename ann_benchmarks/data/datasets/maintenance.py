@@ -34,6 +34,8 @@ def find_truth(name: str, count: int, scheduler: str | None = None, force: bool 
     if stored >= count:
         raise UserError(f"{path} has {stored} true neighbours a query already; --force finds them again")
     with get_dataset(name)[0] as dataset:
+        if scheduler and dataset.attrs["type"] == "csr":
+            raise UserError("a cluster searches dense vectors only; leave --scheduler out")
         metric = str(dataset.attrs["distance"])
         rows: Any = dataset.train() if dataset.attrs["type"] == "sparse" else dataset.train_rows()
         state = DATA_FOLDER / f".{name}.truth.partial"
@@ -133,7 +135,7 @@ def _verify_content(dataset: Dataset) -> Iterator[str]:
     dataset.test()
     is_sparse = dataset.attrs["type"] == "sparse"
     train: Any = dataset.train() if is_sparse else dataset.train_rows()
-    if not is_sparse:
+    if not is_sparse:  # sets are read whole when they are opened
         bar = tqdm(total=len(train), desc="vectors", unit=" rows", unit_scale=True, delay=1, disable=None)
         with bar:
             for _, block in train.blocks():

@@ -12,17 +12,18 @@ import yaml
 from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.disk import disk_errors
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.distance import METRICS
+from ann_benchmarks.distance import BIT_METRICS, METRICS
 
 from ..vectors import Rows, checked, open_source, source_files
+from ..vectors.sparse import is_sparse_file
 from .catalog import dataset_path, description_path
 from .dataset import DATA_FOLDER
 from .queries import truth_path
 from .registry import find_entry, read_description
+from .sparse_sources import create_sparse
 from .write import NEIGHBORS, write_dense
 
 QUERIES = 1000
-BIT_METRICS = ("hamming", "jaccard")
 _MANY_ARRAYS = (".hdf5", ".h5", ".npz")
 
 
@@ -53,11 +54,22 @@ class OwnVectors:
 
 
 def create_own(name: str, own: OwnVectors, neighbors: int = NEIGHBORS, force: bool = False) -> None:
-    """Write data/NAME.hdf5 with the vectors as float32, or as bits under hamming and jaccard.
+    """Write data/NAME.hdf5 with the vectors as float32, as bits under hamming and jaccard, or sparse ones.
 
     Raises UserError for anything wrong with the vectors.
     """
     check_name(name, force)
+    path = dataset_path(name)
+    if is_sparse_file(Path(own.train)):
+        test = Path(own.test) if own.test else None
+        create_sparse(path, own.metric, Path(own.train), test, own.queries or QUERIES, own.seed, neighbors)
+    else:
+        _create_dense(path, own, neighbors)
+    for replaced in (truth_path(name, DATA_FOLDER), description_path(name)):
+        replaced.unlink(missing_ok=True)
+
+
+def _create_dense(path: Path, own: OwnVectors, neighbors: int) -> None:
     vectors, own_queries = own.open()
     rows, dimension = vectors.shape
     if own_queries is not None:
@@ -77,16 +89,17 @@ def create_own(name: str, own: OwnVectors, neighbors: int = NEIGHBORS, force: bo
     shapes = (rows, dimension), (count, dimension)
     blocks = _blocks(vectors, own_queries, held_out, own.metric)
     stored = np.bool_ if own.metric in BIT_METRICS else np.float32
-    write_dense(dataset_path(name), own.metric, shapes, stored, blocks, neighbors)
-    for replaced in (truth_path(name, DATA_FOLDER), description_path(name)):
-        replaced.unlink(missing_ok=True)
+    write_dense(path, own.metric, shapes, stored, blocks, neighbors)
 
 
 def create_in_place(name: str, own: OwnVectors, force: bool = False) -> None:
     """Write data/NAME.yml, which names the files; UserError if vectors and queries do not fit together.
 
-    A description that says the same is left as it is, so that an interrupted command can be given again.
+    Sparse vectors are refused. A description that says the same is left as it is, so that an interrupted
+    command can be given again.
     """
+    if is_sparse_file(Path(own.train)):
+        raise UserError(f"{own.train} holds sparse vectors, which are copied: leave --in-place out")
     vectors, queries = own.open()
     assert own.test is not None and queries is not None
     train_files, test_files = _whole_files(own.train), _whole_files(own.test)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.distance import BIT_METRICS
 
 from ..vectors import FirstRows, Rows, checked, open_parts, open_rows, read_neighbors, shard_ids
 from .dataset import DATA_FOLDER, Dataset, as_one_array
@@ -122,7 +123,7 @@ class PartsDataset(Dataset):
         if own_test and own_test > len(train):
             raise UserError(f"{train.label} has {len(train):,} rows, fewer than the queries: {parts.test}")
         for rows in (train, test):
-            if parts.distance in ("hamming", "jaccard") and rows.dtype != np.bool_:
+            if parts.distance in BIT_METRICS and rows.dtype != np.bool_:
                 raise UserError(
                     f"{rows.label} holds {rows.dtype} where {parts.distance} needs bool; leave out"
                     " --in-place, and the vectors are copied as bits"

@@ -16,6 +16,7 @@ from ann_benchmarks.common.disk import disk_errors
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import DAMAGE, reason_of, shortened
 from ann_benchmarks.common.hdf5 import fits_in_memory, is_of_numbers, lacking
+from ann_benchmarks.common.sparse import SparseVectors
 
 SUFFIX = ".truth.h5"
 
@@ -60,7 +61,7 @@ class Query:
     """
 
     number: int
-    vector: np.ndarray
+    vector: np.ndarray | SparseVectors
     true_neighbors: np.ndarray
     true_distances: np.ndarray
     filter: Any = None
@@ -70,11 +71,12 @@ class Query:
 class Queries(Sequence[Query]):
     """The queries of a dataset, backed by arrays: a Query is made only when one is indexed or iterated.
 
-    `vectors` is (n, dimension), or a list of n integer arrays where the dataset is of sets. `truth` holds
-    arrays (n, k). `filters` has the filter of each query, in the same order; None: no query has one.
+    `vectors` is (n, dimension), an array or SparseVectors; or a list of n integer arrays, which are sets.
+    `truth` holds arrays (n, k). `filters` has the filter of each query, in the same order; None: no query has
+    one.
     """
 
-    vectors: np.ndarray | list[np.ndarray]
+    vectors: np.ndarray | list[np.ndarray] | SparseVectors
     truth: TrueNeighbors
     filters: Sequence[Any] | None = None
 
@@ -119,12 +121,16 @@ class Queries(Sequence[Query]):
         """The row numbers of each query's nearest rows, (n, k) int64."""
         return self.truth.neighbors
 
-    def copied_vectors(self) -> list[np.ndarray]:
+    def copied_vectors(self) -> list[Any]:
         """Return each vector in an array of its own, which a plug-in may change in place."""
+        if isinstance(self.vectors, SparseVectors):
+            return [vector.copy() for vector in self.vectors]
         return [np.array(vector) for vector in self.vectors]
 
-    def copied_batch(self) -> np.ndarray | list[np.ndarray]:
+    def copied_batch(self) -> np.ndarray | list[np.ndarray] | SparseVectors:
         """Return all vectors as one array, or a list of sets, which a plug-in may change in place."""
+        if isinstance(self.vectors, SparseVectors):
+            return self.vectors.copy()
         return self.copied_vectors() if isinstance(self.vectors, list) else np.array(self.vectors)
 
 

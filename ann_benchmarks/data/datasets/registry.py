@@ -12,11 +12,14 @@ from ann_benchmarks.common.names import name_problem
 from ann_benchmarks.common.yaml_file import Where, YamlFile
 from ann_benchmarks.distance import METRICS
 
+from ..vectors.sparse import SPARSE_SUFFIXES
 from . import generated
-from .dataset import DATA_FOLDER
-from .downloads import get_hdf5
+from .dataset import DATA_FOLDER, Dataset
+from .downloads import get_hdf5, get_parts
 from .file import HDF5Dataset
 from .parts import Parts
+from .sparse_file import SparseDataset, is_sparse_dataset
+from .sparse_sources import convert_sparse
 
 
 @dataclass(frozen=True)
@@ -32,20 +35,27 @@ class SingleFile:
     url: str = ""
     recompute_distances: bool = False
     generate: Mapping[str, Any] | None = None
+    sparse: Parts | None = None  # files of sparse vectors that the one file is made of
 
     def files(self, data: Path = DATA_FOLDER) -> list[Path]:
         """The one file, there or not."""
         return [data / f"{self.name}.hdf5"]
 
-    def open(self, data: Path = DATA_FOLDER) -> HDF5Dataset:
+    def open(self, data: Path = DATA_FOLDER) -> Dataset:
         """Open the file, which must be there."""
-        return HDF5Dataset(self.files(data)[0], self.distance, self.recompute_distances)
+        (path,) = self.files(data)
+        if is_sparse_dataset(path):
+            return SparseDataset(path)
+        return HDF5Dataset(path, self.distance, self.recompute_distances)
 
     def make(self, connections: int = 4) -> None:
         """Download or generate the file."""
         (path,) = self.files()
         if self.generate is not None:
             self._generate(path, **self.generate)
+        elif self.sparse is not None:
+            get_parts(self.sparse, DATA_FOLDER, connections)
+            convert_sparse(self.sparse, path, DATA_FOLDER)
         elif self.url:
             get_hdf5(self.url, path, self.distance, connections)
         elif (size := generated.parse(self.name)) is not None:
@@ -97,7 +107,8 @@ def read_description(path: Path) -> Parts:
     if isinstance(file.content, dict) and "train" not in file.content and "first_of" not in file.content:
         file.fail((), "it must name its vectors as 'train: FILE' and its queries as 'test: FILE'")
     entry = file.entry((), path.stem, file.content, {})
-    assert isinstance(entry, Parts)
+    if not isinstance(entry, Parts):
+        file.fail(("train",), "sparse vectors are copied: make the dataset by create_dataset.py --name")
     return entry
 
 
@@ -132,7 +143,7 @@ class DescriptionFile(YamlFile):
             for file, digest in content.get(kind, {}).items()
         }
         train = content["train"]
-        return Parts(
+        parts = Parts(
             name,
             content["distance"],
             self._parts((*where, "train"), [train] if isinstance(train, str) else train),
@@ -144,6 +155,9 @@ class DescriptionFile(YamlFile):
             whole_rows=whole,
             checksums=checksums,
         )
+        if not parts.train[0].endswith(SPARSE_SUFFIXES):
+            return parts
+        return SingleFile(name, content["distance"], **known, aliases=names, sparse=parts)
 
     def _check(self, where: Where, content: Any) -> None:
         self.mapping(where, content, "the dataset", sorted(_KEYS))

@@ -39,28 +39,28 @@ def write_dense(
     size = (rows + queries) * dimension * item.itemsize + queries * neighbors * 16 + METADATA
     require_space(path.parent, size)
     with disk_errors(path), atomic_path(path) as temporary:
-        _reserve(temporary, size)
+        reserve(temporary, size)
         with h5py.File(temporary, "w") as file:
             _describe(file, "dense", metric, dimension, "bit" if item == np.bool_ else "float")
-            train_at = _allocate(file, "train", shapes[0], item)
-            test_at = _allocate(file, "test", shapes[1], item)
-            ids_at = _allocate(file, "neighbors", truth, np.dtype(np.int64))
-            distances_at = _allocate(file, "distances", truth, np.dtype(np.float64))
-        _reserve(temporary, temporary.stat().st_size)
+            train_at = allocate(file, "train", shapes[0], item)
+            test_at = allocate(file, "test", shapes[1], item)
+            ids_at = allocate(file, "neighbors", truth, np.dtype(np.int64))
+            distances_at = allocate(file, "distances", truth, np.dtype(np.float64))
+        reserve(temporary, temporary.stat().st_size)
         with temporary.open("rb+") as raw:
             bar = tqdm(
                 total=rows, desc=f"writing {path.name}", unit="row", unit_scale=True, delay=1, disable=None
             )
             with bar:
                 for train_rows, test_rows in blocks:
-                    train_at = _put(raw, train_at, train_rows, item)
-                    test_at = _put(raw, test_at, test_rows, item)
+                    train_at = put(raw, train_at, train_rows, item)
+                    test_at = put(raw, test_at, test_rows, item)
                     bar.update(len(train_rows))
             train, test = (open_rows(temporary, key) for key in ("train", "test"))
             ids, distances = exact_neighbors(metric, train, test[:], neighbors)
             repeated = count_repeated(metric, train, test[:], ids, distances)
-            _put(raw, ids_at, ids, ids.dtype)
-            _put(raw, distances_at, distances, distances.dtype)
+            put(raw, ids_at, ids, ids.dtype)
+            put(raw, distances_at, distances, distances.dtype)
         if repeated:
             with h5py.File(temporary, "r+") as file:
                 file.attrs[IN_TRAIN] = repeated
@@ -78,7 +78,7 @@ def write_sets(
     size = sum(array.nbytes for array in arrays.values()) + METADATA
     require_space(path.parent, size)
     with disk_errors(path), atomic_path(path) as temporary:
-        _reserve(temporary, size)
+        reserve(temporary, size)
         with h5py.File(temporary, "w") as file:
             _describe(file, "sparse", metric, dimension, "bit")
             for key, array in arrays.items():
@@ -89,14 +89,14 @@ def _describe(file: h5py.File, kind: str, metric: str, dimension: int, point_typ
     file.attrs.update({"type": kind, "distance": metric, "dimension": dimension, "point_type": point_type})
 
 
-def _reserve(path: Path, size: int) -> None:
+def reserve(path: Path, size: int) -> None:
     """Claim disk space: a full disk is an error here, not inside HDF5, which may crash at exit after one."""
     if sys.platform == "linux":
         with path.open("ab") as file:
             os.posix_fallocate(file.fileno(), 0, size)
 
 
-def _allocate(file: h5py.File, key: str, shape: tuple[int, int], item: np.dtype) -> int:
+def allocate(file: h5py.File, key: str, shape: tuple[int, ...], item: np.dtype) -> int:
     """Create an HDF5 dataset in one piece, unwritten; return where in the file its bytes go."""
     layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     layout.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
@@ -105,7 +105,7 @@ def _allocate(file: h5py.File, key: str, shape: tuple[int, int], item: np.dtype)
     return offset
 
 
-def _put(raw: BinaryIO, offset: int, rows: np.ndarray, item: np.dtype) -> int:
+def put(raw: BinaryIO, offset: int, rows: np.ndarray, item: np.dtype) -> int:
     """Write rows at an offset; return the offset after them."""
     raw.seek(offset)
     raw.write(np.ascontiguousarray(rows, item).data)

@@ -13,11 +13,11 @@ import requests
 from tqdm import tqdm
 
 from ann_benchmarks.common.disk import require_space
-from ann_benchmarks.common.errors import UserError
 
 from .journal import DownloadRequest, byte_bar
-from .partial import Closed, Partial
+from .partial import Closed
 from .server import IgnoresRanges, Refused, Remote, Temporary, inquire, read_all, read_part
+from .task import FileTask
 
 ATTEMPTS = 5  # in a row that bring nothing new
 FIRST_PAUSE = 1.0  # seconds before the second attempt; doubled for each one after
@@ -38,32 +38,14 @@ def fetch_files(files: Sequence[DownloadRequest], connections: int, hint: str) -
     _Fetch(missing, max(1, connections), hint).run()
 
 
-class _Task:
-    """One file: what the server has, what is on disk, and the segments that nobody has begun."""
-
-    def __init__(self, request: DownloadRequest) -> None:
-        self.request = request
-        self.partial = Partial(request)
-        self.remote = Remote(None, "")
-        # None in it: a job without a segment, for what comes after the last one.
-        self.todo: deque[int | None] | None = None
-        self.running = 0
-        self.counted = 0  # bytes that the progress bar has seen
-
-    @property
-    def length(self) -> int | None:
-        """Bytes that will be on disk, if known."""
-        return self.remote.total if self.request.first_bytes is None else self.request.first_bytes
-
-
 class _Fetch:
     def __init__(self, files: list[DownloadRequest], connections: int, hint: str) -> None:
-        self._tasks = [_Task(request) for request in files]
-        self._connections, self._hint = connections, hint
+        self._tasks = [FileTask(request, hint) for request in files]
+        self._connections = connections
         self._lock = threading.RLock()
         self._stop = threading.Event()
         self._explained_until = 0.0
-        self._busy: list[_Task] = []  # files that other runs are downloading
+        self._busy: list[FileTask] = []  # files that other runs are downloading
 
     def run(self) -> None:
         try:
@@ -116,7 +98,7 @@ class _Fetch:
             if error is not None:
                 raise error
 
-    def _inquire(self, task: _Task, session: requests.Session) -> None:
+    def _inquire(self, task: FileTask, session: requests.Session) -> None:
         request = task.request
 
         def attempt() -> None:
@@ -130,16 +112,7 @@ class _Fetch:
             task.counted = max(arrived, 0)
 
         self._persist(task, attempt, lambda: 0)
-        self._check_size(task, task.remote.total)
-
-    def _check_size(self, task: _Task, total: int | None) -> None:
-        size, first = task.request.size, task.request.first_bytes
-        if total is not None and size not in (None, total):
-            reason = f"the server's file has {total:,} bytes instead of {size:,}"
-            raise self._failure(task, reason, "try again")
-        if total is not None and first is not None and total < first:
-            reason = f"the server's file has {total:,} bytes, fewer than the {first:,} requested"
-            raise self._failure(task, reason, "try again")
+        task.check_size(task.remote.total)
 
     def _require_space(self) -> None:
         needs: Counter[int] = Counter()  # by the disk
@@ -147,7 +120,7 @@ class _Fetch:
         for task in self._tasks:
             device = task.request.path.parent.stat().st_dev
             folders[device] = task.request.path.parent
-            needs[device] += max((task.length or 0) - task.counted, 0)
+            needs[device] += max(task.lacking, 0)
         for device, size in needs.items():
             require_space(folders[device], size)
 
@@ -165,10 +138,10 @@ class _Fetch:
             if task.todo is None and not task.request.path.exists():
                 self._busy.append(task)
             elif task.todo is None:
-                self._count(task, (task.length or 0) - task.counted)
+                self._count(task, task.lacking)
         return None
 
-    def _work_on(self, task: _Task, number: int | None, session: requests.Session) -> None:
+    def _work_on(self, task: FileTask, number: int | None, session: requests.Session) -> None:
         if number is not None:
             self._fetch_segment(task, number, session)
         with self._lock:
@@ -177,10 +150,10 @@ class _Fetch:
         if last:
             if not task.remote.validator:
                 self._fetch_whole(task, session)
-            self._check_sum(task)
-            self._name(task)
+            task.check_sum()
+            task.name()
 
-    def _fetch_segment(self, task: _Task, number: int, session: requests.Session) -> None:
+    def _fetch_segment(self, task: FileTask, number: int, session: requests.Session) -> None:
         remote, span = task.remote, task.partial.span(number)
         have, digest = task.partial.resume(number)
         position = span.start + have
@@ -204,7 +177,7 @@ class _Fetch:
             return
         task.partial.finished(number, digest.hexdigest())
 
-    def _fetch_whole(self, task: _Task, session: requests.Session) -> None:
+    def _fetch_whole(self, task: FileTask, session: requests.Session) -> None:
         position = 0
 
         def attempt() -> None:
@@ -219,31 +192,9 @@ class _Fetch:
 
         self._persist(task, attempt, lambda: position)
         if task.request.first_bytes is None or position < task.request.first_bytes:
-            self._check_size(task, position)
+            task.check_size(position)
 
-    def _check_sum(self, task: _Task) -> None:
-        request = task.request
-        whole = request.first_bytes is None or request.first_bytes == task.remote.total
-        if not request.checksum or not whole:
-            return
-        kind, _, expected = request.checksum.partition(":")
-        found = task.partial.digest(kind)
-        if found != expected.lower():
-            task.partial.discard()
-            reason = f"what arrived is damaged (its {kind} is {found} instead of {expected.lower()})"
-            raise self._failure(task, reason, "try again")
-
-    def _name(self, task: _Task) -> None:
-        request = task.request
-        try:
-            task.partial.name()
-        except UserError as error:
-            if request.partial.exists():
-                raise
-            reason = str(error).replace(str(request.partial), str(request.path))
-            raise self._failure(task, f"what arrived cannot be used: {reason}", "try again") from None
-
-    def _persist(self, task: _Task, attempt: Callable[[], None], progress: Callable[[], int]) -> None:
+    def _persist(self, task: FileTask, attempt: Callable[[], None], progress: Callable[[], int]) -> None:
         """Try until it succeeds, or ATTEMPTS in a row got no further than those before."""
         best, failures = progress(), 0
         while True:
@@ -251,7 +202,7 @@ class _Fetch:
                 return attempt()
             except Refused as refused:
                 save = f"save the file as {task.request.path} yourself"
-                raise self._failure(task, str(refused), save) from None
+                raise task.failure(str(refused), save) from None
             except IgnoresRanges:
                 if not task.partial.arrived:
                     raise
@@ -262,7 +213,7 @@ class _Fetch:
             best = max(best, progress())
             if failures == ATTEMPTS:
                 again = "run again to go on from what has arrived"
-                raise self._failure(task, reason, again)
+                raise task.failure(reason, again)
             pause = max(FIRST_PAUSE * 2 ** (failures - 1), pause)
             self._explain(f"{task.request.path.name}: {reason}; trying again in {pause:.0f} s", pause)
             if self._stop.wait(pause):
@@ -276,11 +227,7 @@ class _Fetch:
             self._explained_until = time.monotonic() + pause
         tqdm.write(line, file=sys.stderr)
 
-    def _failure(self, task: _Task, reason: str, advice: str) -> UserError:
-        advice += f", or {self._hint}" if self._hint else ""
-        return UserError(f"cannot download {task.request.url}: {reason}; {advice}")
-
-    def _count(self, task: _Task, size: int) -> None:
+    def _count(self, task: FileTask, size: int) -> None:
         with self._lock:
             task.counted += size
             self._bar.update(size)

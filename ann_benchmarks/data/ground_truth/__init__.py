@@ -1,12 +1,13 @@
-"""Exact nearest neighbours: float32 matrix products find who may be near, float64 decides who is.
+"""Exact nearest neighbours: float32 scores find who may be near, float64 decides who is.
 
 How close calls are decided. The distance of a query to a row is the float64 result of
 `ann_benchmarks.distance.pair_distances`: the square root of the summed squares of the differences
-(euclidean), one minus the cosine (angular; 1 where a vector has no direction), minus the dot product (ip).
-The neighbours are the k smallest of these numbers, and of equal numbers those with the smaller row number.
-Nothing else enters: a float32 matrix product gives every row a score, and bounds on its error (bounds.py) say
-which rows cannot be among the k nearest, however it was rounded. The others get their float64 distance. So
-the answer does not depend on the size of blocks, the number of threads or machines, or the BLAS in use.
+(euclidean), one minus the cosine (angular; 1 where a vector has no direction), minus the dot product (ip),
+the sum of the differences' sizes (manhattan). The neighbours are the k smallest of these numbers, and of
+equal numbers those with the smaller row number. Nothing else enters: a float32 matrix product (manhattan has
+none, and takes many times as long) gives every row a score, and bounds on its error (bounds.py) say which
+rows cannot be among the k nearest, however it was rounded. The others get their float64 distance. So the
+answer does not depend on the size of blocks, the number of threads or machines, or the BLAS in use.
 
 The work: each thread takes the next block of rows, multiplies it with a group of queries, and compares the
 product with one limit a query, the k-th smallest upper bound so far (candidates.py). After the first few

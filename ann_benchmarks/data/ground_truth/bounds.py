@@ -16,9 +16,9 @@ MIDDLE_SAMPLE = 250  # queries whose median becomes the origin
 class DistanceBounds:
     """Float32 scores of rows for queries, each with a bound on how far it may be off.
 
-    A score is one matrix product of `weights` (queries, dimension + 1) and what `rows` returns
-    (rows, dimension + 1); the last column carries the terms that depend on the row only. With E what `limits`
-    makes of the row's exact distance, before it rounds up,
+    A score is one matrix product of `weights` (queries, dimension + 1) and what `rows` returns (rows,
+    dimension + 1), unless the metric has its own `scores`; the last column carries the terms that depend on
+    the row only. With E what `limits` makes of the row's exact distance, before it rounds up,
     `score <= E <= score + row_error + query_error`. Rows whose score is above a query's limit are therefore
     farther than that limit's distance.
 
@@ -217,6 +217,38 @@ class _InnerProduct(_Moved):
         return _up(self.scale * unit + self.error)
 
 
+class _Manhattan(_Moved):
+    """The sum of |x - q|, a query at a time: there is no product. Nothing cancels out in a sum of sizes."""
+
+    def weigh(self, queries: np.ndarray, moved: np.ndarray) -> None:
+        odd = ~(_squares(moved) < LONGEST**2)  # as in _Euclidean
+        moved[odd] = 0
+        self.weights = moved
+        self.error = self.slack * np.abs(moved).sum(axis=1, dtype=np.float64) + self.dimension * UNDERFLOW
+        self.error[odd] = np.inf
+        self.query_error = _up(2 * self.error)
+        self.ones = np.ones(self.dimension, np.float32)
+
+    def rows(self, block: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        out = out[: len(block)]
+        squares = self.move(block, out)
+        error = np.float32(self.slack) * np.abs(out[:, :-1]).sum(axis=1)
+        out[:, -1] = -error
+        return self.finish(block, out, squares, error), 2 * error
+
+    def scores(self, of: slice, rows: np.ndarray, out: np.ndarray) -> np.ndarray:
+        vectors = rows[:, :-1]
+        difference = np.empty_like(vectors)
+        for query, scores in zip(self.weights[of], out, strict=True):
+            np.abs(np.subtract(vectors, query, out=difference), out=difference)
+            np.matmul(difference, self.ones, out=scores)
+        out += rows[:, -1]
+        return out
+
+    def limits(self, distances: np.ndarray, of: Any = ...) -> np.ndarray:
+        return _up(distances * self.scale + _per_query(distances, self.error[of]))
+
+
 class _Hamming(DistanceBounds):
     """Differing bits less those of the query: whole numbers, exact in float32."""
 
@@ -258,6 +290,7 @@ _CLASSES: dict[str, type[DistanceBounds]] = {
     "euclidean": _Euclidean,
     "angular": _Angular,
     "ip": _InnerProduct,
+    "manhattan": _Manhattan,
     "hamming": _Hamming,
     "jaccard": _Jaccard,
 }

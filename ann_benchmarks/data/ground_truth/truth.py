@@ -10,12 +10,14 @@ from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import usable_cores
+from ann_benchmarks.common.sparse import SparseVectors
 
 from ..vectors.rows import Rows
 from .checkpoint import Checkpoint, PartialTruth, identity_of
 from .cluster import Cluster
 from .exact import nearest_sets
 from .span import Problem, search_span
+from .sparse import nearest_sparse
 
 SPAN = 2**22  # rows; what is saved at once, and a worker's task
 
@@ -43,8 +45,9 @@ def exact_neighbors(
     """The k nearest training rows of every query: ids int64 (n, k) and distances float64 (n, k), ascending.
 
     `train` is an array, memory map, HDF5 dataset or Rows, (rows, dimension), and is read in blocks; under
-    jaccard it may be a list of integer sets. Equal distances are ordered by id. Raises UserError for vectors
-    that hold NaN or infinity, and where there are fewer than k rows.
+    jaccard it may be a list of integer sets. Where the queries are SparseVectors, it is SparseVectors or
+    SparseRows. Equal distances are ordered by id. Raises UserError for vectors that hold NaN or infinity, and
+    where there are fewer than k rows.
     """
     return ground_truth(metric, train, queries, k, SearchOptions(progress=progress))
 
@@ -52,11 +55,14 @@ def exact_neighbors(
 def ground_truth(
     metric: str, train: Any, queries: Any, k: int, options: SearchOptions
 ) -> tuple[np.ndarray, np.ndarray]:
-    """As exact_neighbors, but it can be interrupted, and may run on a Dask cluster."""
+    """As exact_neighbors, but it can be interrupted, and may run on a Dask cluster; sparse vectors cannot."""
     _check(train, queries, k)
     if metric == "jaccard" and getattr(train[0], "dtype", None) != np.bool_:
         with _bar(len(queries), 0, "query", options.progress) as bar:
             return nearest_sets(train, queries, k, bar.update)
+    if isinstance(queries, SparseVectors):
+        with _bar(len(train), 0, "row", options.progress) as bar:
+            return nearest_sparse(metric, train, queries, k, bar.update)
     problem = Problem(metric, np.ascontiguousarray(queries), k)
     if problem.queries.ndim != 2 or problem.queries.shape[1] != train.shape[1]:
         raise UserError(

@@ -1,6 +1,7 @@
-"""The beta distribution: its incomplete function, and its quantiles."""
+"""The beta distribution, and from it Student's t: quantiles, and chances of what is beyond a value."""
 
 import math
+from functools import cache
 from statistics import NormalDist
 
 _SMALL = 1e-300
@@ -31,6 +32,28 @@ def beta_quantile(share: float, a: float, b: float) -> float:
     for _ in range(_STEPS):
         middle = (low + high) / 2
         low, high = (middle, high) if incomplete_beta(middle, a, b) < share else (low, middle)
+    return high
+
+
+def student_two_sided(t: float, freedom: float) -> float:
+    """Return the chance of a value of Student's t distribution that is at least as far from 0 as t."""
+    if math.isinf(t):
+        return 0.0
+    return incomplete_beta(freedom / (freedom + t * t), freedom / 2, 0.5)
+
+
+@cache
+def student_quantile(share: float, freedom: float) -> float:
+    """Return the value of Student's t that a share, between 0.5 and 1, of all values do not exceed.
+
+    `freedom` may be a fraction.
+    """
+    low, high = 0.0, 1.0
+    while 1 - student_two_sided(high, freedom) / 2 < share:
+        low, high = high, 2 * high
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if 1 - student_two_sided(middle, freedom) / 2 < share else (low, middle)
     return high
 
 
