@@ -5,14 +5,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import figure_text
+from ann_benchmarks.common.numbers import figure_text, size_text
 
 from .changes import properties
 from .measurements import METRICS, MeasuredPoint
 from .sides import ResultFilter, estimates, read_all, results_below, run_folders, run_id
 from .tables import csv_text, grid
 
-LIST = ("run", "started", "dataset", "k", "series", "points", "build (s)", "index (MiB)", "versions",
+LIST = ("run", "started", "dataset", "k", "series", "points", "build (s)", "index (MB)", "versions",
         "machine")  # fmt: skip
 
 
@@ -62,7 +62,7 @@ def _versions(read: list[MeasuredPoint]) -> list[tuple[str, str]]:
 
 def _machine(m: MeasuredPoint) -> str:
     memory = m.number("memory_bytes")
-    size = f"{memory / (1 << 30):.0f} GiB" if memory > 0 else ""
+    size = size_text(memory) if memory > 0 else ""
     cores = f"{m.attrs['cores']} cores" if "cores" in m.attrs else ""
     return ", ".join(filter(None, [str(m.attrs.get("cpu", "")), cores, size])) or "-"
 

@@ -131,6 +131,6 @@ METRICS: dict[str, ComparedMetric] = {
     "blocks": ComparedMetric("Blocks (per query)", _sum(*BLOCKS), "more", "fewer", drifts=False),
     "build": ComparedMetric(all_metrics["build"].title, _sum("build_time"), of_index=True),
     "size": ComparedMetric(
-        "Index (MiB)", _sum("index_size", scale=1 / 1024), "larger", "smaller", True, drifts=False
+        "Index (MB)", _sum("index_size", scale=1 / 1024), "larger", "smaller", True, drifts=False
     ),
 }

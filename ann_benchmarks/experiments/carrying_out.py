@@ -16,6 +16,7 @@ from .options import Options
 from .schema import FOLDER, Experiment, Step, find_experiment, read_experiment
 
 EXPERIMENT_OPTIONS = ("--experiment", "--mini")
+ACCUMULATED = {"--setting"}  # options that add to those of the same name
 SETTINGS = "ANN_BENCHMARKS_PG_SETTINGS"
 
 
@@ -55,7 +56,7 @@ def carry_out(
     failed = []
     for number, (step, args) in enumerate(steps, 1):
         say(f"step {number} of {len(steps)}, {step.name}: {step.title}")
-        say(f"  run.py {shlex.join([*step.arguments, *given])}")
+        say(f"  {command_of(step, given)}")
         try:
             with settings_of(step):
                 (install_releases if args.local else build_images)(step)
@@ -76,6 +77,18 @@ def report_arguments(experiment: Experiment, given: Sequence[str]) -> list[str]:
     path = experiment.path
     name = path.stem if path.parent == FOLDER else str(path)
     return ["--experiment", name, *(["--mini"] if experiment.is_mini else []), *given]
+
+
+def command_of(step: Step, given: Sequence[str]) -> str:
+    """Write the command line of a step, each option once: those given take the place of its own."""
+    names = {word.partition("=")[0] for word in given if word.startswith("--")} - ACCUMULATED
+    kept: list[str] = []
+    is_kept = True
+    for word in step.arguments:
+        if word.startswith("--"):
+            is_kept = word not in names
+        kept += [word] if is_kept else []
+    return f"python run.py {shlex.join([*kept, *given])}"
 
 
 def arguments_of(step: Step, parser: argparse.ArgumentParser, given: Sequence[str]) -> argparse.Namespace:

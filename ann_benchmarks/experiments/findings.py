@@ -14,7 +14,7 @@ from ann_benchmarks.results.at_recall import (
     is_known,
     ratio_of_throughputs,
 )
-from ann_benchmarks.results.contest import MEASURED_ONCE, Ratio, ratio_once
+from ann_benchmarks.results.contest import Ratio, ratio_once
 from ann_benchmarks.results.judging import ERROR_RATE
 from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.records import Rate, Record
@@ -120,7 +120,7 @@ def ratio(claim: Claim, points: Sequence[StepPoint]) -> tuple[Value, str]:
     found = judged_ratio(above, below, ERROR_RATE)
     if found is None:
         return Value(above.value / below.value), details
-    return value_of_ratio(found), details if found.rounds else f"{details}, {MEASURED_ONCE}"
+    return value_of_ratio(found), details if found.rounds else f"{details}, {found.how}"
 
 
 def judged_ratio(above: Value, below: Value, error_rate: float) -> Ratio | None:
@@ -152,7 +152,7 @@ def spread(claim: Claim, points: Sequence[StepPoint]) -> tuple[Value, str]:
     wide = judged_ratio(most, least, ERROR_RATE / math.comb(len(values), 2))
     if wide is None:
         return Value(most.value / least.value), details
-    return value_of_ratio(wide), details if wide.rounds else f"{details}, {MEASURED_ONCE}"
+    return value_of_ratio(wide), details if wide.rounds else f"{details}, {wide.how}"
 
 
 COMPARED: Mapping[str, Callable[[Claim, Sequence[StepPoint]], tuple[Value, str]]] = {

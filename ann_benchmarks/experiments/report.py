@@ -18,7 +18,7 @@ from ann_benchmarks.results.metrics import TARGET_RECALL
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import LeftOut, Run, load_runs_of
 
-from .carrying_out import arguments_of, report_arguments, split_arguments
+from .carrying_out import arguments_of, command_of, report_arguments, split_arguments
 from .findings import StepPoint, judged
 from .options import Options
 from .schema import Step, find_experiment, read_experiment
@@ -81,7 +81,7 @@ def report_of(
         chapter = Chapter(
             title=step.title,
             text=step.text,
-            command=f"python run.py {shlex.join([*step.arguments, *given])}",
+            command=command_of(step, given),
             runs=[outcome for outcome in outcomes if isinstance(outcome, Run)],
             records=[outcome for outcome in outcomes if isinstance(outcome, Record)],
             missing=results.missing,

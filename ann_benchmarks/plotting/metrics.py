@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ann_benchmarks.results.measurement import Measurement, Truth
+from ann_benchmarks.results.measurement import Measurement
 from ann_benchmarks.results.metrics import (
     RECALL_SLACK,
     ResultMetric,
@@ -16,6 +16,7 @@ from ann_benchmarks.results.metrics import (
     recall_of_each,
     relative_error,
 )
+from ann_benchmarks.results.truth import Truth
 
 Rows = Sequence[Sequence[float]]  # of distances, one for each query; none need be as long as another
 

@@ -112,7 +112,7 @@ def thin_ticks(figure: Figure, panels: Sequence[Axes]) -> None:
 
 
 def readable_ticks(axis: Axis, side: int) -> list[float]:
-    """Return the ticks of an axis whose labels leave room for each other; `side` is 0 for x, 1 for y."""
+    """Return those ticks of an axis whose labels do not overlap; `side` is 0 for x, 1 for y."""
     low, high = sorted(axis.get_view_interval())
     labels = [
         (tick.get_loc(), tick.label1.get_window_extent())

@@ -21,7 +21,7 @@ from .points import Point
 from .published import PublishedLines
 from .scales import Scale, spaced
 from .styles import LIGHT_COLORS, MARKERS, assign_styles
-from .tier_lines import PANELS, TierLine, index_sizes
+from .tier_lines import PANELS, TierLine, index_sizes, side_by_side
 
 CLOSE = 2.0  # the largest value over the smallest, below which a linear axis from 0 shows more
 BEYOND = 2.0  # how far outside of the tiers, as a factor, an index is still marked
@@ -52,14 +52,16 @@ def create_tier_figure(
     looks = variant_looks(lines, others)
     styles = assign_styles(line.algorithm for line in lines)
     colors = {name: LIGHT_COLORS[style.color] for name, style in styles.items()}
+    has_bars = any(point.y_interval for line in lines for panel in PANELS for point in line.panels[panel])
+    drawn_lines = side_by_side(lines) if has_bars else lines
     engine_greys = greys(line.algorithm for line in others)
     for panel, axes in panels.items():
         handles, names = draw_lines(axes, panel, others, engine_greys, looks, HOLLOW)
         if published:
             head, label = heading(published.label)
             handles, names = [head, *handles], [label, *names]
-        own, own_names = draw_lines(axes, panel, lines, colors, looks, {"lw": 2, "zorder": 3, **EDGED})
-        drawn = [(point, colors[line.algorithm]) for line in lines for point in line.panels[panel]]
+        own, own_names = draw_lines(axes, panel, drawn_lines, colors, looks, {"lw": 2, "zorder": 3, **EDGED})
+        drawn = [(point, colors[line.algorithm]) for line in drawn_lines for point in line.panels[panel]]
         fit_panel(axes, [point for point, _ in drawn], [p for line in others for p in line.panels[panel]])
         draw_bars(axes, drawn)
         decorate(axes, panel, panel, title if panel == PANELS[0] else "")
@@ -82,8 +84,8 @@ def create_tier_figure(
         mark_indexes([upper, lower], sizes)
         ram_ticks(lower, rams, machine)
         lower.set_xlabel(RAM, loc="left")
-    if any(point.y_interval for line in lines for panel in PANELS for point in line.panels[panel]):
-        add_note(lower, BARS)
+    if has_bars:
+        add_note(lower, BARS + "; lines are side by side to show them" * (len(lines) > 1))
     save(figure, output)
     return len(points)
 

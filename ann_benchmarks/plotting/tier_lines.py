@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from ann_benchmarks.results.metrics import drawable
 from ann_benchmarks.results.runs import interval
@@ -12,6 +12,9 @@ from ann_benchmarks.results.tiers import TierAtRecall, TierRun, tiers_at_recall
 from .points import Point, divided
 
 PANELS = ("qps", "p99")
+TAKEN = 0.35  # of the distance between two tiers, by all lines side by side
+MOST_STEP = 0.04  # of the logarithm of the RAM, between two lines
+LEAST_GAP = 0.05  # of the same: closer places are those of one tier
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,27 @@ def normalised(line: TierLine) -> TierLine:
         return [replace(divided(point, points[-1].y), x=point.x / size) for point in points]
 
     return replace(line, panels={panel: shares(points) for panel, points in line.panels.items()})
+
+
+def side_by_side(lines: Sequence[TierLine]) -> list[TierLine]:
+    """Return lines that are moved a little to either side, so that their bars do not hide each other.
+
+    On a logarithmic axis, all of them together take a share of the smallest distance between two places.
+    """
+    places = sorted(
+        {math.log(point.x) for line in lines for points in line.panels.values() for point in points}
+    )
+    gaps = [gap for one, other in pairwise(places) if (gap := other - one) > LEAST_GAP]
+    step = min(TAKEN * min(gaps, default=1.0) / len(lines), MOST_STEP)
+
+    def moved(points: Sequence[Point], number: int) -> list[Point]:
+        by = math.exp((number - (len(lines) - 1) / 2) * step)
+        return [replace(point, x=point.x * by) for point in points]
+
+    return [
+        replace(line, panels={panel: moved(points, number) for panel, points in line.panels.items()})
+        for number, line in enumerate(lines)
+    ]
 
 
 def index_sizes(lines: Iterable[TierLine]) -> dict[str, float]:

@@ -106,7 +106,10 @@ def ranking(comparison: Comparison, error_rate: float) -> str:
     alike = [other for other, found in ratios.items() if found.is_noise or not found.is_fair]
     apart = {other: found for other, found in ratios.items() if other not in alike}
     behind = listed(
-        [f"{three_digits(found.value)} times as fast as {other}" for other, found in apart.items()]
+        [
+            f"{three_digits(found.value)} times as fast as {other}{found.where}"
+            for other, found in apart.items()
+        ]
     )
     if any(not found.is_sure for found in apart.values()):
         doubts = [doubt(comparison.fastest[name], comparison.fastest[other])[0] for other in apart]
@@ -131,7 +134,7 @@ def speed(comparison: Comparison, error_rate: float) -> str:
     """Say which algorithm is the fastest at a recall, and by how much."""
     ratios = comparison.contest.ratios(error_rate)
     name, *others = comparison.fastest
-    is_ahead = ratios and all(found.is_sure for found in ratios.values())
+    is_ahead = ratios and all(found.is_sure and found.recall is None for found in ratios.values())
     sentences = [
         f"At a recall of {comparison.target:g}{comparison.where}, {name}"
         f" {'is the fastest:' if is_ahead else 'answers'} {pace(comparison, name)}."
@@ -144,9 +147,10 @@ def speed(comparison: Comparison, error_rate: float) -> str:
         elif found.is_noise:
             # By noise, the first of those measured in rounds is the first, and its ratio too large.
             given = f"ratio {times}, " if not found.rounds else ""
-            relation = f"{name} and {other} show no difference beyond noise ({given}{found.certainty})"
+            alike = f"{name} and {other} show no difference beyond noise{found.where}"
+            relation = f"{alike} ({given}{found.certainty})"
         else:
-            relation = f"{name} is {times} times as fast as {other} ({found.certainty})"
+            relation = f"{name} is {times} times as fast as {other}{found.where} ({found.certainty})"
         sentences.append(f"{relation}: {other} answers {pace(comparison, other)}.")
     doubts: dict[tuple[str, str], list[str]] = {}
     for other in (other for other, found in ratios.items() if not found.rounds):

@@ -169,11 +169,16 @@ def shape_of(dataset: str) -> tuple[str, str, str]:
 
 def when(all_attrs: Iterable[Attributes]) -> list[Block]:
     """Say from when to when it was measured."""
-    moments = sorted({str(attrs["started_at"]) for attrs in all_attrs if "started_at" in attrs})
-    if not moments:
+    begun = [attrs for attrs in all_attrs if "started_at" in attrs]
+    if not begun:
         return []
-    first, last = moments[0], moments[-1]
-    return [Paragraph(f"Measured from {first} to {last}." if first != last else f"Measured at {first}.")]
+    starts = sorted(str(attrs["started_at"]) for attrs in begun)
+    ends = [str(attrs["ended_at"]) for attrs in begun if "ended_at" in attrs]
+    if len(ends) == len(begun):
+        return [Paragraph(f"Measured from {starts[0]} to {max(ends)}.")]
+    # Results of earlier versions do not say when they ended.
+    last = f", the last at {starts[-1]}" if starts[-1] != starts[0] else ""
+    return [Paragraph(f"The first result was begun at {starts[0]}{last}.")]
 
 
 def commands(all_attrs: Iterable[Attributes]) -> list[Block]:

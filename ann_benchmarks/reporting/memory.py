@@ -8,7 +8,7 @@ from ann_benchmarks.common.numbers import KIB, size_text, three_digits
 from ann_benchmarks.common.output import counted
 from ann_benchmarks.results.at_recall import AtRecall, at_recall, ratio_of_throughputs
 from ann_benchmarks.results.comparable import clients, comparable, family, is_on_tier
-from ann_benchmarks.results.contest import MEASURED_ONCE, Ratio
+from ann_benchmarks.results.contest import Ratio
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.results.tiers import as_tier_run
 
@@ -37,7 +37,7 @@ class Need:
     whole: int | None
     plenty: int  # tiers, that of all memory included, whose median is the throughput with all memory
     half: int | None  # the most RAM with which there is less than half of it
-    is_in_turn: bool  # all of it was measured in the same rounds
+    doubts: Sequence[str]  # how it was measured, where not all of it in the same rounds
 
 
 def needs(runs: Iterable[Run], target: float) -> list[Need]:
@@ -83,7 +83,11 @@ def need_of(number: int, algorithm: str, best: Mapping[int | None, AtRecall]) ->
         whole=None if is_all else amounts[0],
         plenty=len(plenty) if is_all else 1,
         half=next((ram for ram in amounts if ram not in plenty and most_of(steps[ram]) < 0.5), None),
-        is_in_turn=all(kept.rounds for ram, kept in steps.items() if best[ram] is not whole),
+        doubts=[
+            *dict.fromkeys(
+                kept.how for ram, kept in steps.items() if best[ram] is not whole and not kept.rounds
+            )
+        ],
     )
 
 
@@ -93,7 +97,7 @@ def most_of(kept: Ratio) -> float:
 
 
 def has_plenty(run: Run, ram: int) -> bool:
-    """Whether RAM is `PLENTY` times the index and the table, whose sizes have to be known."""
+    """Whether RAM is `PLENTY` times the index and the table; not where one of the sizes is unknown."""
     index, table = run.metrics["indexsize"], run.attrs.get("table_size")  # KiB
     if not index > 0 or not isinstance(table, (int, float)):
         return False
@@ -113,8 +117,13 @@ def memory_in_short(found: Sequence[Need]) -> str:
         much = "more RAM than any reduced amount that was measured"
         much = much if ram == float("inf") else f"{size_text(ram)} of RAM"
         texts.append(f"{listed(names)} need{'s' * (len(names) == 1)} {much}")
-    once = "" if all(need.is_in_turn for need in found) else f" ({MEASURED_ONCE})"
-    return f"to keep {KEPT:.0%} of the throughput, {'; '.join(texts)}{once}"
+    doubts = doubts_of(found)
+    return f"to keep {KEPT:.0%} of the throughput, {'; '.join(texts)}" + (f" ({doubts})" if doubts else "")
+
+
+def doubts_of(found: Iterable[Need]) -> str:
+    """Say how all of it was measured, where not in the same rounds."""
+    return listed(list(dict.fromkeys(doubt for need in found for doubt in need.doubts)))
 
 
 def memory_statements(found: Sequence[Need]) -> list[Statement]:
@@ -142,8 +151,8 @@ def about_memory(found: Sequence[Need]) -> list[str]:
             f"Tiers with at least {PLENTY} times the index and the table count as all memory: their median is"
             " the throughput with all memory, because they differ by noise alone."
         )
-    if not all(need.is_in_turn for need in found):
-        sentences.append(f"The tiers were {MEASURED_ONCE}, which changes more than these intervals show.")
+    if doubts := doubts_of(found):
+        sentences.append(f"The tiers were {doubts}, which changes more than these intervals show.")
     if all(need.index_size and need.least > need.index_size for need in found):
         sentences.append("No tier had less RAM than the size of the index: smaller tiers would say more.")
     return sentences

@@ -111,7 +111,7 @@ def warning_blocks(found: Iterable[tuple[str, list[str]]], results: int) -> list
     """Return the warnings as a list."""
     items: list[Line] = []
     for text, names in found:
-        differ = " (figures from the first)" if len(names) > 1 and FIGURE.search(text) else ""
+        differ = " (figures of the first, the largest)" if len(names) > 1 and FIGURE.search(text) else ""
         whose = f"{len(names)} of {results} results:" if results > 1 and names else "All:"
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         named = f" [{'; '.join(names[:MOST_NAMED])}{more}]" if names and not len(names) == results > 1 else ""

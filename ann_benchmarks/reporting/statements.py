@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ann_benchmarks.common.output import counted
-from ann_benchmarks.results.at_recall import speed_of_run
-from ann_benchmarks.results.contest import FEWEST_ROUNDS, MEASURED_ONCE, Ratio
+from ann_benchmarks.results.at_recall import how_measured
+from ann_benchmarks.results.contest import FEWEST_ROUNDS, Ratio
 from ann_benchmarks.results.runs import Run
 
 
@@ -19,12 +18,10 @@ class Statement:
 
 def doubt(first: Run, second: Run) -> tuple[str, str]:
     """Say how two results were measured whose ratio is not sure, and what follows from that."""
-    one, other = speed_of_run(first), speed_of_run(second)
-    shared = one.by_round.keys() & other.by_round.keys() if one.mark == other.mark else ()
-    if 0 < len(shared) < FEWEST_ROUNDS:
-        found = f"measured in {counted(len(shared), 'round')}, too few to be believed"
-        return found, f": {FEWEST_ROUNDS} are the least"
-    return MEASURED_ONCE, ", which changes more than these intervals show: rounds compare more surely"
+    how = how_measured(first, second)
+    if "too few" in how:
+        return how, f": {FEWEST_ROUNDS} are the least"
+    return how, ", which changes more than these intervals show: the same rounds compare more surely"
 
 
 def certainty_of_all(ratios: Iterable[Ratio], doubts: Iterable[str]) -> str:

@@ -1,17 +1,17 @@
 """The tables of a report: one function a kind, in the dict below."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import (
-    GB,
     KIB,
     UNKNOWN,
     figure_text,
     plain_number,
     share_text,
+    size_text,
     three_digits,
 )
 from ann_benchmarks.plotting.tier_table import COLUMNS, deviation, indexes_on_tiers
@@ -21,10 +21,12 @@ from ann_benchmarks.published.tables import TEXT
 from ann_benchmarks.results.at_recall import (
     LOWER_BOUND,
     AtRecall,
+    at_recall,
     indexes_at_recall,
     ratio_of_throughputs,
 )
-from ann_benchmarks.results.comparable import comparisons, family
+from ann_benchmarks.results.built import built_index
+from ann_benchmarks.results.comparable import comparisons, family, is_open
 from ann_benchmarks.results.contest import Ratio
 from ann_benchmarks.results.intervals import interval_text
 from ann_benchmarks.results.judging import ERROR_RATE
@@ -42,11 +44,20 @@ from .workloads import insert_table, write_tables
 SPEEDUPS = ("p99", "build")
 
 
-def point_table(shown: Shown) -> list[Block]:
-    """Return all results with their intervals."""
+def point_table(shown: Shown, best: bool = False) -> list[Block]:
+    """Return all results with their intervals; with `best`, the highest QPS on each tier."""
     if not shown.runs:
         raise UserError("no result was selected")
-    runs = sorted(shown.runs, key=lambda run: (run.dataset, run.algorithm, run.metrics["k-nn"]))
+    chosen = highest_of_each(shown.runs, shown.target) if best else shown.runs
+    if not chosen:
+        raise UserError(f"no result reaches a recall of {shown.target:g}")
+    title = f"All points ({len(chosen)})"
+    if best:
+        title = (
+            f"The highest throughput at a recall of {shown.target:g} of each load and tier, which may be the"
+            f" highest by noise: {len(chosen)} of {len(shown.runs)} points. All are in points.csv"
+        )
+    runs = sorted(chosen, key=lambda run: (run.dataset, run.algorithm, run.metrics["k-nn"]))
     columns = {
         "Curve": [run.algorithm for run in runs],
         "Parameters": [run.parameters for run in runs],
@@ -62,7 +73,17 @@ def point_table(shown: Shown) -> list[Block]:
             metric.write(run.metrics[name]) + interval_text(interval(run, name), metric.write) for run in runs
         ]
     words = frozenset({"Curve", "Parameters", "Dataset"})
-    return [known_table(columns, shown.title or f"All points ({len(runs)})", words)]
+    return [known_table(columns, shown.title or title, words)]
+
+
+def highest_of_each(runs: Sequence[Run], target: float) -> list[Run]:
+    """Return the result next to the recall of whatever has the highest QPS under the same conditions."""
+    places: dict[tuple[Hashable, ...], dict[Hashable, list[Run]]] = {}
+    for run in (run for run in runs if not is_open(run)):  # at a rate, QPS were given
+        place = run.dataset, run.count, run.batch, run.series.conditions
+        places.setdefault(place, {}).setdefault(built_index(run), []).append(run)
+    found = [at_recall(indexes, target) for indexes in places.values()]
+    return [next(iter(standings.values())).run for standings in found if standings]
 
 
 def tier_table(shown: Shown) -> list[Block]:
@@ -128,7 +149,8 @@ def speedup_table(found: Sequence[AtRecall], conditions: str, baseline: str) -> 
             f"{LOWER_BOUND * at.is_bound}{figure_text(at.qps)}" for at in found
         ],
         "QPS speedup": [
-            speedup_text(ratios[i], at.is_bound) if i in ratios else "1" for i, at in enumerate(found)
+            speedup_text(ratios[i], at.is_bound, base.is_bound) if i in ratios else "1"
+            for i, at in enumerate(found)
         ],
     }
     for name in SPEEDUPS:
@@ -136,19 +158,20 @@ def speedup_table(found: Sequence[AtRecall], conditions: str, baseline: str) -> 
         values = [run.metrics[name] for run in runs]
         columns[metric.title] = [metric.write(value) for value in values]
         columns[f"{metric.title.partition(' (')[0]} speedup"] = times(values, metric.higher_is_better)
-    gibs = [run.metrics["indexsize"] * KIB / GB for run in runs]
-    columns["Size (GiB)"] = [f"{gib:.3g}" if gib > 0 else UNKNOWN for gib in gibs]
-    columns["Size improvement"] = times(gibs, False)
+    sizes = [run.metrics["indexsize"] for run in runs]
+    columns["Size"] = [size_text(size, KIB) for size in sizes]
+    columns["Size improvement"] = times(sizes, False)
     best = f"{names[bases[0]]} is 1" if bases else "the worst of each column is 1"
     table = known_table(columns, f"{conditions}: each index; {best}", frozenset({"Index"}))
     return [table, *(Paragraph(text, is_note=True) for text in notes_on(ratios, runs, base.run))]
 
 
-def speedup_text(found: Ratio, is_bound: bool) -> str:
+def speedup_text(found: Ratio, is_bound: bool, is_of_bound: bool) -> str:
     """Write a ratio of throughputs, or the bound that it is where one side has only higher recalls."""
     if not found.is_fair:
         return UNKNOWN if is_bound else f"at most {three_digits(found.value)}"
-    return f"{LOWER_BOUND * is_bound}{three_digits(found.value)}{interval_text(found.interval, three_digits)}"
+    bound = LOWER_BOUND * (is_bound and not is_of_bound)
+    return f"{bound}{three_digits(found.value)}{interval_text(found.interval, three_digits)}{found.where}"
 
 
 def notes_on(ratios: Mapping[int, Ratio], runs: Sequence[Run], base: Run) -> Iterator[str]:

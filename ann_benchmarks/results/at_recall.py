@@ -5,8 +5,10 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from ann_benchmarks.common.output import counted
+
 from .built import build_arguments, built_index, difference
-from .contest import Ratio, alone, contest, ratio
+from .contest import MEASURED_ONCE, Ratio, alone, contest, ratio
 from .equal_recall import ABOVE, AT, Standing
 from .intervals import NORMAL, Interval
 from .judging import ERROR_RATE
@@ -81,9 +83,21 @@ def ratio_of_throughputs(first: AtRecall, second: AtRecall, error_rate: float = 
 
     The same arguments on the same index find the same neighbours: the recall then adds no doubt.
     """
+    standings = first.standing, second.standing
     if [*map(_found_by, first.runs)] == [*map(_found_by, second.runs)]:
-        return ratio(_as_found(first.standing), _as_found(second.standing), error_rate)
-    return ratio(first.standing, second.standing, error_rate)
+        standings = _as_found(first.standing), _as_found(second.standing)
+    return replace(ratio(*standings, error_rate), how=how_measured(first.run, second.run))
+
+
+def how_measured(first: Run, second: Run) -> str:
+    """Say in words how two results were measured that are not compared in the rounds that they share."""
+    one, other = speed_of_run(first), speed_of_run(second)
+    if not one.by_round or not other.by_round:
+        return MEASURED_ONCE
+    if one.mark != other.mark:
+        return "measured in rounds of their own, at different times"
+    shared = len(one.by_round.keys() & other.by_round.keys())
+    return f"measured in {counted(shared, 'round')}, too few to be believed"
 
 
 def _as_found(one: Standing) -> Standing:

@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import sys
-import time
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
@@ -23,25 +22,13 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import DAMAGE
 
 from . import metrics, percentiles, series
+from .file import Stamp
 
 CACHE_NAME = ".metrics-cache.json"  # in results/DATASET/
 FORMAT = 2  # to be raised when what an entry holds changes
-SETTLED_NS = 2_000_000_000  # the coarsest time stamps of file systems in use (FAT) are 2 s apart
 
-Stamp = list[str | int]
 Item = TypeVar("Item")
 Value = TypeVar("Value")
-
-
-def file_stamp(path: Path) -> Stamp:
-    """Return what changes whenever a file's content does: real path, size, times of change, inode."""
-    status = path.stat()
-    return [os.path.realpath(path), status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
-
-
-def is_settled(*stamps: Stamp) -> bool:
-    """Whether a later write is sure to change the stamps: a file this young may change within one tick."""
-    return all(time.time_ns() - int(stamp[2]) > SETTLED_NS for stamp in stamps)
 
 
 class MetricsCache:

@@ -12,7 +12,7 @@ from statistics import fmean, stdev
 
 from ann_benchmarks.common.numbers import three_digits
 
-from .equal_recall import ABOVE, AT, Standing, standing
+from .equal_recall import ABOVE, AT, Standing, beside, standing
 from .intervals import Interval
 from .judging import (
     ERROR_RATE,
@@ -27,7 +27,7 @@ from .speeds import Speed
 
 IN_ROUNDS, ONCE = "rounds", "runs"  # by what a ratio is judged
 MEASURED_ONCE = "measured once, at different times"
-FEWEST_ROUNDS = 4  # before anything is said
+FEWEST_ROUNDS = 4  # before anything is said, or a race is looked at or ended by its budget
 FEWEST_PARTS = 10  # of the queries, whose spread shows how alike two contenders miss
 
 
@@ -36,12 +36,15 @@ class Ratio:
     """How many times as fast, with its interval, None where nothing shows the noise; `rounds` is 0 for ONCE.
 
     Where not `is_fair`, the slower one was measured at a higher recall only, and may be faster at this one.
+    Two that were measured at nearly the same higher `recall` are compared there.
     """
 
     value: float
     interval: Interval | None
     rounds: int = 0
     is_fair: bool = True
+    how: str = MEASURED_ONCE  # it was measured, where not in the same rounds
+    recall: float | None = None  # at which it is, where not at that for which both stand
 
     @property
     def is_noise(self) -> bool:
@@ -54,6 +57,11 @@ class Ratio:
         return self.rounds > 0 and self.is_fair and self.interval is not None and self.interval.low > 1
 
     @property
+    def where(self) -> str:
+        """At which recall it is, in words, where not at that for which both stand."""
+        return "" if self.recall is None else f" at a recall of {self.recall:.3f}"
+
+    @property
     def certainty(self) -> str:
         """How sure it is, in words."""
         if self.interval is None:
@@ -63,8 +71,8 @@ class Ratio:
 
     @property
     def whole_certainty(self) -> str:
-        """The same where nothing else says that it was measured once."""
-        return self.certainty if self.rounds else f"{self.certainty}, {MEASURED_ONCE}"
+        """The same where nothing else says how it was measured."""
+        return self.certainty if self.rounds else f"{self.certainty}, {self.how}"
 
 
 @dataclass(frozen=True)
@@ -109,13 +117,19 @@ def ratio(first: Standing, second: Standing, error_rate: float = ERROR_RATE) -> 
 
     In rounds, the race may have been looked at before, and ended by what was seen: that has a part of it.
     """
+    is_first, recall = first.level >= second.level, None
+    equal = beside(first, second) if is_first else beside(second, first)
+    if equal is not None:
+        first, second = equal if is_first else equal[::-1]
+        recall = equal[0].own_recall
     found = speed_ratio(first, second)
     rate = error_rate * (1 - LOOKS_SHARE) if found.by == IN_ROUNDS else error_rate
     interval = Interval(*found.interval(rate)) if found.is_judged else None
-    is_fair = second.reach != ABOVE
+    is_fair = second.reach != ABOVE or (equal is not None and (found.ratio >= 1) == is_first)
     if found.by != IN_ROUNDS:
-        return Ratio(found.ratio, interval, 0, is_fair)
-    return Ratio(_unchosen_ratio(first, second, interval), interval, found.repetitions[0], is_fair)
+        return Ratio(found.ratio, interval, 0, is_fair, recall=recall)
+    value = _unchosen_ratio(first, second, interval)
+    return Ratio(value, interval, found.repetitions[0], is_fair, recall=recall)
 
 
 def _unchosen_ratio(first: Standing, second: Standing, interval: Interval | None) -> float:

@@ -39,8 +39,14 @@ class Standing:
     estimate: Estimate
     reach: str
     doubt: float = 0.0  # standard deviation of the level for want of points nearer to the recall
+    own_recall: float = math.nan  # of the point that it is known from the most
+    excess: float = 0.0  # effort beyond the recall, of one that is ABOVE it
+    slope: float = SLOPE  # of its line
+    slope_doubt: float = SLOPE_DOUBT  # its standard deviation as a share
     recall_error: float = 0.0  # standard deviation of the level, because the queries are a sample
     recall_shifts: Sequence[float] = ()  # by which each part of the queries shifts the level
+    own_error: float = 0.0  # the same of the level at its own recall, of one that is ABOVE
+    own_shifts: Sequence[float] = ()
     choices: int = 1  # points that the chosen one may be the fastest of by noise alone
     mark: str = ""
     rounds: Mapping[int, float] | None = None  # the level in each round
@@ -59,8 +65,10 @@ class _Place:
     weights: Mapping[int, float]
     reach: str
     slope: float
+    slope_doubt: float
     shift: float = 0.0
     doubt: float = 0.0
+    excess: float = 0.0
 
     def at(self, levels: Mapping[int, float]) -> float:
         return math.fsum(weight * levels[i] for i, weight in self.weights.items()) + self.shift
@@ -100,6 +108,37 @@ def standing(
     return replace(found, mark=mark, rounds=rounds, unchosen=unchosen)
 
 
+def beside(fast: Standing, slow: Standing) -> tuple[Standing, Standing] | None:
+    """Return both at the recall of the faster one, where both are ABOVE; None where the slower is far beyond.
+
+    From a slightly higher recall, the slower one's level is moved along its line. From a lower one it is not:
+    at the recall of the faster one, it is as fast as that at most. Other queries would have other recalls,
+    which is the doubt of such a comparison.
+    """
+    gap = slow.excess - fast.excess
+    if (fast.reach, slow.reach) != (ABOVE, ABOVE) or gap > WIDE:
+        return None
+    fast, slow = (
+        replace(one, recall_error=one.own_error, recall_shifts=one.own_shifts) for one in (fast, slow)
+    )
+    if gap <= 0:
+        return fast, slow
+    more = -slow.slope * gap
+
+    def moved(levels: Mapping[int, float] | None) -> Mapping[int, float] | None:
+        return None if levels is None else {number: level + more for number, level in levels.items()}
+
+    return fast, replace(
+        slow,
+        shift=slow.shift + more,
+        level=slow.level + more,
+        estimate=slow.estimate._replace(value=slow.estimate.value * math.exp(more)),
+        doubt=math.hypot(slow.doubt, slow.slope_doubt * more),
+        rounds=moved(slow.rounds),
+        unchosen=moved(slow.unchosen),
+    )
+
+
 def _levels(
     speeds: Sequence[Speed], numbers: Sequence[int], of_rounds: Mapping[int, float], but: int | None = None
 ) -> dict[int, float]:
@@ -126,8 +165,9 @@ def _noise(first: Speed, second: Speed, mark: str) -> float:
 def _standing(speeds: Sequence[Speed], place: _Place, levels: Mapping[int, float], choices: int) -> Standing:
     level = place.at(levels)
     spread = math.fsum(weight**2 * speeds[i].spread for i, weight in place.weights.items())
-    is_bound = place.reach in (ABOVE, EXACT)
     efforts = math.fsum(speeds[i].effort_error * weight for i, weight in place.weights.items())
+    error, shifts = -place.slope * efforts, _shifts(speeds, place)
+    is_bound = place.reach in (ABOVE, EXACT)
     return Standing(
         place.weights,
         place.shift,
@@ -135,9 +175,15 @@ def _standing(speeds: Sequence[Speed], place: _Place, levels: Mapping[int, float
         Estimate(math.exp(level), spread, min(len(speeds[i].rates) for i in place.weights)),
         place.reach,
         place.doubt,
-        0.0 if is_bound else -place.slope * efforts,
-        () if is_bound else _shifts(speeds, place),
-        choices,
+        own_recall=speeds[max(place.weights, key=lambda i: place.weights[i])].recall,
+        excess=place.excess,
+        slope=place.slope,
+        slope_doubt=place.slope_doubt,
+        recall_error=0.0 if is_bound else error,
+        recall_shifts=() if is_bound else shifts,
+        own_error=error,
+        own_shifts=shifts,
+        choices=choices,
     )
 
 
@@ -177,24 +223,23 @@ def _place(
     below = [i for i in frontier if not speeds[i].reaches(target)]
     above = [i for i in frontier if speeds[i].reaches(target)]
     slope = _slope([(speeds[i].effort, levels[i]) for i in frontier], aim)
-    known = slope is not None
-    steep = slope if slope is not None else SLOPE
+    steep, unsure = (SLOPE, SLOPE_DOUBT) if slope is None else (slope, SLOPE_DOUBT / 2)
     if below and above:
         low, high = below[-1], above[0]
         gap = speeds[high].effort - speeds[low].effort
         share = min(max((aim - speeds[low].effort) / gap, 0.0), 1.0) if gap > 0 else 1.0
         reach = AT if share in (0.0, 1.0) else BETWEEN
         weights = {low: 1 - share, high: share}
-        return _Place({i: w for i, w in weights.items() if w > 0}, reach, steep)
+        return _Place({i: w for i, w in weights.items() if w > 0}, reach, steep, unsure)
     if not above and not speeds[below[-1]].may_reach(target):
         return None
     nearest = above[0] if above else below[-1]
     rest = aim - speeds[nearest].effort
     if -rest > FAR:
         reach = EXACT if 1 - speeds[nearest].recall <= 0 else ABOVE
-        return _Place({nearest: 1.0}, reach, steep)
-    doubt = abs(steep * rest) * (SLOPE_DOUBT if not known else SLOPE_DOUBT / 2)
-    return _Place({nearest: 1.0}, AT if above else WITHIN, steep, steep * rest, doubt)
+        return _Place({nearest: 1.0}, reach, steep, unsure, excess=-rest)
+    doubt = abs(steep * rest) * unsure
+    return _Place({nearest: 1.0}, AT if above else WITHIN, steep, unsure, steep * rest, doubt)
 
 
 def _slope(frontier: Sequence[tuple[float, float]], aim: float) -> float | None:

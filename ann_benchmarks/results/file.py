@@ -4,7 +4,9 @@ import glob
 import hashlib
 import io
 import json
+import os
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +33,9 @@ UNUSABLE = "distances_unusable"  # the attribute that a result gets here: how ma
 NO_NEIGHBOR = -1  # where fewer were found than requested
 ARRAYS = ("times", "neighbors", "distances")
 KINDS_OF_NUMBERS = ("fiu", "iu", "fiu")  # of the arrays
+SETTLED_NS = 2_000_000_000  # the coarsest time stamps of file systems in use (FAT) are 2 s apart
+
+Stamp = list[str | int]
 
 
 @dataclass(frozen=True)
@@ -138,6 +143,17 @@ def read_more(path: Path, *names: str) -> list[np.ndarray] | None:
             if problem := _problem_of(file, array, "fiu"):
                 raise UserError(f"{path} is not complete: '{name}' {problem}")
         return [array[()] for array in arrays]
+
+
+def file_stamp(path: Path) -> Stamp:
+    """Return what changes whenever a file's content does: real path, size, times of change, inode."""
+    status = path.stat()
+    return [os.path.realpath(path), status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
+
+
+def is_settled(*stamps: Stamp) -> bool:
+    """Whether a later write is sure to change the stamps: a file this young may change within one tick."""
+    return all(time.time_ns() - int(stamp[2]) > SETTLED_NS for stamp in stamps)
 
 
 def truth_mark(distances: np.ndarray) -> str:

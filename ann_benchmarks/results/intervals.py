@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ann_benchmarks.common.distributions import student_quantile
 from ann_benchmarks.common.numbers import figure_text
-from ann_benchmarks.common.student import quantile
 
 CONFIDENCE = 0.95
 FEWEST_RUNS = 3  # of two, Student's interval is 12.7 standard errors wide either way: it says nothing
@@ -55,7 +55,7 @@ def mean_interval(values: Sequence[float]) -> Interval:
     if n < 2:
         return Interval(math.nan, math.nan)
     mean = float(np.mean(values))
-    half = quantile((1 + CONFIDENCE) / 2, n - 1) * float(np.std(values, ddof=1)) / math.sqrt(n)
+    half = student_quantile((1 + CONFIDENCE) / 2, n - 1) * float(np.std(values, ddof=1)) / math.sqrt(n)
     return Interval(max(mean - half, 0.0), mean + half)
 
 

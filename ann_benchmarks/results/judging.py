@@ -10,7 +10,7 @@ from itertools import pairwise
 from statistics import fmean, variance
 from typing import NamedTuple
 
-from ann_benchmarks.common.student import quantile, two_sided
+from ann_benchmarks.common.distributions import student_quantile, student_two_sided
 
 ERROR_RATE = 0.05
 LOOKS_SHARE = 0.2  # of the error rate, which the looks at a race have: what is said in the end has the rest
@@ -39,7 +39,7 @@ def estimate_of_rate(value: float, interval: tuple[float, float]) -> Estimate:
     if not 0 < low <= high < math.inf:
         return Estimate(value, math.nan, 1)
     half = math.log(high / low) / 2
-    return Estimate(value, (half / quantile(0.975, PIECES - 1)) ** 2, PIECES)
+    return Estimate(value, (half / student_quantile(0.975, PIECES - 1)) ** 2, PIECES)
 
 
 class Noise(NamedTuple):
@@ -87,13 +87,13 @@ class Difference:
         shift = math.log(self.ratio)
         if not self.is_judged:
             return math.nan
-        return two_sided(shift / self.error, self.freedom) if self.error else float(shift == 0)
+        return student_two_sided(shift / self.error, self.freedom) if self.error else float(shift == 0)
 
     def interval(self, error_rate: float) -> tuple[float, float]:
         """Return the bounds of the ratio, which miss it at the error rate."""
         if not self.is_judged:
             return math.nan, math.nan
-        half = quantile(1 - error_rate / 2, self.freedom) * self.error if self.error else 0.0
+        half = student_quantile(1 - error_rate / 2, self.freedom) * self.error if self.error else 0.0
         half = min(half, WIDEST)
         return self.ratio * math.exp(-half), self.ratio * math.exp(half)
 
@@ -101,7 +101,7 @@ class Difference:
         """Return the smallest increase, as a share, that about 8 of 10 such comparisons see."""
         if not self.is_judged or not self.error:
             return math.nan if not self.is_judged else 0.0
-        steps = quantile(1 - error_rate / 2, self.freedom) + quantile(POWER, self.freedom)
+        steps = student_quantile(1 - error_rate / 2, self.freedom) + student_quantile(POWER, self.freedom)
         return math.expm1(min(steps * self.error, WIDEST))
 
     def verdict(self, error_rate: float, worth: float) -> str:

@@ -85,9 +85,9 @@ _KINDS = (
     _Kind(f"a text of up to {LONGEST_FOLDER} bytes", ("algo",)),
     _Kind(f"a text of up to {LONGEST_NAME:,} characters", ("name",)),
     _Kind(f"a text of up to {LONGEST_FACT:,} characters", (
-        "cpu", "dataset", "distance", "docker_image", "driver", "kernel", "loop", "objective", "query_order",
-        "rounds", "rounds_ended", "rounds_requested", "started_at", "target_parameter", "tier", "tier_disk",
-        "tier_memory_series", "tier_method", "truth", "workload",
+        "cpu", "dataset", "distance", "docker_image", "driver", "ended_at", "kernel", "loop", "objective",
+        "query_order", "rounds", "rounds_ended", "rounds_requested", "started_at", "target_parameter",
+        "tier", "tier_disk", "tier_memory_series", "tier_method", "truth", "workload",
     )),
     _Kind("yes or no", (
         "batch_mode", "caches_dropped", "clients_were_limit", "index_reused", "runs_disagree",

@@ -4,10 +4,12 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from .intervals import FEWEST_RUNS
 from .percentiles import QUERIES, WORTH, is_shown, least_relaxations, least_worth
 from .worth import MANY_RUNS
 
 AMPLE = 1.1  # times what is needed: a run ends with its last query, not on the second
+FEWEST_OF_ADVICE = 5  # runs: of fewer, what they are worth varies by several times from point to point
 JUDGED = ("p95", "p99")  # what a median takes is no more, and for p99.9 most runs are too short
 
 
@@ -15,8 +17,10 @@ def length_remark(facts: Mapping[str, Any]) -> str:
     """Say that runs were too short for their latencies, and what is needed; nothing where they were not."""
     if facts.get("queries_unanswered") or facts.get("steady_state") is False:
         return ""  # there is no steady state to wait for
-    name, times = _missing(facts)
     runs, seconds = int(facts.get("run_count") or 1), facts.get("active_seconds") or 0.0
+    name, times = _missing(facts) if runs >= FEWEST_RUNS else ("", 0.0)
+    if runs < FEWEST_OF_ADVICE:
+        times = 0.0
     steady = least_relaxations("p99") * float(facts.get("relaxation_seconds") or 0.0) / runs
     if seconds < steady:
         return (
@@ -26,6 +30,11 @@ def length_remark(facts: Mapping[str, Any]) -> str:
         )
     if not name:
         return ""
+    if not times:
+        return (
+            f"latencies differ too much for an interval of {name}, and {runs} runs are too few to say how"
+            f" long they have to be: give {FEWEST_OF_ADVICE} runs or rounds, or more"
+        )
     more = f"--duration {math.ceil(AMPLE * times * seconds)}, or more runs"
     if not seconds or runs >= MANY_RUNS:
         more = f"{math.ceil(AMPLE * times * runs)} runs or rounds"
@@ -38,7 +47,7 @@ def length_remark(facts: Mapping[str, Any]) -> str:
 def _missing(facts: Mapping[str, Any]) -> tuple[str, float]:
     """Return the rarest percentile without an interval, and how many times as much has to be measured."""
     worth = facts.get(WORTH)
-    if worth and int(facts.get("run_count") or 1) > 1:
+    if worth:
         for name in reversed(JUDGED):
             if is_shown(name, facts.get(QUERIES, 0)) and worth < least_worth(name):
                 return name, least_worth(name) / worth

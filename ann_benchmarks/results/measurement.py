@@ -1,8 +1,8 @@
-"""One result and its truth, and what its attributes say of its runs."""
+"""One result next to its truth, and what its attributes say of its runs."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
 from typing import Any
@@ -10,25 +10,7 @@ from typing import Any
 import numpy as np
 
 from .percentiles import shown_percentiles
-
-
-@dataclass(frozen=True)
-class Truth:
-    """The true distances that a dataset stores, (queries, neighbours), in ascending order."""
-
-    distances: np.ndarray
-    _columns: dict[int, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
-
-    def nth(self, number: int) -> np.ndarray:
-        """Each query's distance to its n-th neighbour; copied once, because a column of a matrix is slow."""
-        if number not in self._columns:
-            self._columns[number] = np.ascontiguousarray(self.distances[:, number - 1])
-        return self._columns[number]
-
-    @cached_property
-    def sums(self) -> np.ndarray:
-        """Sum of each query's distances."""
-        return self.distances.sum(axis=1, dtype=np.float64)
+from .truth import Truth
 
 
 @dataclass(frozen=True)

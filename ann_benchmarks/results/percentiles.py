@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from ann_benchmarks.common.beta import beta_quantile
+from ann_benchmarks.common.distributions import beta_quantile
 
-from .intervals import CONFIDENCE, Interval
+from .intervals import CONFIDENCE, FEWEST_RUNS, Interval
 from .worth import certain, worth, worth_of_runs
 
 PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p999": 99.9}
 QUERIES = "latency_queries"  # the attribute with the number of latencies that the percentiles are of
 WORTH = "latency_worth"  # and with the number of independent queries that they are worth
 TAIL = 90.0  # percentile whose queries show that: further out, they are too few to show how alike they are
+RAREST_ALIKE = 99.0  # percentile up to which runs that are alike by chance do no harm
 LEAST_BEYOND = 10  # queries; with fewer, benchmarks/honesty.py finds intervals that miss too often
 LEAST_WORTH = 20.0  # of an interval
 LEAST_WORTH_BEYOND = 0.5  # of those that are beyond a percentile
@@ -74,14 +75,17 @@ def stored_percentiles(
 ) -> dict[str, float | list[float]]:
     """Return what is stored of the latencies of runs, (n,) in s each, in the order of the queries' coming.
 
-    These are the percentiles of all of them with their intervals, NaN for one run and where they are worth
-    too little; their number, and what they are worth; and the median of each run, by which comparisons see
-    how well runs repeat. All runs together last a number of `relaxations` of an open loop's queue: too short
-    runs look as if they were worth more than they are.
+    These are the percentiles of all of them with their intervals, NaN for too few runs and where they are
+    worth too little; their number, and what they are worth; and the median of each run, by which comparisons
+    see how well runs repeat. All runs together last a number of `relaxations` of an open loop's queue: too
+    short runs look as if they were worth more than they are.
     """
     every = np.sort(np.concatenate(runs))
     tail = float(np.percentile(every, TAIL))
-    of_tail = worth([run > tail for run in runs])
+    in_tail = [run > tail for run in runs]
+    of_tail = worth(in_tail)
+    # Few runs are alike by chance, too, and where that decides, intervals of what is rare are too narrow.
+    surely = min(of_tail, certain(worth_of_runs(in_tail), len(runs) - 1)) if len(runs) > 1 else 0.0
     facts: dict[str, float | list[float]] = {
         QUERIES: len(every),
         WORTH: of_tail,
@@ -90,8 +94,9 @@ def stored_percentiles(
     for name, percent in PERCENTILES.items():
         facts[f"latency_{name}"] = float(np.percentile(every, percent))
         interval = Interval(math.nan, math.nan)
-        is_long = of_tail >= least_worth(name) and relaxations >= least_relaxations(name)
-        if len(runs) > 1 and is_long:
+        known = surely if percent > RAREST_ALIKE else of_tail
+        is_long = known >= least_worth(name) and relaxations >= least_relaxations(name)
+        if len(runs) >= FEWEST_RUNS and is_long:
             interval = percentile_interval(every, runs, percent, of_tail)
         facts[f"latency_{name}_low"], facts[f"latency_{name}_high"] = interval
     return facts

@@ -203,7 +203,7 @@ FIGURES: dict[str, Callable[[Windows], list[float]]] = {
     "writes": _a_second("writes"),  # 1/s
     "write_p99": _milli("write_p99"),  # ms
     "recall": lambda windows: column(windows, "recall"),  # measured now and then
-    "index_size": lambda windows: [size / 1024 for size in column(windows, "index_size")],  # MiB
+    "index_size": lambda windows: [size / 1024 for size in column(windows, "index_size")],  # MB
 }
 
 

@@ -10,24 +10,23 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.foreign import DAMAGE, clean_text, reason_of
+from ann_benchmarks.common.foreign import DAMAGE, clean_text
 from ann_benchmarks.common.host import usable_cores
-from ann_benchmarks.data.datasets import stored_distances, truth_file
 
-from .cache import MetricsCache, Stamp, each, file_stamp, is_settled
+from .cache import MetricsCache, each
 from .environment import environment_names
-from .file import TRUTH_ATTRIBUTE, UNUSABLE, read_result, truth_mark
+from .file import TRUTH_ATTRIBUTE, UNUSABLE, Stamp, file_stamp, is_settled, read_result
 from .intervals import FEWEST_RUNS, Interval
 from .kinds import checked_attributes
-from .measurement import Measurement, Truth
+from .measurement import Measurement
 from .metrics import RECALL_SLACK, all_metrics, compute_all, recall_of_each, standard_metrics
 from .percentiles import PERCENTILES, QUERIES
 from .series import Series, series_from, series_of
 from .speeds import PARTS, recall_parts
+from .truth import TruthError, TruthFile
 
 FEWEST_FILES = 16  # for which a process is worth being started
 MOST_PROCESSES = 8
@@ -66,51 +65,6 @@ FIELDS = tuple(Run.__dataclass_fields__)
 
 
 LeftOut = dict[Path, UserError | OSError]  # files that are no results, or none of this dataset, and why
-
-
-class TruthError(UserError):
-    """The true distances of a dataset cannot be had, so that none of its results can be judged."""
-
-
-class TruthFile:
-    """A dataset's true distances, once they are read, and what shows whether their file has changed."""
-
-    def __init__(self, dataset: str) -> None:
-        self.dataset = dataset
-        try:
-            self.stamp: Stamp = file_stamp(truth_file(dataset))
-        except OSError:
-            raise TruthError(
-                f"{truth_file(dataset)}, which holds the true distances, is missing: restore it, or make it"
-                f" with run.py or create_dataset.py"
-            ) from None
-        self._truth = Truth(np.empty((0, 0)))
-        self._marks: dict[int, str] = {}
-
-    def read(self) -> None:
-        """Read the distances; TruthError if they cannot be."""
-        try:
-            self._truth = Truth(stored_distances(self.dataset))
-        except UserError as error:
-            raise TruthError(str(error)) from error
-        except DAMAGE as error:
-            raise TruthError(f"{truth_file(self.dataset)} cannot be read: {reason_of(error)}") from error
-
-    def covering(self, queries: int, count: int) -> Truth:
-        """Return all true distances; UserError if a result has more queries or neighbours."""
-        stored_queries, stored_count = self._truth.distances.shape
-        if queries > stored_queries or not 1 <= count <= stored_count:
-            raise UserError(
-                f"it has {queries} queries with {count} neighbours, {truth_file(self.dataset)} the truth of"
-                f" {stored_queries} with {stored_count}: it was run on another version of the dataset"
-            )
-        return self._truth
-
-    def mark(self, count: int) -> str:
-        """Return the mark of this dataset in results with `count` neighbours."""
-        if count not in self._marks:
-            self._marks[count] = truth_mark(self._truth.distances[:, :count])
-        return self._marks[count]
 
 
 def measure(path: Path, dataset: str, truth: TruthFile) -> Run:

@@ -16,23 +16,41 @@ from .runs import LeftOut, Run, unusable_distances
 SLOWER = 1.25  # times the CPU for a query, from which on it is told
 OFF = 0.01  # of a tier's memory, from which on it is told
 MOST_NAMED = 3  # results that are named by a warning
-FIGURE = re.compile(r"\d[\d.,]*")
+FIGURE = re.compile(r"(?<![A-Za-z])\d[\d.,]*")  # not that of p99
 MACHINE = ("cpu", "cores", "memory_bytes", "kernel")
 
 
 def warnings_of(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
-    """Return each warning with the names of the results that it concerns.
-
-    Those that differ in figures alone are one, in the words of the first.
-    """
-    found: dict[str, tuple[str, list[str]]] = {}
+    """Return each warning with the names of the results that it concerns."""
+    found: list[tuple[str, str]] = []
     slower = slower_times(runs)
     for place, run in enumerate(runs):
         more = [of_slowness(slower[place])] if place in slower else []
-        for text in dict.fromkeys([*warnings_of_one(run), *more]):
-            kind = FIGURE.sub("#", text)
-            found.setdefault(kind, (text, []))[1].append(f"{run.algorithm}: {run.parameters}")
-    return [*found.values(), *((text, []) for text in of_all(runs))]
+        texts = dict.fromkeys([*warnings_of_one(run), *more])
+        found += [(text, f"{run.algorithm}: {run.parameters}") for text in texts]
+    return [*gathered(found), *((text, []) for text in of_all(runs))]
+
+
+def gathered(remarks: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
+    """Return each kind of (text, name) once, with all of its names.
+
+    Texts that differ in figures alone are one kind. It has the text with the largest figures, so that what
+    is advised suffices for all, and the name of that one comes first.
+    """
+    kinds: dict[str, list[tuple[str, str]]] = {}
+    for text, name in remarks:
+        kinds.setdefault(FIGURE.sub("#", text), []).append((text, name))
+    found = []
+    for group in kinds.values():
+        most = max(range(len(group)), key=lambda place: _figures(group[place][0]))
+        names = [name for _, name in group]
+        found.append((group[most][0], [names[most], *names[:most], *names[most + 1 :]]))
+    return found
+
+
+def _figures(text: str) -> list[float]:
+    """Return the figures of a text from the last one, which is mostly what is advised."""
+    return [float(figure.replace(",", "").rstrip(".") or 0) for figure in FIGURE.findall(text)][::-1]
 
 
 def warnings_of_one(run: Run) -> Iterator[str]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ann_benchmarks.common.student import quantile
+from ann_benchmarks.common.distributions import student_quantile
 
 from .intervals import CONFIDENCE, NORMAL
 
@@ -71,4 +71,4 @@ def _means(run: np.ndarray) -> np.ndarray:
 
 def certain(worth: float, freedom: int) -> float:
     """Return by how many independent queries an interval is as wide as by those of an uncertain number."""
-    return worth * (NORMAL / quantile((1 + CONFIDENCE) / 2, freedom)) ** 2
+    return worth * (NORMAL / student_quantile((1 + CONFIDENCE) / 2, freedom)) ** 2

@@ -16,7 +16,7 @@ Value = str | float | None
 
 
 @dataclass(frozen=True)
-class Column:
+class SiteColumn:
     """A column: `kind` is words, number, s, ms, kib, bytes or share; a facet can be filtered by."""
 
     id: str
@@ -93,49 +93,51 @@ def attribute(name: str) -> Callable[[Run], float | None]:
     return lambda run: number(run, name)
 
 
-def metric(name: str) -> Column:
+def metric(name: str) -> SiteColumn:
     """Return the column of a metric, with its 95% interval."""
     known = all_metrics[name]
     kind = {"": "number", "1/s": "number"}.get(known.unit, known.unit.lower())
     bounds = partial(interval, metric=name) if known.bounds else None
-    return Column(name, known.description, kind, lambda run: run.metrics.get(name), bounds=bounds)
+    return SiteColumn(name, known.description, kind, lambda run: run.metrics.get(name), bounds=bounds)
 
 
 OF_SERIES = (
-    Column("algorithm", "Algorithm", "words", lambda run: run.series.name, True),
-    Column("parameters", "Parameters", "words", lambda run: run.parameters),
+    SiteColumn("algorithm", "Algorithm", "words", lambda run: run.series.name, True),
+    SiteColumn("parameters", "Parameters", "words", lambda run: run.parameters),
     *(metric(name) for name in standard_metrics),
-    Column("found", "Found for recall", "share", attribute("target_recall")),
-    Column("form", "Index form", "words", form, True),
-    Column("built", "Build arguments", "words", build, True),
-    Column("clients", "Clients", "number", lambda run: run.series.clients, True),
-    Column("load", "Load", "words", lambda run: run.series.special or "plain", True),
-    Column("ram", "Available RAM", "words", memory("tier_ram"), True),
-    Column("buffers", "shared_buffers of the tier", "words", memory("tier_shared_buffers"), True),
-    Column("cpus", "CPUs of the tier", "number", lambda run: run.series.tier_cpus, True),
-    Column("disk", "Disk of the tier", "words", lambda run: run.series.tier_disk or None, True),
-    Column("method", "Method of the tier", "words", lambda run: run.series.tier_method or None, True),
+    SiteColumn("found", "Found for recall", "share", attribute("target_recall")),
+    SiteColumn("form", "Index form", "words", form, True),
+    SiteColumn("built", "Build arguments", "words", build, True),
+    SiteColumn("clients", "Clients", "number", lambda run: run.series.clients, True),
+    SiteColumn("load", "Load", "words", lambda run: run.series.special or "plain", True),
+    SiteColumn("ram", "Available RAM", "words", memory("tier_ram"), True),
+    SiteColumn("buffers", "shared_buffers of the tier", "words", memory("tier_shared_buffers"), True),
+    SiteColumn("cpus", "CPUs of the tier", "number", lambda run: run.series.tier_cpus, True),
+    SiteColumn("disk", "Disk of the tier", "words", lambda run: run.series.tier_disk or None, True),
+    SiteColumn("method", "Method of the tier", "words", lambda run: run.series.tier_method or None, True),
 )
 OF_MEASURING = (
-    Column("machine", "Machine", "words", machine, True),
-    Column("available", "RAM measured", "bytes", attribute("tier_available")),
-    Column("shared", "shared_buffers", "bytes", attribute("shared_buffers")),
-    Column("loading", "Loading", "s", attribute("load_time")),
-    Column("clustering", "Clustering", "s", attribute("clustering_time")),
-    Column("indexing", "Index build", "s", attribute("index_build_time")),
-    Column("estimate", "Index size, estimated", "kib", attribute("estimated_index_size")),
-    Column("table", "Table size", "kib", attribute("table_size")),
-    Column("memory", "maintenance_work_mem", "words", lambda run: text(run, "maintenance_work_mem")),
-    Column("runs", "Runs", "number", attribute("run_count")),
-    Column("queries", "Queries counted", "number", attribute("queries_counted")),
-    Column("waits", "Waits", "words", waits),
-    Column("warnings", "Warnings", "words", warnings),
-    Column("started", "Measured", "words", lambda run: text(run, "started_at")),
+    SiteColumn("machine", "Machine", "words", machine, True),
+    SiteColumn("available", "RAM measured", "bytes", attribute("tier_available")),
+    SiteColumn("shared", "shared_buffers", "bytes", attribute("shared_buffers")),
+    SiteColumn("loading", "Loading", "s", attribute("load_time")),
+    SiteColumn("clustering", "Clustering", "s", attribute("clustering_time")),
+    SiteColumn("indexing", "Index build", "s", attribute("index_build_time")),
+    SiteColumn("estimate", "Index size, estimated", "kib", attribute("estimated_index_size")),
+    SiteColumn("table", "Table size", "kib", attribute("table_size")),
+    SiteColumn("memory", "maintenance_work_mem", "words", lambda run: text(run, "maintenance_work_mem")),
+    SiteColumn("runs", "Runs", "number", attribute("run_count")),
+    SiteColumn("queries", "Queries counted", "number", attribute("queries_counted")),
+    SiteColumn("waits", "Waits", "words", waits),
+    SiteColumn("warnings", "Warnings", "words", warnings),
+    SiteColumn("started", "Measured", "words", lambda run: text(run, "started_at")),
 )
 
 
-def columns_of(runs: Sequence[Run]) -> tuple[Column, ...]:
+def columns_of(runs: Sequence[Run]) -> tuple[SiteColumn, ...]:
     """Return the columns of results, with one for each software whose version they state."""
     names = {name: title for run in runs for name, title in version_names(run.attrs).items()}
-    versions = (Column(name, title, "words", version(name), True) for name, title in sorted(names.items()))
+    versions = (
+        SiteColumn(name, title, "words", version(name), True) for name, title in sorted(names.items())
+    )
     return (*OF_SERIES, *versions, *OF_MEASURING)

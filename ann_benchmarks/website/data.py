@@ -16,12 +16,12 @@ from ann_benchmarks.results.environment import UNKNOWN
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.results.tiers import as_tier_run, whole_machine
 
-from .columns import Column, Value, columns_of
+from .columns import SiteColumn, Value, columns_of
 
 DIGITS = 6  # of a number, which is more than any of them is sure
 
 
-def column_data(column: Column, runs: Sequence[Run]) -> dict[str, Any] | None:
+def column_data(column: SiteColumn, runs: Sequence[Run]) -> dict[str, Any] | None:
     """Return a column with its values in the order of the results; None if no result has one.
 
     Words stand once, in `words`, in the order in which they are listed; `at` has their places, -1 for none.
@@ -76,29 +76,29 @@ def natural(text: str) -> tuple[Any, ...]:
     return tuple((0, float(part), "") if i % 2 else (1, 0.0, part.lower()) for i, part in enumerate(parts))
 
 
-def points_data(runs: Sequence[Run], extra: Iterable[Column]) -> dict[str, Any]:
+def points_data(runs: Sequence[Run], extra: Iterable[SiteColumn]) -> dict[str, Any]:
     """Return all columns of the results: first those that a page adds, then those of every result."""
     of_all = (*extra, server_column(runs), *columns_of(runs), ram_column(runs))
     columns = [column_data(column, runs) for column in of_all]
     return {"count": len(runs), "columns": [column for column in columns if column is not None]}
 
 
-def server_column(runs: Sequence[Run]) -> Column:
+def server_column(runs: Sequence[Run]) -> SiteColumn:
     """Return the server of each result as far as it is known, nothing where all are of one."""
     places, _, names = servers(runs)
     known = {place: name for place, name in enumerate(names) if name not in ("", UNKNOWN)}
     of_run = {id(run): known.get(place) for run, place in zip(runs, places, strict=True) if len(known) > 1}
-    return Column("server", "Server", "words", lambda run: of_run.get(id(run)), True)
+    return SiteColumn("server", "Server", "words", lambda run: of_run.get(id(run)), True)
 
 
-def ram_column(runs: Sequence[Run]) -> Column:
+def ram_column(runs: Sequence[Run]) -> SiteColumn:
     """Return where results are drawn against available RAM, in bytes, as plot.py --tiers does."""
     tier_runs = [as_tier_run(run) for run in runs]
     machine = whole_machine(tier_run for tier_run in tier_runs if tier_run)
     places = {
         id(run): tier_run.ram or machine for run, tier_run in zip(runs, tier_runs, strict=True) if tier_run
     }
-    return Column("ramat", "", "bytes", lambda run: places.get(id(run)))
+    return SiteColumn("ramat", "", "bytes", lambda run: places.get(id(run)))
 
 
 def styles_data(styles: dict[str, Style]) -> dict[str, list[int]]:

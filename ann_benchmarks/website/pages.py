@@ -15,7 +15,7 @@ from ann_benchmarks.results.metrics import TARGET_RECALL, drawable, pareto_front
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run
 
-from .columns import Column
+from .columns import SiteColumn
 from .data import others_data, points_data, styles_data
 from .plots import all_plot_variants, chart_data, pairs, pgfplots, plot_title
 from .writing import writing_data
@@ -58,13 +58,13 @@ class Page:
         return ", ".join([*parts, *([counted(len(self.records), "workload")] if self.records else [])])
 
     @property
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[SiteColumn]:
         """The columns that distinguish curves on this page, besides those of every page."""
         if self.is_of_dataset:
-            return [Column("series", "Series of results", "words", lambda run: run.algorithm, True)]
+            return [SiteColumn("series", "Series of results", "words", lambda run: run.algorithm, True)]
         return [
-            Column("dataset", "Dataset", "words", lambda run: self.titles[id(run)], True),
-            Column("k", "k", "number", lambda run: run.count, True),
+            SiteColumn("dataset", "Dataset", "words", lambda run: self.titles[id(run)], True),
+            SiteColumn("k", "k", "number", lambda run: run.count, True),
         ]
 
     def series(self) -> dict[str, list[Run]]:

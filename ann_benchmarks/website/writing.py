@@ -11,7 +11,7 @@ from ann_benchmarks.results.metrics import standard_metrics
 from ann_benchmarks.results.records import Phase, Rate, Record, iter_record_paths, over_time, read_record
 from ann_benchmarks.results.runs import Run, skipped
 
-from .columns import Column
+from .columns import SiteColumn
 from .data import json_number, points_data
 
 
@@ -38,9 +38,9 @@ def writing_data(records: Sequence[Record]) -> dict[str, Any]:
     runs = [as_run(record) for record in records]
     of_run = {id(run): record for run, record in zip(runs, records, strict=True)}
     columns = [
-        Column("workload", "Workload", "words", lambda run: of_run[id(run)].workload),
-        Column("writers", "Writers", "number", lambda run: of_run[id(run)].writers),
-        Column("rate", "Requested writes (1/s)", "number", lambda run: of_run[id(run)].rate),
+        SiteColumn("workload", "Workload", "words", lambda run: of_run[id(run)].workload),
+        SiteColumn("writers", "Writers", "number", lambda run: of_run[id(run)].writers),
+        SiteColumn("rate", "Requested writes (1/s)", "number", lambda run: of_run[id(run)].rate),
     ]
     return {
         **points_data(runs, columns),
