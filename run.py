@@ -19,11 +19,15 @@ from ann_benchmarks.data.datasets.dataset import Dataset
 from ann_benchmarks.data.datasets.repeated import IN_TRAIN, repetition
 from ann_benchmarks.definitions.configs import Config, read_configs, with_run_groups
 from ann_benchmarks.definitions.definition import Data, Definition, supported_data
-from ann_benchmarks.definitions.selection import config_warnings, named_algorithms, select_definitions
-from ann_benchmarks.definitions.settings import with_settings
+from ann_benchmarks.definitions.selection import (
+    config_warnings,
+    named_algorithms,
+    select_definitions,
+    with_settings,
+)
 from ann_benchmarks.experiments.carrying_out import EXPERIMENT_OPTIONS, add_experiment_options, carry_out
-from ann_benchmarks.jobs.job import Job, Scope
-from ann_benchmarks.jobs.plan import Plan, make_plan
+from ann_benchmarks.jobs.job import Job
+from ann_benchmarks.jobs.plan import Plan, Scope, make_plan
 from ann_benchmarks.results.file import RESULTS_FOLDER, truth_mark
 from ann_benchmarks.run import options
 from ann_benchmarks.run.containers.engine import OTHER_WAY, connect
@@ -79,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
         repeated = 0 if args.build_only else dataset.queries_in_train()
     definitions = requested_definitions(args, configs, data)
     simulation = requested_simulation(args, definitions) if args.tiers is not None else None
-    conditions = simulation.conditions(data.rows, data.dimension) if simulation else ()
+    conditions = simulation.conditions(data.rows, data.row_values) if simulation else ()
     procedures = options.requested_procedures(args, conditions)
     execution = options.requested_execution(args)
     if repeated:
@@ -115,7 +119,8 @@ def described(name: str, dataset: Dataset) -> Data:
     """Return what definitions depend on of an open dataset."""
     attrs = dataset.attrs
     point_type = str(attrs.get("point_type", "float"))
-    return Data(name, dataset.rows, attrs["dimension"], str(attrs["distance"]), point_type)
+    metric, values = str(attrs["distance"]), dataset.row_values
+    return Data(name, dataset.rows, attrs["dimension"], metric, point_type, values)
 
 
 def requested_definitions(
@@ -141,7 +146,7 @@ def every_job(args: argparse.Namespace) -> list[Job]:
     with dataset:
         data = described(name, dataset)
     definitions = requested_definitions(args, configs, data)
-    conditions = possible_conditions(args, data.rows, data.dimension)
+    conditions = possible_conditions(args, data.rows, data.row_values)
     return list(Scope(definitions, name, args.count, options.requested_procedures(args, conditions)).jobs())
 
 

@@ -1,4 +1,4 @@
-"""Distances as ann-benchmarks defines them: between two points, and of many candidates at once."""
+"""Distances as ann-benchmarks defines them, and Manhattan's: between two points, and of many at once."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -8,8 +8,10 @@ import numpy as np
 from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.sparse import SparseVectors, sparse_candidate_distances
 
-METRICS: tuple[str, ...] = ("euclidean", "angular", "ip", "hamming", "jaccard")
+METRICS: tuple[str, ...] = ("euclidean", "angular", "ip", "manhattan", "hamming", "jaccard")
+BIT_METRICS = ("hamming", "jaccard")  # between rows of bits
 BLOCK_BYTES = 32 * 2**20  # bound on the rows gathered at once
 
 
@@ -26,7 +28,7 @@ def pair_distances(metric: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     A row's result depends on that row only, never on its neighbours in the array: callers may cut blocks
     where they like. A vector of length zero has no direction; its angular distance to anything is 1.
     """
-    if metric in ("hamming", "jaccard"):
+    if metric in BIT_METRICS:
         a, b = a.astype(bool), b.astype(bool)
         if metric == "hamming":
             return np.count_nonzero(a ^ b, axis=1) / a.shape[1]
@@ -38,6 +40,8 @@ def pair_distances(metric: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.sqrt(_row_dots(difference, difference))
     if metric == "ip":
         return -_row_dots(a, b)
+    if metric == "manhattan":
+        return np.einsum("ij->i", np.abs(a - b))
     if metric == "angular":
         lengths = np.sqrt(_row_dots(a, a)) * np.sqrt(_row_dots(b, b))
         return 1.0 - np.divide(_row_dots(a, b), lengths, out=np.zeros(len(a)), where=lengths > 0)
@@ -53,12 +57,17 @@ def set_distances(query: np.ndarray, items: np.ndarray, ends: np.ndarray) -> np.
 
 
 def candidate_distances(
-    metric: str, queries: Sequence | np.ndarray, train: Any, neighbors: np.ndarray, progress: bool = False
+    metric: str,
+    queries: Sequence | np.ndarray | SparseVectors,
+    train: Any,
+    neighbors: np.ndarray,
+    progress: bool = False,
 ) -> np.ndarray:
     """Distances of each query to the rows of `train` named for it: (n_queries, k) float64.
 
     `neighbors` is (n_queries, k) row numbers; -1 means none and gives inf. `train` is indexed by row: an
-    array, memory map, HDF5 dataset, list. Under jaccard, rows that are not of bools are sets of integers.
+    array, memory map, HDF5 dataset, list; SparseVectors where the queries are. Under jaccard, rows that are
+    not of bools are sets of integers.
     """
     neighbors = np.asarray(neighbors)
     if metric not in METRICS:
@@ -68,6 +77,8 @@ def candidate_distances(
             f"neighbour {neighbors.max()} is not one of the {len(train)} training rows; the algorithm that "
             "returned it numbers rows wrongly or was built from other data"
         )
+    if isinstance(queries, SparseVectors):
+        return sparse_candidate_distances(metric, queries, train, neighbors)
     distances = np.full(neighbors.shape, np.inf)
     query_of, slot = np.nonzero(neighbors >= 0)
     if not len(query_of):

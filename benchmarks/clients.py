@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ann_benchmarks.algorithms.postgres.encoding import text_vector
+from ann_benchmarks.algorithms.postgres.columns import VectorColumn
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.libpq import client_environment, connect
@@ -71,11 +71,12 @@ def run_ours(
 
 def pgbench_command(server: Server, table: str, queries: np.ndarray) -> tuple[list[str], dict[str, str]]:
     """Give pgbench -M prepared the same queries and settings; return its command line and environment."""
+    column = VectorColumn(queries.shape[1])
     with server.connect() as connection:
-        connection.execute(f"CREATE TABLE queries (id int4 PRIMARY KEY, v vector({len(queries[0])}))")
+        connection.execute(f"CREATE TABLE queries (id int4 PRIMARY KEY, v {column.declared})")
         with connection.cursor() as cursor:
             cursor.executemany(
-                "INSERT INTO queries VALUES (%s, %s)", [(i, text_vector(v)) for i, v in enumerate(queries)]
+                "INSERT INTO queries VALUES (%s, %s)", [(i, column.literal(v)) for i, v in enumerate(queries)]
             )
         connection.execute("ANALYZE queries")
     script = server.data_folder.parent / "query.sql"  # type: ignore[union-attr]
@@ -112,7 +113,8 @@ def run_psycopg(
 ) -> tuple[float, float]:
     """What ann-benchmarks' own plug-in does, in `clients` processes: cursor.execute, binary and prepared."""
     parameters: dict[str, Any] = server.connection_parameters()
-    texts = [text_vector(query) for query in queries]
+    literal = VectorColumn(queries.shape[1]).literal
+    texts = [literal(query) for query in queries]
     receiver, sender = os.pipe()
     start = time.perf_counter() + START_SECONDS * (clients + 1)
     for number in range(clients):

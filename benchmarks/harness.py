@@ -51,18 +51,19 @@ def arguments(description: str | None, **options: Any) -> argparse.Namespace:
 
 
 @contextmanager
-def temporary_server() -> Iterator[Server]:
+def temporary_server(programs: Path | None = None, **settings: str) -> Iterator[Server]:
     """Start a server in a folder of its own; plug-ins use it while it is there.
 
-    Its programs are the embedded ones, or those of ANN_BENCHMARKS_PG_BIN.
+    Its programs are those of a folder, else those of ANN_BENCHMARKS_PG_BIN, else the embedded ones.
     """
     folder = Path(tempfile.mkdtemp(prefix="ann-benchmark-"))
     folder.chmod(0o755)  # the server's account must be able to enter
-    programs = installed_binaries() if variable("BIN") else embedded_installation() / "bin"
+    if programs is None:
+        programs = installed_binaries() if variable("BIN") else embedded_installation() / "bin"
     server = LocalServer(programs, folder / "server")
     servers._current = server
     try:
-        server.start({})
+        server.start(settings)
         yield server
     finally:
         server.stop()

@@ -32,7 +32,8 @@ import psycopg
 
 from ann_benchmarks.algorithms.postgres import catalog
 from ann_benchmarks.algorithms.postgres.chunks import ChunkedLoad, LoadPlan, load_plan
-from ann_benchmarks.algorithms.postgres.encoding import COPY_HEADER, COPY_TRAILER, RowEncoder, row_layout
+from ann_benchmarks.algorithms.postgres.columns import VectorColumn
+from ann_benchmarks.algorithms.postgres.loading import COPY_HEADER, COPY_TRAILER
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.tables import create_table, load_whole
 from ann_benchmarks.data.vectors.opening import open_rows
@@ -61,7 +62,7 @@ def main() -> None:
             connection.execute("CREATE EXTENSION vector")
             catalog.prepare(connection)
         for dimension in args.dimensions:
-            rows = args.rows or args.megabytes * 10**6 // row_layout(dimension).itemsize
+            rows = args.rows or args.megabytes * 10**6 // VectorColumn(dimension).row_bytes
             if args.source == "npy":
                 train: Any = open_rows(npy_file(args.folder or Path(temporary), rows, dimension))
             else:
@@ -74,8 +75,9 @@ class Loads:
 
     def __init__(self, server: LocalServer, train: Any, few: int) -> None:
         self.server, self.train, self.few = server, train, few
+        self.column = VectorColumn(train.shape[1])
         self.file = server.data_folder.parent / "rows.copy"
-        encoder = RowEncoder(train.shape[1], _BLOCK)
+        encoder = self.column.row_encoder(_BLOCK)
         with self.file.open("wb") as out:
             out.write(COPY_HEADER)
             for start in range(0, len(train), _BLOCK):
@@ -98,7 +100,7 @@ class Loads:
     def new_table(self) -> Iterator[psycopg.Connection[Any]]:
         """Make the table in a transaction that stays open."""
         with self.server.connect() as connection, connection.transaction():
-            create_table(connection, _TABLE, "vector", self.train.shape[1])
+            create_table(connection, _TABLE, self.column)
             yield connection
 
     def copy_frozen(self) -> None:
@@ -109,7 +111,7 @@ class Loads:
     def load_whole(self) -> None:
         """Load as a plug-in does by default."""
         with self.server.connect() as connection:
-            load_whole(connection, _TABLE, "vector", self.train, "of a benchmark")
+            load_whole(connection, _TABLE, self.column, self.train, "of a benchmark")
 
     def copy_by_rows(self) -> None:
         """Load a share with write_row; vectors are encoded by hand, as text would be slower still."""
@@ -132,12 +134,12 @@ class Loads:
 
     def load_chunks(self, threads: int) -> None:
         """Load as a plug-in does a large table, or over several connections."""
-        rows, dimension = self.train.shape
+        rows = len(self.train)
         # One connection would take these rows as a whole: here they are cut up, to be compared.
-        chunk_rows = load_plan(rows, row_layout(dimension).itemsize, max(threads, 2), None).chunk_rows
+        chunk_rows = load_plan(rows, self.column.row_bytes, max(threads, 2), None).chunk_rows
         plan = LoadPlan(threads, chunk_rows)
         with self.server.connect() as connection:
-            ChunkedLoad(self.server, _TABLE, "vector", self.train).run(connection, "of a benchmark", plan)
+            ChunkedLoad(self.server, _TABLE, self.column, self.train).run(connection, "of a benchmark", plan)
 
 
 def compare(loads: Loads, threads: list[int], rounds: int) -> None:
@@ -153,7 +155,7 @@ def compare(loads: Loads, threads: list[int], rounds: int) -> None:
         ways["logged", f"loader, {n}"] = partial(loads.measured, partial(loads.load_chunks, n), rows)
     taken = in_turn(ways, rounds)
     loads.file.unlink()
-    size = row_layout(dimension).itemsize
+    size = VectorColumn(dimension).row_bytes
     print(f"{rows:,} rows x {dimension} dimensions, {rows * size / 1e6:,.0f} MB as COPY sends them")
     print(f"  {'':23}     rows/s   MB/s  CPU s here/server  ratio to the server's COPY")
     seconds = {way: [wall for wall, *_ in of_way] for way, of_way in taken.items()}

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from ann_benchmarks.common.student import quantile
+from ann_benchmarks.common.distributions import student_quantile
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.measure.clients import open_clients
 from ann_benchmarks.measure.timed import Subject
@@ -143,7 +143,7 @@ def rates_of_clients(
 def report(clients: int, rates: np.ndarray, times_usual: float) -> None:
     """Print the throughputs, and what monitoring costs, with Student's interval."""
     logs = np.log(rates[:, 1] / rates[:, 0])
-    half = quantile(0.975, len(logs) - 1) * np.std(logs, ddof=1) / np.sqrt(len(logs))
+    half = student_quantile(0.975, len(logs) - 1) * np.std(logs, ddof=1) / np.sqrt(len(logs))
     low, middle, high = np.exp(logs.mean() + np.array([-half, 0, half]))
     off, on = np.median(rates, axis=0)
     cost = [(1 - ratio) / times_usual for ratio in (high, middle, low)]

@@ -24,7 +24,7 @@ from statistics import median
 
 import psutil
 
-from ann_benchmarks.results.cache import SETTLED_NS
+from ann_benchmarks.results.file import SETTLED_NS
 from benchmarks.harness import PROJECT, Cost, arguments, cost_of
 from benchmarks.made_results import DATASET, make_results
 

@@ -12,6 +12,7 @@ import pytest
 
 from .docker_engine import base_image, engine, plugins, tiny_image  # noqa: F401
 from .kill_commands import make_workplace
+from .older_server import older_installations  # noqa: F401
 from .parallel import (  # noqa: F401
     pytest_collection_modifyitems,
     pytest_runtest_protocol,

@@ -1,7 +1,7 @@
 """An embedded server for the tests, in a folder that the server's account can enter."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -49,14 +49,23 @@ def server_folder(made_server: Path, new_folder: Path) -> Path:
     return copied(made_server, new_folder)
 
 
+@contextmanager
+def started(
+    made_server: Path, install: Callable[[Path], Path], settings: Mapping[str, str] = SMALL
+) -> Iterator[Server]:
+    """A server of the programs that `install` puts into a folder, with a cluster that is copied."""
+    with temporary_folder() as folder:
+        server = LocalServer(install(folder) / "bin", copied(made_server, folder / "server"))
+        server.start(settings)
+        yield server
+        server.stop()
+
+
 @pytest.fixture(scope="session")
 def server(made_server: Path) -> Iterator[Server]:
     """One small server for all tests that only need some server."""
-    with temporary_folder() as folder:
-        server = LocalServer(embedded_installation() / "bin", copied(made_server, folder / "server"))
-        server.start({"shared_buffers": "96MB"})
+    with started(made_server, lambda _: embedded_installation(), {"shared_buffers": "96MB"}) as server:
         yield server
-        server.stop()
 
 
 @pytest.fixture
@@ -97,3 +106,8 @@ def measured_recall(
     true = np.argsort(distances[metric], axis=1)[:, :10].tolist()
     found = algorithm.time_queries(queries, 10)[1]
     return float(np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found, true, strict=True)]))
+
+
+def planned(algorithm: PostgresANN, query: np.ndarray, count: int) -> dict[str, Any]:
+    """Return the plan of a session's query."""
+    return algorithm._session_for(query, count).plan(algorithm.column.literal(query))

@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -84,6 +84,14 @@ def _become(
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(status)
+
+
+def until(condition: Callable[[], object], seconds: float = 10) -> None:
+    """Wait for it."""
+    deadline = time.monotonic() + seconds * PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        time.sleep(0.02)
 
 
 def write_config(folder: Path, name: str, **keys: Any) -> None:

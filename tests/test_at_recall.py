@@ -8,6 +8,7 @@ from ann_benchmarks.experiments.findings import StepPoint, judged
 from ann_benchmarks.experiments.schema import Claim
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.plotting.draw import draw_dataset, draw_tiers
+from ann_benchmarks.reporting.answer import statements
 from ann_benchmarks.reporting.content import Shown, make
 from ann_benchmarks.reporting.memory import needs
 from ann_benchmarks.reporting.pictures import picture_kinds
@@ -82,8 +83,22 @@ def test_tiers_in_the_same_rounds_are_compared_round_by_round():
     rates = {"all": 100.0, 1: 90.0}
     runs = [make_run("hnsw", [rate * d for d in drift], ram=ram, **rounds) for ram, rate in rates.items()]
     (need,) = needs(runs, 0.95)
-    assert need.is_in_turn and need.kept.rounds == 5
+    assert not need.doubts and need.kept.rounds == 5
     assert need.kept.interval == pytest.approx((0.9, 0.9))
+
+
+def test_what_is_said_of_tiers_is_how_they_were_measured():
+    def said(*marks, rounds=5):
+        runs = [
+            make_run("hnsw", [100.0] * rounds, ram=ram, rounds=mark, run_rounds=[*range(rounds)])
+            for ram, mark in zip((1, "all"), marks, strict=True)
+        ]
+        return next(one.text for one in statements(runs, False, 0.95) if one.about.startswith("Memory"))
+
+    assert "The tiers were" not in said("r", "r")
+    assert "The tiers were measured in 3 rounds, too few to be believed, which" in said("r", "r", rounds=3)
+    assert "The tiers were measured in rounds of their own, at different times, which" in said("r", "s")
+    assert "The tiers were measured once, at different times, which" in said("", "")
 
 
 def test_tables_of_tiers_have_what_a_hair_is_missing():
@@ -152,3 +167,78 @@ def test_a_finding_at_a_recall_is_judged_at_it():
     found = judged(claim, points)
     assert found.verdict == "not reproduced" and found.measured.startswith("0.95")
     assert found.measured.endswith("measured once, at different times")
+
+
+ROUNDS = {"rounds": "r", "run_rounds": [*range(6)]}
+
+
+def in_rounds(family, rate, recall, **attrs):
+    """Return a result of six rounds, whose misses are those of all others: no query is harder for one."""
+    rates = [rate * noise for noise in (1, 1.02, 0.98, 1, 1.01, 0.99)]
+    return make_run(family, rates, recall=recall, **{**ROUNDS, "recall_parts": [recall] * 50, **attrs})
+
+
+def said_of(runs, about="In short"):
+    return next(one.text for one in statements(runs, False, 0.95) if one.about.startswith(about))
+
+
+def test_two_that_were_measured_at_the_same_higher_recall_are_compared_there():
+    def said(recall, rate=80.0):
+        return said_of([in_rounds("a", 100.0, 0.99), in_rounds("b", rate, recall)])
+
+    there = "at a recall of 0.990"
+    assert f"a is the fastest: 1.25 times as fast as b {there}" in said(0.99)
+    assert f"a is the fastest: 1.25 times as fast as b {there}" in said(0.985)  # at 0.99, b would be slower
+    assert f"a is the fastest: 1.16 times as fast as b {there}" in said(0.991)  # at 0.99, b would answer 86
+    for other in (said(0.995), said(0.991, 99.0)):  # at 0.99, the last would be the faster one
+        assert "a and b cannot be told apart" in other
+
+
+def test_what_was_compared_at_a_higher_recall_names_no_fastest_at_the_target():
+    text = said_of([in_rounds("a", 100.0, 0.99), in_rounds("b", 80.0, 0.99)], "Speed")
+    assert text.startswith(
+        "At a recall of 0.95, a answers 100 queries/s (recall 0.990, well above the target"
+    )
+    assert "a is 1.25 times as fast as b at a recall of 0.990 (95% interval" in text
+
+
+def test_a_recall_above_the_target_that_other_queries_would_not_repeat_leaves_doubt():
+    """Of 100 queries, 10 of 1,000 neighbours missed or 15 is chance, and as much as 25% in throughput."""
+    own = {"recall_parts": []}
+    assert "a and b cannot be told apart" in said_of(
+        [in_rounds("a", 100.0, 0.99, **own), in_rounds("b", 80.0, 0.985, **own)]
+    )
+
+
+def test_what_is_moved_from_a_higher_recall_is_moved_along_its_own_line():
+    steep = [
+        in_rounds("b", rate, recall, name=f"b({recall})") for rate, recall in ((80.0, 0.991), (17.0, 0.996))
+    ]
+    assert "a and b cannot be told apart" in said_of([in_rounds("a", 100.0, 0.99), *steep])
+
+
+def test_a_slower_base_at_a_higher_recall_is_brought_to_that_of_the_faster_one():
+    slow, fast = (
+        at_recall({name: [in_rounds(name, rate, recall)]}, 0.95)[name]
+        for name, rate, recall in (("slow", 80.0, 0.991), ("fast", 100.0, 0.99))
+    )
+    ratios = ratio_of_throughputs(slow, fast), ratio_of_throughputs(fast, slow)
+    assert [one.value for one in ratios] == pytest.approx([1 / 1.16, 1.16], rel=0.01)
+    assert all(one.is_fair and one.recall == 0.99 for one in ratios)
+
+
+def test_a_table_of_points_may_have_the_fastest_of_each_tier():
+    runs = [
+        steady(name, rate * share, ram=ram, recall=recall)
+        for name, rate, recall in (("a", 100.0, 0.95), ("b", 120.0, 0.96), ("c", 500.0, 0.8))
+        for ram, share in ((1, 0.5), ("all", 1.0))
+    ]
+    (table,) = make(table_kinds, "table", {"kind": "points", "best": True}, Shown(runs, [], 0.95))
+    assert [row[0] for row in table.rows] == [f"b-c1-cgroup-sb1GB-ram{ram}" for ram in ("1GB", "all")]
+    assert table.caption.endswith("highest by noise: 2 of 6 points. All are in points.csv")
+
+
+def test_a_rate_that_was_given_is_not_the_highest_throughput():
+    runs = [steady("a", 100.0), steady("b", 100.5, loop="open"), steady("b", 90.0)]
+    (table,) = make(table_kinds, "table", {"kind": "points", "best": True}, Shown(runs, [], 0.95))
+    assert [row[0] for row in table.rows] == ["a-c1"]

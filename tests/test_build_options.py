@@ -7,8 +7,7 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.jobs.job import Scope
-from ann_benchmarks.jobs.plan import make_plan
+from ann_benchmarks.jobs.plan import Scope, make_plan
 from run import main
 
 from .conftest import make_dataset
@@ -55,13 +54,13 @@ def test_build_only_builds_and_measures_nothing(workspace):
         "dataset tiny: 200 x 8, euclidean",
         "to build: 2 definitions",
         'lasting("a"): building',
-        'lasting("a"): index built in 120.0 s, 2.0 MiB',
+        'lasting("a"): index built in 120.0 s, 2 MB',
         'lasting("b"): building',
-        'lasting("b"): index built in 120.0 s, 2.0 MiB',
+        'lasting("b"): index built in 120.0 s, 2 MB',
     ]
     head, first, second, (last,) = table(run)
-    assert head == ["definition", "index", "build s", "MiB", "total s"]
-    assert [first[:4], second[:4]] == [[f'lasting("{name}")', "built", "120.0", "2.0"] for name in "ab"]
+    assert head == ["definition", "index", "build s", "size", "total s"]
+    assert [first[:4], second[:4]] == [[f'lasting("{name}")', "built", "120.0", "2 MB"] for name in "ab"]
     assert last == "2 definitions built"
     assert Path("done").read_text().split() == ["index-a", "index-b"]
     assert not Path("asked").exists() and not Path("results").exists()
@@ -72,8 +71,8 @@ def test_build_only_finds_what_is_built_whether_or_not_its_points_are_finished(w
     assert workspace.run("--max-n-algorithms", "1").returncode == 0
     run = workspace.run("--build-only", "--batch", "--runs", "3", "--parallelism", "1")
     assert run.returncode == 0
-    assert 'lasting("a"): index found, built earlier in 120.0 s, 2.0 MiB' in run.stdout
-    assert 'lasting("b"): index built in 120.0 s, 2.0 MiB' in run.stdout
+    assert 'lasting("a"): index found, built earlier in 120.0 s, 2 MB' in run.stdout
+    assert 'lasting("b"): index built in 120.0 s, 2 MB' in run.stdout
     assert table(run)[-1] == ["2 definitions: 1 built, 1 found"]
     assert builds("a") == builds("b") == 1
 

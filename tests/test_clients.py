@@ -37,7 +37,7 @@ def algorithm(plugin_server: Server):
 @pytest.fixture(params=[3, 2, 1])
 def pool(algorithm, request):
     """Three clients in so many processes."""
-    pool = ClientPool(algorithm.statement(16, K), QUERIES, 3, processes=request.param)
+    pool = ClientPool(algorithm.statement(QUERIES[0], K), QUERIES, 3, processes=request.param)
     yield pool
     pool.close()
 
@@ -109,7 +109,7 @@ def test_a_lost_connection_ends_all_and_says_why(pool: ClientPool, server: Serve
 
 
 def test_a_wrong_plan_is_told_before_anything_is_measured(algorithm, server: Server):
-    statement = algorithm.statement(16, K)
+    statement = algorithm.statement(QUERIES[0], K)
     with server.connect() as connection:
         connection.execute(
             f"UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{statement.index}'::regclass"
@@ -127,9 +127,10 @@ def test_a_wrong_plan_is_told_before_anything_is_measured(algorithm, server: Ser
 PARENT = """
 import sys, numpy as np
 from ann_benchmarks.algorithms.postgres.clients import ClientPool
+from ann_benchmarks.algorithms.postgres.columns import VectorColumn
 from ann_benchmarks.algorithms.postgres.statement import QueryStatement
 
-statement = QueryStatement({parameters!r}, {sql!r}, 16, {{}}, {index!r})
+statement = QueryStatement({parameters!r}, {sql!r}, VectorColumn(16), {example!r}, {{}}, {index!r})
 pool = ClientPool(statement, np.zeros((4, 16), np.float32), 4, processes={processes})
 print(pool._spawner.pid, *[member.process for member in pool.members], flush=True)
 pool.prepare([np.arange(4)] * 4, seconds=60)
@@ -139,12 +140,13 @@ pool.run()
 
 @pytest.mark.parametrize("processes", [4, 2])
 def test_a_killed_parent_leaves_no_client(algorithm, tmp_path: Path, processes: int):
-    statement = algorithm.statement(16, K)
+    statement = algorithm.statement(QUERIES[0], K)
     script = tmp_path / "parent.py"
     script.write_text(
         PARENT.format(
             parameters=dict(statement.parameters),
             sql=statement.sql,
+            example=statement.example,
             index=statement.index,
             processes=processes,
         )

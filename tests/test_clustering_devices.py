@@ -166,7 +166,7 @@ def test_rows_leave_the_gpu_when_nothing_else_helps() -> None:
 
 
 def test_no_memory_at_all_is_one_line(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in, arrays = cupy_stand_in(free=5 * 10**6)
+    stand_in, arrays = cupy_stand_in(free=5 << 20)
     monkeypatch.setattr(clustering, "open_device", lambda settings: Gpu(arrays, None))
     stand_in.fails_at = lambda shape: len(stand_in.batches) > 30
     with pytest.raises(ClusteringError) as error:

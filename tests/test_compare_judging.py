@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ann_benchmarks.common.student import quantile, two_sided
+from ann_benchmarks.common.distributions import student_quantile, student_two_sided
 from ann_benchmarks.results.judging import (
     ALIKE,
     LOWER,
@@ -29,9 +29,9 @@ def figures(*values, spread=math.nan, runs=1):
 @pytest.mark.parametrize("freedom", [0.7, 1, 1.3, 4, 8.5, 30, 1e5])
 def test_students_distribution(freedom):
     for t in (0, 0.001, 0.5, 1, 2, 4.3, 12.7, 60, 1e6):
-        assert two_sided(t, freedom) == pytest.approx(2 * stats.t.sf(t, freedom), abs=1e-8)
+        assert student_two_sided(t, freedom) == pytest.approx(2 * stats.t.sf(t, freedom), abs=1e-8)
     for share in (0.55, 0.8, 0.975, 0.9999):
-        assert quantile(share, freedom) == pytest.approx(stats.t.ppf(share, freedom), rel=1e-5)
+        assert student_quantile(share, freedom) == pytest.approx(stats.t.ppf(share, freedom), rel=1e-5)
 
 
 def test_repetitions_are_judged_by_welchs_test():

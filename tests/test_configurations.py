@@ -70,6 +70,31 @@ def test_the_year_in_review(dataset: str, name: str, form: dict[str, str]):
     assert ivfflat.query_argument_groups == [[probes] for probes in (1, 2, 4, 10, 20, 40, 100)]
 
 
+@pytest.mark.parametrize(
+    ("folder", "dataset", "arguments", "query"),
+    [
+        ("pgvector_hnsw", "cohere-1m", {"M": 16, "efConstruction": 256}, [256]),
+        ("pgvector_hnsw", "bioasq-10m", {"M": 16, "efConstruction": 128}, [128]),
+        ("pgvector_ivfflat", "openai-500k", {"lists": 10}, [2]),
+        ("vchord", "openai-50k", {"lists": 1000}, [10, 1.9]),
+        (
+            "pgvectorscale",
+            "cohere-10m",
+            {"num_neighbors": 50, "search_list_size": 100, "max_alpha": 1.2},
+            [100, 50],
+        ),
+    ],
+)
+def test_what_vectordbbench_measures(
+    folder: str, dataset: str, arguments: dict[str, float], query: list[float]
+):
+    found = definitions(folder, folder, dataset, 1_000_000)
+    assert any(
+        definition.arguments[1] == arguments and query in definition.query_argument_groups
+        for definition in found
+    )
+
+
 @pytest.mark.parametrize("rows", [1000, 10_000, 99_999, 100_000, 1_999_999, 2_000_000, 50_000_000, 10**9])
 @pytest.mark.parametrize(
     "name",

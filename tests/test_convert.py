@@ -199,7 +199,7 @@ def test_a_disk_that_is_too_small_is_reported_first(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.write(np.array([4_000_000_000, 1000], "<u4").tobytes())
         file.truncate(8 + 4_000_000_000 * 1000 * 4)  # 16 TB that take no room
-    with pytest.raises(UserError, match=r"16,000,000 MB are needed in .* MB are free"):
+    with pytest.raises(UserError, match=r"14,901 GB are needed in .* GB are free"):
         convert(open_rows(path), tmp_path / "new" / "made.npy")
     assert not list((tmp_path / "new").iterdir())
 

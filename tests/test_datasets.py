@@ -264,9 +264,16 @@ def test_random_hamming_is_that_of_ann_benchmarks() -> None:
     dataset, _ = get_dataset("random-xs-16-hamming")
     assert dataset.train().dtype == np.bool_ and isinstance(dataset.train(), np.memmap)
     assert dataset.attrs["point_type"] == "bit"
+    assert dataset.row_values == 1  # of 4 bytes: 16 bits; what tiers are scaled by
     np.testing.assert_array_equal(dataset.train(), train)
     np.testing.assert_array_equal(dataset.test(), test)
     assert_truth(dataset)
+
+
+def test_numbers_are_no_bits_under_jaccard() -> None:
+    write_small(attrs={"distance": "jaccard"})
+    with pytest.raises(UserError, match="its rows are float32, where jaccard needs bool, or sets"):
+        get_dataset("small")
 
 
 def test_random_jaccard_is_that_of_ann_benchmarks() -> None:
@@ -350,6 +357,6 @@ def test_a_failed_write_leaves_nothing() -> None:
 
 
 def test_a_disk_too_small_is_noticed_before_writing() -> None:
-    with pytest.raises(UserError, match=r"[\d,]+ MB are needed in .*data but [\d,]+ MB are free"):
+    with pytest.raises(UserError, match=r"[\d,.]+ [GM]B are needed in .*data but [\d,.]+ [GM]B are free"):
         get_dataset("clustered-9000000m-96-angular")
     assert list(Path("data").iterdir()) == []

@@ -14,6 +14,7 @@ def test_metrics_are_those_of_ann_benchmarks() -> None:
     assert compute_distance("euclidean", A, B) == pytest.approx(6**0.5)
     assert compute_distance("angular", A, B) == pytest.approx(1 - 4 / (3 * 5**0.5))
     assert compute_distance("ip", A, B) == -4
+    assert compute_distance("manhattan", A, B) == 4
     assert compute_distance("hamming", BITS_A, BITS_B) == 0.5
     assert compute_distance("jaccard", [1, 2, 3], [2, 3, 4, 5]) == pytest.approx(1 - 2 / 5)
     assert compute_distance("jaccard", [], [1]) == 1

@@ -2,6 +2,9 @@
 
 import os
 import re
+import shutil
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,7 @@ import h5py
 import numpy as np
 import pytest
 
+from ann_benchmarks.algorithms.postgres.servers.installation import read_release
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
 from ann_benchmarks.results.records import iter_record_paths, read_record
 
@@ -16,6 +20,7 @@ from .docker_engine import install
 from .long_tests import takes_long
 from .programs import run_program
 from .vchord_archives import ARCHIVES
+from .vectorscale_wheel import release_stand_in, wheel
 
 BUILD = ("--base", "debootstrap", "--algorithm")
 # A folder of NPY files with real vectors, instead of made ones.
@@ -169,6 +174,55 @@ def test_vchord_from_its_package(folder: Path):
     assert found and all(attrs["vchord_version"].startswith("1.") for attrs in found)
     with h5py.File(next(iter_result_paths())) as file:
         assert len(file["times"])
+
+
+@pytest.fixture
+def double(engine: Any) -> Iterator[str]:
+    """The name of an image of pgvectorscale that is removed in the end."""
+    if not shutil.which("dpkg-deb"):
+        pytest.skip("dpkg-deb is missing, which makes the package")
+    yield "pgvectorscale:double"
+    for image in engine.images.list("ann-benchmarks-pgvectorscale"):
+        if "ann-benchmarks-pgvectorscale:double" in image.tags:
+            engine.images.remove("ann-benchmarks-pgvectorscale:double", force=True)
+
+
+def test_pgvectorscale_from_a_double_of_its_release(folder: Path, double: str):
+    """An extension of the same name, of one SQL function, in the layers that other images share."""
+    files = {
+        "vectorscale.control": b"default_version = '0.9.0'\nrequires = 'vector'\n",
+        "vectorscale--0.9.0.sql": b"CREATE FUNCTION double() RETURNS text RETURN 'a test double';\n",
+    }
+    path = release_stand_in(folder, "17", files)
+    line = built(folder, double, "--build-arg", f"PGVECTORSCALE={path}")
+    assert re.search(r" 17\.\d.* vector 0\.8\S*, vectorscale 0\.9\.0$", line), line
+    other = path.rename(folder / "pgvectorscale-0.9.0-pg18-amd64.zip")
+    with zipfile.ZipFile(other, "w") as archive:
+        archive.writestr("pgvectorscale-postgresql-18_0.9.0-Linux_amd64.deb", "for another PostgreSQL")
+    for archive_or_package, message in (
+        (
+            other,
+            r"has no pgvectorscale-postgresql-17_\.\.\._\w+\.deb: give that one, or choose POSTGRES to match",
+        ),
+        ("0.9", "give it as PGVECTORSCALE=./pgvectorscale-0.9-pg17-"),
+    ):
+        done = install(*BUILD, double, "--build-arg", f"PGVECTORSCALE={archive_or_package}", folder=folder)
+        assert done.returncode == 1 and re.search(message, done.stdout + done.stderr), (
+            done.stdout + done.stderr
+        )
+
+
+@takes_long
+def test_pgvectorscale_with_its_library(folder: Path, double: str):
+    """Of the wheel, which is for PostgreSQL 18."""
+    path = release_stand_in(folder, "18", read_release(wheel(), "vectorscale").contents)
+    chosen = ("POSTGRES=18", "PGVECTOR=sid", f"PGVECTORSCALE={path}")
+    line = built(folder, double, "--build-arg", *chosen)
+    assert re.search(r" 18\.\d.*, vectorscale 0\.9\.0$", line), line
+    command("run.py", "--algorithm", double, "--dataset", "random-xs-20-euclidean", "--runs", "1",
+            "--max-n-algorithms", "1", "--clients", "2", "--target-recall", "0.9")  # fmt: skip
+    [attrs] = points("pgvectorscale-double-c2")
+    assert attrs["vectorscale_version"] == "0.9.0" and attrs["postgres_version"].startswith("18.")
 
 
 @takes_long

@@ -368,7 +368,7 @@ def test_a_full_disk_is_noticed_before_the_download(server: FileServer) -> None:
     server.bodies["other"] = b"other"
     server.wrong = {"total": 10**18}
     requests = [DownloadRequest(server.url(name), Path("data") / name) for name in ("other", "file")]
-    with pytest.raises(UserError, match=r"MB are needed in .*/data"):
+    with pytest.raises(UserError, match=r"GB are needed in .*/data"):
         fetch(requests)
     assert names() == [] and not server.parts
 

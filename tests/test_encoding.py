@@ -4,13 +4,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from ann_benchmarks.algorithms.postgres.encoding import (
-    ELEMENTS,
-    RowEncoder,
-    VectorEncoder,
-    row_layout,
-    text_vector,
-)
+from ann_benchmarks.algorithms.postgres.columns import VectorColumn
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.loading import copy_vectors
 from ann_benchmarks.algorithms.postgres.servers import Server
@@ -25,7 +19,7 @@ def connection(server: Server):
 
 
 def test_row_bytes():
-    block = RowEncoder(dimension=2, block_rows=8).encode(7, np.array([[1.0, -2.0]], dtype=np.float32))
+    block = VectorColumn(2).row_encoder(8).encode(7, np.array([[1.0, -2.0]], dtype=np.float32))
     assert bytes(block) == bytes.fromhex(
         "0002"  # columns
         "00000004 00000007"  # id
@@ -41,20 +35,21 @@ def test_loaded_rows_are_the_rows(
 ):
     train = (np.random.default_rng(0).random((1000, dimension)) * 100).astype(dtype)
     with connection.transaction():
-        connection.execute(f"CREATE TABLE loaded (id int4, embedding {column_type}({dimension}))")
-        copy_vectors(connection, "loaded", train, column_type=column_type)
+        column = VectorColumn(dimension, column_type)
+        connection.execute(f"CREATE TABLE loaded (id int4, embedding {column.declared})")
+        copy_vectors(connection, "loaded", train, column)
     rows = connection.execute("SELECT id, embedding::text FROM loaded ORDER BY id").fetchall()
     connection.execute("DROP TABLE loaded")
     assert [row[0] for row in rows] == list(range(1000))
     loaded = np.array([row[1].strip("[]").split(",") for row in rows], dtype=np.float32)
-    np.testing.assert_array_equal(loaded, train.astype(ELEMENTS[column_type]).astype(np.float32))
+    np.testing.assert_array_equal(loaded, train.astype(column.element).astype(np.float32))
 
 
 def test_a_block_boundary_loses_no_row(connection: psycopg.Connection):
-    rows = (64 << 10) // row_layout(4).itemsize + 1
+    rows = (64 << 10) // VectorColumn(4).row_bytes + 1
     with connection.transaction():
         connection.execute("CREATE TABLE loaded (id int4, embedding vector(4))")
-        copy_vectors(connection, "loaded", np.ones((rows, 4), dtype=np.float32))
+        copy_vectors(connection, "loaded", np.ones((rows, 4), dtype=np.float32), VectorColumn(4))
     found = connection.execute("SELECT count(DISTINCT id), min(id), max(id) FROM loaded").fetchone()
     connection.execute("DROP TABLE loaded")
     assert found == (rows, 0, rows - 1)
@@ -65,7 +60,7 @@ def test_the_server_refuses_and_says_why(connection: psycopg.Connection):
     with pytest.raises(psycopg.errors.CheckViolation), connection.transaction():
         connection.execute("CREATE TABLE loaded (id int4 CHECK (id < 5), embedding vector(4))")
         train = np.ones((2_000_000, 4), dtype=np.float32)
-        copy_vectors(connection, "loaded", train, advanced=sent.append)
+        copy_vectors(connection, "loaded", train, VectorColumn(4), advanced=sent.append)
     assert sum(sent) < 500_000  # the rest was not sent
     assert connection.execute("SELECT to_regclass('loaded')").fetchone() == (None,)
 
@@ -88,7 +83,7 @@ def test_a_value_that_the_column_cannot_hold(
     train[4321, 2] = value
     with pytest.raises(PostgresError, match=said), connection.transaction():
         connection.execute(f"CREATE TABLE loaded (id int4, embedding {column_type}(4))")
-        copy_vectors(connection, "loaded", train, column_type=column_type)
+        copy_vectors(connection, "loaded", train, VectorColumn(4, column_type))
     assert connection.execute("SELECT to_regclass('loaded')").fetchone() == (None,)
 
 
@@ -97,7 +92,7 @@ def test_the_largest_values_pass(connection: psycopg.Connection):
         with connection.transaction():
             connection.execute(f"CREATE TABLE loaded (id int4, embedding {column_type}(2))")
             train = np.array([[most, -most]], dtype=np.float32)
-            copy_vectors(connection, "loaded", train, column_type=column_type)
+            copy_vectors(connection, "loaded", train, VectorColumn(2, column_type))
             connection.execute("DROP TABLE loaded")
 
 
@@ -105,16 +100,16 @@ def test_a_notice_does_not_end_the_load(connection: psycopg.Connection):
     connection.execute("SET client_min_messages = debug5")
     with connection.transaction():
         connection.execute("CREATE TABLE loaded (id int4, embedding vector(96))")
-        copy_vectors(connection, "loaded", np.ones((30_000, 96), dtype=np.float32))
+        copy_vectors(connection, "loaded", np.ones((30_000, 96), dtype=np.float32), VectorColumn(96))
     assert connection.execute("SELECT count(*) FROM loaded").fetchone() == (30_000,)
     connection.execute("DROP TABLE loaded")
 
 
 def test_parameter_and_literal_agree(connection: psycopg.Connection):
-    vector = np.array([0.1, -1e-30, 3e38, 0], dtype=np.float32)
+    vector, column = np.array([0.1, -1e-30, 3e38, 0], dtype=np.float32), VectorColumn(4)
     row = connection.execute(
         "SELECT %b::vector = %s::vector",
-        [_Binary(bytes(VectorEncoder(4).encode(vector))), text_vector(vector)],
+        [_Binary(bytes(column.parameter_encoder()(vector))), column.literal(vector)],
     )
     assert row.fetchone() == (True,)
 

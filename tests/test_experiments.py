@@ -11,7 +11,7 @@ from ann_benchmarks.common.command import Ended
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import get_dataset
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.experiments.carrying_out import carry_out, report_arguments
+from ann_benchmarks.experiments.carrying_out import carry_out, command_of, report_arguments
 from ann_benchmarks.experiments.findings import StepPoint, judged, selected
 from ann_benchmarks.experiments.options import Options
 from ann_benchmarks.experiments.report import report_of
@@ -325,3 +325,11 @@ def test_a_report_says_what_is_not_measured_yet(tmp_path, options):
     first, second = done.stdout.splitlines()
     assert first.startswith("nothing is measured yet; to measure it: python run.py --experiment ")
     assert second.startswith("wrote ")
+
+
+def test_a_command_names_each_option_once(tmp_path, options):
+    step = read_experiment(find_experiment("choose"), True, options).steps[0]
+    words = command_of(step, ["--local", "--dataset", "mine", "--clients=1"]).split()
+    assert words[:2] == ["python", "run.py"] and words[-4:] == ["--local", "--dataset", "mine", "--clients=1"]
+    assert words.count("--dataset") == 1 and "--clients" not in words and "1,8" not in words
+    assert words[words.index("--algorithm") + 1 :][:3] == ["pgvector_hnsw", "vchord", "--tiers"]

@@ -19,6 +19,7 @@ from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.forms import vector_form
 from ann_benchmarks.algorithms.postgres.module import Index, PostgresANN
 from ann_benchmarks.algorithms.postgres.servers import Server
+from ann_benchmarks.algorithms.postgres.servers.installation import Installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.statement import load_libraries
 
@@ -50,16 +51,16 @@ class Twin(PostgresANN):
 def twin_server(made_server: Path) -> Iterator[Server]:
     folder = Path(tempfile.mkdtemp(prefix="ann-test-"))
     folder.chmod(0o755)
-    installation = copied_installation(folder)
-    library = (installation / "lib/postgresql/vector.so").read_bytes()
+    installation = Installation(copied_installation(folder))
+    library = (installation.libraries / "vector.so").read_bytes()
     renamed = library.replace(b"\0hnsw.", b"\0twin.").replace(b"\0ivfflat.", b"\0twinflt.")
-    (installation / "lib/postgresql/twin-1.2.so").write_bytes(renamed)
-    extensions = installation / "share/postgresql/extension"
+    (installation.libraries / "twin-1.2.so").write_bytes(renamed)
+    extensions = installation.extensions
     (extensions / "twin--1.2.sql").write_text(SCRIPT)
     (extensions / "twin.control").write_text(
         "default_version = '1.2'\nmodule_pathname = '$libdir/twin-1.2'\nrequires = 'vector'\n"
     )
-    server = LocalServer(installation / "bin", copied(made_server, folder / "server"))
+    server = LocalServer(installation.folder / "bin", copied(made_server, folder / "server"))
     server.start(SMALL)
     yield server
     server.stop()

@@ -137,7 +137,7 @@ def test_clients_and_pgbench_connect_by_the_parameters_alone(
         algorithm.fit(train)
         algorithm.set_query_arguments(20)
         for open_clients in opening:
-            clients = open_clients(algorithm.statement(8, 10))
+            clients = open_clients(algorithm.statement(train[0], 10))
             try:
                 monkeypatch.setenv("PGSERVICE", "nonsense")  # those before have forgotten it
                 clients.prepare([np.arange(5)] * 2)

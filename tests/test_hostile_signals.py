@@ -22,7 +22,7 @@ time.sleep(10)
 """
 WORKER = """
 import os, sys
-from ann_benchmarks.run.worker import ProcessWorker
+from ann_benchmarks.run.process import ProcessWorker
 worker = ProcessWorker()
 """
 

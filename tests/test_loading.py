@@ -18,9 +18,9 @@ import pytest
 
 from ann_benchmarks.algorithms.postgres import catalog
 from ann_benchmarks.algorithms.postgres.chunks import ChunkedLoad, LoadPlan, load_plan, missing_chunks
-from ann_benchmarks.algorithms.postgres.encoding import row_layout
+from ann_benchmarks.algorithms.postgres.columns import VectorColumn
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
-from ann_benchmarks.algorithms.postgres.forms import vector_form
+from ann_benchmarks.algorithms.postgres.forms import whole_form
 from ann_benchmarks.algorithms.postgres.loading import copy_vectors
 from ann_benchmarks.algorithms.postgres.module import Index, PostgresANN
 from ann_benchmarks.algorithms.postgres.servers import Server
@@ -36,10 +36,13 @@ class IVFFlat(PostgresANN):
 
     def __init__(self, lists: int = 1, column_type: str = "vector") -> None:
         super().__init__("euclidean")
-        self._lists, self.column_type = lists, column_type
+        self._lists, self._column_type = lists, column_type
+
+    def column_of(self, X):
+        return VectorColumn(X.shape[1], self._column_type)
 
     def index(self, rows: int, dimension: int) -> Index:
-        form = vector_form(self.metric, dimension, self.column_type)
+        form = whole_form(self.metric, self.column)
         return Index("ivfflat", form, {"lists": self._lists})
 
 
@@ -78,7 +81,7 @@ def connection(server: Server) -> Iterator[psycopg.Connection]:
 
 
 def load(server: Server, connection: psycopg.Connection, train, threads: int = 1, chunk_rows: int = 1000):
-    load = ChunkedLoad(server, TABLE, "vector", train)
+    load = ChunkedLoad(server, TABLE, VectorColumn(train.shape[1]), train)
     return load.run(connection, "of a test", LoadPlan(threads, chunk_rows))
 
 
@@ -109,7 +112,7 @@ def test_chunks_make_the_same_table(server: Server, connection: psycopg.Connecti
 
 def test_one_transaction_makes_the_same_table(connection: psycopg.Connection):
     train = vectors(3000)
-    seconds = load_whole(connection, TABLE, "vector", train, "of a test")
+    seconds = load_whole(connection, TABLE, VectorColumn(train.shape[1]), train, "of a test")
     assert_loaded(connection, train)
     assert catalog.find_table(connection, TABLE) == catalog.LoadedTable(TABLE, seconds)
 
@@ -161,7 +164,7 @@ def test_a_commit_on_its_way_counts(server: Server, connection: psycopg.Connecti
         load(server, connection, Watched(train, _fail_at(1000)))
     with server.connect() as late, server.connect() as own:
         with late.transaction():
-            copy_vectors(late, TABLE, train, range(1000, 2500), frozen=False)
+            copy_vectors(late, TABLE, train, VectorColumn(train.shape[1]), range(1000, 2500), frozen=False)
             catalog.remember_chunk(late, TABLE, range(1000, 2500), 1.0)
             resumed = threading.Thread(target=load, args=(server, own, train))
             resumed.start()
@@ -341,7 +344,7 @@ def test_which_rows_make_a_chunk():
     ],
 )
 def test_only_loads_of_many_minutes_are_cut_up(rows, dimension, options, threads, chunks):
-    plan = load_plan(rows, row_layout(dimension).itemsize, *options)
+    plan = load_plan(rows, VectorColumn(dimension).row_bytes, *options)
     assert plan.threads == threads
     assert -(-rows // plan.chunk_rows) == chunks
     assert plan.is_whole(rows) == (threads == chunks == 1)

@@ -4,7 +4,7 @@ import random
 import numpy as np
 import pytest
 
-from ann_benchmarks.results.measurement import Measurement, Truth
+from ann_benchmarks.results.measurement import Measurement
 from ann_benchmarks.results.metrics import (
     all_metrics,
     compute_all,
@@ -13,6 +13,7 @@ from ann_benchmarks.results.metrics import (
     standard_metrics,
 )
 from ann_benchmarks.results.percentiles import stored_percentiles
+from ann_benchmarks.results.truth import Truth
 
 # Two queries with k = 2, of which the dataset stores three neighbours.
 TRUTH = np.array([[1.0, 2.0, 3.0], [10.0, 20.0, 30.0]], np.float32)

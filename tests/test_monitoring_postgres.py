@@ -2,12 +2,13 @@
 
 import runpy
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import h5py
 import numpy as np
+import psycopg
 import pytest
 
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
@@ -27,12 +28,14 @@ from ann_benchmarks.monitoring import Monitor, read_monitoring
 from ann_benchmarks.monitoring.monitor import Recording
 from ann_benchmarks.monitoring.samples import Sample, Stretch
 from ann_benchmarks.monitoring.stored import monitored
-from ann_benchmarks.plotting.dashboard import draw_dashboard, panels_of, parts_of
+from ann_benchmarks.plotting.counters import panels_of
+from ann_benchmarks.plotting.dashboard import draw_dashboard, parts_of
 from ann_benchmarks.results.file import read_result
 from ann_benchmarks.run.options import requested_execution
 from run import make_parser
 
 from .conftest import ROOT
+from .programs import until
 
 
 @pytest.fixture
@@ -77,27 +80,30 @@ def test_what_was_done_is_counted(server: Server, watched_table):
 
 
 def test_sessions_are_counted_by_what_they_wait_for(server: Server, watched_table):
-    with closing(statistics(server)) as watching, server.connect() as sleeping, server.connect() as blocked:
+    waits = "SELECT wait_event FROM pg_stat_activity WHERE pid = %s AND state = 'active'"
+    with (
+        closing(statistics(server)) as watching,
+        server.connect() as sleeping,
+        server.connect() as blocked,
+        server.connect() as outside,  # in a transaction, the view would stay as it was
+        ThreadPoolExecutor(2) as threads,
+    ):
         idle = watching.sample()
         watched_table.execute("BEGIN")
         watched_table.execute("LOCK TABLE watched")
-        threads = [
-            threading.Thread(target=session.execute, args=[text], daemon=True)
-            for session, text in ((sleeping, "SELECT pg_sleep(0.6)"), (blocked, "SELECT FROM watched"))
-        ]
-        for thread in threads:
-            thread.start()
-        time.sleep(0.3)
-        waiting = difference(idle, watching.sample())
-        watched_table.execute("COMMIT")
-        for thread in threads:
-            thread.join()
-    assert {name: waiting[f"{name}_sessions"] for name in ("lock", "other", "cpu", "idle")} == {
-        "lock": 1,
-        "other": 1,
-        "cpu": 0,
-        "idle": -2,
-    }
+        asleep = threads.submit(sleeping.execute, "SELECT pg_sleep(600)")
+        threads.submit(blocked.execute, "SELECT FROM watched")
+        try:
+            for session, event in ((sleeping, "PgSleep"), (blocked, "relation")):
+                pid = session.info.backend_pid
+                until(lambda: outside.execute(waits, [pid]).fetchone() == (event,))  # noqa: B023
+            waiting = difference(idle, watching.sample())
+        finally:
+            watched_table.execute("COMMIT")
+            sleeping.cancel()
+        assert isinstance(asleep.exception(), psycopg.errors.QueryCanceled)
+    counts = {name: waiting[f"{name}_sessions"] for name in ("lock", "other", "cpu", "idle")}
+    assert counts == {"lock": 1, "other": 1, "cpu": 0, "idle": -2}
 
 
 def test_it_keeps_no_transaction_and_is_one_of_its_own_name(server: Server, watched_table):
@@ -150,11 +156,15 @@ def test_a_statistic_of_one_view_is_sampled_stored_and_drawn(server: Server, wat
     monkeypatch.setattr(counters, "VIEWS", (*VIEWS, view))
     with closing(statistics(server)) as watching, closing(ServerWatch(server, "watched", None)) as watch:
         assert watching.sample()["postgresql.seven_times"] % 7 == 0
+        sample, taken = watching.sample, []
+        monkeypatch.setattr(watching, "sample", lambda: taken.append(sample()) or taken[-1])
         with closing(Monitor(watching, interval=0.02)) as monitor, monitor.phase("measure"):
             for number in range(3):
-                time.sleep(0.1)
+                taken.clear()
+                until(lambda: len(taken) > 2)
                 watched_table.execute(f"CREATE ACCESS METHOD a{number} TYPE TABLE HANDLER {handler}")
-            time.sleep(0.1)
+            taken.clear()
+            until(lambda: len(taken) > 2)
             recording = monitor.cut()
         seen = monitored(recording)
         assert seen is not None

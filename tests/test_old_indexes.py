@@ -6,6 +6,7 @@ import pytest
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.pgvector_ivfflat.module import PGVectorIVFFlat
 from ann_benchmarks.algorithms.postgres import catalog
+from ann_benchmarks.algorithms.postgres.columns import VectorColumn
 from ann_benchmarks.algorithms.postgres.tables import fingerprint
 
 HALF = {"M": 8, "efConstruction": 32, "form": "halfvec"}
@@ -23,6 +24,7 @@ def test_the_names_of_tables_and_indexes_stay(algorithm: PGVectorHNSW | PGVector
     train = np.arange(8000, dtype=np.float32).reshape(1000, 8)
     table = catalog.table_name(fingerprint(train), "vector")
     assert table == "ann_benchmarks.items_66d6e1da9ae4"
+    algorithm._indexed.column = VectorColumn(8)
     index = algorithm.index(*train.shape)
     server = {
         "versions": {"postgres": "18.1", "vector": "0.8.1"},

@@ -16,6 +16,8 @@ import psutil
 import pytest
 
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
+from ann_benchmarks.algorithms.postgres import machine
+from ann_benchmarks.algorithms.postgres.clients import pgbench
 from ann_benchmarks.algorithms.postgres.clients.pgbench import PgbenchClients, PgbenchProgram, find_pgbench
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server
@@ -25,6 +27,7 @@ from ann_benchmarks.algorithms.postgres.statement import QueryStatement
 from ann_benchmarks.algorithms.postgres.watching import CLIENT_APPLICATION
 
 from .postgres_fixtures import clustered
+from .programs import temporary_folder, until
 
 TRAIN = clustered(2000, 16, seed=11)
 QUERIES = TRAIN[:40]
@@ -37,15 +40,22 @@ def statement(plugin_server: Server) -> Iterator[QueryStatement]:
     algorithm = PGVectorHNSW("euclidean", {"M": 8, "efConstruction": 32})
     algorithm.fit(TRAIN)
     algorithm.set_query_arguments(40)
-    yield algorithm.statement(16, 10)
+    yield algorithm.statement(QUERIES[0], 10)
     algorithm.done()
 
 
 @pytest.fixture
-def opened(statement: QueryStatement, server: Server, tmp_path: Path, monkeypatch) -> Iterator:
+def temporary() -> Iterator[Path]:
+    """A folder for temporary files of all accounts, as /tmp is."""
+    with temporary_folder() as folder:
+        folder.chmod(0o1777)
+        yield folder
+
+
+@pytest.fixture
+def opened(statement: QueryStatement, server: Server, temporary: Path, monkeypatch) -> Iterator:
     """Open clients of pgbench; neither a table nor a file nor a process is left of them afterwards."""
-    (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     open_ones: list[PgbenchClients] = []
 
     def opened(clients: int = 2, skew: float | None = None, **changes) -> PgbenchClients:
@@ -56,7 +66,7 @@ def opened(statement: QueryStatement, server: Server, tmp_path: Path, monkeypatc
     for one in open_ones:
         one.close()
     assert tables(server) == []
-    assert not list((tmp_path / "temporary").iterdir())
+    assert not list(temporary.iterdir())
     assert not [child for child in psutil.Process().children() if child.name() == "pgbench"]
 
 
@@ -99,7 +109,7 @@ def test_every_form_of_an_index_is_used(plugin_server: Server, form: str, argume
     try:
         algorithm.fit(TRAIN)
         algorithm.set_query_arguments(*arguments)
-        clients = PgbenchClients(algorithm.statement(16, 10), QUERIES, 1, OURS)  # looks at the plan
+        clients = PgbenchClients(algorithm.statement(QUERIES[0], 10), QUERIES, 1, OURS)  # looks at the plan
         try:
             assert [len(given.sent) for given in ask(clients, [np.arange(7)])] == [7]
         finally:
@@ -121,7 +131,7 @@ def test_latencies_and_throughput_are_those_that_pgbench_prints(opened, monkeypa
     # What it prints has the time between two queries in it.
     assert 0.5 * float(average) < 1000 * latencies.mean() <= 1.01 * float(average)
     assert "query mode: prepared" in printed[0]
-    assert "number of threads: 2" in printed[0] or os.cpu_count() == 1
+    assert "number of threads: 2" in printed[0] or machine.cores() == 1
 
 
 @pytest.mark.alone
@@ -308,9 +318,12 @@ import sys
 import numpy as np
 from pathlib import Path
 from ann_benchmarks.algorithms.postgres.clients.pgbench import PgbenchClients, PgbenchProgram
+from ann_benchmarks.algorithms.postgres.columns import VectorColumn
+from ann_benchmarks.algorithms.postgres.servers.account import server_account
 from ann_benchmarks.algorithms.postgres.statement import QueryStatement
 
-clients = PgbenchClients({statement!r}, np.ones((4, 16), np.float32), 2, PgbenchProgram(Path({program!r})))
+program = PgbenchProgram(Path({program!r}), server_account())
+clients = PgbenchClients({statement!r}, np.ones((4, 16), np.float32), 2, program)
 clients.prepare([np.arange(4)] * 2, seconds=60)
 print("ready", flush=True)
 clients.run()
@@ -319,11 +332,11 @@ clients.run()
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_parent_that_ends_leaves_no_pgbench(
-    opened, statement: QueryStatement, server: Server, number, tmp_path: Path
+    opened, statement: QueryStatement, server: Server, number, temporary: Path
 ):
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT.format(statement=statement, program=str(PROGRAM))],
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1]), "TMPDIR": str(tmp_path)},
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1]), "TMPDIR": str(temporary)},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -331,27 +344,30 @@ def test_a_parent_that_ends_leaves_no_pgbench(
     assert parent.stdout is not None
     assert parent.stdout.readline() == "ready\n"
     parent.stdout.close()
-    deadline = time.monotonic() + 10
-    while not (children := psutil.Process(parent.pid).children()) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    time.sleep(0.3)  # in the middle of a run
-    assert [child.name() for child in children] == ["pgbench"]
+    until(lambda: list(temporary.glob("ann-pgbench-*/log.*")))  # in the middle of a run
+    [program] = psutil.Process(parent.pid).children()
+    assert program.name() == "pgbench"
     parent.send_signal(number)
     parent.wait()
-    deadline = time.monotonic() + 5
-    while not has_ended(children[0]) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert has_ended(children[0])
+    until(lambda: has_ended(program))
     if number == signal.SIGINT:
         assert tables(server) == []
-        assert not list(tmp_path.glob("ann-pgbench-*"))
+        assert not list(temporary.glob("ann-pgbench-*"))
     else:
+        assert len(list(temporary.glob("ann-pgbench-*"))) == 1  # the next run removes it
         assert len(tables(server)) == 1
         first = opened()  # the next one drops what is left, and not what is in use
         assert tables(server) == [first._queries.name.partition(".")[2]]
         second = opened()
         assert len(tables(server)) == 2
         assert all(len(ask(one, [np.arange(2)] * 2)) == 2 for one in (first, second))
+
+
+def test_a_log_that_is_in_use_stays(temporary: Path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    with pgbench._log_folder(OURS.account) as first, pgbench._log_folder(OURS.account) as second:
+        assert {first, second} == set(temporary.iterdir())
+    assert not list(temporary.iterdir())
 
 
 def has_ended(process: psutil.Process) -> bool:

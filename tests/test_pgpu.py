@@ -17,6 +17,7 @@ from ann_benchmarks.algorithms.pgpu.module import PGPU
 from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server
+from ann_benchmarks.algorithms.postgres.servers.installation import Installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.vchord.module import VectorChord
 from ann_benchmarks.algorithms.vchord.on_gpu import stated_times
@@ -411,7 +412,7 @@ def test_acceleration_that_is_switched_off(newest: Server):
 def test_a_server_without_the_extension(
     own_server: tuple[Path, Server], newest: Server, algorithm: type[VectorChord]
 ):
-    (own_server[0] / "share/postgresql/extension/pgpu.control").unlink()
+    (Installation(own_server[0]).extensions / "pgpu.control").unlink()
     with pytest.raises(PostgresError, match="^the server does not have the extension 'pgpu': ") as caught:
         algorithm("euclidean", {"lists": 40, "centroids": "pgpu"}).fit(TRAIN)
     assert "\n" not in str(caught.value)

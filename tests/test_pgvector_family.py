@@ -21,6 +21,7 @@ from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.statement import index_of_plan
 from ann_benchmarks.algorithms.postgres.tables import fingerprint
 
+from .index_table import documented, offered
 from .postgres_fixtures import clustered, fitted, measured_recall
 
 K = 10
@@ -299,3 +300,8 @@ def rebuild(algorithm: PostgresANN) -> dict[str, Any]:
     algorithm.set_build_options(True)
     with fitted(algorithm, TRAIN) as facts:
         return facts
+
+
+@pytest.mark.parametrize(("index", "method"), [("HNSW", "hnsw"), ("IVFFlat", "ivfflat")])
+def test_the_documented_metrics_are_those_of_the_extension(plugin_server: Server, index: str, method: str):
+    assert documented(index) == offered(plugin_server, "vector", method)

@@ -1,5 +1,6 @@
 """The pgvectorscale plug-in on the real extension, out of the wheel that install.py --local takes it from."""
 
+import io
 import json
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,12 +12,11 @@ import pytest
 
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.pgvectorscale.module import PGVectorScale
-from ann_benchmarks.algorithms.postgres import releases, servers
+from ann_benchmarks.algorithms.postgres import progress, releases, servers
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation
-from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.statement import index_of_plan
 from ann_benchmarks.algorithms.postgres.writing.stream import INSERT
 from ann_benchmarks.common.errors import UserError
@@ -25,8 +25,8 @@ from ann_benchmarks.installing.main import main
 from ann_benchmarks.installing.wheels import get_wheel
 from ann_benchmarks.plugin import Changes
 
-from .postgres_fixtures import clustered, fitted, measured_recall
-from .programs import temporary_folder
+from .index_table import documented, offered
+from .postgres_fixtures import clustered, fitted, measured_recall, planned, started
 from .vchord_archives import copied_installation
 from .vectorscale_wheel import LOCK, installation_with_vectorscale, wheel
 
@@ -37,12 +37,9 @@ SMALL = {"num_neighbors": 20, "search_list_size": 40}
 
 
 @pytest.fixture(scope="module")
-def server_with_it() -> Iterator[Server]:
-    with temporary_folder() as folder:
-        server = LocalServer(installation_with_vectorscale(folder) / "bin", folder / "server")
-        server.start({"shared_buffers": "64MB"})
+def server_with_it(made_server: Path) -> Iterator[Server]:
+    with started(made_server, installation_with_vectorscale) as server:
         yield server
-        server.stop()
 
 
 @pytest.fixture
@@ -69,7 +66,7 @@ def test_finds_the_neighbours_of_its_metric(
     algorithm = PGVectorScale(metric, arguments)
     with fitted(algorithm, TRAIN, *([400] if "plain" in arguments.values() else [40, 1000])) as facts:
         assert measured_recall(algorithm, TRAIN, QUERIES, metric) > least
-        plan = algorithm._session_for(QUERIES[0], K).plan(QUERIES[0])
+        plan = planned(algorithm, QUERIES[0], K)
         assert index_of_plan(plan) == algorithm.index_name
         assert facts["vectorscale_version"] == "0.9.0"
         assert facts["index_size"] / facts["estimated_index_size"] == pytest.approx(1, abs=0.03)
@@ -118,7 +115,7 @@ def test_parked_indexes_do_not_disturb_each_other(diskann: Server):
     hnsw = PGVectorHNSW("euclidean", {"M": 8, "efConstruction": 32})
     for algorithm in (PGVectorScale("euclidean", SMALL), hnsw, PGVectorScale("euclidean", SMALL)):
         with fitted(algorithm, TRAIN, 40):
-            plan = algorithm._session_for(QUERIES[0], K).plan(QUERIES[0])
+            plan = planned(algorithm, QUERIES[0], K)
             assert index_of_plan(plan) == algorithm.index_name
 
 
@@ -161,6 +158,29 @@ def test_workers_are_counted(diskann: Server):
     finally:
         with diskann.connect() as connection:
             connection.execute("ALTER ROLE CURRENT_USER RESET diskann.force_parallel_workers")
+
+
+def test_workers_progress_goes_by_what_they_have_written(diskann: Server, monkeypatch: pytest.MonkeyPatch):
+    """While they build, the server shows the phase before, all of its blocks done."""
+    shown: list[tuple[str, int]] = []
+
+    class Shown(progress.tqdm):  # a bar on a terminal
+        def refresh(self, *_: Any, **__: Any) -> None:
+            shown.append((self.desc, self.n))
+
+    monkeypatch.setattr(progress, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(progress, "progress_bar", lambda total, doing: Shown(total=total, file=io.StringIO()))
+    with diskann.connect() as connection:
+        connection.execute("ALTER ROLE CURRENT_USER SET diskann.force_parallel_workers = 1")
+    try:
+        with fitted(PGVectorScale("euclidean", SMALL | {"max_alpha": 1.35}), TRAIN):
+            pass
+    finally:
+        with diskann.connect() as connection:
+            connection.execute("ALTER ROLE CURRENT_USER RESET diskann.force_parallel_workers")
+    written = [rows for phase, rows in shown if phase == "building index, by size on disk: "]
+    assert written == sorted(written) and len(set(written)) > 5
+    assert written[0] < 1000 and 2000 < written[-1] <= 2500
 
 
 def test_rows_that_are_written_are_found(diskann: Server):
@@ -274,3 +294,7 @@ def test_a_lock_that_pins_nothing_is_one_line(tmp_path: Path, text: str):
     (tmp_path / "release.lock").write_text(text)
     with pytest.raises(UserError, match=r"release.lock pins no wheel: write NAME==VERSION --hash=sha256"):
         get_wheel(tmp_path / "release.lock", tmp_path, "")
+
+
+def test_the_documented_metrics_are_those_of_the_extension(diskann: Server):
+    assert documented("diskann") == offered(diskann, "vectorscale", "diskann")

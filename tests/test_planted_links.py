@@ -21,11 +21,13 @@ import pytest
 from ann_benchmarks.algorithms.postgres.clients.pgbench_program import PgbenchProgram
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.machine import drop_from_cache
+from ann_benchmarks.algorithms.postgres.servers import account as accounts
 from ann_benchmarks.algorithms.postgres.servers import cluster, local
 from ann_benchmarks.algorithms.postgres.servers.account import ServerAccount, server_account
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.cluster import ClusterFolder, default_folder
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
+from ann_benchmarks.algorithms.postgres.servers.way import place_for_root
 from tiers.disk import drop_caches
 
 from .programs import temporary_folder
@@ -206,6 +208,22 @@ def test_copies_of_programs_go_nowhere_else(
     start(place, place.programs)
 
 
+def test_programs_of_a_third_account_are_copied_with_its_rights(
+    place: SimpleNamespace, account: ServerAccount
+) -> None:
+    """As root, a link that comes between a look at a file and its opening would be copied, too."""
+    theirs = place.folder / "theirs"
+    programs = copied_installation(theirs)
+    os.chown(theirs, STRANGER, STRANGER)
+    theirs.chmod(0o700)
+    start(place, programs / "bin")
+    os.link(place.victim / "secret", programs / "lib/secret")
+    (programs / "lib/another.so").touch()  # so that another copy is due
+    with pytest.raises(PostgresError, match="cannot copy the programs .*Permission denied"):
+        LocalServer(programs / "bin", place.server).start(SETTINGS)
+    (programs / "lib/secret").unlink()
+
+
 def test_files_that_root_made_in_the_folder_before_are_replaced(place: SimpleNamespace) -> None:
     """Version 0.1.0 opened the lock and the log as root."""
     for file in (place.server / "lock", place.home / "log"):
@@ -353,6 +371,23 @@ def test_a_folder_that_strangers_can_replace_is_refused(
     with pytest.raises(PostgresError, match=f"other accounts can change {public}"):
         ClusterFolder(public / "mine", account).take()
     assert not (public / "mine").exists()
+
+
+def test_a_link_that_comes_while_root_makes_a_folder(
+    place: SimpleNamespace, account: ServerAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    public = place.folder / "public"
+    public.mkdir()
+    public.chmod(0o1777)
+
+    def judge(path: Path) -> Path | None:
+        found = place_for_root(path)
+        as_user(STRANGER, STRANGER, f"ln -s {place.victim}/empty a", public)
+        return found
+
+    monkeypatch.setattr(accounts, "place_for_root", judge)
+    with pytest.raises(PostgresError, match="cannot use"):
+        ClusterFolder(public / "a/b", account).take()
 
 
 def test_a_folder_where_all_may_write_but_not_replace(place: SimpleNamespace, account: ServerAccount) -> None:

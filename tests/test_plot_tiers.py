@@ -18,7 +18,7 @@ from ann_benchmarks.plotting.draw import draw_dataset, draw_tiers
 from ann_benchmarks.plotting.points import Point
 from ann_benchmarks.plotting.published import read_tiers
 from ann_benchmarks.plotting.tier_figure import create_tier_figure, fit_panel, variant_looks
-from ann_benchmarks.plotting.tier_lines import TierLine, index_sizes, normalised, tier_lines
+from ann_benchmarks.plotting.tier_lines import TierLine, index_sizes, normalised, side_by_side, tier_lines
 from ann_benchmarks.plotting.tier_table import table
 from ann_benchmarks.results.file import iter_result_paths, read_result, write_result
 from ann_benchmarks.results.intervals import Interval
@@ -477,3 +477,14 @@ def test_lines_without_a_size_cannot_be_compared(results):
     assert "vchord-c32-hugepages" in drawn()
     with pytest.raises(UserError, match="no result has the size of its index"):
         drawn(published="5m")
+
+
+def test_lines_with_bars_stand_side_by_side():
+    lines = [line(f"a{i}", [5.0] * 9) for i in range(4)]
+    places = [[point.x for point in one.panels["qps"]] for one in side_by_side(lines)]
+    for tier in range(9):
+        at = [xs[tier] / (GB * 2**tier) for xs in places]
+        assert at == sorted(set(at)) and at[0] * at[-1] == pytest.approx(1)
+        assert at[-1] / at[0] < 2**0.5  # none is nearer to another tier
+    (alone,) = side_by_side(lines[:1])
+    assert alone == lines[0]

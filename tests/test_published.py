@@ -16,8 +16,10 @@ CHECKED = {
     "5m": 1790763542,
     "double-buffering": 901155112,
     "insert-scaling": 3504387386,
+    "pgvectorscale": 796330861,
     "query-scaling": 4061307579,
     "storage": 2702408646,
+    "vectordbbench": 3854004870,
     "year-in-review": 3976234610,
 }
 

@@ -74,6 +74,11 @@ def test_parts_are_expanded_in_order() -> None:
         "shuffle_train-00-of-10.parquet",
         "shuffle_train-09-of-10.parquet",
     ]
+    wikipedia = find_entry("cohere-wikipedia-en")
+    assert len(wikipedia.train) == 253 and wikipedia.train[-1].endswith("/train/0252.parquet")
+    assert wikipedia.test_rows() == 1000 and wikipedia.files()[0] == Path(
+        "data/cohere-wikipedia-en/0000.parquet"
+    )
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_another_wheel_than_the_pinned_one_is_refused(tmp_path, monkeypatch):
 
 
 def test_every_release_is_pinned():
-    assert list(releases.WHEELS) == ["0.5.1", "0.6.2", "0.7.4", "0.8.0", "0.8.1"]
+    assert list(releases.WHEELS) == ["0.5.1", "0.6.2", "0.7.4", "0.8.0", "0.8.1", "0.8.5", "0.8.6"]
     for lock in releases.WHEELS.values():
         wheel, *pins = lock.read_text().replace("\\\n", "").split()
         assert re.fullmatch(r"[\w-]+==[\d.]+", wheel)

@@ -15,7 +15,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.reporting import drawing
 from ann_benchmarks.reporting.chapters import report_results
 from ann_benchmarks.reporting.content import Chapter, Finding, Report, Shown, make
-from ann_benchmarks.reporting.facts import what_was_run
+from ann_benchmarks.reporting.facts import what_was_run, when
 from ann_benchmarks.reporting.output import MARK_FILE
 from ann_benchmarks.reporting.pictures import picture_kinds, worth_a_bar
 from ann_benchmarks.reporting.report import write_report
@@ -261,7 +261,7 @@ def test_speedups_are_relative_to_the_worst_or_to_a_baseline():
     assert by_name["bq"]["QPS speedup"].startswith("29.5 (")
     assert by_name["hnsw"]["QPS speedup"].startswith("30.4 (")
     assert by_name["bq"]["Build speedup"] == "153" and by_name["ivfflat"]["QPS speedup"] == "1"
-    assert by_name["bq"]["Size improvement"] == "16.4" and by_name["hnsw"]["Size (GiB)"] == "7.55"
+    assert by_name["bq"]["Size improvement"] == "16.4" and by_name["hnsw"]["Size"] == "7.55 GB"
     assert notes[-1].text == "Below that recall: short."
     options = {"kind": "speedups", "recall": 0.9, "baseline": "hnsw"}
     table, *_ = make(table_kinds, "table", options, Shown(runs, [], 0.95))
@@ -441,3 +441,15 @@ def test_published_throughput_over_clients():
         Shown([], [], 0.95),
     )  # fmt: skip
     assert len(table.rows) == 3 and table.columns[0] == "vectors" and "another machine" in origin.text
+
+
+def test_a_report_says_when_its_last_result_ended():
+    """Two of an hour each: the second was begun at 4, and ended at 5."""
+    begun = [{"started_at": f"2026-01-01T0{hour}:00:00+00:00"} for hour in (3, 4)]
+    whole = [attrs | {"ended_at": attrs["started_at"].replace("T04", "T05")} for attrs in begun]
+    texts = [block.text for attrs in (whole, begun, begun[:1], [{}]) for block in when(attrs)]
+    assert texts == [
+        "Measured from 2026-01-01T03:00:00+00:00 to 2026-01-01T05:00:00+00:00.",
+        "The first result was begun at 2026-01-01T03:00:00+00:00, the last at 2026-01-01T04:00:00+00:00.",
+        "The first result was begun at 2026-01-01T03:00:00+00:00.",
+    ]

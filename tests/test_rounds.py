@@ -1,6 +1,7 @@
 """Contenders in turn: every point once a round, in random order, in one process and on one server."""
 
 import random
+import re
 from collections import Counter
 from itertools import groupby
 
@@ -14,7 +15,9 @@ from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, read_share, read
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.load.warmup import warm_up
 from ann_benchmarks.measure import loaded_point
-from ann_benchmarks.measure.rounds import Contenders, Enter, Keep, Turn, filled
+from ann_benchmarks.measure.answers import filled
+from ann_benchmarks.measure.rounds import Contenders, Enter, Keep, Turn
+from ann_benchmarks.results.contest import FEWEST_ROUNDS
 from ann_benchmarks.results.file import iter_result_paths, read_attributes, read_result
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.run.conclusions import conclusions
@@ -146,7 +149,18 @@ def test_a_budget_ends_a_race_after_whole_rounds(workspace) -> None:
     done = workspace.run("--budget", "1s")
     (attrs,) = stored().values()
     assert done.returncode == 0 and attrs["rounds_ended"] == "budget"
-    assert attrs["run_count"] >= 3
+    assert attrs["run_count"] >= FEWEST_ROUNDS
+    assert "of --budget" not in done.stdout
+
+
+def test_the_least_number_of_rounds_may_take_longer_than_the_budget_which_is_said(workspace) -> None:
+    workspace.add_plugin("a", "def query(self, q, n):\n    time.sleep(0.02)\n    return list(range(n))\n")
+    done = workspace.run("--budget", "1s")
+    (attrs,) = stored().values()
+    assert attrs["run_count"] == FEWEST_ROUNDS
+    (seconds,) = re.findall(r"^measuring took (\d+) s instead of the 1 s of --budget", done.stdout, re.M)
+    assert float(seconds) >= 4 * 20 * 0.02
+    assert re.search(r"^round 1, 1 contender, \d+ s left$", done.stdout, re.M)
 
 
 def test_the_first_and_the_last_of_several_races_have_more_of_a_budget() -> None:

@@ -60,6 +60,7 @@ def test_an_exact_search_has_full_recall_and_its_true_distances(run_plugin):
     assert events[1].recall == 1
     attrs = result.attrs
     assert {"cpu", "cores", "memory_bytes", "kernel", "python", "started_at"} <= attrs.keys()
+    assert attrs["ended_at"] >= attrs["started_at"]
     assert (attrs["algo"], attrs["dataset"], attrs["count"], attrs["run_count"]) == (
         events[1].path.parent.name,
         "tiny",

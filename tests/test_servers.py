@@ -17,11 +17,12 @@ from ann_benchmarks.algorithms.postgres.environment import given_settings, serve
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server, _make_server
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
+from ann_benchmarks.algorithms.postgres.servers.installation import Installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.common.errors import shortage
 
 from .postgres_fixtures import SMALL
-from .programs import PATIENCE
+from .programs import PATIENCE, until
 from .vchord_archives import copied_installation
 
 REPOSITORY = Path(__file__).parents[1]
@@ -103,7 +104,7 @@ def test_a_killed_run_takes_its_server_along(server_folder: Path):
     run = start_run(server_folder, "import time; time.sleep(60)")
     run.send_signal(signal.SIGKILL)
     run.wait()
-    assert eventually(lambda: not postmasters(server_folder))
+    until(lambda: not postmasters(server_folder))
 
 
 def test_a_process_that_ends_takes_its_server_along_without_a_fork(server_folder: Path):
@@ -223,9 +224,10 @@ def test_which_server_is_meant(monkeypatch: pytest.MonkeyPatch):
         server_kind()
 
 
-def test_an_installed_server_is_the_one_named(server_folder: Path, monkeypatch: pytest.MonkeyPatch):
-    binaries = embedded_installation().with_name("pginstall") / "bin"  # another major version
-    monkeypatch.setenv("ANN_BENCHMARKS_PG_BIN", str(binaries))
+def test_an_installed_server_is_the_one_named(
+    server_folder: Path, older_installations: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_BIN", str(older_installations[1] / "bin"))
     monkeypatch.setenv("ANN_BENCHMARKS_PG_DATA", str(server_folder))
     server = _make_server()
     server.start(SMALL)
@@ -259,15 +261,6 @@ def start_run(folder: Path, then: str, stderr: int | None = None) -> "subprocess
     return run
 
 
-def eventually(condition, seconds: float = 10) -> bool:
-    deadline = time.monotonic() + seconds * PATIENCE
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
-
-
 def test_a_start_waits_for_the_backends_of_a_killed_server(server_folder: Path):
     server = make_server(server_folder)
     server.start(SMALL)
@@ -298,7 +291,7 @@ def test_programs_out_of_the_accounts_reach_are_copied(server_folder: Path, tmp_
         server.stop()
     assert len(list(server_folder.glob("install-*"))) == 1
     # Another release of an extension has to reach the server, and to replace the copy.
-    control = programs.parent / "share/postgresql/extension/vector.control"
+    control = Installation(programs.parent).extensions / "vector.control"
     text = control.read_text() + "# changed\n"
     control.unlink()  # it is a link to the original
     control.write_text(text)

@@ -9,6 +9,7 @@ import pytest
 
 from ann_benchmarks.algorithms.postgres import machine
 from ann_benchmarks.algorithms.postgres.clients import ClientPool, pool
+from ann_benchmarks.algorithms.postgres.columns import VectorColumn
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.statement import QueryStatement
@@ -28,7 +29,7 @@ FAST, SLOW = 0, 1
 def sleepers(server: Server, clients: int, processes: int, sql: str = SLEEP) -> Iterator[ClientPool]:
     with server.connect() as connection:
         connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-    statement = QueryStatement(server.connection_parameters(), sql, 1, {}, None)
+    statement = QueryStatement(server.connection_parameters(), sql, VectorColumn(1), "[0]", {}, None)
     with closing(ClientPool(statement, SECONDS, clients, processes=processes)) as opened:
         yield opened
 

@@ -13,7 +13,7 @@ from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_install
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.definitions.settings import read_setting, with_settings
+from ann_benchmarks.definitions.selection import read_setting, with_settings
 from ann_benchmarks.jobs.job import JobRequest
 from ann_benchmarks.measure.rounds import Contenders, Enter, Keep, Turn
 from ann_benchmarks.results.environment import environment_of, with_settings_given
@@ -54,6 +54,13 @@ def test_a_setting_is_read() -> None:
 def test_what_is_no_setting_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="is no setting: give NAME=VALUE"):
         read_setting(text)
+
+
+def test_there_are_not_too_many_combinations() -> None:
+    numbers = ",".join(map(str, range(100)))
+    assert len(with_settings([PLAIN], [read_setting(f"a={numbers}"), read_setting("jit=on")])) == 100
+    with pytest.raises(UserError, match="--setting: 200 combinations of values are more than 100"):
+        with_settings([PLAIN], [read_setting(f"a={numbers}"), read_setting("jit=on,off")])
 
 
 def test_each_combination_is_a_contender_that_is_named_by_what_differs() -> None:

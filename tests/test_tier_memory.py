@@ -20,7 +20,8 @@ from tiers.locked_memory import LockedMemory
 from tiers.memory import GIB, MIB, ControlGroup, WholeMachine, meminfo, readable
 from tiers.tier import SimulatedServer, Tier
 
-from .tier_holds import inside, line_of, needs_huge_pages, needs_memory_group, program, until
+from .programs import until
+from .tier_holds import inside, line_of, needs_huge_pages, needs_memory_group, program
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="tiers need Linux")
 

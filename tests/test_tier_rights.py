@@ -4,13 +4,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from tiers import rights, sweep
+from tiers import holding, rights, sweep
+from tiers.control_groups import CPUS
 from tiers.rights import advice_for, ways_out
 from tiers.sweep import chosen_method
+
+from .programs import PATIENCE
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="tiers need Linux")
 
@@ -91,7 +95,7 @@ def test_an_ordinary_user_is_refused_before_anything_is_built(method: str):
     """Unless the account has a group of its own; and it is sent to no method that takes rights, too."""
     done = subprocess.run(
         [sys.executable, "-c", AS_NOBODY, method],
-        cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=60,
+        cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=60 * PATIENCE,
     )  # fmt: skip
     assert done.stderr == ""
     said = done.stdout.strip()
@@ -121,3 +125,22 @@ def test_another_system_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(UserError, match="tiers need Linux"):
         chosen_method("auto")
+
+
+def test_a_limit_that_cannot_be_is_refused_before_anything_is_built(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    """As that of CPUs where systemd has handed a user memory alone."""
+
+    def choose(controllers: list[str], name: str) -> list[object]:
+        if CPUS in controllers:
+            raise UserError("no right to limit the CPUs")
+        return []
+
+    for module in (sweep, holding):
+        monkeypatch.setattr(module, "choose_groups", choose)
+    monkeypatch.setattr(sweep, "check_capacity", lambda tiers, method: None)
+    server = SimpleNamespace(check=lambda tiers: None, data_folder=lambda: tmp_path)
+    assert len(sweep.Sweep("32MB:256MB", "cgroup", server).conditions(1000, 8)) == 1
+    with pytest.raises(UserError, match="no right to limit the CPUs"):
+        sweep.Sweep("32MB:256MB,32MB:256MB+1cpus", "cgroup", server).conditions(1000, 8)

@@ -18,9 +18,9 @@ from tiers.locked_memory import LockedMemory
 from tiers.memory import MIB, ControlGroup, WholeMachine
 from tiers.tier import Tier
 
-from .programs import PATIENCE
+from .programs import PATIENCE, until
 from .test_tier_memory import Heap
-from .tier_holds import group_of, guards_of, line_of, needs_huge_pages, needs_memory_group, program, until
+from .tier_holds import group_of, guards_of, line_of, needs_huge_pages, needs_memory_group, program
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="tiers need Linux")
 

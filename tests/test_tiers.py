@@ -22,7 +22,8 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Finished, Note
 from ann_benchmarks.jobs.found_before import found_before, value_found_before
-from ann_benchmarks.jobs.job import Job, Procedure, Scope
+from ann_benchmarks.jobs.job import Job, Procedure
+from ann_benchmarks.jobs.plan import Scope
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, result_path, write_result
 from ann_benchmarks.run.execute import first_definitions
 from ann_benchmarks.run.pool import JobOutcome, WorkerPool
@@ -34,8 +35,8 @@ from tiers.sweep import SweepConsole
 from tiers.tier import Disk, MemoryWatch, SimulatedServer, Tier
 
 from . import test_load_run
-from .programs import PATIENCE, run_program
-from .tier_holds import group_of, needs_huge_pages, needs_memory_group, until
+from .programs import PATIENCE, run_program, until
+from .tier_holds import group_of, needs_huge_pages, needs_memory_group
 
 ROOT = Path(__file__).parents[1]
 folder = test_load_run.folder
@@ -262,14 +263,18 @@ def test_options_of_tiers_are_nothing_without_them(folder: Path):
 class Steady:
     """Memory of a size that is known; a test double."""
 
+    asked = 0
+
     def available(self) -> int:
+        self.asked += 1
         return 500 * MIB
 
 
 def test_what_is_available_is_sampled_in_a_run():
-    watch = MemoryWatch(Steady())
+    memory = Steady()
+    watch = MemoryWatch(memory)
     with watch.running():
-        time.sleep(0.25)
+        until(lambda: memory.asked > 2)
     facts = watch.facts(1)
     assert facts["tier_available"] == facts["tier_available_low"] == 500 * MIB
     assert facts["tier_samples"] >= 2

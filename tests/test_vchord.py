@@ -24,7 +24,8 @@ from ann_benchmarks.algorithms.postgres.statement import index_of_plan
 from ann_benchmarks.algorithms.vchord.module import VectorChord
 from ann_benchmarks.algorithms.vchord.size import automatic_lists, index_bytes
 
-from .postgres_fixtures import clustered, copied, fitted, measured_recall
+from .index_table import documented, offered
+from .postgres_fixtures import clustered, copied, fitted, measured_recall, planned
 from .vchord_archives import installation_with_vchord, server_with
 
 K = 10
@@ -135,7 +136,7 @@ def test_parked_indexes_do_not_disturb_each_other(vchord: Server):
         (VectorChord("euclidean", {"lists": [5, 60]}), ("2,10",)),
     ):
         with fitted(algorithm, TRAIN, *query):
-            plan = algorithm._session_for(QUERIES[0], K).plan(QUERIES[0])
+            plan = planned(algorithm, QUERIES[0], K)
             assert index_of_plan(plan) == algorithm.index_name
             assert recall(algorithm) > 0.4
 
@@ -551,3 +552,9 @@ def test_the_estimate_is_that_of_the_published_indexes(
 def test_lists_follow_vectorchords_advice():
     advice = {50_000: [], 100_000: [200], 1_000_000: [2000], 4_000_000: [8000], 10**9: [503, 252_982]}
     assert {rows: automatic_lists(rows) for rows in advice} == advice
+
+
+@pytest.mark.parametrize("index", ["vchordrq", "vchordg"])
+def test_the_documented_metrics_are_those_of_the_extension(server_1_1: Server, index: str):
+    server_1_1.preload("vchord")
+    assert documented(index) == offered(server_1_1, "vchord", index)

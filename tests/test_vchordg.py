@@ -16,7 +16,7 @@ from ann_benchmarks.algorithms.vchord.module import VectorChord
 from ann_benchmarks.algorithms.vchordg.module import VectorChordGraph, index_bytes
 
 from .conftest import ROOT
-from .postgres_fixtures import clustered, fitted, measured_recall
+from .postgres_fixtures import clustered, fitted, measured_recall, planned
 from .vchord_archives import server_with
 
 K = 10
@@ -53,7 +53,7 @@ def test_finds_the_neighbours_of_its_metric(
     algorithm = VectorChordGraph(metric, arguments)
     with fitted(algorithm, TRAIN, 200, 2) as facts:
         assert measured_recall(algorithm, TRAIN, QUERIES, metric) > least
-        plan = algorithm._session_for(QUERIES[0], K).plan(QUERIES[0])
+        plan = planned(algorithm, QUERIES[0], K)
         assert index_of_plan(plan) == algorithm.index_name
         settings = json.loads(algorithm.get_additional()["settings"])
         assert (settings["vchordg.ef_search"], settings["vchordg.beam_search"]) == ("200", "2")
@@ -83,7 +83,7 @@ def test_both_indexes_of_vectorchord_take_turns(vchord: Server):
     lists = VectorChord("euclidean", {"lists": 30})
     for algorithm, query in ((VectorChordGraph("euclidean", SMALL), 40), (lists, 30)) * 2:
         with fitted(algorithm, TRAIN, query):
-            plan = algorithm._session_for(QUERIES[0], K).plan(QUERIES[0])
+            plan = planned(algorithm, QUERIES[0], K)
             assert index_of_plan(plan) == algorithm.index_name
 
 

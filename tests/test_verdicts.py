@@ -8,8 +8,7 @@ import pytest
 from ann_benchmarks.comparing.matching import compare
 from ann_benchmarks.comparing.order import are_in_blocks
 from ann_benchmarks.comparing.verdicts import NOT_SLOWER, SLOWER, UNDECIDED, Criteria, status, warnings
-from ann_benchmarks.load.search import smallest_reaching
-from ann_benchmarks.load.selection import overstatement
+from ann_benchmarks.load.search import overstatement, smallest_reaching
 from ann_benchmarks.reporting.answer import statements
 from ann_benchmarks.results.comparable import Comparison
 from ann_benchmarks.results.equal_recall import ABOVE, AT, BETWEEN, EXACT, WITHIN, standing

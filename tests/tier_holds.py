@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,8 +12,6 @@ import pytest
 from ann_benchmarks.common.errors import UserError
 from tiers import control_groups, locked_memory
 from tiers.ledger import SYSTEM_FOLDER, Ledger
-
-from .programs import PATIENCE
 
 ROOT = Path(__file__).parent.parent
 
@@ -48,14 +45,6 @@ _needs_huge_pages = needs(_no_huge_pages())
 def needs_huge_pages(test: Callable[..., object]) -> Callable[..., object]:
     """Mark a test: they are taken from all processes, those of other tests included."""
     return pytest.mark.alone(_needs_huge_pages(test))
-
-
-def until(condition: Callable[[], object], seconds: float = 10) -> None:
-    """Wait for it."""
-    deadline = time.monotonic() + seconds * PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.02)
 
 
 def group_of(pid: int, controller: str = "memory") -> Path:

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,8 @@ import pytest
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation, install, read_release
-from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 
-from .postgres_fixtures import SMALL, copied
-from .programs import temporary_folder
+from .postgres_fixtures import started
 
 ARCHIVES = Path(
     os.environ.get("ANN_BENCHMARKS_VCHORD_ARCHIVES") or "~/.cache/ann-benchmarks/vchord"
@@ -63,12 +62,8 @@ def installation_with_vchord(version_prefix: str, folder: Path) -> Path:
 
 def server_with(version_prefix: str, made_server: Path) -> Iterator[Server]:
     """A server with this version of VectorChord, for a fixture."""
-    with temporary_folder() as folder:
-        programs = installation_with_vchord(version_prefix, folder) / "bin"
-        server = LocalServer(programs, copied(made_server, folder / "server"))
-        server.start(SMALL)
+    with started(made_server, partial(installation_with_vchord, version_prefix)) as server:
         yield server
-        server.stop()
 
 
 def _linked_tree(source: Path, target: Path) -> Path:

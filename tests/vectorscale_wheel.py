@@ -1,6 +1,10 @@
-"""pgvectorscale out of the wheel that is pinned, and a copy of the embedded PostgreSQL with it."""
+"""pgvectorscale out of the wheel that is pinned: in a copy of the embedded PostgreSQL, or as a package."""
 
 import os
+import platform
+import subprocess
+import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -32,3 +36,28 @@ def installation_with_vectorscale(folder: Path) -> Path:
     copy = copied_installation(folder)
     install(release, Installation(copy))
     return copy
+
+
+def release_stand_in(folder: Path, major: str, files: Mapping[str, bytes]) -> Path:
+    """A .zip with the names and fields of pgvectorscale's release: a test double, and its package says so."""
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
+    name, tree = f"pgvectorscale-postgresql-{major}", folder / "tree"
+    for file, content in files.items():
+        kind = (
+            f"lib/postgresql/{major}/lib" if file.endswith(".so") else f"share/postgresql/{major}/extension"
+        )
+        path = tree / "usr" / kind / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    (tree / "DEBIAN").mkdir()
+    (tree / "DEBIAN/control").write_text(
+        f"Package: {name}\nVersion: 1:0.9.0-Linux\nArchitecture: {machine}\nDepends: postgresql-{major}\n"
+        "Maintainer: nobody <nobody@invalid>\nDescription: a test double of pgvectorscale's package\n"
+    )
+    package = folder / f"{name}_0.9.0-Linux_{machine}.deb"
+    subprocess.run(["dpkg-deb", "--root-owner-group", "-b", tree, package], check=True, capture_output=True)
+    path = folder / f"pgvectorscale-0.9.0-pg{major}-{machine}.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.write(package, package.name)
+        archive.writestr(f"{name}-dbgsym_0.9.0-Linux_{machine}.deb", "symbols for a debugger")
+    return path

@@ -173,17 +173,8 @@ class Holding:
         self._hold, self._groups, self.memory, self.facts = None, [], None, {}
 
     def _make_groups(self, tier: Tier) -> None:
-        controllers = [MEMORY] if self._is_limit(tier) else []
-        controllers += [] if tier.cpus is None else [CPUS]
-        disk, device = tier.limited_disk, ""
-        if disk is not None:
-            if self.folder is None:
-                raise UserError(
-                    f"the disk of {tier} cannot be limited: where the server keeps its data is unknown"
-                )
-            device = block_device(self.folder)
-            controllers.append(DISK)
-        groups = choose_groups(controllers, self._group_name)
+        groups, device = limiting(tier, self.method, self.folder, self._group_name)
+        disk = tier.limited_disk
         hold, _ = self._held
         with self._ledger.changing(hold):
             hold.groups = [HeldGroup(str(each.folder), str(each.home)) for each in groups]
@@ -197,11 +188,8 @@ class Holding:
                 group.limit_disk(device, disk)
         self.limits = {file: text for group in groups for file, text in group.limits().items()}
 
-    def _is_limit(self, tier: Tier) -> bool:
-        return self.method == CONTROL_GROUP and tier.ram is not None
-
     def _view(self, tier: Tier, shared_before: int) -> WholeMachine | ControlGroup:
-        if self._is_limit(tier):
+        if _limits_memory(tier, self.method):
             group = self._group_of_memory()
             return ControlGroup(group.folder, group.version)
         place = find_place(MEMORY)
@@ -253,3 +241,27 @@ class Holding:
             _, locked = self._held
             facts |= locked.facts
         return facts
+
+
+def limiting(tier: Tier, method: str, folder: Path | None, name: str) -> tuple[list[Group], str]:
+    """Return the groups that are to limit what a tier has, none of them made, and the disk that they limit.
+
+    `folder` is that of the server's data. UserError where one of the limits cannot be.
+    """
+    controllers, device = [], ""
+    if _limits_memory(tier, method):
+        controllers.append(MEMORY)
+    if tier.cpus is not None:
+        controllers.append(CPUS)
+    if tier.limited_disk is not None:
+        if folder is None:
+            raise UserError(
+                f"the disk of {tier} cannot be limited: where the server keeps its data is unknown"
+            )
+        device = block_device(folder)
+        controllers.append(DISK)
+    return choose_groups(controllers, name), device
+
+
+def _limits_memory(tier: Tier, method: str) -> bool:
+    return method == CONTROL_GROUP and tier.ram is not None

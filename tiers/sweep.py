@@ -18,14 +18,17 @@ from ann_benchmarks.jobs.job import Job, JobRequest
 from ann_benchmarks.measure.rounds import Enter
 from ann_benchmarks.run.console import Console
 from ann_benchmarks.run.pool import JobOutcome
-from ann_benchmarks.run.worker import NoWorker, ProcessWorker, Worker
+from ann_benchmarks.run.process import ProcessWorker
+from ann_benchmarks.run.worker import NoWorker, Worker
 
 from .control_groups import MEMORY, choose_groups, find_place
-from .holding import Holding
+from .holding import Holding, limiting
 from .locked_memory import require_rights
 from .parse import check_capacity, parse_tiers
 from .rights import require_linux
 from .tier import CONTROL_GROUP, HUGE_PAGES, SimulatedServer, Tier
+
+_ANY_NAME = "ann-benchmarks-tier"  # of groups that are not made
 
 
 class TieredServer(Protocol):
@@ -72,6 +75,7 @@ class SweepConsole(Console):
 
     def __init__(self, jobs: Sequence[Job], trouble: Callable[[], str | None]) -> None:
         """Take all jobs, and show the order of their tiers; `trouble` returns what is wrong with one."""
+        super().__init__()
         self._trouble = trouble
         self._said: str | None = None
         self._tiers = list(dict.fromkeys(str(job.procedure.conditions) for job in jobs))
@@ -130,6 +134,8 @@ class Sweep:
             folder = self._server.data_folder()
         if folder is not None:  # else the server's memory is that of another machine
             check_capacity(tiers, self._method)
+        for tier in tiers:
+            limiting(tier, self._method, folder, _ANY_NAME)
         return [SimulatedServer(tier, self._method) for tier in tiers]
 
     def builder(self, job: Job) -> Worker:
@@ -190,7 +196,7 @@ def chosen_method(method: str) -> str:
         require_rights()
         return HUGE_PAGES
     try:
-        choose_groups([MEMORY], "ann-benchmarks-tier")
+        choose_groups([MEMORY], _ANY_NAME)
         return CONTROL_GROUP
     except UserError as no_groups:
         if method == CONTROL_GROUP:

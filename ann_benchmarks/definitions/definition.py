@@ -31,7 +31,7 @@ class Definition:
     disabled: bool
     version: str = ""  # the tag that the user named; its results make a curve of their own
     settings: Mapping[str, str] = field(default_factory=dict)  # that the user gives its server
-    varied: tuple[str, ...] = ()  # of them, those with several values, each of which makes a curve of its own
+    varied: tuple[str, ...] = ()  # names of settings with several values: a curve for each
 
     @property
     def variant(self) -> str:
@@ -71,6 +71,7 @@ class Data:
     dimension: int
     metric: str
     point_type: str = "float"
+    row_values: int = 0  # numbers of 4 bytes that a row takes
 
 
 def get_definitions(configs: Iterable[Config], data: Data, count: int) -> list[Definition]:

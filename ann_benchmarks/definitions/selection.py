@@ -1,9 +1,16 @@
-"""Which definitions a run is for: by algorithm, version, image and kind of data."""
+"""Which definitions a run is for: by algorithm, version, image and kind of data, with its server's settings.
 
-from collections.abc import Sequence
+A setting that has several values makes a contender of each of them.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 
-from ann_benchmarks.common.errors import UserError, closest
+from ann_benchmarks.common.errors import UserError, closest, shown
+from ann_benchmarks.common.names import LONGEST_NAME, too_long
 
 from .configs import ANY_METRIC, BrokenConfig, Config
 from .definition import Data, Definition, get_definitions, supported_data
@@ -12,6 +19,10 @@ from .tags import split_tag, tagged
 Named = tuple[
     str | None, str | None
 ]  # an algorithm and a version; None: all of them, and the one that is here
+_SETTING = re.compile(r"[a-z_][a-z0-9_$]*(\.[a-z_][a-z0-9_$]*)*")
+MOST_COMBINED = 100  # values of settings: every one is a contender, and has an entry in each table
+_ROOM = 80  # bytes of a folder's name for what else is in it
+SettingValues = tuple[str, Sequence[str]]  # a name, and each value that it is to have
 
 
 def named_algorithms(names: Sequence[str]) -> list[Named]:
@@ -96,6 +107,54 @@ def with_version(definition: Definition, version: str | None) -> Definition:
     if version is None:
         return definition
     return replace(definition, version=version, docker_tag=tagged(definition.docker_tag, version))
+
+
+def read_setting(text: str) -> SettingValues:
+    """Read NAME=VALUE or NAME=VALUE,VALUE..., each value once; UserError says what is allowed."""
+    name, equals, rest = text.partition("=")
+    name = name.strip().lower()
+    values = list(dict.fromkeys(value.strip() for value in rest.split(",")))
+    if not equals or not _SETTING.fullmatch(name) or not all(values) or not rest.isprintable():
+        raise UserError(f"'{shown(text)}' is no setting: give NAME=VALUE, or NAME=VALUE,VALUE to compare")
+    return name, values
+
+
+def with_settings(definitions: Sequence[Definition], settings: Sequence[SettingValues]) -> list[Definition]:
+    """Return each definition with every combination of the values."""
+    names = [name for name, _ in settings]
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise UserError(f"--setting names {repeated[0]} twice: write {repeated[0]}=VALUE,VALUE")
+    if (combined := math.prod(len(values) for _, values in settings)) > MOST_COMBINED:
+        raise UserError(
+            f"--setting: {combined:,} combinations of values are more than {MOST_COMBINED}, each of which is"
+            " measured: give fewer values"
+        )
+    varied = tuple(name for name, values in settings if len(values) > 1)
+    found = [
+        replace(definition, settings=dict(zip(names, values, strict=True)), varied=varied)
+        for definition in definitions
+        for values in product(*(values for _, values in settings))
+    ]
+    for definition in found if varied else ():
+        if problem := too_long(definition.family, LONGEST_NAME - _ROOM):
+            raise UserError(f"--setting: the name of a curve, {definition.family}, {problem}: vary fewer")
+    _refuse_one_name(found)
+    return found
+
+
+def _refuse_one_name(definitions: Sequence[Definition]) -> None:
+    """Refuse values that would be one curve: the second would replace the first one's results."""
+    called: dict[str, Mapping[str, str]] = {}
+    for definition in definitions:
+        # Names are compared as file systems compare them that ignore the case.
+        first = called.setdefault(definition.family.casefold(), definition.settings)
+        if first != definition.settings:
+            name = next(name for name, value in first.items() if value != definition.settings[name])
+            one, other = shown(first[name]), shown(definition.settings[name])
+            raise UserError(
+                f"--setting {name}: '{one}' and '{other}' would have one curve, {definition.family}:"
+                " leave one of them out"
+            )
 
 
 def joined(definitions: Sequence[Definition]) -> list[Definition]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from ann_benchmarks.common.numbers import MB
 from ann_benchmarks.common.output import say
 
 LOGS = Path("logs/install")
@@ -199,7 +200,7 @@ def _find(client: Any, image: str) -> Any:
 
 
 def _megabytes(size: int | None) -> str:
-    return "-" if size is None else f"{size / 1e6:,.0f}"
+    return "-" if size is None else f"{size / MB:,.0f}"
 
 
 def _versions(outcome: ImageOutcome) -> str:

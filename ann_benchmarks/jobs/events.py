@@ -77,9 +77,13 @@ class PointFailed:
 
 @dataclass(frozen=True)
 class Note:
-    """Something that the user should know and that stops nothing."""
+    """Something that the user should know and that stops nothing.
+
+    A remark about a measured `point`, by its label, may be the same for many: it is said once, in the end.
+    """
 
     text: str
+    point: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,11 @@
-"""What there is to do: definitions, their points, how they are measured; and the plan of the unfinished."""
+"""What there is to do: a definition with its points, how they are measured, and how that is carried out."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
 from ann_benchmarks.definitions.definition import Definition, label
-from ann_benchmarks.definitions.selection import joined
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.load.workload import Workload
@@ -171,37 +169,3 @@ class JobRequest:
     def all_facts(self) -> dict[str, Any]:
         """What is stored with each point, of the job and of where it runs."""
         return {**self.job.execution.facts, **self.facts}
-
-
-@dataclass(frozen=True)
-class Scope:
-    """What a run is to cover: every definition by every procedure, those of the same conditions together."""
-
-    definitions: Sequence[Definition]
-    dataset: str
-    count: int
-    procedures: Sequence[Procedure] = field(default_factory=lambda: [Procedure()])
-    execution: Execution = field(default_factory=Execution)
-
-    def jobs(self) -> Iterator[Job]:
-        """Yield each definition by each procedure, with all of its points.
-
-        A definition has one point where a recall is searched for, and under a workload that writes.
-        """
-        definitions = joined(self.definitions)
-        for _, group in groupby(self.procedures, lambda procedure: procedure.conditions):
-            procedures = list(group)
-            for definition in definitions:
-                for procedure in procedures:
-                    target = procedure.target_recall
-                    points = definition.points() if target is None else [[f"target_recall={target:g}"]]
-                    if procedure.workload is not None:
-                        points = [points[len(points) // 2]]
-                    yield Job(
-                        definition, points, self.dataset, self.count, procedure, execution=self.execution
-                    )
-
-    def builds(self) -> list[Job]:
-        """Return each definition, to be built and not measured."""
-        execution = replace(self.execution, build_only=True)
-        return [Job(d, [], self.dataset, self.count, execution=execution) for d in joined(self.definitions)]

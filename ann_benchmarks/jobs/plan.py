@@ -1,20 +1,56 @@
 """The plan: the jobs of a scope with the points that are not finished."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.definitions.selection import joined
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.workload import Workload
 from ann_benchmarks.results.environment import Facts, environment_of
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, damage, read_attributes
 from ann_benchmarks.results.records import read_record
 
-from .job import Job, Procedure, Scope
+from .job import Execution, Job, Procedure
 from .places import Environments, folder_for, may_be_of, other_server
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a run is to cover: every definition by every procedure, those of the same conditions together."""
+
+    definitions: Sequence[Definition]
+    dataset: str
+    count: int
+    procedures: Sequence[Procedure] = field(default_factory=lambda: [Procedure()])
+    execution: Execution = field(default_factory=Execution)
+
+    def jobs(self) -> Iterator[Job]:
+        """Yield each definition by each procedure, with all of its points.
+
+        A definition has one point where a recall is searched for, and under a workload that writes.
+        """
+        definitions = joined(self.definitions)
+        for _, group in groupby(self.procedures, lambda procedure: procedure.conditions):
+            procedures = list(group)
+            for definition in definitions:
+                for procedure in procedures:
+                    target = procedure.target_recall
+                    points = definition.points() if target is None else [[f"target_recall={target:g}"]]
+                    if procedure.workload is not None:
+                        points = [points[len(points) // 2]]
+                    yield Job(
+                        definition, points, self.dataset, self.count, procedure, execution=self.execution
+                    )
+
+    def builds(self) -> list[Job]:
+        """Return each definition, to be built and not measured."""
+        execution = replace(self.execution, build_only=True)
+        return [Job(d, [], self.dataset, self.count, execution=execution) for d in joined(self.definitions)]
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from statistics import fmean
 
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.quantities import read_number
+from ann_benchmarks.results.contest import FEWEST_ROUNDS
 from ann_benchmarks.results.judging import ERROR_RATE, LOOKS_SHARE, Difference, difference_of_pairs
 
-FEWEST_ROUNDS = 4  # before a race is looked at
 FEWEST_OF_A_WIDTH = 9  # before the width of an interval is believed
 MOST_ROUNDS = 200
 LOOKS_RATE = LOOKS_SHARE * ERROR_RATE  # of putting one out who is not behind
@@ -124,7 +124,8 @@ class Race:
         self._looks += 1
         self._next_look = math.ceil(self.done * STEP)
         self.running = [contender for contender in self.running if contender not in self._short]
-        error_rate = LOOKS_RATE * 6 / (math.pi * self._looks) ** 2  # whose sum over all looks is LOOKS_RATE
+        # Over all looks, 6 / (pi * look)^2 adds up to 1, and so the error rates to LOOKS_RATE.
+        error_rate = LOOKS_RATE * 6 / (math.pi * self._looks) ** 2
         fields = dict.fromkeys(contender.field for contender in self._logs)
         undecided = [field for field in fields if not self._is_decided(field, error_rate)]
         return not undecided

@@ -1,4 +1,7 @@
-"""Searches: the highest rate that keeps an objective, the smallest argument that reaches a recall."""
+"""Searches: the highest rate that keeps an objective, the smallest argument that reaches a recall.
+
+`overstatement` is what a recall that was searched for owes to the very queries that it was searched with.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,6 +13,8 @@ import numpy as np
 CLOSE_ENOUGH = 1.05  # ratio between the lowest rate that failed and the highest that was kept
 FIRST_SHARE = 0.5  # of the throughput of a closed loop, with which the search begins
 FARTHEST = 1000  # times above and below that throughput is looked at
+RESAMPLED = 400  # times, for what a search owes to its queries
+_LEAST = 1e-4  # of a recall, from 0 and from 1
 
 
 def highest_rate(is_kept_at: Callable[[float], bool], closed_loop_rate: float) -> tuple[float | None, int]:
@@ -137,3 +142,31 @@ def _crossing(known: list[int], measured: dict[int, float], target: float, granu
 def _logit(recall: float, granularity: float) -> float:
     inside = float(np.clip(recall, granularity / 2, 1 - granularity / 2))
     return math.log(inside / (1 - inside))
+
+
+def overstatement(target: float, places: Sequence[int], recalls: np.ndarray) -> float | None:
+    """Return by how much a recall that a search has reached exceeds that of other queries, on average.
+
+    `places` are those that were tried, ascending; `recalls` are of each query, (places, queries). The search
+    is repeated on queries drawn with replacement from these, which are to these what these are to all that
+    there could be (Efron's bootstrap, 1983): where it reaches the target on the drawn ones, the mean recall
+    of these lies below it. Between two places the logit of the recall is linear in the logarithm of the
+    place. None where the places do not enclose the target.
+    """
+    means = recalls.mean(axis=1)
+    if len(places) < 2 or not np.min(means) < target <= np.max(means):
+        return None
+    queries = recalls.shape[1]
+    counts = np.random.default_rng(queries).multinomial(queries, np.full(queries, 1 / queries), RESAMPLED)
+    efforts, aim = np.log1p(np.asarray(places, dtype=float)), float(_logits(np.array(target)))
+    of_all = _logits(means)
+    found = [
+        np.interp(np.interp(aim, np.maximum.accumulate(curve), efforts), efforts, of_all)
+        for curve in _logits(counts @ recalls.T / queries)
+    ]
+    return target - float(np.mean(1 / (1 + np.exp(-np.array(found)))))
+
+
+def _logits(recalls: np.ndarray) -> np.ndarray:
+    inside = np.clip(recalls, _LEAST, 1 - _LEAST)
+    return np.log(inside / (1 - inside))

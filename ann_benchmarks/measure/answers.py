@@ -52,3 +52,30 @@ def completed(run: Measured, others: np.ndarray | None) -> Measured:
     found[aside] = -1
     found[aside, : others.shape[1]] = others[aside]
     return replace(run, neighbors=found)
+
+
+def filled(runs: list[Measured]) -> list[Measured]:
+    """Give each run the other rounds' answers to queries that it has not sent itself.
+
+    A query that no round has counted an answer to has that of the first run, which was obtained aside.
+    """
+    answered = np.array([
+        np.ones(len(run.neighbors), bool) if run.answered is None else run.answered for run in runs
+    ])  # fmt: skip
+    if answered.all():
+        return runs
+    width = max(run.neighbors.shape[1] for run in runs)
+    ids = np.full((len(runs), answered.shape[1], width), -1, dtype=np.int64)
+    for row, run in zip(ids, runs, strict=True):
+        row[:, : run.neighbors.shape[1]] = run.neighbors
+    everyone, aside = np.arange(answered.shape[1]), ~answered.any(axis=0)
+    result = []
+    for place, run in enumerate(runs):
+        source = (np.roll(answered, -place, axis=0).argmax(axis=0) + place) % len(runs)
+        source[aside] = 0
+        facts = {
+            "queries_answered_aside": int(np.count_nonzero(aside)),
+            "queries_of_other_rounds": int(np.count_nonzero(~answered[place])),
+        }
+        result.append(replace(run, neighbors=ids[source, everyone], facts={**run.facts, **facts}))
+    return result

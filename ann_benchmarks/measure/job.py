@@ -90,10 +90,11 @@ def _check_arguments(job: Job, plugin: Plugin) -> None:
 
 def _build(plugin: Plugin, dataset: Dataset, job: Job, monitor: Phases) -> dict[str, Any]:
     train: Any
-    if dataset.attrs.get("type") == "sparse":
-        train = dataset.train()
-    elif plugin.streams_training_set:
+    kind = dataset.attrs.get("type")
+    if kind != "sparse" and plugin.streams_training_set:
         train = dataset.train_rows()
+    elif kind != "dense":
+        train = dataset.train()
     else:
         train = np.asarray(dataset.train())
     plugin.set_load_options(job.execution.load_threads, job.execution.chunk_size)

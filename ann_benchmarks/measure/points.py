@@ -4,7 +4,6 @@ import errno
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from ann_benchmarks.monitoring import NoMonitor, Phases
 from ann_benchmarks.plugin import Plugin
 
 from .loaded_point import LoadedPoint
-from .storing import PointStore
+from .storing import PointStore, now
 from .target import TargetSearch
 from .timed import Subject, measure, measure_each
 
@@ -150,7 +149,7 @@ class Points:
             target,
             self.store.recalls_of,
             self.answers,
-            lambda text: self.report(Note(f"{name}: {text}")),
+            lambda text: self.report(Note(text, name)),
         )
 
     def answers(self) -> np.ndarray:
@@ -178,8 +177,3 @@ class Points:
     def loaded(self, load: Load) -> LoadedPoint:
         """Return the point as clients query it."""
         return LoadedPoint(self.at_once, load)
-
-
-def now() -> str:
-    """Return the time of day, as results store it."""
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")

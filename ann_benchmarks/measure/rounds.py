@@ -24,8 +24,10 @@ from ann_benchmarks.monitoring.monitor import Recording
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.file import read_attributes
 
+from .answers import filled
 from .job import build, open_monitor, opened
-from .points import Points, now
+from .points import Points
+from .storing import now
 
 MOST_REPEATS = 100  # of a job's turns that others have disturbed
 
@@ -241,30 +243,3 @@ def smaller(run: Measured) -> Measured:
     """Return a run that takes less memory: many are kept."""
     fits = run.neighbors.max(initial=0) <= np.iinfo(np.int32).max
     return replace(run, neighbors=run.neighbors.astype(np.int32)) if fits else run
-
-
-def filled(runs: list[Measured]) -> list[Measured]:
-    """Give each run the other rounds' answers to queries that it has not sent itself.
-
-    A query that no round has counted an answer to has that of the first run, which was obtained aside.
-    """
-    answered = np.array([
-        np.ones(len(run.neighbors), bool) if run.answered is None else run.answered for run in runs
-    ])  # fmt: skip
-    if answered.all():
-        return runs
-    width = max(run.neighbors.shape[1] for run in runs)
-    ids = np.full((len(runs), answered.shape[1], width), -1, dtype=np.int64)
-    for row, run in zip(ids, runs, strict=True):
-        row[:, : run.neighbors.shape[1]] = run.neighbors
-    everyone, aside = np.arange(answered.shape[1]), ~answered.any(axis=0)
-    result = []
-    for place, run in enumerate(runs):
-        source = (np.roll(answered, -place, axis=0).argmax(axis=0) + place) % len(runs)
-        source[aside] = 0
-        facts = {
-            "queries_answered_aside": int(np.count_nonzero(aside)),
-            "queries_of_other_rounds": int(np.count_nonzero(~answered[place])),
-        }
-        result.append(replace(run, neighbors=ids[source, everyone], facts={**run.facts, **facts}))
-    return result

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import datetime, timezone
 from statistics import fmean
 from typing import Any
 
@@ -88,10 +89,10 @@ class PointStore:
         most = representative(runs).neighbors.shape[1]
         if most > self.job.count:
             kept = f"the first {self.job.count} are kept"
-            self.report(Note(f"{name} answered with up to {most} neighbours; {kept}"))
+            self.report(Note(f"answers had up to {most} neighbours; {kept}", name))
         attrs, found = self._store(query_arguments, runs, facts, recording)
         for text in remarks(attrs):
-            self.report(Note(f"{name}: {text}"))
+            self.report(Note(text, name))
         if "target_parameter" in facts:
             name = f"{name}: {facts['target_parameter']}={facts['target_value']}"
         self.report(self._done(name, query_arguments, runs, attrs, found))
@@ -148,6 +149,7 @@ class PointStore:
                 run.facts.get("asking_seconds", run.seconds_per_query * len(run.times)) for run in runs
             ),
             "dataset": job.dataset,
+            "ended_at": now(),
         }
         job = self._placed(attrs)
         attrs |= {"algo": job.series.label, ATTRIBUTE: job.series.as_json()}
@@ -208,6 +210,11 @@ class PointStore:
 
     def _recalls(self, distances: np.ndarray) -> np.ndarray:
         return recall_of_each(distances, self.true_distances[:, -1] + RECALL_SLACK, self.job.count)
+
+
+def now() -> str:
+    """Return the time of day, as results store it."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 def representative(runs: list[Measured]) -> Measured:

@@ -2,18 +2,32 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
+from ann_benchmarks.common.numbers import KIB, size_text
 from ann_benchmarks.common.output import counted, say, warn
 from ann_benchmarks.jobs.events import Built, Event, Note, PhaseDone, PointDone, PointFailed, WorkloadDone
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.results.intervals import interval_text
 from ann_benchmarks.results.percentiles import least_queries
+from ann_benchmarks.results.warnings import FIGURE, gathered
 
 from .pool import JobOutcome
 
+MOST_ROWS = 12  # of the table at the end
+
 
 class Console:
-    """Prints what workers report: progress and results to stdout, trouble to stderr."""
+    """Prints what workers report: progress and results to stdout, trouble to stderr.
+
+    What is to be known of points is said once for all of them, in the end.
+    """
+
+    def __init__(self) -> None:
+        """Nothing is reported yet."""
+        self._measured = 0
+        self._dataset = ""
+        self._remarks: list[tuple[str, str]] = []
 
     def started(self, job: Job) -> None:
         """Say that a definition is begun."""
@@ -23,13 +37,15 @@ class Console:
     def event(self, job: Job, event: Event) -> None:
         """Print what a worker reports."""
         if isinstance(event, Built):
-            size = "" if event.index_size is None else f", {event.index_size / 1024:,.1f} MiB"
+            size = "" if event.index_size is None else f", {size_text(event.index_size, KIB)}"
             if not job.execution.build_only:
                 what = "ready after"
             else:
                 what = "found, built earlier in" if event.is_reused else "built in"
             say(f"{job.definition}: index {what} {event.build_time:.1f} s{size}")
         elif isinstance(event, PointDone):
+            self._measured += 1
+            self._dataset = job.dataset
             say(point_text(event))
         elif isinstance(event, PhaseDone):
             say(event.text)
@@ -37,12 +53,27 @@ class Console:
             say(f"{event.label}: kept in {event.path}")
         elif isinstance(event, PointFailed):
             print(f"failed: {event.label}: {event.reason}", file=sys.stderr, flush=True)
+        elif isinstance(event, Note) and event.point:
+            self._remarks.append((event.text, event.point))
         elif isinstance(event, Note):
             warn(event.text)
 
     def failed(self, outcome: JobOutcome) -> None:
         """Say that a definition has failed, and why."""
         print(f"failed: {outcome.job.definition}: {outcome.failure}", file=sys.stderr, flush=True)
+
+    def ended(self) -> None:
+        """Say what is to be known of points: one line for each kind of remark."""
+        found, self._remarks = gathered(self._remarks), []
+        with suppress(OSError):  # where the terminal is lost
+            for text, names in found:
+                whose = (
+                    f"{len(names)} of {self._measured} points" if self._measured else f"{len(names)} phases"
+                )
+                differ = " (the largest of their figures)" if FIGURE.search(text) else ""
+                warn(f"{names[0]}: {text}" if len(names) == 1 else f"{whose}: {text}{differ}")
+            if self._measured and any(len(names) > 1 for _, names in found):
+                say(f"which points these are: report.json of report.py --dataset {self._dataset}")
 
 
 def point_text(point: PointDone) -> str:
@@ -66,26 +97,56 @@ def point_text(point: PointDone) -> str:
 
 
 def summary(outcomes: Sequence[JobOutcome]) -> list[str]:
-    """Lines of a table: points measured, finished before and missing, time of the build and of all."""
+    """Lines of a table: points measured, finished before and missing, time of the build and of all.
+
+    Of many rows, those of a definition are one, and another table has the fastest of each load and tier.
+    """
     if any(outcome.job.execution.build_only for outcome in outcomes):
         return _build_summary(outcomes)
-    rows: list[tuple[str, ...]] = [("definition", "done", "skipped", "failed", "build s", "total s")]
+    is_long = len(outcomes) > MOST_ROWS
+    groups: dict[str, list[JobOutcome]] = {}
     for outcome in outcomes:
-        job = outcome.job
-        build = "-" if outcome.build_time is None else f"{outcome.build_time:.1f}"
-        points = (outcome.done, job.finished, len(job.points) - outcome.done)
-        rows.append((job.label(), *map(str, points), build, f"{outcome.seconds:.1f}"))
-    return _table(rows)
+        name = str(outcome.job.definition) if is_long else outcome.job.label()
+        groups.setdefault(name, []).append(outcome)
+    rows: list[tuple[str, ...]] = [("definition", "done", "skipped", "failed", "build s", "total s")]
+    for name, group in groups.items():
+        builds = [outcome.build_time for outcome in group if outcome.build_time is not None]
+        done = sum(outcome.done for outcome in group)
+        finished = sum(outcome.job.finished for outcome in group)
+        missing = sum(len(outcome.job.points) for outcome in group) - done
+        seconds = sum(outcome.seconds for outcome in group)
+        build = f"{builds[-1]:.1f}" if builds else "-"
+        rows.append((name, *map(str, (done, finished, missing)), build, f"{seconds:.1f}"))
+    return [*(_fastest(outcomes) if is_long else []), *_table(rows)]
+
+
+def _fastest(outcomes: Sequence[JobOutcome]) -> list[str]:
+    """Lines of a table: under each load and on each tier, which point at the target has the highest QPS."""
+    points: dict[str, list[tuple[PointDone, JobOutcome]]] = {}
+    for outcome in outcomes:
+        target = outcome.job.procedure.target_recall
+        reaching = [p for p in outcome.points if target is not None and p.recall_interval.high >= target]
+        points.setdefault(str(outcome.job.procedure).strip(), []).extend((p, outcome) for p in reaching)
+    rows: list[tuple[str, ...]] = [("highest throughput", "of", "QPS", "recall")]
+    for name, group in points.items():
+        if group:
+            best, outcome = max(group, key=lambda one: one[0].queries_per_second)
+            figures = (f"{best.queries_per_second:,.1f}", f"{best.recall:.4f}")
+            rows.append((f"{name}: {outcome.job.definition}", str(len(group)), *figures))
+    if len(rows) == 1:
+        return []
+    dataset = outcomes[0].job.dataset
+    return [*_table(rows), f"all points, and how sure this is: python report.py --dataset {dataset}"]
 
 
 def _build_summary(outcomes: Sequence[JobOutcome]) -> list[str]:
-    rows: list[tuple[str, ...]] = [("definition", "index", "build s", "MiB", "total s")]
+    rows: list[tuple[str, ...]] = [("definition", "index", "build s", "size", "total s")]
     for outcome in outcomes:
         state, build, size = "failed", "-", "-"
         if outcome.built is not None and not outcome.failure:
             state = "found" if outcome.built.is_reused else "built"
             build = f"{outcome.built.build_time:.1f}"
-            size = "-" if outcome.built.index_size is None else f"{outcome.built.index_size / 1024:,.1f}"
+            size = size_text(outcome.built.index_size, KIB)
         rows.append((str(outcome.job.definition), state, build, size, f"{outcome.seconds:.1f}"))
     states = [row[1] for row in rows[1:]]
     parts = [f"{states.count(state)} {state}" for state in ("built", "found", "failed") if state in states]

@@ -15,8 +15,8 @@ from ann_benchmarks.common.output import counted, say, warn
 from ann_benchmarks.constants import INDEX_DIR
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Definition
 from ann_benchmarks.jobs.events import Failure
-from ann_benchmarks.jobs.job import Job, Scope
-from ann_benchmarks.jobs.plan import Plan
+from ann_benchmarks.jobs.job import Job
+from ann_benchmarks.jobs.plan import Plan, Scope
 
 from .console import Console, summary
 from .containers.containers import Containers, Wishes
@@ -132,10 +132,12 @@ class Executor:
                     say(str(containers))
             say_what_is_to_do(jobs, finished)
             rounds = jobs[0].procedure.rounds if jobs else None
+            shown = observer(jobs)
+            stack.callback(shown.ended)
             if rounds is None or jobs[0].execution.build_only:
-                return failed + pool.run(jobs, observer(jobs))
+                return failed + pool.run(jobs, shown)
             home = version_of if containers is None else image_of
-            conductor = Conductor(start or start_process, home, place.timeout, rounds, observer(jobs))
+            conductor = Conductor(start or start_process, home, place.timeout, rounds, shown)
             return failed + conductor.run(jobs)
 
 

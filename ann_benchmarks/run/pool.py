@@ -16,8 +16,8 @@ from ann_benchmarks.jobs.events import Built, Event, Failure, Finished, PointDon
 from ann_benchmarks.jobs.found_before import found_before
 from ann_benchmarks.jobs.job import Job, JobRequest
 
-from .process import PluginCheck
-from .worker import ProcessWorker, Worker
+from .process import ProcessWorker
+from .worker import PluginCheck, Worker
 
 POLL_SECONDS = 0.5
 AT_ONCE = 1000  # messages of one worker, before the others and the time are looked at
@@ -35,6 +35,7 @@ class JobOutcome:
     seconds: float = 0.0
     failure: str | None = None
     failed_points: int = 0
+    points: list[PointDone] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
 
 
@@ -49,6 +50,9 @@ class Observer(Protocol):
 
     def failed(self, outcome: JobOutcome) -> None:
         """The job has ended early."""
+
+    def ended(self) -> None:
+        """All jobs have ended, or the user has ended them."""
 
 
 def start_process(job: Job) -> Worker:
@@ -188,6 +192,8 @@ def noted(outcome: JobOutcome, message: Event, worker: Worker) -> Event:
         outcome.build_time = message.build_time
     if isinstance(message, Built):
         outcome.built = message
+    if isinstance(message, PointDone):
+        outcome.points.append(message)
     outcome.done += isinstance(message, PointDone | WorkloadDone)
     if not isinstance(message, PointFailed):
         return message

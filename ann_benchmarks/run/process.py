@@ -1,21 +1,26 @@
-"""The process that plug-ins run in: it takes requests from a pipe, one at a time, and answers with events."""
+"""The process that plug-ins run in, from both ends of a pipe.
+
+`ProcessWorker` starts it, hands it requests and ends it. `serve` runs in it, takes one request at a time and
+answers with events.
+"""
 
 import faulthandler
 import multiprocessing
 import os
 import signal
+import sys
+import tempfile
 import threading
 import time
-import traceback
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 from tqdm import tqdm
 
-from ann_benchmarks.common.command import ENDING_SIGNALS, open_streams
-from ann_benchmarks.common.errors import UserError, describe, one_line, shortage
+from ann_benchmarks.common.command import ENDING_SIGNALS, open_streams, signals_wait
 from ann_benchmarks.common.host import host_facts
 from ann_benchmarks.definitions.definition import Definition, plugin_class
 from ann_benchmarks.jobs.events import Failure, Finished, Located
@@ -23,22 +28,110 @@ from ann_benchmarks.jobs.job import JobRequest
 from ann_benchmarks.measure.job import carry_out
 from ann_benchmarks.measure.rounds import Contenders, Enter, RoundsRequest
 
+from .worker import LocationRequest, PluginCheck, death_of, failure_of
+
 GRACE_SECONDS = 15  # between SIGTERM and SIGKILL
+END_SECONDS = 120  # for an idle worker's plug-ins to put away what they hold, such as a server
 
 
-@dataclass(frozen=True)
-class PluginCheck:
-    """The request to import a plug-in, and to see that it has its constructor, and what turns take."""
+class ProcessWorker:
+    """One process, which takes one request at a time."""
 
-    definition: Definition
-    takes_turns: bool = False
+    is_reusable = True
+    keeps_log = False
+
+    def __init__(self, environment: Mapping[str, str] | None = None, version: str | None = None) -> None:
+        """Start it; `version` is the one that plug-ins in it are to use, None: the one that they have."""
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.crash_report = _nameless_file()
+        report = Connection(os.dup(self.crash_report.fileno()))  # as which a file is handed on
+        # Not a daemon: those may not have child processes, which plug-ins may want.
+        self.process = context.Process(target=serve, args=(theirs, report, version))
+        try:
+            resource_tracker.ensure_running()  # else start() would unblock the signals half-way
+            with signals_wait(), _environment(environment or {}):  # until the worker has its handlers
+                self.process.start()
+        except BaseException:
+            if self.process.pid is not None:
+                self.process.kill()  # it has not begun anything
+            self.stop()
+            raise
+        finally:
+            theirs.close()
+            report.close()
+
+    def send(self, request: Any) -> None:
+        """Hand over a request; OSError when the process has just died."""
+        self.pipe.send(request)
+
+    def ask_to_end(self) -> None:
+        """Have it end soon."""
+        if self.process.is_alive():
+            self.process.terminate()
+
+    def next_message(self) -> Any:
+        """Return what the worker says next, None when there is nothing now; EOFError when it has died."""
+        is_alive = self.process.is_alive()
+        try:
+            if self.pipe.poll():
+                return self.pipe.recv()
+        except OSError:
+            raise EOFError from None
+        if not is_alive:
+            raise EOFError
+        return None
+
+    def end(self) -> None:
+        """Let an idle worker end by itself."""
+        with suppress(OSError):
+            self.pipe.send(None)
+        self.process.join(END_SECONDS)
+        self.stop()
+
+    def stop(self) -> None:
+        """Have it end; kill it when it does not. Interrupted while waiting, kill it at once."""
+        try:
+            if self.process.is_alive():
+                self.process.terminate()
+                self.process.join(GRACE_SECONDS)
+        finally:
+            if self.process.is_alive():
+                self.process.kill()
+            if self.process.pid is not None:  # else it could not be started
+                self.process.join()
+            self.pipe.close()
+            self.crash_report.close()
+
+    def death(self) -> Failure:
+        """Say how the process came to its end."""
+        self.process.join(GRACE_SECONDS)
+        status = self.process.exitcode
+        self.crash_report.seek(0)
+        details = self.crash_report.read().decode(errors="replace")
+        return death_of(status, details)
 
 
-@dataclass(frozen=True)
-class LocationRequest:
-    """The request to say where a plug-in would measure; nothing is started for it."""
+def _nameless_file() -> IO[bytes]:
+    """Open a file that leaves nothing behind, however the processes end that have it open."""
+    if sys.platform == "linux":
+        return os.fdopen(os.memfd_create("ann-crash-report"), "r+b")
+    return tempfile.TemporaryFile()
 
-    definition: Definition
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Have these variables in the environment for a process that is just being started."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 class Stopped(KeyboardInterrupt):
@@ -122,19 +215,6 @@ def _definition_of(
         return request.definition
     begun = request.request if isinstance(request, Enter) else request
     return begun.job.definition if isinstance(begun, JobRequest) else None
-
-
-def failure_of(error: BaseException) -> Failure:
-    """Say what an exception means to the user."""
-    text = one_line(str(error))
-    details = "" if isinstance(error, UserError) else traceback.format_exc()
-    if isinstance(error, ModuleNotFoundError) and error.name:
-        return Failure(f"the Python module '{error.name}' is not installed", details, is_unavailable=True)
-    if isinstance(error, ImportError):
-        return Failure(f"cannot be imported: {text}", details, is_unavailable=True)
-    if getattr(error, "is_unavailable", False):
-        return Failure(text, is_unavailable=True)
-    return Failure(shortage(error) or describe(error), details)
 
 
 def _do_nothing(number: int, frame: Any) -> None:

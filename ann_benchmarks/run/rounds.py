@@ -9,20 +9,20 @@ from contextlib import contextmanager, suppress
 from itertools import count, groupby
 from typing import Any
 
-from tqdm import tqdm
-
 from ann_benchmarks.common.command import Ended
 from ann_benchmarks.common.output import counted, say, warn
 from ann_benchmarks.jobs.events import Failure, Finished, PointDone, TurnDone
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, shares_of_budget
 from ann_benchmarks.measure.rounds import Enter, Keep, Turn
+from ann_benchmarks.results.contest import FEWEST_ROUNDS
 
 from .conclusions import conclusions
 from .pool import AT_ONCE, POLL_SECONDS, JobOutcome, Observer, failed, noted, request_of
+from .progress import RoundsProgress
 from .worker import Worker
 
-FEWEST_ROUNDS = 3  # whatever the budget
+TOLERATED = 1.1  # times the budget: rounds are not cut short
 KEEP_SECONDS = 60.0  # after which what was measured is stored, in case that the rest is never reached
 
 
@@ -43,6 +43,7 @@ class Conductor:
         self._workers: dict[str, Worker] = {}  # by the home
         self._outcomes: dict[str, JobOutcome] = {}  # by the job's label
         self._ends: float | None = None  # of the budget, on the monotonic clock
+        self._fewest = 0  # races that went on beyond their budget for the least number of rounds
         # Of one race:
         self._inside: dict[str, Worker] = {}  # who holds the index of each job, by the job's label
         self._done: list[PointDone] = []
@@ -56,7 +57,23 @@ class Conductor:
             while not self._race(left, share):
                 left = [job for job in left if not self._has_failed(job)]
                 warn("a process has ended with all that was measured in it: the others begin anew")
+        if text := self._beyond_budget(len(groups)):
+            say(text)
         return [self._outcomes[job.label()] for job in jobs]
+
+    def _beyond_budget(self, races: int) -> str:
+        """Say that the least number of rounds took longer than requested; "" where it did not."""
+        budget = self._rounds.budget
+        if not self._fewest or budget is None or self._ends is None:
+            return ""
+        seconds = time.monotonic() - self._ends + budget
+        if seconds <= TOLERATED * budget:
+            return ""
+        which = f" ({self._fewest} of {races} races had no more)" if races > 1 else ""
+        return (
+            f"measuring took {seconds:.0f} s instead of the {budget:.0f} s of --budget:"
+            f" {FEWEST_ROUNDS} rounds are the least{which}"
+        )
 
     def _race(self, jobs: Sequence[Job], share: float) -> bool:
         """Build all indexes and measure them in turn; return False where that has to begin anew.
@@ -111,16 +128,17 @@ class Conductor:
         is_shown = jobs[0].execution.show_progress
         began = kept = time.monotonic()
         reason = "rounds"
-        with tqdm(desc="rounds", unit="turn", leave=False, disable=None if is_shown else True) as bar:
+        with RoundsProgress(self._rounds, ends, is_shown) as progress:
             for number in count(1):
                 round_began = time.monotonic()
                 for contender in random.sample(race.running, len(race.running)):
                     self._take_turn(race, contender, by_label[contender.job], number)
                     if self._is_torn:
                         return
-                    bar.update()
-                    bar.set_postfix_str(f"round {number}, {counted(len(race.running), 'contender')}")
-                if race.end_round():
+                    progress.turn(number, len(race.running))
+                is_decided = race.end_round()
+                progress.end_round(number, len(race.running))
+                if is_decided:
                     reason = "until"
                     break
                 if not race.running or number >= self._rounds.most:
@@ -135,6 +153,7 @@ class Conductor:
                     kept = time.monotonic()
                     if self._is_torn:
                         return
+        self._fewest += ends is not None and race.done == FEWEST_ROUNDS and time.monotonic() > ends
         self._keep(jobs, {**facts, "rounds_ended": reason}, is_last=True)
         if self._is_torn:
             return

@@ -11,8 +11,8 @@ from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.results.environment import with_settings_given
 
 from .pool import POLL_SECONDS
-from .process import LocationRequest
-from .worker import ProcessWorker
+from .process import ProcessWorker
+from .worker import LocationRequest
 
 SECONDS = 120
 

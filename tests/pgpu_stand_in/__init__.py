@@ -7,6 +7,7 @@ centroids are rows of the table, so that nothing measured with it says anything 
 from pathlib import Path
 
 from ann_benchmarks.algorithms.postgres.servers import Server
+from ann_benchmarks.algorithms.postgres.servers.installation import Installation
 
 VERSIONS = ("1.0.0", "2.0.0", "newer")
 FAILURES = ("no-gpu", "memory", "childless")  # for fail()
@@ -15,7 +16,7 @@ _HERE = Path(__file__).parent
 
 def install_stand_in(installation: Path, version: str) -> None:
     """Put a version of the stand-in into a PostgreSQL of the test's own, as the one that it offers."""
-    extensions = installation / "share/postgresql/extension"
+    extensions = Installation(installation).extensions
     script = (_HERE / "common.sql").read_text() + (_HERE / f"{version}.sql").read_text()
     (extensions / f"pgpu--{version}.sql").write_text(script)
     (extensions / "pgpu.control").write_text(

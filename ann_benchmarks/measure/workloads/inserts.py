@@ -57,7 +57,7 @@ def inserting(work: Work, table: Writable) -> None:
     work.set_query_arguments()
     answers = LoadedPoint(work.subject, Load(usable_cores())).answers()
     for text in remarks(measured.facts):
-        work.note(text.replace("clients", "writers"))
+        work.remark(text.replace("clients", "writers"))
     work.add_phase(
         table,
         work.truth.recalls(state, answers),

@@ -88,7 +88,7 @@ def measure_queries(
     began = work.timeline.now
     work.timeline.add(seconds, times, None, [(0.0, table.sizes()["index_size"])])
     for text in remarks(measured.facts):
-        work.note(f"{name}: {text}")
+        work.remark(text, name)
     work.add_phase(
         table,
         recalls,

@@ -3,13 +3,14 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timezone
 from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import host_facts
+from ann_benchmarks.common.numbers import KIB, size_text
 from ann_benchmarks.data.datasets import Dataset
 from ann_benchmarks.data.vectors.rows import FirstRows
 from ann_benchmarks.jobs.events import Built, Event, Note, PhaseDone
@@ -25,6 +26,7 @@ from ann_benchmarks.results.intervals import share_interval
 from ann_benchmarks.results.records import Phase, Rate, Record
 from ann_benchmarks.results.series import ATTRIBUTE
 
+from ..storing import now
 from ..target import TargetSearch
 from ..timed import Subject, measure
 from .over_time import Timeline
@@ -49,6 +51,12 @@ class Work:
         self.request, self.job, self.plugin, self.dataset, self.report = request, job, plugin, dataset, report
         self.workload: Workload = job.procedure.workload
         self.metric = str(dataset.attrs["distance"])
+        if (kind := dataset.attrs["type"]) != "dense":
+            held = "sets" if kind == "sparse" else "sparse vectors"
+            raise UserError(
+                f"dataset '{dataset.name}' has {held}, which --workload cannot write: take one that has rows"
+                " of all dimensions"
+            )
         self.train = dataset.train_rows()
         self.queries = np.array(dataset.test())
         self.rows = len(self.train)
@@ -62,7 +70,7 @@ class Work:
         self.found: dict[str, Any] = {}
         self.name = job.label()
         self.query_arguments: list[Any] = []
-        self.started_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        self.started_at = now()
         loaded = self.workload.rows_loaded(self.rows, plugin.learns_from_rows(self.rows))
         self.state = TableState(self.rows, loaded)
         self.loaded = loaded
@@ -141,6 +149,10 @@ class Work:
         """Tell the user something that stops nothing."""
         self.report(Note(f"{self.name}: {text}"))
 
+    def remark(self, text: str, phase: str = "") -> None:
+        """Tell the user what is to be known of the figures, or of those of a phase."""
+        self.report(Note(text, f"{self.name}, {phase}" if phase else self.name))
+
     def record(self) -> Record:
         """Return all of it."""
         job, workload = self.job, self.workload
@@ -149,6 +161,7 @@ class Work:
             **self.request.all_facts,
             **(self.request.conditions.facts if self.request.conditions is not None else {}),
             "started_at": self.started_at,
+            "ended_at": now(),
             TRUTH_ATTRIBUTE: truth_mark(self.dataset.true_distances(job.count)),
             "build_arguments": job.definition.arguments,
             "distance": self.metric,
@@ -191,7 +204,7 @@ def in_words(phase: Phase) -> str:
         parts.insert(0, f"queries {_rate(phase.queries)}")
     took = f" in {phase.seconds_to_reach:.1f} s" if phase.seconds_to_reach is not None else ""
     recall = f"recall {phase.recall:.4f} ({phase.recall_low:.4f} to {phase.recall_high:.4f})"
-    size = f"{phase.rows:,} rows, index {phase.index_size / 1024:,.1f} MiB"
+    size = f"{phase.rows:,} rows, index {size_text(phase.index_size, KIB)}"
     return f"{phase.name}{took}: " + "; ".join([*parts, recall, size])
 
 

@@ -31,8 +31,8 @@ from ann_benchmarks.jobs.events import Failure, Finished, Located, PointDone, Po
 from ann_benchmarks.jobs.job import JobRequest
 
 from ..pool import POLL_SECONDS
-from ..process import LocationRequest
-from ..worker import ProcessWorker
+from ..process import ProcessWorker
+from ..worker import LocationRequest
 from .wire import Checked, CheckRequest, Died, RunRequest, read_request, write_message
 
 _SOME = 65536  # bytes at a time

@@ -9,8 +9,8 @@ from typing import Any
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Failure, Located
 
-from ..process import LocationRequest
 from ..whereabouts import SECONDS, Locate
+from ..worker import LocationRequest
 from .containers import Wishes, placement_facts
 from .engine import Image, find_image
 from .guard import remove_all

@@ -36,7 +36,7 @@ from ann_benchmarks.jobs.job import JobRequest
 from ann_benchmarks.measure.rounds import RoundsRequest
 from ann_benchmarks.results.intervals import Interval
 
-from ..process import LocationRequest
+from ..worker import LocationRequest
 
 _LENGTHS = struct.Struct(">IQ")
 _LONGEST = 2**26  # bytes of JSON

@@ -18,7 +18,8 @@ from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Definition
 from ann_benchmarks.jobs.events import Failure, PointDone, WorkloadDone
 from ann_benchmarks.jobs.job import Job
 
-from ..process import GRACE_SECONDS, failure_of
+from ..process import GRACE_SECONDS
+from ..worker import failure_of
 from .engine import close_attached, find_image, reason
 from .guard import remove_all
 from .limits import cpus_of_each, memory_of_each
