@@ -64,6 +64,9 @@ def test_what_was_done_is_counted(server: Server, watched_table):
         watched_table.execute("SELECT count(*) FROM watched WHERE id BETWEEN 10 AND 20")
         watched_table.execute("CHECKPOINT")
         watched_table.execute("SELECT pg_stat_force_next_flush()")
+        # The checkpointer counts a checkpoint only after it has answered the session that requested it.
+        requested = "postgresql.checkpoints_requested"
+        until(lambda: watching.sample()[requested] > before[requested])
         done = difference(before, watching.sample())
     assert (done["table_rows_inserted"], done["table_rows_deleted"]) == (5000, 1000)
     assert (done["table_rows_live"], done["table_rows_dead"]) == (4000, 1000)
