@@ -222,7 +222,7 @@ def test_an_error_names_the_client_and_ends_all(opened):
     started = time.perf_counter()
     with pytest.raises(UserError, match="client 2 of 3: ValueError: no such vector$"):
         ask(clients, [np.arange(3), np.arange(6, 9), np.arange(3)], None)
-    assert time.perf_counter() - started < 1
+    assert time.perf_counter() - started < 10
     if isinstance(clients, ProcessClients):
         assert not clients._processes
 

@@ -272,11 +272,10 @@ def test_a_lost_connection_is_told(opened, server: Server):
 
 
 def end_one_backend(server: Server) -> None:
+    """End one as soon as there is one: on a busy machine it takes a while to connect."""
+    one = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s LIMIT 1"
     with server.connect() as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s LIMIT 1",
-            [CLIENT_APPLICATION],
-        )
+        until(lambda: connection.execute(one, [CLIENT_APPLICATION]).fetchone())
 
 
 def test_a_killed_pgbench_is_told(opened):

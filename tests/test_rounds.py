@@ -146,7 +146,7 @@ def test_a_throughput_that_was_given_shows_nothing(workspace) -> None:
 
 def test_a_budget_ends_a_race_after_whole_rounds(workspace) -> None:
     workspace.add_plugin("a", ANSWER)
-    done = workspace.run("--budget", "1s")
+    done = workspace.run("--budget", "4s")
     (attrs,) = stored().values()
     assert done.returncode == 0 and attrs["rounds_ended"] == "budget"
     assert attrs["run_count"] >= FEWEST_ROUNDS
