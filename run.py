@@ -26,8 +26,7 @@ from ann_benchmarks.definitions.selection import (
     with_settings,
 )
 from ann_benchmarks.experiments.carrying_out import EXPERIMENT_OPTIONS, add_experiment_options, carry_out
-from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.jobs.plan import Plan, Scope, make_plan
+from ann_benchmarks.jobs.job import Job, Plan, Scope, make_plan
 from ann_benchmarks.results.file import RESULTS_FOLDER, truth_mark
 from ann_benchmarks.run import options
 from ann_benchmarks.run.containers.engine import OTHER_WAY, connect

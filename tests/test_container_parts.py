@@ -39,7 +39,8 @@ from ann_benchmarks.jobs.events import (
     PointFailed,
     WorkloadDone,
 )
-from ann_benchmarks.jobs.job import Job, JobRequest, Procedure
+from ann_benchmarks.jobs.job import Job, JobRequest
+from ann_benchmarks.jobs.procedure import Procedure
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.load.workload import Workload

@@ -22,8 +22,8 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Finished, Note
 from ann_benchmarks.jobs.found_before import found_before, value_found_before
-from ann_benchmarks.jobs.job import Job, Procedure
-from ann_benchmarks.jobs.plan import Scope
+from ann_benchmarks.jobs.job import Job, Scope
+from ann_benchmarks.jobs.procedure import Procedure
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, result_path, write_result
 from ann_benchmarks.run.execute import first_definitions
 from ann_benchmarks.run.pool import JobOutcome, WorkerPool

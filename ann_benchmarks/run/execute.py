@@ -15,8 +15,7 @@ from ann_benchmarks.common.output import counted, say, warn
 from ann_benchmarks.constants import INDEX_DIR
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Definition
 from ann_benchmarks.jobs.events import Failure
-from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.jobs.plan import Plan, Scope
+from ann_benchmarks.jobs.job import Job, Plan, Scope
 
 from .console import Console, summary
 from .containers.containers import Containers, Wishes

@@ -14,7 +14,7 @@ from ann_benchmarks.common.host import most_processes, usable_cores
 from ann_benchmarks.common.output import counted, warn
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 from ann_benchmarks.definitions.selection import named_algorithms, read_setting
-from ann_benchmarks.jobs.job import Conditions, Execution, Procedure
+from ann_benchmarks.jobs.procedure import Conditions, Execution, Procedure
 from ann_benchmarks.load.workload import Workload
 
 from .containers.containers import Wishes
