@@ -11,7 +11,7 @@ from ann_benchmarks.jobs.rounds import Rounds
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.run.console import MOST_ROWS, Console, point_text, summary
-from ann_benchmarks.run.pool import JobOutcome
+from ann_benchmarks.run.outcomes import JobOutcome
 from ann_benchmarks.run.progress import RoundsProgress, time_left
 
 DEFINITION = Definition("a", "A", "m", "t", [], [], False)

@@ -70,7 +70,7 @@ from ann_benchmarks.run.containers.wire import (
     write_request,
 )
 from ann_benchmarks.run.containers.worker import ContainerWorker, answer_to, keep_results
-from ann_benchmarks.run.pool import WorkerPool
+from ann_benchmarks.run.execute import WorkerPool
 
 from .conftest import ROOT
 

@@ -4,33 +4,32 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, iter_result_paths, read_attributes, result_path
 from ann_benchmarks.results.series import BESIDE, stored_series
 from ann_benchmarks.results.speeds import OVERSTATED
-
-from .job import Job
 
 SAME_INDEX = (TRUTH_ATTRIBUTE, "index_build_time")  # no two builds take the same number of seconds
 _KEPT = (*SAME_INDEX, "target_recall", "target_parameter", "target_value", OVERSTATED)
 
 
-def found_before(job: Job) -> list[Mapping[str, Any]]:
-    """Return what other curves of a job's definition have found for its target recall."""
-    target = job.procedure.target_recall
-    built = job.definition.arguments
-    names = {result_path(job.dataset, job.count, "any", built + arguments).name for arguments in job.points}
+def found_before(
+    definition: Definition, dataset: str, count: int, target: float, points: Sequence[list[Any]]
+) -> list[Mapping[str, Any]]:
+    """Return what other curves of a definition have found for a target recall, whose `points` these are."""
+    built = definition.arguments
+    names = {result_path(dataset, count, "any", built + arguments).name for arguments in points}
     found: list[Mapping[str, Any]] = []
-    for path in iter_result_paths(job.dataset, job.count):
-        if path.name in names and f"{path.parent.name.partition(BESIDE)[0]}-".startswith(
-            f"{job.definition.family}-"
-        ):
+    for path in iter_result_paths(dataset, count):
+        curve = path.parent.name.partition(BESIDE)[0]
+        if path.name in names and f"{curve}-".startswith(f"{definition.family}-"):
             try:
                 attrs = read_attributes(path)
             except (UserError, OSError):
                 continue
             series = stored_series(attrs)
             of_settings = series.settings if series else ""
-            if attrs.get("target_recall") == target and of_settings == job.definition.variant:
+            if attrs.get("target_recall") == target and of_settings == definition.variant:
                 found.append({name: attrs[name] for name in _KEPT if name in attrs})
     return found
 

@@ -14,6 +14,7 @@ from ann_benchmarks.results.records import record_path
 from ann_benchmarks.results.series import Series
 
 from .finished import mark_of_rounds, unfinished
+from .found_before import found_before
 from .places import Environments, Folders, folder_for, may_be_of, other_server
 from .procedure import Conditions, Execution, Procedure
 
@@ -69,6 +70,13 @@ class Job:
             for query_arguments in self.points
             for path in self.everywhere(query_arguments, marks) or [self.path(query_arguments)]
         ]
+
+    def request(self) -> "JobRequest":
+        """Return what a worker is given of it, with what is known by now."""
+        target, places = self.procedure.target_recall, self.folders.environments(self.truth)
+        place = (self.definition, self.dataset, self.count)
+        found = () if target is None else found_before(*place, target, self.points)
+        return JobRequest(self, environments=places, found_before=found, conditions=self.procedure.conditions)
 
     def label(self, query_arguments: Sequence[Any] = ()) -> str:
         """Name a point, or without arguments the definition, and how it is measured."""

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.procedure import Conditions
 
-from .pool import Observer
+from .outcomes import Observer
 from .worker import Worker
 
 
