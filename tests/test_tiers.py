@@ -20,8 +20,8 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.jobs.earlier import value_found_before
 from ann_benchmarks.jobs.events import Finished, Note
-from ann_benchmarks.jobs.found_before import value_found_before
 from ann_benchmarks.jobs.job import Job, Scope
 from ann_benchmarks.jobs.procedure import Procedure
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, result_path, write_result

@@ -13,8 +13,7 @@ from ann_benchmarks.results.file import result_path
 from ann_benchmarks.results.records import record_path
 from ann_benchmarks.results.series import Series
 
-from .finished import mark_of_rounds, unfinished
-from .found_before import found_before
+from .earlier import found_before, mark_of_rounds, unfinished
 from .places import Environments, Folders, folder_for, may_be_of, other_server
 from .procedure import Conditions, Execution, Procedure
 

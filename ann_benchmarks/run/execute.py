@@ -1,4 +1,4 @@
-"""Carrying out jobs: which of them can run at a workplace, and the workers that they are given to."""
+"""Carrying out jobs: those that can run at a workplace, and the workers that they are given to."""
 
 import multiprocessing.connection
 import time
