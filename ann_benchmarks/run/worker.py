@@ -94,7 +94,7 @@ class NoWorker:
 
 
 def ask(worker: Worker, request: Any) -> Any:
-    """Have a worker answer a request of which it reports nothing before; return how it ended where it has."""
+    """Send a request that has one answer and no reports before it; return the answer, or how it ended."""
     try:
         worker.send(request)
         while (answer := worker.next_message()) is None:
