@@ -6,14 +6,17 @@ if __name__ == "__main__":  # before the imports, which take seconds on a busy m
     begin()
 
 import argparse
+import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 from ann_benchmarks.common.cli import run_command
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.output import counted, warn
+from ann_benchmarks.constants import INDEX_DIR
 from ann_benchmarks.data.datasets import canonical_name, files_of, get_dataset, is_present
 from ann_benchmarks.data.datasets.dataset import Dataset
 from ann_benchmarks.data.datasets.repeated import IN_TRAIN, repetition
@@ -26,13 +29,15 @@ from ann_benchmarks.definitions.selection import (
     with_settings,
 )
 from ann_benchmarks.experiments.carrying_out import EXPERIMENT_OPTIONS, add_experiment_options, carry_out
-from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.jobs.plan import Plan, Scope, make_plan
+from ann_benchmarks.jobs.job import Job, Plan, Scope, make_plan
 from ann_benchmarks.results.file import RESULTS_FOLDER, truth_mark
 from ann_benchmarks.run import options
+from ann_benchmarks.run.console import summary
 from ann_benchmarks.run.containers.engine import OTHER_WAY, connect
 from ann_benchmarks.run.containers.locating import container_locator
-from ann_benchmarks.run.execute import Workplace, execute
+from ann_benchmarks.run.execute import Executor, Limits, Workplace
+from ann_benchmarks.run.outcomes import JobOutcome
+from ann_benchmarks.run.simulation import Simulation
 from ann_benchmarks.run.whereabouts import Locate, Locator, locate_here
 from tiers.options import add_tier_options, check_tier_options, possible_conditions, requested_simulation
 
@@ -113,6 +118,47 @@ def run(args: argparse.Namespace) -> int:
     containers = options.requested_containers(args)
     place = (engine, containers, files_of(name), args.definitions, args.parallelism, timeout, simulation)
     return execute(plan, Workplace(*place), options.requested_limits(args))
+
+
+def execute(plan: Plan, workplace: Workplace, limits: Limits) -> int:
+    """Run the jobs and say how each ended; return the exit status."""
+    # Plug-ins of ann-benchmarks keep indexes here whose names do not say the dataset.
+    shutil.rmtree(INDEX_DIR, ignore_errors=True)
+    executor = Executor(workplace, limits)
+    jobs, simulation = plan.jobs, workplace.simulation
+    if simulation is None:
+        outcomes = executor.run(jobs, plan.finished)
+    else:
+        failed: list[JobOutcome] = []
+        if jobs and jobs[0].procedure.workload is None:  # which has a table of its own
+            jobs, failed = build_first(jobs, executor, simulation)
+        with ExitStack() as stack:
+            outcomes = list(failed)
+            if jobs:
+                start = stack.enter_context(simulation.begun())
+                outcomes += executor.run(jobs, plan.finished, start, simulation.observer)
+    for line in summary(outcomes):
+        print(line)
+    return 1 if any(outcome.failure or outcome.failed_points for outcome in outcomes) else 0
+
+
+def build_first(
+    jobs: Sequence[Job], executor: Executor, simulation: Simulation
+) -> tuple[list[Job], list[JobOutcome]]:
+    """Build, or find, the index of every job with all that the machine has.
+
+    Returns the jobs whose index is there, now without --rebuild, and the outcomes of failed builds.
+    """
+    definitions = list({str(job.definition): job.definition for job in jobs}.values())
+    scope = Scope(definitions, jobs[0].dataset, jobs[0].count, execution=jobs[0].execution)
+    outcomes = executor.run(scope.builds(), 0, simulation.builder)
+    built = {str(outcome.job.definition) for outcome in outcomes if not outcome.failure}
+    left = [
+        replace(job, execution=replace(job.execution, rebuild=False))
+        for job in jobs
+        if str(job.definition) in built
+    ]
+    return left, [outcome for outcome in outcomes if outcome.failure]
 
 
 def described(name: str, dataset: Dataset) -> Data:

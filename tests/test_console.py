@@ -5,12 +5,13 @@ from pathlib import Path
 
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Note, PointDone
-from ann_benchmarks.jobs.job import Job, Procedure
+from ann_benchmarks.jobs.job import Job
+from ann_benchmarks.jobs.procedure import Procedure
 from ann_benchmarks.jobs.rounds import Rounds
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.run.console import MOST_ROWS, Console, point_text, summary
-from ann_benchmarks.run.pool import JobOutcome
+from ann_benchmarks.run.outcomes import JobOutcome
 from ann_benchmarks.run.progress import RoundsProgress, time_left
 
 DEFINITION = Definition("a", "A", "m", "t", [], [], False)

@@ -39,7 +39,8 @@ from ann_benchmarks.jobs.events import (
     PointFailed,
     WorkloadDone,
 )
-from ann_benchmarks.jobs.job import Job, JobRequest, Procedure
+from ann_benchmarks.jobs.job import Job, JobRequest
+from ann_benchmarks.jobs.procedure import Procedure
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.load.workload import Workload
@@ -69,7 +70,7 @@ from ann_benchmarks.run.containers.wire import (
     write_request,
 )
 from ann_benchmarks.run.containers.worker import ContainerWorker, answer_to, keep_results
-from ann_benchmarks.run.pool import WorkerPool
+from ann_benchmarks.run.execute import WorkerPool
 
 from .conftest import ROOT
 

@@ -19,7 +19,7 @@ from distributed import LocalCluster
 from ann_benchmarks.algorithms.bruteforce.module import ExactScan
 from ann_benchmarks.common.cli import run_command
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.jobs.plan import _other_load
+from ann_benchmarks.jobs.earlier import _other_load
 from ann_benchmarks.load.request import Load, Objective
 from ann_benchmarks.load.search import ROUNDING
 from ann_benchmarks.load.spans import BUCKETS_PER_DECADE

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.jobs import plan
-from ann_benchmarks.jobs.job import Job, Procedure
+from ann_benchmarks.jobs import earlier, job
+from ann_benchmarks.jobs.job import Job
+from ann_benchmarks.jobs.procedure import Procedure
 from ann_benchmarks.jobs.rounds import Rounds
 from ann_benchmarks.measure.rounds import is_of_others
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
@@ -75,8 +76,8 @@ def test_what_was_measured_in_turn_on_one_tier_stays_when_another_is_measured(mo
     definition = Definition("a", "C", "m", "t", [], [], False)
     procedures = [Procedure(conditions=tier, rounds=Rounds(4)) for tier in ("done", "cut", "cut")]
     jobs = [Job(definition, [[]], "d", 10, procedure) for procedure in procedures]
-    monkeypatch.setattr(plan, "_race_of", lambda job, *_: "mark" * (job.procedure.conditions == "done"))
-    assert plan._are_anew([(job, {}, {}) for job in jobs]) == [False, True, True]
+    monkeypatch.setattr(job, "_race_of", lambda one, *_: "mark" * (one.procedure.conditions == "done"))
+    assert job._are_anew([(one, {}, {}) for one in jobs]) == [False, True, True]
 
 
 def test_a_race_that_is_cut_takes_the_place_of_nothing_and_is_not_finished(workspace, monkeypatch) -> None:
@@ -87,6 +88,6 @@ def test_a_race_that_is_cut_takes_the_place_of_nothing_and_is_not_finished(works
     assert is_of_others(path, {"rounds": "of another race"}) and not is_of_others(path, {"rounds": mark})
     assert not is_of_others(path.with_name("none.hdf5"), {"rounds": mark})
     assert "nothing to do" in workspace.run().stdout
-    monkeypatch.setattr(plan, "read_attributes", lambda path: {"rounds": mark})  # without their end
-    cut = plan._unfinished(path, Procedure(), "")
+    monkeypatch.setattr(earlier, "read_attributes", lambda path: {"rounds": mark})  # without their end
+    cut = earlier.unfinished(path, Procedure(), "")
     assert cut is not None and cut.endswith("is of rounds that were interrupted")

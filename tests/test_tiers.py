@@ -20,13 +20,13 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.jobs.earlier import value_found_before
 from ann_benchmarks.jobs.events import Finished, Note
-from ann_benchmarks.jobs.found_before import found_before, value_found_before
-from ann_benchmarks.jobs.job import Job, Procedure
-from ann_benchmarks.jobs.plan import Scope
+from ann_benchmarks.jobs.job import Job, Scope
+from ann_benchmarks.jobs.procedure import Procedure
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, result_path, write_result
-from ann_benchmarks.run.execute import first_definitions
-from ann_benchmarks.run.pool import JobOutcome, WorkerPool
+from ann_benchmarks.run.execute import WorkerPool, first_definitions
+from ann_benchmarks.run.outcomes import JobOutcome
 from ann_benchmarks.run.worker import NoWorker
 from tiers.locked_memory import Ballast
 from tiers.memory import GIB, MIB, meminfo
@@ -433,7 +433,7 @@ def test_the_first_definitions_are_those_of_each_algorithm_if_several_are_named(
 
 def test_what_was_found_for_a_recall_is_taken_from_another_curve_of_the_same_index(workspace):
     job = Job(DEFINITION, [["target_recall=0.9"]], "tiny", 10, Procedure(target_recall=0.9))
-    assert found_before(job) == []
+    assert not job.request().found_before
     index = {TRUTH_ATTRIBUTE: "mark", "index_build_time": 12.5}
     attrs = {"target_recall": 0.9, "target_parameter": "ef", "target_value": 40, "count": 10, "name": "x",
              "target_overstated": 0.002, "best_search_time": 1.0, **index}  # fmt: skip
@@ -446,7 +446,7 @@ def test_what_was_found_for_a_recall_is_taken_from_another_curve_of_the_same_ind
         attrs | {"target_value": 99},
         np.ones(1), nothing, nothing,
     )  # fmt: skip
-    found = found_before(job)
+    found = job.request().found_before
     assert [attrs["target_value"] for attrs in found] == [40]
     values = range(1, 100)
     assert value_found_before(found, "ef", values, index) == (40, 0.002)

@@ -17,7 +17,7 @@ from ann_benchmarks.jobs.events import Event, PointDone, PointFailed, WorkloadDo
 from ann_benchmarks.jobs.job import Job, JobRequest
 from ann_benchmarks.measure.rounds import Enter
 from ann_benchmarks.run.console import Console
-from ann_benchmarks.run.pool import JobOutcome
+from ann_benchmarks.run.outcomes import JobOutcome
 from ann_benchmarks.run.process import ProcessWorker
 from ann_benchmarks.run.worker import NoWorker, Worker
 

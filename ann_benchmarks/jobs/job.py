@@ -1,100 +1,21 @@
-"""What there is to do: a definition with its points, how they are measured, and how that is carried out."""
+"""What there is to do: a job is a definition with its points; the plan has those that are not finished."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ann_benchmarks.definitions.definition import Definition, label
-from ann_benchmarks.load.request import Load
-from ann_benchmarks.load.warmup import Warmup
-from ann_benchmarks.load.workload import Workload
-from ann_benchmarks.plugin import Watch
-from ann_benchmarks.results.environment import Facts
+from ann_benchmarks.definitions.selection import joined
+from ann_benchmarks.results.environment import Facts, environment_of
 from ann_benchmarks.results.file import result_path
 from ann_benchmarks.results.records import record_path
 from ann_benchmarks.results.series import Series
 
-from .places import Folders
-from .rounds import Rounds
-
-
-class Conditions(Protocol):
-    """One set of conditions: comparable, and picklable for the process that measures."""
-
-    @property
-    def series(self) -> Mapping[str, Any]:
-        """The fields of the series that is measured under them."""
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """Attributes of every point that is measured under them."""
-
-    def watch(self) -> Watch:
-        """Observe in a run that they hold."""
-
-    def kills(self) -> int:
-        """Return how many processes the system has ended so far because the memory was used up."""
-
-    def check(self, facts: Mapping[str, Any]) -> None:
-        """Raise UserError where what was observed in a run, also by others, shows that they did not hold."""
-
-
-@dataclass(frozen=True)
-class Procedure:
-    """How points are measured."""
-
-    runs: int = 1
-    batch: bool = False
-    load: Load | None = None  # None: one query after the other, from the algorithm's own process
-    workload: Workload | None = None  # that writes, and has one point
-    warmup: Warmup | None = None  # None: as the algorithm is used to
-    target_recall: float | None = None  # each point is searched for, and its arguments are unknown before
-    conditions: Conditions | None = None  # None: the machine as it is
-    rounds: Rounds | None = None  # None: one point after the other
-
-    @property
-    def is_cold(self) -> bool:
-        """Whether every run begins with cold caches."""
-        return self.warmup is not None and self.warmup.is_off
-
-    @property
-    def series(self) -> dict[str, Any]:
-        """The fields of a series that follow from it."""
-        load = self.workload or self.load
-        return {
-            "batch": self.batch,
-            "is_cold": self.is_cold,
-            **(load.series if load is not None else {}),
-            **(self.conditions.series if self.conditions is not None else {}),
-        }
-
-    def __str__(self) -> str:
-        """Write the end of a line that says who sends the queries; "" for one after the other."""
-        text = "" if self.load is None else f" {self.load}"
-        if self.workload is not None:
-            text = f", {self.workload}"
-        text = f"{text}, cold" if self.is_cold else text
-        return text if self.conditions is None else f"{text} on {self.conditions}"
-
-
-@dataclass(frozen=True)
-class Execution:
-    """How a job is carried out, whatever it measures."""
-
-    load_threads: int | None = None  # of a database plug-in; None leaves it the choice
-    chunk_size: int | None = None  # rows
-    rebuild: bool = False  # although an index is there from an earlier run
-    build_only: bool = False
-    clients: int = 0  # the most that there are at the same time, those that write included
-    monitoring: bool = True  # of the machine and the server, all the time
-    show_progress: bool = True
-    facts: Mapping[str, Any] = field(default_factory=dict)  # stored with each point
-
-    @property
-    def quiet(self) -> bool | None:
-        """What progress bars take as `disable`; None: shown on a terminal only."""
-        return None if self.show_progress else True
+from .earlier import found_before, mark_of_rounds, unfinished
+from .places import Environments, Folders, folder_for, may_be_of, other_server
+from .procedure import Conditions, Execution, Procedure
 
 
 @dataclass(frozen=True)
@@ -149,6 +70,13 @@ class Job:
             for path in self.everywhere(query_arguments, marks) or [self.path(query_arguments)]
         ]
 
+    def request(self) -> "JobRequest":
+        """Return what a worker is given of it, with what is known by now."""
+        target, places = self.procedure.target_recall, self.folders.environments(self.truth)
+        place = (self.definition, self.dataset, self.count)
+        found = () if target is None else found_before(*place, target, self.points)
+        return JobRequest(self, environments=places, found_before=found, conditions=self.procedure.conditions)
+
     def label(self, query_arguments: Sequence[Any] = ()) -> str:
         """Name a point, or without arguments the definition, and how it is measured."""
         definition = self.definition
@@ -169,3 +97,127 @@ class JobRequest:
     def all_facts(self) -> dict[str, Any]:
         """What is stored with each point, of the job and of where it runs."""
         return {**self.job.execution.facts, **self.facts}
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a run is to cover: every definition by every procedure, those of the same conditions together."""
+
+    definitions: Sequence[Definition]
+    dataset: str
+    count: int
+    procedures: Sequence[Procedure] = field(default_factory=lambda: [Procedure()])
+    execution: Execution = field(default_factory=Execution)
+
+    def jobs(self) -> Iterator[Job]:
+        """Yield each definition by each procedure, with all of its points.
+
+        A definition has one point where a recall is searched for, and under a workload that writes.
+        """
+        definitions = joined(self.definitions)
+        for _, group in groupby(self.procedures, lambda procedure: procedure.conditions):
+            procedures = list(group)
+            for definition in definitions:
+                for procedure in procedures:
+                    target = procedure.target_recall
+                    points = definition.points() if target is None else [[f"target_recall={target:g}"]]
+                    if procedure.workload is not None:
+                        points = [points[len(points) // 2]]
+                    yield Job(
+                        definition, points, self.dataset, self.count, procedure, execution=self.execution
+                    )
+
+    def builds(self) -> list[Job]:
+        """Return each definition, to be built and not measured."""
+        execution = replace(self.execution, build_only=True)
+        return [Job(d, [], self.dataset, self.count, execution=execution) for d in joined(self.definitions)]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Jobs with the points to do; `finished` counts the points of all definitions that are done already."""
+
+    jobs: list[Job]
+    finished: int = 0
+    warnings: Sequence[str] = ()
+
+
+_Located = tuple[Job, Facts, Environments]
+Whereabouts = Callable[[Job], Mapping[str, Any]]  # attributes that all results of a job would have here
+
+
+def make_plan(scope: Scope, truth: str, force: bool = False, where: Whereabouts = lambda job: {}) -> Plan:
+    """Leave out the points that are finished, and definitions that have none left.
+
+    `truth` is the mark of the dataset: a point on other vectors of the same name is not finished. `where`
+    returns what is known of where a job would run: a point of another server, or machine, is not finished.
+    """
+    located = [_located(job, truth, where) for job in scope.jobs()]
+    is_race = not force and any(procedure.rounds for procedure in scope.procedures)
+    anew = _are_anew(located) if is_race else [False] * len(located)
+    jobs: list[Job] = []
+    finished_in_all = 0
+    warnings = []
+    owners: dict[Path, str] = {}
+    for (job, facts, environments), starts_anew in zip(located, anew, strict=True):
+        points = []
+        finished = whole = 0
+        if job.environment:
+            why = other_server(facts, environments)
+            warnings.append(f"{why}: what is measured now is a series of its own, {job.series.folder}")
+        for query_arguments in job.points:
+            path, name = job.path(query_arguments), job.label(query_arguments)
+            if path in owners:
+                if owners[path] != name:
+                    warnings.append(f"{name} is left out: its result file would be that of {owners[path]}")
+                continue
+            owners[path] = name
+            if not force:
+                measured = _results(job, query_arguments, facts, environments)
+                problems = [unfinished(there, job.procedure, truth) for there in measured]
+                whole += None in problems
+                if None in problems and not starts_anew:
+                    finished += 1
+                    continue
+                if not starts_anew:
+                    warnings += [f"{problem}; it is measured again" for problem in problems]
+            points.append(query_arguments)
+        if points:
+            race = _race_of(job, facts, environments) if starts_anew and whole == len(job.points) else ""
+            jobs.append(replace(job, points=points, finished=finished, race=race))
+        finished_in_all += finished
+    return Plan(jobs, finished_in_all, warnings)
+
+
+def _located(job: Job, truth: str, where: Whereabouts) -> _Located:
+    """Return a job with the folder of its results, where it would run, and where others were measured."""
+    environments = job.folders.environments(truth)
+    facts = environment_of(where(job)) if any(environments.values()) else {}
+    return replace(job, truth=truth, environment=folder_for(facts, environments)), facts, environments
+
+
+def _results(job: Job, arguments: list[Any], facts: Facts, environments: Environments) -> list[Path]:
+    """Return where there are results of a point that nothing known says were measured elsewhere."""
+    return [path for path in job.everywhere(arguments, environments) if may_be_of(path, facts)]
+
+
+def _are_anew(located: Sequence[_Located]) -> list[bool]:
+    """Return of each job whether its rounds begin anew.
+
+    They do if not all points under its conditions were measured in the same ones, in which they are compared.
+    """
+    anew: list[bool] = []
+    for _, group in groupby(located, lambda there: there[0].procedure.conditions):
+        races = [_race_of(*there) for there in group]
+        anew += [len(set(races)) > 1 or "" in races] * len(races)
+    return anew
+
+
+def _race_of(job: Job, facts: Facts, environments: Environments) -> str:
+    """Return the mark of the rounds that all points of a job were measured in, "" where there is none."""
+    marks = {
+        mark_of_rounds(path, job.procedure)
+        for arguments in job.points
+        for path in _results(job, arguments, facts, environments) or [job.path(arguments)]
+    }
+    return marks.pop() or "" if len(marks) == 1 else ""

@@ -12,7 +12,7 @@ from ann_benchmarks.results.intervals import interval_text
 from ann_benchmarks.results.percentiles import least_queries
 from ann_benchmarks.results.warnings import FIGURE, gathered
 
-from .pool import JobOutcome
+from .outcomes import JobOutcome
 
 MOST_ROWS = 12  # of the table at the end
 
@@ -74,6 +74,20 @@ class Console:
                 warn(f"{names[0]}: {text}" if len(names) == 1 else f"{whose}: {text}{differ}")
             if self._measured and any(len(names) > 1 for _, names in found):
                 say(f"which points these are: report.json of report.py --dataset {self._dataset}")
+
+
+def what_is_to_do(jobs: Sequence[Job], finished: int) -> str:
+    """Say how many definitions are to be built, or points to be measured."""
+    builds = [job for job in jobs if job.execution.build_only]
+    if builds:
+        return f"to build: {counted(len(builds), 'definition')}"
+    definitions = counted(len({str(job.definition) for job in jobs}), "definition")
+    points = counted(sum(len(job.points) for job in jobs), "point")
+    measured = [job.procedure for job in jobs if job.procedure.workload is None]
+    runs = f", best of {counted(measured[0].runs, 'run')}" if measured else ""
+    if measured and measured[0].rounds:
+        runs = f", in turn: {measured[0].rounds}"
+    return f"to do: {definitions} with {points}{runs}; {finished} finished before"
 
 
 def point_text(point: PointDone) -> str:

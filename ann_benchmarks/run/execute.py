@@ -1,29 +1,30 @@
-"""Carrying out a plan: the plug-ins checked, the jobs run, and how each ended said."""
+"""Carrying out jobs: those that can run at a workplace, and the workers that they are given to."""
 
-import shlex
-import shutil
-import sys
+import multiprocessing.connection
+import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
-from itertools import groupby
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from itertools import groupby, islice
+from operator import attrgetter
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.output import counted, say, warn
-from ann_benchmarks.constants import INDEX_DIR
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Definition
-from ann_benchmarks.jobs.events import Failure
+from ann_benchmarks.jobs.events import Failure, Finished
 from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.jobs.plan import Plan, Scope
 
-from .console import Console, summary
+from .console import Console, what_is_to_do
 from .containers.containers import Containers, Wishes
-from .pool import JobOutcome, Observer, WorkerPool, start_process
+from .outcomes import JobOutcome, Observer, note_failure, noted
+from .process import ProcessWorker
 from .rounds import Conductor
 from .simulation import Simulation
-from .worker import Worker
+from .worker import AT_ONCE, POLL_SECONDS, PluginCheck, Worker, ask
 
 
 @dataclass(frozen=True)
@@ -46,47 +47,6 @@ class Limits:
     is_named: bool = False  # algorithms were named: one that is not available is an error
     most: int = -1  # definitions, -1 for all
     most_of_each: bool = False  # algorithm
-
-
-def execute(plan: Plan, workplace: Workplace, limits: Limits | None = None) -> int:
-    """Run the jobs and say how each ended; return the exit status."""
-    # Plug-ins of ann-benchmarks keep indexes here whose names do not say the dataset.
-    shutil.rmtree(INDEX_DIR, ignore_errors=True)
-    executor = Executor(workplace, limits or Limits())
-    jobs, simulation = plan.jobs, workplace.simulation
-    if simulation is None:
-        outcomes = executor.run(jobs, plan.finished)
-    else:
-        failed: list[JobOutcome] = []
-        if jobs and jobs[0].procedure.workload is None:  # which has a table of its own
-            jobs, failed = build_first(jobs, executor, simulation)
-        with ExitStack() as stack:
-            outcomes = list(failed)
-            if jobs:
-                start = stack.enter_context(simulation.begun())
-                outcomes += executor.run(jobs, plan.finished, start, simulation.observer)
-    for line in summary(outcomes):
-        print(line)
-    return 1 if any(outcome.failure or outcome.failed_points for outcome in outcomes) else 0
-
-
-def build_first(
-    jobs: Sequence[Job], executor: "Executor", simulation: Simulation
-) -> tuple[list[Job], list[JobOutcome]]:
-    """Build, or find, the index of every job with all that the machine has.
-
-    Returns the jobs whose index is there, now without --rebuild, and the outcomes of failed builds.
-    """
-    definitions = list({str(job.definition): job.definition for job in jobs}.values())
-    scope = Scope(definitions, jobs[0].dataset, jobs[0].count, execution=jobs[0].execution)
-    outcomes = executor.run(scope.builds(), 0, simulation.builder)
-    built = {str(outcome.job.definition) for outcome in outcomes if not outcome.failure}
-    left = [
-        replace(job, execution=replace(job.execution, rebuild=False))
-        for job in jobs
-        if str(job.definition) in built
-    ]
-    return left, [outcome for outcome in outcomes if outcome.failure]
 
 
 class Executor:
@@ -130,25 +90,126 @@ class Executor:
                 containers.prepare(jobs)
                 if not any(job.procedure.conditions for job in jobs):  # else each has its own limits
                     say(str(containers))
-            say_what_is_to_do(jobs, finished)
+            say(what_is_to_do(jobs, finished))
             rounds = jobs[0].procedure.rounds if jobs else None
             shown = observer(jobs)
             stack.callback(shown.ended)
             if rounds is None or jobs[0].execution.build_only:
                 return failed + pool.run(jobs, shown)
-            home = version_of if containers is None else image_of
+            # Contenders share a process and its server, or a container.
+            home = attrgetter("definition.version" if containers is None else "definition.docker_tag")
             conductor = Conductor(start or start_process, home, place.timeout, rounds, shown)
             return failed + conductor.run(jobs)
 
 
-def version_of(job: Job) -> str:
-    """Return what contenders share that are in one process, and on its server."""
-    return job.definition.version
+def start_process(job: Job) -> Worker:
+    """Start a process of this machine, in which plug-ins use the version that the user has named."""
+    return ProcessWorker(version=job.definition.version or None)
 
 
-def image_of(job: Job) -> str:
-    """Return what contenders share that are in one container."""
-    return job.definition.docker_tag
+class WorkerPool:
+    """Up to `parallelism` workers, each kept for the next request until one fails in it."""
+
+    def __init__(
+        self,
+        parallelism: int = 1,
+        timeout: float | None = None,
+        start: Callable[[Job], Worker] = start_process,
+    ):
+        """Take the seconds that a job may take, and what starts a worker for one."""
+        self.parallelism = parallelism
+        self.timeout = timeout
+        self.start = start
+        self.idle: list[Worker] = []
+        self.idle_under: Any = None  # what the idle ones were started for
+        self.busy: dict[Worker, JobOutcome] = {}
+
+    def __enter__(self) -> "WorkerPool":
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        workers = [*self.idle, *self.busy]
+        for worker in workers:
+            if error is None:
+                worker.end()
+            else:
+                worker.ask_to_end()  # all of them first, so that they end side by side
+        for worker in workers:
+            worker.stop()
+
+    def check(self, definition: Definition, takes_turns: bool = False) -> Failure | None:
+        """Return why the plug-in cannot be imported or lacks the constructor; None if all is well.
+
+        With `takes_turns`, also why its indexes cannot.
+        """
+        job = Job(definition, [], "", 0)
+        worker = self._worker(job)
+        self.busy[worker] = JobOutcome(job)
+        answer = ask(worker, PluginCheck(definition, takes_turns))
+        self._release(worker, answer)
+        return answer if isinstance(answer, Failure) else None
+
+    def run(self, jobs: Sequence[Job], observer: Observer) -> list[JobOutcome]:
+        """Run all jobs, whatever becomes of each; the outcomes are in the order of the jobs."""
+        pending = deque(jobs)
+        outcomes: dict[int, JobOutcome] = {}
+        while pending or self.busy:
+            while pending and len(self.busy) < self.parallelism:
+                job = pending.popleft()
+                observer.started(job)
+                worker = self._worker(job)
+                self.busy[worker] = outcomes[id(job)] = JobOutcome(job)
+                with suppress(OSError):  # it has just died: seen below
+                    worker.send(job.request())
+            multiprocessing.connection.wait([worker.pipe for worker in self.busy], POLL_SECONDS)
+            for worker, outcome in list(self.busy.items()):
+                self._attend(worker, outcome, observer)
+        return [outcomes[id(job)] for job in jobs]
+
+    def _worker(self, job: Job) -> Worker:
+        """Return an idle worker or a new one; one that was started under other conditions is ended before."""
+        under = _started_for(job)
+        if under != self.idle_under:
+            while self.idle:
+                self.idle.pop().end()
+            self.idle_under = under
+        return self.idle.pop() if self.idle else self.start(job)
+
+    def _attend(self, worker: Worker, outcome: JobOutcome, observer: Observer) -> None:
+        answer: Any = None
+        try:
+            for message in islice(iter(worker.next_message, None), AT_ONCE):
+                if isinstance(message, Failure | Finished):
+                    answer = message
+                    break
+                observer.event(outcome.job, noted(outcome, message, worker))
+        except EOFError:
+            answer = worker.death()
+        outcome.seconds = time.perf_counter() - outcome.started
+        if answer is None and self.timeout is not None and outcome.seconds > self.timeout:
+            worker.stop()
+            answer = Failure(f"not finished after {self.timeout:g} s (--timeout)")
+        if isinstance(answer, Failure):
+            note_failure(outcome, answer, worker, observer)
+        if answer is not None:
+            self._release(worker, answer)
+
+    def _release(self, worker: Worker, answer: Finished | Failure) -> None:
+        """Keep a worker for more, unless it failed: who knows what that left behind in it.
+
+        Nor is one kept that was started for something else than is needed now, as next to another.
+        """
+        is_needed = _started_for(self.busy.pop(worker).job) == self.idle_under
+        if isinstance(answer, Finished) and worker.is_reusable and is_needed:
+            self.idle.append(worker)
+        else:
+            worker.end()
+
+
+def _started_for(job: Job) -> tuple[Any, ...]:
+    """Return what a worker has to be started for, to carry out this job."""
+    conditions = job.procedure.conditions
+    return job.definition.version, conditions and (str(job.definition), conditions)
 
 
 def were_in_turn(jobs: Sequence[Job]) -> bool:
@@ -165,28 +226,6 @@ def check_turns(jobs: Sequence[Job], pool: WorkerPool) -> None:
     for definition in plugins.values() if len(definitions) > 1 else ():
         if problem := pool.check(definition, takes_turns=True):
             raise UserError(problem.text)
-
-
-def say_what_is_to_do(jobs: Sequence[Job], finished: int) -> None:
-    """Print how many definitions are to be built, or points to be measured."""
-    builds = [job for job in jobs if job.execution.build_only]
-    if builds:
-        say(f"to build: {counted(len(builds), 'definition')}")
-        return
-    definitions = counted(len({str(job.definition) for job in jobs}), "definition")
-    points = counted(sum(len(job.points) for job in jobs), "point")
-    measured = [job.procedure for job in jobs if job.procedure.workload is None]
-    runs = f", best of {counted(measured[0].runs, 'run')}" if measured else ""
-    if measured and measured[0].rounds:
-        runs = f", in turn: {measured[0].rounds}"
-    say(f"to do: {definitions} with {points}{runs}; {finished} finished before")
-
-
-def command_line() -> str:
-    """Write the command that runs, as one types it."""
-    path = Path(sys.argv[0])
-    program = ["-m", path.parent.name] if path.name == "__main__.py" else [path.name]
-    return shlex.join(["python", *program, *sys.argv[1:]])
 
 
 def first_definitions(jobs: Sequence[Job], number: int, of_each: bool) -> list[Job]:

@@ -2,6 +2,8 @@
 
 import argparse
 import os
+import shlex
+import sys
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
@@ -14,12 +16,12 @@ from ann_benchmarks.common.host import most_processes, usable_cores
 from ann_benchmarks.common.output import counted, warn
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 from ann_benchmarks.definitions.selection import named_algorithms, read_setting
-from ann_benchmarks.jobs.job import Conditions, Execution, Procedure
+from ann_benchmarks.jobs.procedure import Conditions, Execution, Procedure
 from ann_benchmarks.load.workload import Workload
 
 from .containers.containers import Wishes
 from .containers.limits import cpu_list
-from .execute import Limits, command_line
+from .execute import Limits
 from .load_options import (
     add_load_options,
     add_rounds_options,
@@ -239,3 +241,10 @@ def requested_limits(args: argparse.Namespace) -> Limits:
 def requested_containers(args: argparse.Namespace) -> Wishes:
     """Return what containers are to have."""
     return Wishes(args.memory, args.cpuset, args.storage or Path("storage"))
+
+
+def command_line() -> str:
+    """Write the command that runs, as one types it."""
+    path = Path(sys.argv[0])
+    program = ["-m", path.parent.name] if path.name == "__main__.py" else [path.name]
+    return shlex.join(["python", *program, *sys.argv[1:]])

@@ -18,9 +18,9 @@ from ann_benchmarks.measure.rounds import Enter, Keep, Turn
 from ann_benchmarks.results.contest import FEWEST_ROUNDS
 
 from .conclusions import conclusions
-from .pool import AT_ONCE, POLL_SECONDS, JobOutcome, Observer, failed, noted, request_of
+from .outcomes import JobOutcome, Observer, note_failure, noted
 from .progress import RoundsProgress
-from .worker import Worker
+from .worker import AT_ONCE, POLL_SECONDS, Worker
 
 TOLERATED = 1.1  # times the budget: rounds are not cut short
 KEEP_SECONDS = 60.0  # after which what was measured is stored, in case that the rest is never reached
@@ -116,7 +116,7 @@ class Conductor:
             self._workers[home] = self._start(job)
         self._inside[job.label()] = self._workers[home]
         self._outcomes[job.label()] = JobOutcome(job)
-        return self._ask(job, Enter(request_of(job))) is not None
+        return self._ask(job, Enter(job.request())) is not None
 
     def _has_failed(self, job: Job) -> bool:
         return job.label() in self._outcomes and self._outcomes[job.label()].failure is not None
@@ -211,7 +211,7 @@ class Conductor:
                 self._lose(worker, job)
         outcome.seconds += time.perf_counter() - began
         if isinstance(answer, Failure):
-            failed(outcome, answer, worker, self._observer)
+            note_failure(outcome, answer, worker, self._observer)
             return None
         return last or answer
 

@@ -5,9 +5,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
-from ann_benchmarks.jobs.job import Conditions, Job
+from ann_benchmarks.jobs.job import Job
+from ann_benchmarks.jobs.procedure import Conditions
 
-from .pool import Observer
+from .outcomes import Observer
 from .worker import Worker
 
 

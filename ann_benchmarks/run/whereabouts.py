@@ -1,6 +1,5 @@
 """Where jobs would run, as far as it is known before: reported by plug-ins in a process of their own."""
 
-import multiprocessing.connection
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,9 +9,8 @@ from ann_benchmarks.jobs.events import Failure, Located
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.results.environment import with_settings_given
 
-from .pool import POLL_SECONDS
 from .process import ProcessWorker
-from .worker import LocationRequest
+from .worker import LocationRequest, ask
 
 SECONDS = 120
 
@@ -47,15 +45,9 @@ class Locator:
 def locate_here(definition: Definition) -> Located | Failure:
     """Have a process of this machine report it."""
     worker = ProcessWorker(version=definition.version or None)
-    answer: Any = None
     try:
-        worker.send(LocationRequest(definition))
-        while answer is None:
-            multiprocessing.connection.wait([worker.pipe], POLL_SECONDS)
-            answer = worker.next_message()
+        answer = ask(worker, LocationRequest(definition))
         worker.end()
-    except (EOFError, OSError):
-        answer = worker.death()
     finally:
         worker.stop()
     return answer if isinstance(answer, Located) else Failure(getattr(answer, "text", "no answer"))

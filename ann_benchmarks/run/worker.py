@@ -1,6 +1,6 @@
 """A worker seen from the parent: what carries out requests elsewhere, and what its failures mean."""
 
-import multiprocessing
+import multiprocessing.connection
 import signal
 import traceback
 from dataclasses import dataclass
@@ -11,6 +11,8 @@ from ann_benchmarks.common.errors import UserError, describe, one_line, shortage
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Failure
 
+POLL_SECONDS = 0.5
+AT_ONCE = 1000  # messages of one worker, before the others and the time are looked at
 LIKELY_CAUSES = {
     "SIGKILL": ": killed from outside, most likely because memory ran out",
     "SIGSEGV": ": a memory access error in native code",
@@ -89,6 +91,17 @@ class NoWorker:
         self.pipe.close()
 
     ask_to_end = stop = end
+
+
+def ask(worker: Worker, request: Any) -> Any:
+    """Send a request that has one answer and no reports before it; return the answer, or how it ended."""
+    try:
+        worker.send(request)
+        while (answer := worker.next_message()) is None:
+            multiprocessing.connection.wait([worker.pipe], POLL_SECONDS)
+    except (EOFError, OSError):
+        return worker.death()
+    return answer
 
 
 def failure_of(error: BaseException) -> Failure:

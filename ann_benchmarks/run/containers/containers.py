@@ -18,7 +18,7 @@ from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Failure
 from ann_benchmarks.jobs.job import Job, JobRequest
 
-from ..pool import log_path
+from ..outcomes import log_path
 from ..simulation import Simulation
 from ..worker import NoWorker
 from .engine import Image, find_image

@@ -30,9 +30,8 @@ from ann_benchmarks.definitions.definition import plugin_class
 from ann_benchmarks.jobs.events import Failure, Finished, Located, PointDone, PointFailed, WorkloadDone
 from ann_benchmarks.jobs.job import JobRequest
 
-from ..pool import POLL_SECONDS
 from ..process import ProcessWorker
-from ..worker import LocationRequest
+from ..worker import POLL_SECONDS, LocationRequest
 from .wire import Checked, CheckRequest, Died, RunRequest, read_request, write_message
 
 _SOME = 65536  # bytes at a time
