@@ -8,6 +8,7 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.results.file import iter_result_paths
+from ann_benchmarks.results.runs import load_runs
 from ann_benchmarks.run import options
 from run import main
 
@@ -272,3 +273,11 @@ def test_without_local_it_says_what_to_add(workspace):
     assert run.returncode == 1
     assert "no Docker engine answers" in run.stderr
     assert "add --local" in run.stderr and len(run.stderr.splitlines()) == 1
+
+
+def test_a_result_says_that_its_algorithm_is_exact_where_the_plugin_does(workspace):
+    workspace.add_plugin("graph", ANSWER)
+    workspace.add_plugin("scan", f"{ANSWER}def search_range(self, count): return None\n")
+    assert workspace.run().returncode == 0
+    stored = {run.series.algorithm: run.attrs.get("is_exact") for run in load_runs(iter_result_paths())}
+    assert stored == {"graph": None, "scan": True}
