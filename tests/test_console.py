@@ -9,7 +9,9 @@ from ann_benchmarks.jobs.job import Job, Procedure
 from ann_benchmarks.jobs.rounds import Rounds
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.results.warnings import remarks
 from ann_benchmarks.run.console import MOST_ROWS, Console, point_text, summary
+from ann_benchmarks.run.containers.wire import MessageReader, write_message
 from ann_benchmarks.run.pool import JobOutcome
 from ann_benchmarks.run.progress import RoundsProgress, time_left
 
@@ -34,7 +36,7 @@ def test_of_a_single_run_and_of_few_queries_it_claims_no_more_than_they_show():
     assert ", 1,234.5 QPS, p50 2.000 ms, p99 takes 1,000 queries" in point_text(few)
 
 
-def test_what_is_to_be_known_of_many_points_is_one_line_with_the_largest_figures(capsys):
+def test_what_is_to_be_known_of_many_points_is_one_line_with_the_figures_of_the_worst(capsys):
     console, job = Console(), Job(DEFINITION, [], "vectors", 10)
     for number, longer in enumerate((13, 40, 7)):
         name = f"a({number})"
@@ -45,10 +47,32 @@ def test_what_is_to_be_known_of_many_points_is_one_line_with_the_largest_figures
     console.ended()
     said = capsys.readouterr()
     assert said.err.splitlines() == [
-        "warning: 3 of 3 points: p99 has no interval: give --duration 40 (the largest of their figures)",
+        "warning: 3 of 3 points: p99 has no interval: give --duration 40 (the figures of the worst)",
         "warning: a(0): only 3 queries were counted",
     ]
     assert said.out == "which points these are: report.json of report.py --dataset vectors\n"
+
+
+def test_the_worst_is_not_always_the_largest(capsys):
+    def said(*facts):
+        console, job = Console(), Job(DEFINITION, [], "vectors", 10)
+        for number, one in enumerate(facts):
+            console.event(job, replace(POINT, label=f"a({number})"))
+            for text in remarks(one):
+                note = Note.about(f"a({number})", text)
+                ((arrived, _),) = MessageReader().feed(write_message(note))  # as out of a container
+                assert arrived == note
+                console.event(job, arrived)
+        console.ended()
+        return capsys.readouterr().err
+
+    assert "only 3 queries were counted" in said({"queries_counted": 40}, {"queries_counted": 3})
+    waiting = ({"clients_were_limit": True, "loop": "closed", "clients_waiting_share": s} for s in (0.2, 0.7))
+    assert "waited for answers only 20% of the time" in said(*waiting)
+    others = ({"run_others_cpu": shares} for shares in ([0.9], [0.2, 0.3, 0.05]))
+    assert "up to 90% of the machine's CPUs in 1 of 1 runs" in said(*others)
+    recalls = ({"run_recalls": recalls} for recalls in ([0.5, 0.9], [0.97, 0.99]))
+    assert "the recall was between 0.5 and 0.9" in said(*recalls)
 
 
 def test_the_time_left_is_the_least_of_what_ends_a_race():

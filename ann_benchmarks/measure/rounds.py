@@ -134,7 +134,8 @@ class EnteredJob:
             if not self._plugin.can_recover:
                 raise
             details = "" if isinstance(error, UserError) else traceback.format_exc()
-            self._report(PointFailed(self.job.label(arguments), describe(error), details))
+            reason = describe(error) + self.points.kills.reason()
+            self._report(PointFailed(self.job.label(arguments), reason, details))
             self._plugin.recover()
             self._plugin.rest()
             return

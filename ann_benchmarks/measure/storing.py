@@ -92,7 +92,7 @@ class PointStore:
             self.report(Note(f"answers had up to {most} neighbours; {kept}", name))
         attrs, found = self._store(query_arguments, runs, facts, recording)
         for text in remarks(attrs):
-            self.report(Note(text, name))
+            self.report(Note.about(name, text))
         if "target_parameter" in facts:
             name = f"{name}: {facts['target_parameter']}={facts['target_value']}"
         self.report(self._done(name, query_arguments, runs, attrs, found))

@@ -54,7 +54,7 @@ class Console:
         elif isinstance(event, PointFailed):
             print(f"failed: {event.label}: {event.reason}", file=sys.stderr, flush=True)
         elif isinstance(event, Note) and event.point:
-            self._remarks.append((event.text, event.point))
+            self._remarks.append((event.remark, event.point))
         elif isinstance(event, Note):
             warn(event.text)
 
@@ -70,7 +70,7 @@ class Console:
                 whose = (
                     f"{len(names)} of {self._measured} points" if self._measured else f"{len(names)} phases"
                 )
-                differ = " (the largest of their figures)" if FIGURE.search(text) else ""
+                differ = " (the figures of the worst)" if FIGURE.search(text) else ""
                 warn(f"{names[0]}: {text}" if len(names) == 1 else f"{whose}: {text}{differ}")
             if self._measured and any(len(names) > 1 for _, names in found):
                 say(f"which points these are: report.json of report.py --dataset {self._dataset}")
