@@ -1,6 +1,6 @@
 """How often reports and compare.py name a fastest, or a slower one, where nothing differs: by simulation.
 
-    python -m benchmarks.verdicts [--parts reports races factors higher comparisons] [--sets 1000] [--rounds 16]
+    python -m benchmarks.verdicts [--parts reports races factors higher comparisons] [--sets 1000]
 
 Results are drawn (benchmarks/drawn.py), and judged by the code that judges measured ones. Races are those of
 run.py --until; factors are how far the factor between the fastest and another one is off.

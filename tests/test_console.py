@@ -10,7 +10,7 @@ from ann_benchmarks.jobs.rounds import Rounds
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.warnings import remarks
-from ann_benchmarks.run.console import MOST_ROWS, Console, point_text, summary
+from ann_benchmarks.run.console import MOST_POINTS, MOST_ROWS, Console, point_text, summary
 from ann_benchmarks.run.containers.wire import MessageReader, write_message
 from ann_benchmarks.run.pool import JobOutcome
 from ann_benchmarks.run.progress import RoundsProgress, time_left
@@ -109,4 +109,22 @@ def test_of_many_rows_the_last_table_has_one_a_definition_and_the_fastest_of_eac
     assert lines[2].split() == ["by", "2", "clients:", "a(1)", "2", "400.0", "0.9600"]
     assert lines[MOST_ROWS].endswith("python report.py --dataset vectors")
     assert lines[-1].split() == ["a(2)", "11", "0", "0", "2.0", "33.0"]
-    assert len(summary(outcomes[:MOST_ROWS])) == 1 + MOST_ROWS
+
+
+def test_the_points_of_a_few_jobs_are_in_a_table_with_recall_and_throughput():
+    points = [
+        replace(POINT, label=f"hnsw({ef})", path=Path(f"{ef}"), recall=recall, queries_per_second=rate)
+        for ef, recall, rate in ((10, 0.8, 2000.0), (100, 0.99, 310.25))
+    ]
+    points[1] = replace(points[1], qps_interval=None, p99=None)
+    job = Job(DEFINITION, [[10], [100]], "vectors", 10)
+    lines = summary([JobOutcome(job, done=2, points=[*points, points[0]])])
+    assert [line.split() for line in lines[:3]] == [
+        ["point", "recall", "QPS", "95%", "interval", "p99", "ms"],
+        ["hnsw(10)", "0.8000", "2,000.0", "1,100.0", "to", "1,369.0", "9.000"],
+        ["hnsw(100)", "0.9900", "310.2", "-", "-"],
+    ]
+    assert len(lines) == 3 + 2 and len(summary([JobOutcome(job, points=points[:1])])) == 2
+    many = [replace(POINT, path=Path(f"{number}")) for number in range(MOST_POINTS + 1)]
+    lines = summary([JobOutcome(job, points=many)])
+    assert lines[0] == "all 41 points in a table: python report.py --dataset vectors" and len(lines) == 1 + 2

@@ -148,7 +148,7 @@ class EnteredJob:
         Before the end of the race, nothing takes the place of what an earlier one has measured.
         """
         with self._active():
-            for place, contender in self.contenders.items():
+            for place, contender in sorted(self.contenders.items()):  # as the definition has its points
                 if not is_last and is_of_others(self.job.path(self.job.points[place]), facts):
                     continue
                 own = {"started_at": contender.started_at, "run_rounds": contender.rounds}
