@@ -7,13 +7,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
 DEMO_DATASET ?= clustered-50k-96-euclidean
+# One index at six depths, for 60 s: experiments/demo.yml
 
 .PHONY: venv demo test lint format lock clean
 
 venv: .venv/runtime
 
 demo: .venv/runtime
-	$(BIN)/python run.py --local --algorithm pgvector_hnsw --dataset $(DEMO_DATASET) --max-n-algorithms 2 --budget 90s
+	$(BIN)/python run.py --local --experiment demo --dataset $(DEMO_DATASET)
 	$(BIN)/python plot.py --dataset $(DEMO_DATASET) -Y log
 	@echo "The frontier: $(CURDIR)/results/$(DEMO_DATASET).png"
 

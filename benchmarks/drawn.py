@@ -6,6 +6,7 @@ the next, or drifts with an autocorrelation from one round, or repetition, to th
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -43,17 +44,27 @@ def wandering(rng: np.random.Generator, number: int, correlation: float) -> np.n
     return np.array(drawn)
 
 
+@dataclass(frozen=True)
+class DrawnRecall:
+    """The recall of a result, half of its interval, and that of each part of the queries."""
+
+    value: float = TARGET
+    error: float = RECALL_ERROR
+    parts: Sequence[float] = ()
+
+
 def result(
-    name: str, index: int, logarithms: np.ndarray, is_once: bool, recall_error: float = RECALL_ERROR
+    name: str, index: int, logarithms: np.ndarray, is_once: bool, recall: DrawnRecall = DrawnRecall()
 ) -> Run:
     """Return a result with these throughputs."""
     rates = 100 * np.exp(logarithms)
-    metrics = dict.fromkeys(standard_metrics, 1.0) | {"k-nn": TARGET, "qps": float(rates.max())}
+    metrics = dict.fromkeys(standard_metrics, 1.0) | {"k-nn": recall.value, "qps": float(rates.max())}
     attrs = {
         "run_seconds": (1 / rates).tolist(),
         "run_count": len(rates),
-        "recall_low": TARGET - recall_error,
-        "recall_high": TARGET + recall_error,
+        "recall_low": recall.value - recall.error,
+        "recall_high": min(recall.value + recall.error, 1.0),
+        "recall_parts": recall.parts,
         "build_arguments": f'["euclidean", {{"M": {index}}}]',
     }
     if not is_once:
@@ -66,7 +77,7 @@ def results(field: Sequence[int], drawn: Figures, recall_error: float = RECALL_E
     of = [(name, index) for name, indexes in enumerate(field) for index in range(indexes)]
     is_once = drawn.shape[1] == RUNS
     return [
-        result(f"a{name}", index, row, is_once, recall_error)
+        result(f"a{name}", index, row, is_once, DrawnRecall(error=recall_error))
         for (name, index), row in zip(of, drawn, strict=True)
     ]
 

@@ -12,7 +12,7 @@ import numpy as np
 from ann_benchmarks.jobs.rounds import MOST_ROUNDS, Contender, Race, Rounds
 from ann_benchmarks.results.comparable import Comparison
 from ann_benchmarks.results.runs import Run
-from benchmarks.drawn import TARGET, Figures, in_short, result, results, turns
+from benchmarks.drawn import TARGET, DrawnRecall, Figures, in_short, result, results, turns
 
 UNTIL = 0.05
 NOISES = (0.02, 0.03, 0.09)
@@ -63,7 +63,7 @@ def raced(drawn: Figures, faster: float) -> tuple[str, int]:
             measured[contender] += 1
         is_shown = race.end_round()
     rows = zip(contenders, drawn, strict=True)
-    runs = [result(one.job, 0, row[: measured[one]], False, 0.0) for one, row in rows]
+    runs = [result(one.job, 0, row[: measured[one]], False, DrawnRecall(error=0.0)) for one, row in rows]
     return in_short(runs), race.done
 
 

@@ -1,6 +1,6 @@
 """How often reports and compare.py name a fastest, or a slower one, where nothing differs: by simulation.
 
-    python -m benchmarks.verdicts [--parts reports races factors comparisons] [--sets 1000] [--rounds 16]
+    python -m benchmarks.verdicts [--parts reports races factors higher comparisons] [--sets 1000]
 
 Results are drawn (benchmarks/drawn.py), and judged by the code that judges measured ones. Races are those of
 run.py --until; factors are how far the factor between the fastest and another one is off.
@@ -16,9 +16,10 @@ from ann_benchmarks.comparing.matching import compare
 from ann_benchmarks.comparing.verdicts import SLOWER, Criteria, status
 from benchmarks.drawn import RUNS, Figures, in_short, once, repetition, results, turns, wandering
 from benchmarks.harness import arguments
+from benchmarks.higher import of_higher
 from benchmarks.races import of_factors, of_races
 
-PARTS = ("reports", "races", "factors", "comparisons")
+PARTS = ("reports", "races", "factors", "higher", "comparisons")
 NOISES = (0.09, 0.03)  # of runs
 DRIFTS = (0.0, 0.98, 0.995)  # autocorrelation from one round to the next
 REPETITIONS = 5
@@ -38,6 +39,8 @@ def main() -> None:
         of_races(rng, args.sets)
     if "factors" in args.parts:
         of_factors(rng, args.sets)
+    if "higher" in args.parts:
+        of_higher(rng, args.sets, args.rounds)
     if "comparisons" in args.parts:
         of_comparisons(rng, args.sets)
 

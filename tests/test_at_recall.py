@@ -48,7 +48,26 @@ def test_a_table_of_speedups_is_not_reversed():
     assert b["QPS speedup"] == "1"
     ratio, low, *_, high = a["QPS speedup"].replace("(", "").replace(")", "").split()
     assert float(low) < 1 < float(ratio) <= 1.05 < float(high)
-    assert "Some indexes were measured once, at different times" in notes[-1]
+    assert "Some indexes were measured once, at different times" in notes[-2]
+    assert notes[-1] == (
+        "The QPS are those at the target recall. Recalls and latencies are those of the measured result"
+        " next to it."
+    )
+
+
+def test_latencies_beside_a_speed_between_two_points_are_said_to_be_those_of_one():
+    note = "Recalls and latencies are those of the measured result next to it."
+    at_it = [steady("a", 700.0, recall=0.95), steady("b", 950.0, recall=0.95)]
+    assert not any(note in text for text in tables_of("speedups", at_it)[1])
+    runs = [
+        steady("hnsw", rate, ram=ram, recall=recall, name=f"hnsw({recall})")
+        for ram, rate in ((1, 50.0), ("all", 100.0))
+        for recall in (0.94, 0.962)
+    ]
+    assert any(note in text for text in tables_of("tiers", runs)[1])
+    text = said_of(first_a_hair_short(), "Speed")
+    assert "(between recall 0.950 and 0.969, p99 3 ms at recall 0.950)" in text
+    assert "queries/s (recall 0.950, p99 3 ms)" in text  # of b, at its own recall
 
 
 def test_an_index_with_only_higher_recalls_has_a_bound():

@@ -10,7 +10,9 @@ from ann_benchmarks.jobs.procedure import Procedure
 from ann_benchmarks.jobs.rounds import Rounds
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.results.intervals import Interval
-from ann_benchmarks.run.console import MOST_ROWS, Console, point_text, summary
+from ann_benchmarks.results.warnings import remarks
+from ann_benchmarks.run.console import MOST_POINTS, MOST_ROWS, Console, point_text, summary
+from ann_benchmarks.run.containers.wire import MessageReader, write_message
 from ann_benchmarks.run.outcomes import JobOutcome
 from ann_benchmarks.run.progress import RoundsProgress, time_left
 
@@ -35,7 +37,7 @@ def test_of_a_single_run_and_of_few_queries_it_claims_no_more_than_they_show():
     assert ", 1,234.5 QPS, p50 2.000 ms, p99 takes 1,000 queries" in point_text(few)
 
 
-def test_what_is_to_be_known_of_many_points_is_one_line_with_the_largest_figures(capsys):
+def test_what_is_to_be_known_of_many_points_is_one_line_with_the_figures_of_the_worst(capsys):
     console, job = Console(), Job(DEFINITION, [], "vectors", 10)
     for number, longer in enumerate((13, 40, 7)):
         name = f"a({number})"
@@ -46,10 +48,32 @@ def test_what_is_to_be_known_of_many_points_is_one_line_with_the_largest_figures
     console.ended()
     said = capsys.readouterr()
     assert said.err.splitlines() == [
-        "warning: 3 of 3 points: p99 has no interval: give --duration 40 (the largest of their figures)",
+        "warning: 3 of 3 points: p99 has no interval: give --duration 40 (the figures of the worst)",
         "warning: a(0): only 3 queries were counted",
     ]
     assert said.out == "which points these are: report.json of report.py --dataset vectors\n"
+
+
+def test_the_worst_is_not_always_the_largest(capsys):
+    def said(*facts):
+        console, job = Console(), Job(DEFINITION, [], "vectors", 10)
+        for number, one in enumerate(facts):
+            console.event(job, replace(POINT, label=f"a({number})"))
+            for text in remarks(one):
+                note = Note.about(f"a({number})", text)
+                ((arrived, _),) = MessageReader().feed(write_message(note))  # as out of a container
+                assert arrived == note
+                console.event(job, arrived)
+        console.ended()
+        return capsys.readouterr().err
+
+    assert "only 3 queries were counted" in said({"queries_counted": 40}, {"queries_counted": 3})
+    waiting = ({"clients_were_limit": True, "loop": "closed", "clients_waiting_share": s} for s in (0.2, 0.7))
+    assert "waited for answers only 20% of the time" in said(*waiting)
+    others = ({"run_others_cpu": shares} for shares in ([0.9], [0.2, 0.3, 0.05]))
+    assert "up to 90% of the machine's CPUs in 1 of 1 runs" in said(*others)
+    recalls = ({"run_recalls": recalls} for recalls in ([0.5, 0.9], [0.97, 0.99]))
+    assert "the recall was between 0.5 and 0.9" in said(*recalls)
 
 
 def test_the_time_left_is_the_least_of_what_ends_a_race():
@@ -86,4 +110,22 @@ def test_of_many_rows_the_last_table_has_one_a_definition_and_the_fastest_of_eac
     assert lines[2].split() == ["by", "2", "clients:", "a(1)", "2", "400.0", "0.9600"]
     assert lines[MOST_ROWS].endswith("python report.py --dataset vectors")
     assert lines[-1].split() == ["a(2)", "11", "0", "0", "2.0", "33.0"]
-    assert len(summary(outcomes[:MOST_ROWS])) == 1 + MOST_ROWS
+
+
+def test_the_points_of_a_few_jobs_are_in_a_table_with_recall_and_throughput():
+    points = [
+        replace(POINT, label=f"hnsw({ef})", path=Path(f"{ef}"), recall=recall, queries_per_second=rate)
+        for ef, recall, rate in ((10, 0.8, 2000.0), (100, 0.99, 310.25))
+    ]
+    points[1] = replace(points[1], qps_interval=None, p99=None)
+    job = Job(DEFINITION, [[10], [100]], "vectors", 10)
+    lines = summary([JobOutcome(job, done=2, points=[*points, points[0]])])
+    assert [line.split() for line in lines[:3]] == [
+        ["point", "recall", "QPS", "95%", "interval", "p99", "ms"],
+        ["hnsw(10)", "0.8000", "2,000.0", "1,100.0", "to", "1,369.0", "9.000"],
+        ["hnsw(100)", "0.9900", "310.2", "-", "-"],
+    ]
+    assert len(lines) == 3 + 2 and len(summary([JobOutcome(job, points=points[:1])])) == 2
+    many = [replace(POINT, path=Path(f"{number}")) for number in range(MOST_POINTS + 1)]
+    lines = summary([JobOutcome(job, points=many)])
+    assert lines[0] == "all 41 points in a table: python report.py --dataset vectors" and len(lines) == 1 + 2

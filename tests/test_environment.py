@@ -58,13 +58,13 @@ def curves(**options):
 def test_an_upgraded_server_finishes_nothing_and_joins_nothing(workspace):
     group = {"args": [], "query_args": [[1, 2]]}
     folder = workspace.add_plugin("db", REPORTING.format(version="17.12"), group)
-    assert workspace.run().stdout.count("QPS") == 2
+    assert workspace.run().stdout.count(": recall ") == 2
     assert "nothing to do: 2 points finished before" in workspace.run().stdout
     module = folder / "module.py"
     module.write_text(module.read_text().replace("17.12", "18.4"))
 
     other = workspace.run()
-    assert other.stdout.count("QPS") == 2
+    assert other.stdout.count(": recall ") == 2
     assert other.stderr.splitlines() == [
         "warning: there are results of database 17.12, and here is database 18.4: what is measured now is a"
         " series of its own, db@database-18.4"
@@ -86,7 +86,7 @@ def test_another_machine_finishes_nothing(workspace):
     assert workspace.run().returncode == 0
     change(next(iter_result_paths()), cpu="Slow CPU")
     other = workspace.run()
-    assert other.stdout.count("QPS") == 1 and "results of Slow CPU, and here is" in other.stderr
+    assert other.stdout.count(": recall ") == 1 and "results of Slow CPU, and here is" in other.stderr
     assert len(curves()) == 2
 
 
@@ -229,9 +229,9 @@ def test_an_embedded_server_is_known_before_it_starts(workspace, made_server):
         assert expected["server"] == "embedded" and expected["vector_version"]
 
         change(path, postgres_version="17.12", vector_version="0.8.0", docker_image="i")
-        assert run().stdout.count("QPS") == 1
+        assert run().stdout.count(": recall ") == 1
         assert "1 point finished before" in run().stdout
-        assert run(ANN_BENCHMARKS_PG_SETTINGS="work_mem=64MB").stdout.count("QPS") == 1
+        assert run(ANN_BENCHMARKS_PG_SETTINGS="work_mem=64MB").stdout.count(": recall ") == 1
         assert curves() == [
             f"pgvector_hnsw (PostgreSQL {text})"
             for text in ("17.12, default settings", f"{now}, default settings", f"{now}, work_mem=64MB")

@@ -17,7 +17,9 @@ from ann_benchmarks.experiments.options import Options
 from ann_benchmarks.experiments.report import report_of
 from ann_benchmarks.experiments.schema import FOLDER, Claim, find_experiment, read_experiment
 from ann_benchmarks.jobs.job import Job
+from ann_benchmarks.jobs.rounds import read_time
 from ann_benchmarks.reporting.content import Chapter
+from ann_benchmarks.results.contest import FEWEST_ROUNDS
 from ann_benchmarks.results.records import Phase, Record
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.results.series import Series
@@ -333,3 +335,16 @@ def test_a_command_names_each_option_once(tmp_path, options):
     assert words[:2] == ["python", "run.py"] and words[-4:] == ["--local", "--dataset", "mine", "--clients=1"]
     assert words.count("--dataset") == 1 and "--clients" not in words and "1,8" not in words
     assert words[words.index("--algorithm") + 1 :][:3] == ["pgvector_hnsw", "vchord", "--tiers"]
+
+
+def test_the_demo_has_its_rounds_in_time_on_a_slow_machine(options):
+    """Two cores as fast as usual take 0.7 s for a turn, and 0.3 ms and 10 us a candidate for a query."""
+    makefile = (ROOT / "Makefile").read_text()
+    assert "run.py --local --experiment demo --dataset $(DEMO_DATASET)\n" in makefile
+    (step,) = read_experiment(find_experiment("demo"), False, options).steps
+    ((group,),) = (groups.values() for groups in step.groups.values())
+    assert len(group["arg_groups"]) == 1
+    (depths,) = group["query_args"]
+    a_round = sum(0.7 + 1000 * (3e-4 + 1e-5 * depth) for depth in depths)
+    assert FEWEST_ROUNDS * a_round < read_time(step.arguments[step.arguments.index("--budget") + 1])
+    assert FEWEST_ROUNDS * 2 * a_round < 100  # of four minutes, with a build and all that is installed

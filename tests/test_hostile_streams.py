@@ -53,7 +53,7 @@ def test_a_run_whose_messages_are_lost_does_its_work(workplace: Path) -> None:
         done = started(workplace, "run.py", "2>/dev/full")
     finally:
         plugin.write_text(whole)
-    assert done.returncode == 0 and done.stdout.count(" QPS") == 3
+    assert done.returncode == 0 and done.stdout.count(": recall ") == 3
 
 
 def test_a_reader_that_goes_early_is_told_nothing(workplace: Path) -> None:

@@ -141,7 +141,7 @@ class Run:
         """Wait until so many points have ended, and in the next one so many clients are measured."""
 
         def is_there() -> bool:
-            if sum(" QPS" in line for line in self.out()) + len(self.failed()) < ended:
+            if sum(": recall " in line for line in self.out()) + len(self.failed()) < ended:
                 return False
             return self.ask(COUNT_OF, CLIENT) == [(clients,)] and self.ask(COUNT_OF, WATCH) == [(1,)]
 

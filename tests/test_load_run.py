@@ -120,7 +120,7 @@ def recall_of(point: dict[str, Any], folder: Path) -> float:
 @pytest.fixture(scope="module")
 def three_runs(folder: Path) -> dict[str, Any]:
     """The point of a run.py without options for its load."""
-    assert measured(folder, "--runs", "3", "--force").count("QPS") == 1
+    assert measured(folder, "--runs", "3", "--force").count(": recall ") == 1
     return stored(folder, "hnsw")
 
 
@@ -154,7 +154,7 @@ def test_the_blocks_of_the_first_run_are_not_those_of_the_warm_up(folder: Path, 
 def test_each_number_of_clients_is_a_series_and_is_found_finished(folder: Path):
     options = ("--clients", "1,3,1", "--max-queries", "3000", "--warmup", "50")
     out = measured(folder, *options)
-    assert out.count("QPS") == 2
+    assert out.count(": recall ") == 2
     assert "by 1 client: recall" in out
     assert "by 3 clients: recall" in out
     for clients in (1, 3):

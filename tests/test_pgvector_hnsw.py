@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -16,6 +17,8 @@ from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
+from ann_benchmarks.algorithms.postgres.settings import size_text
+from ann_benchmarks.common.numbers import size_text as framework_size_text
 
 from .postgres_fixtures import clustered
 
@@ -34,6 +37,16 @@ def exact(metric: str, train: np.ndarray, query: np.ndarray) -> set[int]:
         "ip": -products,
     }[metric]
     return set(np.argsort(distances)[:K].tolist())
+
+
+def test_sizes_are_written_as_the_framework_writes_them(plugin_server: Server, capsys):
+    sizes = [1, 700 * 1024, 5 << 20, 29_999_999, 999 << 20, 1 << 30, 123 << 30, 5 << 40]
+    assert [size_text(size) for size in sizes] == [framework_size_text(size) for size in sizes]
+    algorithm = plugin()
+    algorithm.fit(clustered(1000, 16, seed=11))
+    algorithm.done()
+    said = re.findall(r"[\d.,]+( ?)[MG]B", capsys.readouterr().out)
+    assert len(said) == 4 and set(said) == {" "}  # of the estimate, of the index, and its estimate again
 
 
 @pytest.fixture

@@ -60,6 +60,14 @@ def test_each_round_measures_every_point_once_in_an_order_of_its_own(workspace) 
     assert len({tuple(names) for names in order}) > 1
 
 
+def test_points_are_shown_in_the_order_of_their_arguments(workspace) -> None:
+    depths = list("123456")
+    workspace.add_plugin("a", TURNS, {"args": [], "query_args": [[*map(int, depths)]]})
+    shown = workspace.run("--rounds", "1").stdout
+    assert re.findall(r"^a\((\d)\): recall", shown, re.MULTILINE) == depths
+    assert re.findall(r"^a\((\d)\) +\d\.\d{4} +[\d,.]+ +-", shown, re.MULTILINE) == depths  # the table
+
+
 def test_a_new_contender_is_measured_in_turn_with_all_others(workspace) -> None:
     workspace.add_plugin("a", ANSWER)
     workspace.run("--rounds", "4")
@@ -133,7 +141,7 @@ def test_what_rounds_have_shown_is_no_more_than_they_have(workspace, options, le
         workspace.add_plugin(name, SEARCHED, {"args": [[x] for x in arguments]})
     done = workspace.run("--target-recall", "0.6", *options)
     assert done.returncode == 0 and said in done.stdout
-    assert "interval" not in done.stdout and ("times as fast" in done.stdout) == ("too few" in said)
+    assert "(95% interval" not in done.stdout and ("times as fast" in done.stdout) == ("too few" in said)
 
 
 def test_a_throughput_that_was_given_shows_nothing(workspace) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.results.file import iter_result_paths
+from ann_benchmarks.results.runs import load_runs
 from ann_benchmarks.run import options
 from run import main
 
@@ -58,7 +59,7 @@ def test_points_are_measured_shown_and_not_repeated(workspace):
     assert (first.returncode, err) == (0, [])
     assert out[0] == "dataset tiny: 200 x 8, euclidean; 20 queries for 10 neighbours"
     assert "2 definitions with 4 points" in out[1]
-    assert [line.split(":")[0] for line in out if "QPS" in line] == [
+    assert [line.split(":")[0] for line in out if ": recall " in line] == [
         f'quick("{build}", {query})' for build in "ab" for query in (1, 2)
     ]
     assert out[-2].split()[:4] == ['quick("a")', "2", "0", "0"]
@@ -78,7 +79,7 @@ def test_points_are_measured_shown_and_not_repeated(workspace):
     changed = {name for name in files if Path("results", name).stat().st_mtime_ns != times[name]}
     assert changed == {files[0]}
 
-    assert workspace.run("--force").stdout.count("QPS") == 4
+    assert workspace.run("--force").stdout.count(": recall ") == 4
     assert workspace.results() == files
 
 
@@ -91,7 +92,7 @@ def test_points_on_other_vectors_of_the_same_name_are_measured_again(workspace):
     again = workspace.run()
     assert again.returncode == 0
     assert "other vectors of the same name; it is measured again" in again.stderr
-    assert again.stdout.count("QPS") == 1
+    assert again.stdout.count(": recall ") == 1
 
 
 def test_what_fails_is_said_and_the_others_go_on(workspace):
@@ -272,3 +273,11 @@ def test_without_local_it_says_what_to_add(workspace):
     assert run.returncode == 1
     assert "no Docker engine answers" in run.stderr
     assert "add --local" in run.stderr and len(run.stderr.splitlines()) == 1
+
+
+def test_a_result_says_that_its_algorithm_is_exact_where_the_plugin_does(workspace):
+    workspace.add_plugin("graph", ANSWER)
+    workspace.add_plugin("scan", f"{ANSWER}def search_range(self, count): return None\n")
+    assert workspace.run().returncode == 0
+    stored = {run.series.algorithm: run.attrs.get("is_exact") for run in load_runs(iter_result_paths())}
+    assert stored == {"graph": None, "scan": True}

@@ -9,8 +9,12 @@ from types import SimpleNamespace
 import pytest
 
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.jobs.events import Note, PointFailed
+from ann_benchmarks.measure import job as measuring
+from ann_benchmarks.measure.observed import Kills
 from ann_benchmarks.measure.points import Points
+from ann_benchmarks.measure.rounds import EnteredJob, Turn
 from tiers import keeper as keeping
 from tiers import locked_memory, memory
 from tiers.holding import Holding
@@ -92,12 +96,12 @@ def test_processes_that_the_system_has_ended_are_counted(tmp_path):
     (tmp_path / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
     (tmp_path / "memory.events").write_text("low 0\noom 5\noom_kill 3\n")
     assert [ControlGroup(tmp_path, version).kills() for version in (1, 2)] == [2, 3]
-    server = SimulatedServer(Tier(), "cgroup", ControlGroup(tmp_path, 1))
-    points = Points.__new__(Points)
-    points.conditions, points.kills = server, server.kills()
-    assert points.lack_of_memory() == ""
+    server = SimulatedServer(Tier(64 * MIB, 512 * MIB), "cgroup", ControlGroup(tmp_path, 1))
+    kills = Kills(server)
+    assert kills.reason() == ""
     (tmp_path / "memory.oom_control").write_text("oom_kill 3\n")
-    assert "the memory did not suffice" in points.lack_of_memory() and points.lack_of_memory() == ""
+    assert kills.reason().startswith("; the 512 MB of RAM of tier 64MB:512MB did not suffice, and the system")
+    assert kills.reason() == "" == Kills(None).reason()
     (tmp_path / "memory.oom_control").unlink()
     assert server.kills() == 0
 
@@ -115,13 +119,53 @@ def test_a_point_whose_memory_ran_out_is_tried_once_more(failures, kills, said, 
 
     monkeypatch.setattr(Points, "measure_point", measure_point)
     points = Points.__new__(Points)
-    points.conditions, points.kills = SimpleNamespace(kills=lambda: min(len(tries), kills)), 0
+    points.conditions = SimpleNamespace(
+        kills=lambda: min(len(tries), kills), shortage=lambda: "1 MB did not suffice"
+    )
+    points.kills = Kills(points.conditions)
     points.job = SimpleNamespace(points=[[40]], label=lambda arguments: "hnsw(40)")
     points.plugin = SimpleNamespace(can_recover=True, recover=lambda: recovered.append(1))
     points.report = events.append
     points.measure_all()
     assert [type(event) for event in events] == said and len(recovered) == failures
+    texts = [getattr(event, "text", None) or event.reason for event in events]
+    assert all(("the connection was lost; 1 MB did not suffice" in text) == bool(kills) for text in texts)
     assert len(tries) == (2 if kills else 1)
+
+
+def lost(*arguments, **more):
+    raise PostgresError("the connection was lost")
+
+
+class Killing:
+    """Stands in for a tier whose limit ends a process between any two looks."""
+
+    done, facts = 0, {}
+
+    def kills(self) -> int:
+        self.done += 1
+        return self.done
+
+    def shortage(self) -> str:
+        return "1 MB did not suffice"
+
+
+def test_a_build_and_a_turn_whose_memory_ran_out_say_so_too(monkeypatch):
+    conditions, events = Killing(), []
+    request = SimpleNamespace(all_facts={}, conditions=conditions, job=None)
+    monkeypatch.setattr(measuring, "_build", lost)
+    with pytest.raises(UserError, match=r"^the connection was lost; 1 MB did not suffice$"):
+        measuring.build(request, None, None, None, events.append)
+    request.conditions = None
+    with pytest.raises(PostgresError, match=r"^the connection was lost$"):
+        measuring.build(request, None, None, None, events.append)
+    entered = EnteredJob.__new__(EnteredJob)
+    entered.job = SimpleNamespace(points=[[40]], label=lambda arguments: "hnsw(40)")
+    entered.points = SimpleNamespace(kills=Kills(conditions))
+    entered.contenders, entered._report, entered._active = {}, events.append, lost
+    entered._plugin = SimpleNamespace(can_recover=True, recover=lambda: None, rest=lambda: None)
+    entered.take_turn(Turn("hnsw", 0, 1), ())
+    assert [event.reason for event in events] == ["the connection was lost; 1 MB did not suffice"]
 
 
 @needs_memory_group

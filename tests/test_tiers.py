@@ -301,15 +301,15 @@ def test_a_run_begins_when_the_memory_is_what_it_is_to_be():
     "facts, said",
     [
         ({}, "shared_buffers is an unknown size"),
-        ({"shared_buffers": 64 * MIB}, "shared_buffers is 64MB"),
+        ({"shared_buffers": 64 * MIB}, "shared_buffers is 64 MB"),
         ({"shared_buffers": 32 * MIB}, "what is available could not be measured"),
         (
             {"shared_buffers": 32 * MIB, "tier_available": 210 * MIB},
-            "210MB were available, 9% more than 192MB",
+            "210 MB were available, 9% more than 192 MB",
         ),
         (
             {"shared_buffers": 32 * MIB, "tier_available": 180 * MIB},
-            "180MB were available, 6% less than 192MB",
+            "180 MB were available, 6% less than 192 MB",
         ),
     ],
 )

@@ -62,7 +62,8 @@ def test_the_first_chart_is_of_one_load_on_one_server(browser):
 def as_point(run):
     bounds = {"k-nn": [run.attrs["recall_low"], run.attrs["recall_high"]]}
     bounds["qps"] = [run.attrs["qps_low"], run.attrs["qps_high"]]
-    return {**run.metrics, "built": run.attrs["build_arguments"], "bars": bounds}
+    exact = {"exact": 1} if run.attrs.get("is_exact") else {}
+    return {**run.metrics, **exact, "built": run.attrs["build_arguments"], "bars": bounds}
 
 
 def test_figures_at_a_recall_are_those_of_reports(browser):
@@ -82,6 +83,8 @@ def test_figures_at_a_recall_are_those_of_reports(browser):
                 "recall_low": recall - float(rng.uniform(0, 0.02)),
             }
             sure |= {"recall_high": min(recall + 0.01, 1.0), "build_arguments": index, "name": f"{i}"}
+            if recall == 1.0 and rng.random() < 0.5:
+                sure["is_exact"] = True
             runs.append(make_run(rates=(qps,), recall=recall, run_count=3, **sure))
         runs = [replace(run, attrs={**run.attrs, "run_seconds": []}) for run in runs]
         found = at_recall({"": runs}, 0.95).get("")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.numbers import size_text
 
 from .memory import GIB, MIB, ControlGroup
 
@@ -189,6 +190,14 @@ class SimulatedServer:
                 return self.memory.kills()
         return 0
 
+    def shortage(self) -> str:
+        """Say which memory was used up, and what to do."""
+        memory = "the memory" if self.tier.ram is None else f"the {size_text(self.tier.ram)} of RAM"
+        return (
+            f"{memory} of tier {self.tier} did not suffice, and the system ended a process: choose a tier"
+            " with more RAM, or with less of it as shared_buffers"
+        )
+
     def check(self, facts: Mapping[str, Any]) -> None:
         """Raise UserError where the limits, the memory or shared_buffers were not those of the tier."""
         for file, text in self.limits.items():
@@ -199,7 +208,7 @@ class SimulatedServer:
                 )
         buffers = facts.get("shared_buffers")
         if self.tier.shared_buffers is not None and buffers != self.tier.shared_buffers:
-            has = "an unknown size" if buffers is None else amount(buffers)
+            has = "an unknown size" if buffers is None else size_text(buffers)
             raise UserError(f"tier {self.tier} was not kept: shared_buffers is {has}")
         if self.tier.ram is None:
             return
@@ -208,6 +217,6 @@ class SimulatedServer:
         off = facts["tier_available"] / self.tier.ram - 1
         if abs(off) > TOLERANCE:
             raise UserError(
-                f"tier {self.tier} was not kept: {amount(facts['tier_available'])} were available,"
-                f" {abs(off):.0%} {'more' if off > 0 else 'less'} than {amount(self.tier.ram)}"
+                f"tier {self.tier} was not kept: {size_text(facts['tier_available'])} were available,"
+                f" {abs(off):.0%} {'more' if off > 0 else 'less'} than {size_text(self.tier.ram)}"
             )

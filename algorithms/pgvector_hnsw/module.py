@@ -8,7 +8,7 @@ from ..postgres.arguments import take_arguments, whole_number
 from ..postgres.errors import PostgresError
 from ..postgres.forms import pgvector_form
 from ..postgres.module import Index, PostgresANN, SearchRange
-from ..postgres.settings import MIB, megabytes
+from ..postgres.settings import MIB, size_text
 
 MOST_CANDIDATES = 1000  # of a query
 
@@ -39,8 +39,8 @@ class PGVectorHNSW(PostgresANN):
             options={"m": self._m, "ef_construction": self._ef_construction},
             build_memory=round(graph * 1.1) + 64 * MIB,
             disk_bytes=disk,
-            estimate=f"estimate of the graph: {megabytes(graph)} in memory while it is built, "
-            f"{megabytes(disk)} on disk",
+            estimate=f"estimate of the graph: {size_text(graph)} in memory while it is built, "
+            f"{size_text(disk)} on disk",
         )
 
     def note_of_build(self, notice: str, seconds: float) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from ..postgres.arguments import take_arguments, whole_number
 from ..postgres.errors import PostgresError
 from ..postgres.forms import pgvector_form
 from ..postgres.module import Index, PostgresANN, SearchRange
-from ..postgres.settings import MIB, megabytes
+from ..postgres.settings import MIB, size_text
 
 FORMS = ("vector", "halfvec", "bit_hamming")  # it has no operator class for Jaccard's distance, nor for L1
 MOST_LISTS = 32_768
@@ -44,8 +44,8 @@ class PGVectorIVFFlat(PostgresANN):
             options={"lists": lists},
             build_memory=round(memory * 1.1) + 64 * MIB,
             disk_bytes=disk,
-            estimate=f"estimate of {lists:,} lists: {megabytes(memory)} in memory while they are found, "
-            f"{megabytes(disk)} on disk",
+            estimate=f"estimate of {lists:,} lists: {size_text(memory)} in memory while they are found, "
+            f"{size_text(disk)} on disk",
         )
 
     def learns_from_rows(self, rows: int) -> bool:

@@ -9,7 +9,7 @@ from ..postgres.arguments import take_arguments, whole_number
 from ..postgres.errors import PostgresError
 from ..postgres.forms import vector_form
 from ..postgres.module import Index, PostgresANN, SearchRange
-from ..postgres.settings import MIB, megabytes
+from ..postgres.settings import MIB, size_text
 
 MOST_CANDIDATES, MOST_RESCORED = 10_000, 1_000  # of a query
 ROOM = 8160  # of a page of 8 KiB, for nodes and their line pointers
@@ -57,8 +57,8 @@ class PGVectorScale(PostgresANN):
             options=self._given,
             build_memory=memory + 64 * MIB,
             disk_bytes=disk,
-            estimate=f"estimate of the graph: {megabytes(memory)} of maintenance_work_mem to build it in, "
-            f"{megabytes(disk)} on disk",
+            estimate=f"estimate of the graph: {size_text(memory)} of maintenance_work_mem to build it in, "
+            f"{size_text(disk)} on disk",
         )
 
     def create_index(self, statement: str, name: str, table: str) -> dict[str, Any]:

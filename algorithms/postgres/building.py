@@ -14,7 +14,15 @@ from .errors import PostgresError, refusal
 from .forms import Form
 from .progress import index_progress
 from .servers import Server
-from .settings import MIB, apply_settings, build_memory_limit, current_setting, megabytes, shared_buffers
+from .settings import (
+    MIB,
+    apply_settings,
+    build_memory_limit,
+    current_setting,
+    megabytes,
+    shared_buffers,
+    size_text,
+)
 
 
 @dataclass(frozen=True)
@@ -123,9 +131,9 @@ class IndexBuild:
             return built, True
         clustering = built.facts.get("clustering_time")
         parts = f" ({clustering:.1f} s clustering)" if clustering else ""
-        size = megabytes(relation_bytes(self._connection, built.name))
+        size = size_text(relation_bytes(self._connection, built.name))
         disk_bytes = self._index.disk_bytes
-        estimate = f" (estimate: {megabytes(disk_bytes)})" if disk_bytes else ""
+        estimate = f" (estimate: {size_text(disk_bytes)})" if disk_bytes else ""
         print(f"index built in {built.build_seconds:.1f} s{parts}, {size}{estimate}", flush=True)
         return built, False
 

@@ -72,6 +72,12 @@ def megabytes(size: int) -> str:
     return f"{-(-size // MIB)}MB"
 
 
+def size_text(size: int) -> str:
+    """Write a size in bytes for people, as the framework does: with three digits, and GB from one on."""
+    number, unit = (size / GIB, "GB") if size >= GIB else (size / MIB, "MB")
+    return f"{number:,.0f} {unit}" if number >= 99.95 else f"{number:.3g} {unit}"
+
+
 def apply_settings(connection: psycopg.Connection[Any], settings: Mapping[str, str]) -> None:
     """Set them for the rest of a session."""
     for name, value in settings.items():

@@ -11,7 +11,7 @@ from ..postgres.arguments import whole_number
 from ..postgres.catalog import side_table
 from ..postgres.errors import PostgresError
 from ..postgres.module import Index, PostgresANN, SearchRange
-from ..postgres.settings import megabytes
+from ..postgres.settings import size_text
 from .arguments import BUILD_OPTIONS, INDEX_OPTIONS, VchordArguments
 from .centroids import TABLE, CentroidSource, let_owner_read
 from .computed import ComputedCentroids, InternalCentroids, PgpuCentroids
@@ -68,7 +68,7 @@ class VectorChord(PostgresANN):
             form=form,
             options={"options": f"$${self._options()}$$"},
             disk_bytes=disk,
-            estimate=f"estimate {kind}: {megabytes(disk)} on disk",
+            estimate=f"estimate {kind}: {size_text(disk)} on disk",
         )
 
     def lists_for(self, rows: int) -> list[int]:

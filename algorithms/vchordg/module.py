@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from ..postgres.arguments import take_arguments, whole_number
 from ..postgres.errors import PostgresError
 from ..postgres.module import Index, PostgresANN, SearchRange
-from ..postgres.settings import megabytes
+from ..postgres.settings import size_text
 from ..vchord.forms import check_form, vchord_form
 
 MOST_CANDIDATES = 65_535  # of a query
@@ -50,7 +50,7 @@ class VectorChordGraph(PostgresANN):
             form=form,
             options={"options": f"$${options}$$"},
             disk_bytes=disk,
-            estimate=f"estimate: {megabytes(disk)} on disk (VectorChord calls vchordg a preview)",
+            estimate=f"estimate: {size_text(disk)} on disk (VectorChord calls vchordg a preview)",
         )
 
     def prewarm(self, index: str) -> str:

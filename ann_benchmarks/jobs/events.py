@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.results.warnings import Remark
 
 
 @dataclass(frozen=True)
@@ -79,11 +80,23 @@ class PointFailed:
 class Note:
     """Something that the user should know and that stops nothing.
 
-    A remark about a measured `point`, by its label, may be the same for many: it is said once, in the end.
+    A remark about a measured `point`, by its label, may be the same for many: it is said once, in the end, as
+    it is of the one with the highest `severity`; None: of the one with the largest figures.
     """
 
     text: str
     point: str = ""
+    severity: float | None = None
+
+    @classmethod
+    def about(cls, point: str, text: str) -> "Note":
+        """Return the note of a remark about a point."""
+        return cls(str(text), point, float(text.severity) if isinstance(text, Remark) else None)
+
+    @property
+    def remark(self) -> str:
+        """The text, with its severity where that is known."""
+        return self.text if self.severity is None else Remark(self.text, self.severity)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,9 @@ class Conditions(Protocol):
     def kills(self) -> int:
         """Return how many processes the system has ended so far because the memory was used up."""
 
+    def shortage(self) -> str:
+        """Say which memory that was, and what to do."""
+
     def check(self, facts: Mapping[str, Any]) -> None:
         """Raise UserError where what was observed in a run, also by others, shows that they did not hold."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.errors import UserError, describe
 from ann_benchmarks.data.datasets import Dataset, get_dataset
 from ann_benchmarks.definitions.definition import construct
 from ann_benchmarks.jobs.events import Built, Event
@@ -15,6 +15,7 @@ from ann_benchmarks.jobs.job import Job, JobRequest
 from ann_benchmarks.monitoring import Monitor, NoMonitor, Phases
 from ann_benchmarks.plugin import Plugin
 
+from .observed import Kills
 from .points import Points
 from .workloads.workload import run_workload
 
@@ -64,7 +65,13 @@ def build(
     report: Callable[[Event], None],
 ) -> dict[str, Any]:
     """Build a job's index, or find it, and report that; return what is stored with each point."""
-    facts = request.all_facts | _build(plugin, dataset, request.job, monitor)
+    kills = Kills(request.conditions)
+    try:
+        facts = request.all_facts | _build(plugin, dataset, request.job, monitor)
+    except Exception as error:
+        if of_memory := kills.reason():
+            raise UserError(describe(error) + of_memory) from error
+        raise
     if request.conditions is not None:
         facts |= request.conditions.facts
     if request.job.execution.build_only:

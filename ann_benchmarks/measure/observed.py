@@ -49,6 +49,22 @@ class RunWatch:
         self._own.close()
 
 
+class Kills:
+    """Tells what failed because the memory of its conditions was used up from what failed otherwise."""
+
+    def __init__(self, conditions: Conditions | None) -> None:
+        """Count from now on."""
+        self._conditions = conditions
+        self._known = 0 if conditions is None else conditions.kills()
+
+    def reason(self) -> str:
+        """Say, for the end of a message, that the system has ended a process since the last call; or ""."""
+        if self._conditions is None or (kills := self._conditions.kills()) == self._known:
+            return ""
+        self._known = kills
+        return f"; {self._conditions.shortage()}"
+
+
 class UndisturbedRuns:
     """Measures a run again that others have disturbed; all runs of a point together so many times.
 

@@ -19,6 +19,7 @@ from ann_benchmarks.monitoring import NoMonitor, Phases
 from ann_benchmarks.plugin import Plugin
 
 from .loaded_point import LoadedPoint
+from .observed import Kills
 from .storing import PointStore, now
 from .target import TargetSearch
 from .timed import Subject, measure, measure_each
@@ -51,7 +52,7 @@ class Points:
         self.one_by_one = Subject(plugin, queries.copied_vectors(), *how)
         self.at_once = Subject(plugin, queries.copied_batch(), *how)
         self.plugin = plugin
-        self.kills = self.conditions.kills() if self.conditions is not None else 0
+        self.kills = Kills(request.conditions)
 
     def share_repeats(self, most: int) -> None:
         """Have all that is measured share this many repeats of disturbed runs."""
@@ -79,7 +80,7 @@ class Points:
             is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
             if is_full or isinstance(error, MemoryError) or not self.plugin.can_recover:
                 raise
-            name, of_memory = self.job.label(query_arguments), self.lack_of_memory()
+            name, of_memory = self.job.label(query_arguments), self.kills.reason()
             reason = describe(error) + of_memory
             is_end = is_last or not of_memory
             if is_end:
@@ -90,13 +91,6 @@ class Points:
             self.plugin.recover()
             return is_end
         return True
-
-    def lack_of_memory(self) -> str:
-        """Say that a point has failed for want of memory, where that is so."""
-        if self.conditions is None or self.conditions.kills() == self.kills:
-            return ""
-        self.kills = self.conditions.kills()
-        return "; the memory did not suffice and the system ended a process: leave more beside shared_buffers"
 
     def measure_point(self, query_arguments: list[Any]) -> None:
         """Set the arguments, or search for them, measure, and store."""
@@ -149,7 +143,7 @@ class Points:
             target,
             self.store.recalls_of,
             self.answers,
-            lambda text: self.report(Note(text, name)),
+            lambda text: self.report(Note.about(name, text)),
         )
 
     def answers(self) -> np.ndarray:

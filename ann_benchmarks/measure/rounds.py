@@ -134,7 +134,8 @@ class EnteredJob:
             if not self._plugin.can_recover:
                 raise
             details = "" if isinstance(error, UserError) else traceback.format_exc()
-            self._report(PointFailed(self.job.label(arguments), describe(error), details))
+            reason = describe(error) + self.points.kills.reason()
+            self._report(PointFailed(self.job.label(arguments), reason, details))
             self._plugin.recover()
             self._plugin.rest()
             return
@@ -147,7 +148,7 @@ class EnteredJob:
         Before the end of the race, nothing takes the place of what an earlier one has measured.
         """
         with self._active():
-            for place, contender in self.contenders.items():
+            for place, contender in sorted(self.contenders.items()):  # as the definition has its points
                 if not is_last and is_of_others(self.job.path(self.job.points[place]), facts):
                     continue
                 own = {"started_at": contender.started_at, "run_rounds": contender.rounds}

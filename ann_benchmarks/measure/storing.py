@@ -31,7 +31,7 @@ from ann_benchmarks.results.length import relaxations
 from ann_benchmarks.results.metrics import RECALL_SLACK, recall_of_each
 from ann_benchmarks.results.percentiles import known_percentile, stored_percentiles
 from ann_benchmarks.results.series import ATTRIBUTE
-from ann_benchmarks.results.speeds import PARTS, recall_parts
+from ann_benchmarks.results.speeds import EXACT_SEARCH, PARTS, recall_parts
 from ann_benchmarks.results.warnings import main_wait, remarks
 
 from .observed import others_facts
@@ -92,7 +92,7 @@ class PointStore:
             self.report(Note(f"answers had up to {most} neighbours; {kept}", name))
         attrs, found = self._store(query_arguments, runs, facts, recording)
         for text in remarks(attrs):
-            self.report(Note(text, name))
+            self.report(Note.about(name, text))
         if "target_parameter" in facts:
             name = f"{name}: {facts['target_parameter']}={facts['target_value']}"
         self.report(self._done(name, query_arguments, runs, attrs, found))
@@ -126,6 +126,7 @@ class PointStore:
             "recall_low": recall.low,
             "recall_high": recall.high,
             PARTS: recall_parts(found),
+            EXACT_SEARCH: self.plugin.is_exact(job.count) or None,  # else not stored
             "qps_mean": fmean(rates),
             "qps_low": qps.low,
             "qps_high": qps.high,

@@ -12,6 +12,7 @@ from ann_benchmarks.load.search import ROUNDING, overstatement, smallest_reachin
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.plugin import SearchedArgument
 from ann_benchmarks.results.speeds import OVERSTATED
+from ann_benchmarks.results.warnings import Remark
 
 from .timed import Subject
 
@@ -76,7 +77,8 @@ class TargetSearch:
         plugin.set_query_arguments(*search.arguments(found.value))
         if not found.is_reached:
             best = f"{found.recall:.4f} at {search.parameter}={found.value}, its largest value"
-            self.note(f"recall {self.target:g} is not reached, only {best}")
+            text = f"recall {self.target:g} is not reached, only {best}"
+            self.note(Remark(text, self.target - found.recall))
         facts = self._facts(search, found.value, found.is_reached, found.trials)
         places = sorted(tried)
         overstated = overstatement(self.target, places, np.array([tried[place] for place in places]))

@@ -9,7 +9,7 @@ from typing import Any
 from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import figure_text, size_text
-from ann_benchmarks.results.at_recall import LOWER_BOUND, ratio_of_throughputs
+from ann_benchmarks.results.at_recall import LOWER_BOUND, of_latencies, ratio_of_throughputs
 from ann_benchmarks.results.built import build_arguments, built_index
 from ann_benchmarks.results.intervals import interval_text
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics
@@ -75,7 +75,9 @@ def table(title: str, runs: Sequence[TierRun], target: float, machine: float | N
     parts = [f"# {title}\n", *(part for index in indexes for part in index_part(index))]
     if any(")" in cell for index in indexes for row in index.rows for cell in row[3 : len(COLUMNS)]):
         parts.append(IN_BRACKETS)
-    return "\n".join([*parts, *deviation(run for index in indexes for run in index.runs)])
+    found = [run for index in indexes for run in index.runs]
+    parts += [f"{text}\n" for text in of_latencies(run.at for run in found)]
+    return "\n".join([*parts, *deviation(found)])
 
 
 def index_of(tier_run: TierRun) -> tuple[str, ...]:

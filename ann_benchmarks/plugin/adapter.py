@@ -111,6 +111,10 @@ class Plugin:
         found: Callable[[int], SearchedArgument | None] = self._optional("search_range", lambda count: None)
         return found
 
+    def is_exact(self, count: int) -> bool:
+        """Whether every answer of n neighbours is exact, as its search_range says; else it is not known."""
+        return self.has("search_range") and self.search_range(count) is None
+
     @property
     def time_queries(self) -> Callable[[Any, int], tuple[Any, Any]] | None:
         """What times its own queries and returns the seconds and ids of each; None: the framework does."""

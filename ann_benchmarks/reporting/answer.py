@@ -14,7 +14,7 @@ from ann_benchmarks.results.comparable import (
     ram,
     with_least_memory,
 )
-from ann_benchmarks.results.equal_recall import BETWEEN, WITHIN
+from ann_benchmarks.results.equal_recall import BETWEEN, EXACT, WITHIN
 from ann_benchmarks.results.judging import ERROR_RATE
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run, number
@@ -169,6 +169,8 @@ def pace(comparison: Comparison, name: str) -> str:
     recall = f"recall {recalls[0]:.3f}"
     if standing.reach == BETWEEN:
         recall = f"between recall {min(recalls):.3f} and {max(recalls):.3f}"
+    elif standing.reach == EXACT:
+        recall += ", exact"
     elif standing.reach == WITHIN:
         recall += ", whose interval reaches the target"
     elif recalls[0] > comparison.target + OVERSHOT:
@@ -177,7 +179,8 @@ def pace(comparison: Comparison, name: str) -> str:
         recall += f", {recalls[0] - overstated:.3f} with queries that it was not searched with"
     rate = three_digits(standing.estimate.value)
     p99 = runs[0].metrics["p99"]
-    tail = f", p99 {three_digits(p99)} ms" if math.isfinite(p99) else ""
+    whose = f" at recall {recalls[0]:.3f}" if standing.reach == BETWEEN else ""  # else it stands before
+    tail = f", p99 {three_digits(p99)} ms{whose}" if math.isfinite(p99) else ""
     return f"{rate} queries/s ({recall}{tail})"
 
 

@@ -121,7 +121,10 @@ def tiers(shown: Shown, published: str = "", normalise: bool = False) -> list[Bl
         raise UserError(f"no result on a tier reaches a recall of {shown.target:g}")
     path = shown.file("tiers")
     create_tier_figure(lines, path, shown.title, machine, others, shares)
-    caption = f"Throughput and p99 by available RAM, at a recall of {shown.target:g}."
+    caption = (
+        f"Throughput and p99 by available RAM, at a recall of {shown.target:g}; the p99 is that of the result"
+        " next to it."
+    )
     origin = published_file(published.partition(":")[0]).origin if published else ""
     return [Picture(path.name, caption), *origin_note(origin)]
 

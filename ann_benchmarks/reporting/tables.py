@@ -23,6 +23,7 @@ from ann_benchmarks.results.at_recall import (
     AtRecall,
     at_recall,
     indexes_at_recall,
+    of_latencies,
     ratio_of_throughputs,
 )
 from ann_benchmarks.results.built import built_index
@@ -96,7 +97,8 @@ def tier_table(shown: Shown) -> list[Block]:
         Table(index.columns, index.rows, index.heading, frozenset(index.columns[len(COLUMNS) :]))
         for index in indexes
     ]
-    notes = deviation(run for index in indexes for run in index.runs)
+    rows = [run for index in indexes for run in index.runs]
+    notes = [*of_latencies(run.at for run in rows), *deviation(rows)]
     return [*tables, *(Paragraph(text.strip(), is_note=True) for text in notes)]
 
 
@@ -163,7 +165,8 @@ def speedup_table(found: Sequence[AtRecall], conditions: str, baseline: str) -> 
     columns["Size improvement"] = times(sizes, False)
     best = f"{names[bases[0]]} is 1" if bases else "the worst of each column is 1"
     table = known_table(columns, f"{conditions}: each index; {best}", frozenset({"Index"}))
-    return [table, *(Paragraph(text, is_note=True) for text in notes_on(ratios, runs, base.run))]
+    notes = [*notes_on(ratios, runs, base.run), *of_latencies(found)]
+    return [table, *(Paragraph(text, is_note=True) for text in notes)]
 
 
 def speedup_text(found: Ratio, is_bound: bool, is_of_bound: bool) -> str:

@@ -42,6 +42,11 @@ class AtRecall:
         return self.standing.reach == ABOVE
 
     @property
+    def is_moved(self) -> bool:
+        """Whether the queries/s are not those of any result, so that its latencies belong to others."""
+        return len(self.runs) > 1 or self.standing.shift != 0
+
+    @property
     def interval(self) -> Interval | None:
         """The 95% interval of the queries/s, None where that of a result is not known.
 
@@ -71,6 +76,16 @@ def at_recall(groups: Mapping[Key, Sequence[Run]], target: float) -> dict[Key, A
         keys[name]: AtRecall([known[keys[name]][number] for number in one.chosen], one)
         for name, one in contest(speeds, target).standings.items()
     }
+
+
+def of_latencies(found: Iterable[AtRecall]) -> list[str]:
+    """Say to which recall latencies belong that stand beside queries/s at another one, where some do."""
+    if not any(one.is_moved for one in found):
+        return []
+    return [
+        "The QPS are those at the target recall. Recalls and latencies are those of the measured result"
+        " next to it."
+    ]
 
 
 def as_it_is(run: Run) -> AtRecall:

@@ -28,7 +28,7 @@ class Standing:
 
     The level is the mean of those of some of its points, by `weights`, and `shift`. `reach` says where the
     recall lies: BETWEEN two points, AT one or near it, WITHIN the interval of one that lies below it; ABOVE:
-    all points have a higher recall, and their speed is a lower bound; EXACT: all answers are the true ones.
+    all points have a higher recall, and their speed is a lower bound; EXACT: the algorithm has no other one.
 
     The best of several points looks faster than it is in the rounds that have chosen it, and not in others.
     """
@@ -188,8 +188,13 @@ def _standing(speeds: Sequence[Speed], place: _Place, levels: Mapping[int, float
 
 
 def _shifts(speeds: Sequence[Speed], place: _Place) -> list[float]:
-    """Return by how much each part of the queries, were it all of them, would shift the level."""
-    if len({len(speeds[i].parts) for i in place.weights}) > 1:
+    """Return by how much each part of the queries, were it all of them, would shift the level.
+
+    Parts without a miss do not show how rare misses are: there is nothing to return then.
+    """
+    if len({len(speeds[i].parts) for i in place.weights}) > 1 or any(
+        speeds[i].is_perfect for i in place.weights
+    ):
         return []
     weighted = [(speeds[i], weight) for i, weight in place.weights.items()]
     return [
@@ -219,11 +224,18 @@ def _frontier(speeds: Sequence[Speed], levels: Mapping[int, float], group: Seque
 def _place(
     speeds: Sequence[Speed], frontier: Sequence[int], levels: Mapping[int, float], target: float
 ) -> _Place | None:
+    """Return where a recall lies on a frontier, None where no point may reach it.
+
+    A recall of 1 among a number of queries is a high one, like any other, unless the algorithm is exact.
+    """
     aim = -math.log(max(1 - target, min(speeds[i].least_missed for i in frontier)))
     below = [i for i in frontier if not speeds[i].reaches(target)]
     above = [i for i in frontier if speeds[i].reaches(target)]
     slope = _slope([(speeds[i].effort, levels[i]) for i in frontier], aim)
     steep, unsure = (SLOPE, SLOPE_DOUBT) if slope is None else (slope, SLOPE_DOUBT / 2)
+    exact = [i for i in frontier if speeds[i].is_exact and speeds[i].may_reach(target)]
+    if exact:
+        return _Place({max(exact, key=lambda i: levels[i]): 1.0}, EXACT, steep, unsure)
     if below and above:
         low, high = below[-1], above[0]
         gap = speeds[high].effort - speeds[low].effort
@@ -236,8 +248,7 @@ def _place(
     nearest = above[0] if above else below[-1]
     rest = aim - speeds[nearest].effort
     if -rest > FAR:
-        reach = EXACT if 1 - speeds[nearest].recall <= 0 else ABOVE
-        return _Place({nearest: 1.0}, reach, steep, unsure, excess=-rest)
+        return _Place({nearest: 1.0}, ABOVE, steep, unsure, excess=-rest)
     doubt = abs(steep * rest) * unsure
     return _Place({nearest: 1.0}, AT if above else WITHIN, steep, unsure, steep * rest, doubt)
 

@@ -15,6 +15,7 @@ from .judging import Estimate
 ROUNDING = 1e-9  # by which the mean of shares may miss what it is
 MARK, ROUNDS = "rounds", "run_rounds"  # attributes: what was measured in turn, and the round of each run
 PARTS = "recall_parts"  # attribute: the mean recall of every n-th query, from the first, the second...
+EXACT_SEARCH = "is_exact"  # attribute: all answers are the true ones, by the algorithm
 OVERSTATED = "target_overstated"  # attribute: by how much a recall exceeds that of other queries
 MOST_PARTS = 50
 HALF_A_HIT = 8  # the lower bound of a recall of 1 misses four hits: an eighth of that is half of one
@@ -37,6 +38,7 @@ class Speed:
     mark: str = ""
     rounds: Sequence[int] = ()
     parts: Sequence[float] = ()
+    is_exact: bool = False  # by its algorithm, and not because no miss was seen
 
     @cached_property
     def level(self) -> float:
@@ -69,6 +71,11 @@ class Speed:
     def missed(self) -> float:
         """The share of neighbours that were missed."""
         return max(1 - self.recall, self.least_missed)
+
+    @property
+    def is_perfect(self) -> bool:
+        """Whether no miss was seen."""
+        return 1 - self.recall <= ROUNDING
 
     @property
     def effort(self) -> float:
@@ -104,6 +111,7 @@ def speed_of(attrs: Mapping[str, Any], recall: float, qps: float, index: Hashabl
         str(attrs.get(MARK, "")) if is_whole else "",
         [int(number) for number in rounds] if is_whole else (),
         numbers(attrs.get(PARTS)),
+        bool(attrs.get(EXACT_SEARCH)),
     )
 
 

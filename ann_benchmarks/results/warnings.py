@@ -20,6 +20,18 @@ FIGURE = re.compile(r"(?<![A-Za-z])\d[\d.,]*")  # not that of p99
 MACHINE = ("cpu", "cores", "memory_bytes", "kernel")
 
 
+class Remark(str):
+    """What is to be known of a result, and how bad it is beside others that differ in figures alone."""
+
+    severity: float
+
+    def __new__(cls, text: str, severity: float) -> "Remark":
+        """Take the text, and a number that is the larger the worse it is."""
+        made = super().__new__(cls, text)
+        made.severity = severity
+        return made
+
+
 def warnings_of(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     """Return each warning with the names of the results that it concerns."""
     found: list[tuple[str, str]] = []
@@ -34,18 +46,22 @@ def warnings_of(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
 def gathered(remarks: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
     """Return each kind of (text, name) once, with all of its names.
 
-    Texts that differ in figures alone are one kind. It has the text with the largest figures, so that what
-    is advised suffices for all, and the name of that one comes first.
+    Texts that differ in figures alone are one kind. It has the worst text, and the name of that one comes
+    first. Of texts that are no Remark, the worst has the largest figures: what it advises suffices for all.
     """
     kinds: dict[str, list[tuple[str, str]]] = {}
     for text, name in remarks:
         kinds.setdefault(FIGURE.sub("#", text), []).append((text, name))
     found = []
     for group in kinds.values():
-        most = max(range(len(group)), key=lambda place: _figures(group[place][0]))
+        worst = max(range(len(group)), key=lambda place: _badness(group[place][0]))
         names = [name for _, name in group]
-        found.append((group[most][0], [names[most], *names[:most], *names[most + 1 :]]))
+        found.append((group[worst][0], [names[worst], *names[:worst], *names[worst + 1 :]]))
     return found
+
+
+def _badness(text: str) -> list[float]:
+    return [text.severity] if isinstance(text, Remark) else _figures(text)
 
 
 def _figures(text: str) -> list[float]:
@@ -138,7 +154,10 @@ def of_runs(attrs: Mapping[str, Any]) -> Iterator[str]:
     seconds = attrs.get("run_seconds")
     if attrs.get("runs_disagree") and isinstance(seconds, list):
         slowest, fastest = figure_text(1 / max(seconds)), figure_text(1 / min(seconds))
-        yield f"the runs differ by more than noise: from {slowest} to {fastest} queries/s"
+        yield Remark(
+            f"the runs differ by more than noise: from {slowest} to {fastest} queries/s",
+            max(seconds) / min(seconds),
+        )
     if not has_mean_throughput(attrs):
         yield (
             f"the throughput is that of the best of {attrs['run_count']} runs: ann-benchmarks stores no other"
@@ -153,7 +172,8 @@ def of_tier(attrs: Mapping[str, Any]) -> Iterator[str]:
     available, asked = attrs.get("tier_available"), attrs.get("tier_ram")
     if available and asked and abs(available / asked - 1) > OFF:
         off = available / asked - 1
-        yield f"the tier had {abs(off):.1%} {'more' if off > 0 else 'less'} available RAM than intended"
+        more = "more" if off > 0 else "less"
+        yield Remark(f"the tier had {abs(off):.1%} {more} available RAM than intended", abs(off))
 
 
 def of_all(runs: Sequence[Run]) -> Iterator[str]:
@@ -202,17 +222,21 @@ RECALL_CHANGED = 0.01  # between the runs of one point
 
 def remarks(facts: Mapping[str, Any]) -> list[str]:
     """Say what the reader of a figure should know about it."""
-    said = []
+    said: list[str] = []
     if facts.get("clients_were_limit"):
-        said.append(f"the clients, not the server, were the limit: {_limit_of_clients(facts)}")
+        text, severity = _limit_of_clients(facts)
+        said.append(Remark(f"the clients, not the server, were the limit: {text}", severity))
     if facts.get("warmup_settled") is False:
         said.append(
             f"the throughput still rose after {facts['warmup_seconds']:.0f} s of warm-up: give --warmup N"
         )
     if facts.get("queries_unanswered"):
         said.append(
-            f"the rate was not kept: {facts['queries_unanswered']:,} of {facts['queries_due']:,} queries"
-            " were still waiting at the end"
+            Remark(
+                f"the rate was not kept: {facts['queries_unanswered']:,} of {facts['queries_due']:,} queries"
+                " were still waiting at the end",
+                facts["queries_unanswered"] / facts["queries_due"],
+            )
         )
     elif facts.get("steady_state") is False:
         said.append("the queue still grew: the latencies are those of this run's length, not of the rate")
@@ -220,28 +244,43 @@ def remarks(facts: Mapping[str, Any]) -> list[str]:
         said.append(text)
     if facts.get("clients_all_busy_share", 0) > MUCH_WAITING:
         said.append(
-            f"{facts['clients_all_busy_share']:.0%} of the queries found no free client among"
-            f" {facts['clients']}: if the server can do more, more --clients will show it"
+            Remark(
+                f"{facts['clients_all_busy_share']:.0%} of the queries found no free client among"
+                f" {facts['clients']}: if the server can do more, more --clients will show it",
+                facts["clients_all_busy_share"],
+            )
         )
     if facts.get("queries_counted", FEW_QUERIES) < FEW_QUERIES:
         said.append(
-            f"only {facts['queries_counted']:.0f} queries were counted: give --max-queries or --duration"
+            Remark(
+                f"only {facts['queries_counted']:.0f} queries were counted: give --max-queries or --duration",
+                -facts["queries_counted"],
+            )
         )
     if disturbed := [share for share in facts.get("run_others_cpu") or [] if share > MOST_OTHERS]:
         said.append(
-            f"others took up to {max(disturbed):.0%} of the machine's CPUs in {len(disturbed)} of"
-            f" {len(facts['run_others_cpu'])} runs: measure again (--force) when it is idle"
+            Remark(
+                f"others took up to {max(disturbed):.0%} of the machine's CPUs in {len(disturbed)} of"
+                f" {len(facts['run_others_cpu'])} runs: measure again (--force) when it is idle",
+                max(disturbed),
+            )
         )
     recalls = facts.get("run_recalls") or [0.0]
     if max(recalls) - min(recalls) > RECALL_CHANGED:
         said.append(
-            f"the recall was between {min(recalls):.4g} and {max(recalls):.4g} in its runs: the table or the"
-            " index has changed meanwhile"
+            Remark(
+                f"the recall was between {min(recalls):.4g} and {max(recalls):.4g} in its runs: the table or"
+                " the index has changed meanwhile",
+                max(recalls) - min(recalls),
+            )
         )
     if shortened := facts.get("answers_shortened"):
         said.append(
-            f"{shortened:,.0f} of {facts['queries_counted']:,.0f} answers had fewer rows than another one to"
-            " the same query: the table or the index has changed meanwhile"
+            Remark(
+                f"{shortened:,.0f} of {facts['queries_counted']:,.0f} answers had fewer rows than another one"
+                " to the same query: the table or the index has changed meanwhile",
+                shortened / facts["queries_counted"],
+            )
         )
     if aside := facts.get("queries_answered_aside"):
         said.append(f"{aside:,} of the answers that the recall is of were given after the run, not in it")
@@ -250,13 +289,17 @@ def remarks(facts: Mapping[str, Any]) -> list[str]:
     return said
 
 
-def _limit_of_clients(facts: Mapping[str, Any]) -> str:
+def _limit_of_clients(facts: Mapping[str, Any]) -> tuple[str, float]:
+    """Say what the clients were short of, and how much."""
     if facts["loop"] == "open" and not facts["queries_unanswered"]:
         late, service = facts["clients_late_seconds"], facts["service_p50"]
-        return f"free clients sent queries {late * 1e3:.2f} ms late, an answer takes {service * 1e3:.2f} ms"
+        text = f"free clients sent queries {late * 1e3:.2f} ms late, an answer takes {service * 1e3:.2f} ms"
+        return text, late / service if service else late
     if facts.get("clients_waiting_share", 1) < 0.8:
-        return f"they waited for answers only {facts['clients_waiting_share']:.0%} of the time"
-    return f"they used {facts['client_cpu_share']:.0%} of their machine's CPU, and none was left"
+        share = facts["clients_waiting_share"]
+        return f"they waited for answers only {share:.0%} of the time", -share
+    share = facts["client_cpu_share"]
+    return f"they used {share:.0%} of their machine's CPU, and none was left", share
 
 
 def main_wait(facts: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from ann_benchmarks.common.numbers import KIB, size_text
+from ann_benchmarks.common.numbers import KIB, UNKNOWN, size_text
 from ann_benchmarks.common.output import counted, say, warn
 from ann_benchmarks.jobs.events import Built, Event, Note, PhaseDone, PointDone, PointFailed, WorkloadDone
 from ann_benchmarks.jobs.job import Job
@@ -15,6 +15,7 @@ from ann_benchmarks.results.warnings import FIGURE, gathered
 from .outcomes import JobOutcome
 
 MOST_ROWS = 12  # of the table at the end
+MOST_POINTS = 40  # that have a table of their own
 
 
 class Console:
@@ -54,7 +55,7 @@ class Console:
         elif isinstance(event, PointFailed):
             print(f"failed: {event.label}: {event.reason}", file=sys.stderr, flush=True)
         elif isinstance(event, Note) and event.point:
-            self._remarks.append((event.text, event.point))
+            self._remarks.append((event.remark, event.point))
         elif isinstance(event, Note):
             warn(event.text)
 
@@ -70,7 +71,7 @@ class Console:
                 whose = (
                     f"{len(names)} of {self._measured} points" if self._measured else f"{len(names)} phases"
                 )
-                differ = " (the largest of their figures)" if FIGURE.search(text) else ""
+                differ = " (the figures of the worst)" if FIGURE.search(text) else ""
                 warn(f"{names[0]}: {text}" if len(names) == 1 else f"{whose}: {text}{differ}")
             if self._measured and any(len(names) > 1 for _, names in found):
                 say(f"which points these are: report.json of report.py --dataset {self._dataset}")
@@ -111,9 +112,10 @@ def point_text(point: PointDone) -> str:
 
 
 def summary(outcomes: Sequence[JobOutcome]) -> list[str]:
-    """Lines of a table: points measured, finished before and missing, time of the build and of all.
+    """Lines of tables: the points that were measured; and of each job how many, and the time of its build.
 
-    Of many rows, those of a definition are one, and another table has the fastest of each load and tier.
+    Of many jobs, those of a definition are one row, and the fastest of each load and tier stands for all
+    points.
     """
     if any(outcome.job.execution.build_only for outcome in outcomes):
         return _build_summary(outcomes)
@@ -131,7 +133,27 @@ def summary(outcomes: Sequence[JobOutcome]) -> list[str]:
         seconds = sum(outcome.seconds for outcome in group)
         build = f"{builds[-1]:.1f}" if builds else "-"
         rows.append((name, *map(str, (done, finished, missing)), build, f"{seconds:.1f}"))
-    return [*(_fastest(outcomes) if is_long else []), *_table(rows)]
+    return [*(_fastest(outcomes) if is_long else _points(outcomes)), *_table(rows)]
+
+
+def _points(outcomes: Sequence[JobOutcome]) -> list[str]:
+    """Lines of a table: recall and throughput of each point, in the order of its definition's arguments.
+
+    There is none of a single point, which has just been shown.
+    """
+    points = {point.path: point for outcome in outcomes for point in outcome.points}
+    if len(points) < 2:
+        return []
+    if len(points) > MOST_POINTS:
+        dataset = outcomes[0].job.dataset
+        return [f"all {len(points):,} points in a table: python report.py --dataset {dataset}"]
+    rows: list[tuple[str, ...]] = [("point", "recall", "QPS", "95% interval", "p99 ms")]
+    for point in points.values():
+        bounds = point.qps_interval
+        interval = f"{bounds.low:,.1f} to {bounds.high:,.1f}" if bounds else UNKNOWN
+        tail = UNKNOWN if point.p99 is None else f"{point.p99 * 1e3:.3f}"
+        rows.append((point.label, f"{point.recall:.4f}", f"{point.queries_per_second:,.1f}", interval, tail))
+    return _table(rows)
 
 
 def _fastest(outcomes: Sequence[JobOutcome]) -> list[str]:

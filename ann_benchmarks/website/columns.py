@@ -10,6 +10,7 @@ from ann_benchmarks.results.built import build_arguments
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.metrics import all_metrics, standard_metrics
 from ann_benchmarks.results.runs import Run, interval, number
+from ann_benchmarks.results.speeds import EXACT_SEARCH
 from ann_benchmarks.results.warnings import main_wait, warnings_of_one
 
 Value = str | float | None
@@ -105,6 +106,7 @@ OF_SERIES = (
     SiteColumn("algorithm", "Algorithm", "words", lambda run: run.series.name, True),
     SiteColumn("parameters", "Parameters", "words", lambda run: run.parameters),
     *(metric(name) for name in standard_metrics),
+    SiteColumn("exact", "", "number", lambda run: 1 if run.attrs.get(EXACT_SEARCH) else None),
     SiteColumn("found", "Found for recall", "share", attribute("target_recall")),
     SiteColumn("form", "Index form", "words", form, True),
     SiteColumn("built", "Build arguments", "words", build, True),

@@ -42,6 +42,8 @@ function standing(frontier, recall) {
   const above = frontier.find((point) => reaches(point, recall));
   const known = slopeOf(frontier, aim);
   const slope = known ?? SLOPE;
+  const exact = frontier.filter((point) => point.exact && mayReach(point, recall));
+  if (exact.length) return standAt([[exact.reduce((best, one) => (one.qps > best.qps ? one : best)), 1]], 0, 0, 0);
   if (below && above) {
     const gap = effort(above) - effort(below);
     const share = gap > 0 ? clamp((aim - effort(below)) / gap, 0, 1) : 1;
@@ -50,7 +52,7 @@ function standing(frontier, recall) {
   const nearest = above ?? below;
   if (!mayReach(nearest, recall)) return null;
   const rest = aim - effort(nearest);
-  if (-rest > FAR) return standAt([[nearest, 1]], 0, 0, 0, nearest["k-nn"] < 1);
+  if (-rest > FAR) return standAt([[nearest, 1]], 0, 0, 0, true);
   const doubt = Math.abs(slope * rest) * (known === null ? SLOPE_DOUBT : SLOPE_DOUBT / 2);
   return standAt([[nearest, 1]], slope, slope * rest, doubt);
 }

@@ -13,7 +13,7 @@ import psycopg
 from .. import machine
 from ..environment import OTHER_FOLDER
 from ..errors import PostgresError
-from ..settings import megabytes
+from ..settings import size_text
 from .account import ServerAccount
 from .libpq import connect
 
@@ -87,9 +87,9 @@ class Server(ABC):
             return
         free = machine.free_disk_bytes(self.data_folder)
         if needed > free:
-            left = f"the disk of {self.data_folder} has {megabytes(free)} left"
+            left = f"the disk of {self.data_folder} has {size_text(free)} left"
             raise PostgresError(
-                f"{what} need {megabytes(needed)}, {left}: free some, "
+                f"{what} need {size_text(needed)}, {left}: free some, "
                 f"or name {OTHER_FOLDER}, on a larger disk"
             )
 

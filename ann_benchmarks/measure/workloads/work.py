@@ -151,7 +151,7 @@ class Work:
 
     def remark(self, text: str, phase: str = "") -> None:
         """Tell the user what is to be known of the figures, or of those of a phase."""
-        self.report(Note(text, f"{self.name}, {phase}" if phase else self.name))
+        self.report(Note.about(f"{self.name}, {phase}" if phase else self.name, text))
 
     def record(self) -> Record:
         """Return all of it."""
