@@ -11,7 +11,7 @@ from ann_benchmarks.common.names import checked_name
 
 from .dataset import DATA_FOLDER, Dataset
 from .downloads import get_parts
-from .filter_files import filter_path, read_filter_set
+from .filter_files import filter_folder, filter_path, read_filter_set
 from .parts import Parts
 from .queries import read_truth, truth_path
 from .registry import Entry, SingleFile, aliases, find_entry, read_description, registered
@@ -48,7 +48,8 @@ def files_of(name: str) -> list[Path]:
     entry = entry_of(name)
     files = entry.files() if entry is not None else []
     described_by = [description_path(name)] if isinstance(entry, Parts) else []
-    files = [*files, *described_by, truth_path(name, DATA_FOLDER)]
+    filters = filter_folder(name, DATA_FOLDER).rglob("[!.]*.h5")
+    files = [*files, *described_by, truth_path(name, DATA_FOLDER), *sorted(filters)]
     return [path for path in dict.fromkeys(files) if path.exists()]
 
 
