@@ -84,9 +84,10 @@ def compare(
 
     seconds = in_turn({way: partial(timed, way) for way in ways}, rounds)
     same = np.array_equal(answers[_OURS], answers[_ALONE])
+    shares = spread(ratios(seconds[_OURS], seconds[_ALONE]))
     print(
-        f"  {len(groups):5,} distinct filters: {spread(ratios(seconds[_OURS], seconds[_ALONE]))} x the time of"
-        f" the {_ALONE}; {'the same distances' if same else 'OTHER DISTANCES'}",
+        f"  {len(groups):5,} distinct filters: {shares} x the time of the {_ALONE};"
+        f" {'the same distances' if same else 'OTHER DISTANCES'}",
         flush=True,
     )
 
