@@ -21,7 +21,15 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import DAMAGE, reason_of
 from ann_benchmarks.common.hdf5 import fits_in_memory, is_plain, lacking
 
-from ..filters import Filter, FilterSet, Predicate, RowAttribute, RowAttributes, canonical_filter
+from ..filters import (
+    SYNTHETIC_KINDS,
+    Filter,
+    FilterSet,
+    Predicate,
+    RowAttribute,
+    RowAttributes,
+    canonical_filter,
+)
 from ..filters.attributes import KINDS
 from ..filters.filter import OPERATORS
 from .queries import TrueNeighbors, truth_problem
@@ -247,7 +255,8 @@ def _check_version(path: Path, file: h5py.File) -> None:
 
 
 def _remedy(name: str, path: Path | None = None) -> str:
-    sets = "SET" if path is None else path.stem.replace("-", ":", 1)
+    kind, dash, number = ("" if path is None else path.stem).partition("-")
+    sets = f"{kind}:{number}" if dash and kind in SYNTHETIC_KINDS else "SETS"
     return f"make it by: python create_dataset.py --add-filters {name} --filters {sets}"
 
 
