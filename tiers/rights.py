@@ -17,7 +17,7 @@ def ways_out(root: Path = Path("/"), environment: Mapping[str, str] = os.environ
     is_root = os.geteuid() == 0
     ways = []
     if not is_root and _has_unified_groups(root) and _has_user_manager(root):
-        if environment.get("XDG_RUNTIME_DIR"):
+        if _session_folder(root, environment):
             ways.append(f"run it by `{_SCOPE} python ...`, which hands you control groups")
         else:
             ways.append(f"log in as this user, not by su or sudo, and run it by `{_SCOPE} python ...`")
@@ -55,6 +55,13 @@ def _has_user_manager(root: Path) -> bool:
     return (root / f"run/user/{os.getuid()}/systemd").exists() and shutil.which("systemd-run") is not None
 
 
-def _docker_sockets(root: Path, environment: Mapping[str, str]) -> list[Path]:
+def _session_folder(root: Path, environment: Mapping[str, str]) -> Path | None:
+    """Return the folder of this user's login session; none after `su`, which leaves another account's."""
     own = environment.get("XDG_RUNTIME_DIR")
-    return [*(root / socket for socket in _SOCKETS), *([Path(own) / "docker.sock"] if own else [])]
+    folder = root / own.lstrip("/") if own else None
+    return folder if folder and os.access(folder, os.W_OK | os.X_OK) else None
+
+
+def _docker_sockets(root: Path, environment: Mapping[str, str]) -> list[Path]:
+    session = _session_folder(root, environment)
+    return [*(root / socket for socket in _SOCKETS), *([session / "docker.sock"] if session else [])]
