@@ -51,7 +51,9 @@ def has(machine: Path, *files: str) -> None:
 
 
 SYSTEMD = ("sys/fs/cgroup/cgroup.controllers", "run/user/1000/systemd/private")
+LOGGED_OUT = (SYSTEMD[0], "run/systemd/system")
 SESSION = {"XDG_RUNTIME_DIR": "/run/user/1000"}
+FOREIGN = {"XDG_RUNTIME_DIR": "/run/user/0"}  # what `su` leaves of the session before it
 
 
 @pytest.mark.parametrize(
@@ -60,11 +62,8 @@ SESSION = {"XDG_RUNTIME_DIR": "/run/user/1000"}
         ((), {}, "run it as root"),
         (SYSTEMD, SESSION, f"{SCOPE}, which hands you control groups, or run it as root"),
         (SYSTEMD, {}, f"log in as this user, not by su or sudo, and {SCOPE}, or run it as root"),
-        (  # what `su` leaves of the session before it
-            SYSTEMD,
-            {"XDG_RUNTIME_DIR": "/run/user/0"},
-            f"log in as this user, not by su or sudo, and {SCOPE}, or run it as root",
-        ),
+        (SYSTEMD, FOREIGN, f"log in as this user, not by su or sudo, and {SCOPE}, or run it as root"),
+        (LOGGED_OUT, FOREIGN, f"log in as this user, not by su or sudo, and {SCOPE}, or run it as root"),
         (SYSTEMD[1:], SESSION, "run it as root"),  # groups of version 1 are handed to nobody
         (SYSTEMD[:1], SESSION, "run it as root"),  # no systemd runs for the user
         (("run/docker.sock",), {}, "leave --local out, to measure in containers, or run it as root"),

@@ -16,10 +16,11 @@ def ways_out(root: Path = Path("/"), environment: Mapping[str, str] = os.environ
     """Return what this user can do here, as the end of a message; `root` is the machine's topmost folder."""
     is_root = os.geteuid() == 0
     ways = []
-    if not is_root and _has_unified_groups(root) and _has_user_manager(root):
-        if _session_folder(root, environment):
+    if not is_root and _has_unified_groups(root) and shutil.which("systemd-run") is not None:
+        has_manager = _has_user_manager(root)
+        if has_manager and _session_folder(root, environment):
             ways.append(f"run it by `{_SCOPE} python ...`, which hands you control groups")
-        else:
+        elif has_manager or (root / "run/systemd/system").exists():  # which would start one
             ways.append(f"log in as this user, not by su or sudo, and run it by `{_SCOPE} python ...`")
     sockets = _docker_sockets(root, environment)
     if any(os.access(socket, os.W_OK) for socket in sockets) or environment.get("DOCKER_HOST"):
@@ -51,8 +52,8 @@ def _has_unified_groups(root: Path) -> bool:
 
 
 def _has_user_manager(root: Path) -> bool:
-    """Whether systemd runs for this user, and can be given programs to run."""
-    return (root / f"run/user/{os.getuid()}/systemd").exists() and shutil.which("systemd-run") is not None
+    """Whether systemd runs for this user."""
+    return (root / f"run/user/{os.getuid()}/systemd").exists()
 
 
 def _session_folder(root: Path, environment: Mapping[str, str]) -> Path | None:
