@@ -51,7 +51,9 @@ def has(machine: Path, *files: str) -> None:
 
 
 SYSTEMD = ("sys/fs/cgroup/cgroup.controllers", "run/user/1000/systemd/private")
+LOGGED_OUT = (SYSTEMD[0], "run/systemd/system")
 SESSION = {"XDG_RUNTIME_DIR": "/run/user/1000"}
+FOREIGN = {"XDG_RUNTIME_DIR": "/run/user/0"}  # what `su` leaves of the session before it
 
 
 @pytest.mark.parametrize(
@@ -60,6 +62,8 @@ SESSION = {"XDG_RUNTIME_DIR": "/run/user/1000"}
         ((), {}, "run it as root"),
         (SYSTEMD, SESSION, f"{SCOPE}, which hands you control groups, or run it as root"),
         (SYSTEMD, {}, f"log in as this user, not by su or sudo, and {SCOPE}, or run it as root"),
+        (SYSTEMD, FOREIGN, f"log in as this user, not by su or sudo, and {SCOPE}, or run it as root"),
+        (LOGGED_OUT, FOREIGN, f"log in as this user, not by su or sudo, and {SCOPE}, or run it as root"),
         (SYSTEMD[1:], SESSION, "run it as root"),  # groups of version 1 are handed to nobody
         (SYSTEMD[:1], SESSION, "run it as root"),  # no systemd runs for the user
         (("run/docker.sock",), {}, "leave --local out, to measure in containers, or run it as root"),
@@ -91,11 +95,16 @@ def test_a_controller_that_systemd_does_not_hand_down(machine: Path):
 
 
 @pytest.mark.parametrize("method", ["auto", "cgroup", "hugepages"])
-def test_an_ordinary_user_is_refused_before_anything_is_built(method: str):
-    """Unless the account has a group of its own; and it is sent to no method that takes rights, too."""
+def test_an_ordinary_user_is_refused_before_anything_is_built(method: str, tmp_path: Path):
+    """Unless the account has a group of its own; and it is sent to no method that takes rights, too.
+
+    It has become this user by `su`, so that XDG_RUNTIME_DIR is a folder that it may not enter.
+    """
+    (tmp_path / "closed").mkdir(mode=0)
     done = subprocess.run(
         [sys.executable, "-c", AS_NOBODY, method],
         cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=60 * PATIENCE,
+        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path / "closed")},
     )  # fmt: skip
     assert done.stderr == ""
     said = done.stdout.strip()

@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import sys
 import threading
 import time
@@ -27,7 +26,7 @@ from ann_benchmarks.algorithms.postgres.watching import CLIENT_APPLICATION, Serv
 from ann_benchmarks.algorithms.postgres.watching.processes import MachineCPU, machine_cpu, server_processes
 
 from .postgres_fixtures import copied
-from .programs import PATIENCE, temporary_folder
+from .programs import PATIENCE, temporary_folder, until
 from .vchord_archives import copied_installation
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
@@ -284,18 +283,31 @@ def test_a_server_that_dies_leaves_the_clients_error_as_it_is(server_folder: Pat
 
 
 @on_linux
-def test_a_server_that_does_not_answer_is_not_waited_for(server: Server, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("ann_benchmarks.algorithms.postgres.watching.waits._STOP_SECONDS", 0.2)
+@pytest.mark.parametrize("interval", [0.05, 600])
+def test_a_server_that_does_not_answer_is_not_waited_for(
+    server: Server, monkeypatch: pytest.MonkeyPatch, interval: float
+):
+    """Whether a sample was being taken when it stopped, or none."""
+    folder = "ann_benchmarks.algorithms.postgres.watching"
+    monkeypatch.setattr(f"{folder}.waits._INTERVAL_SECONDS", interval)
+    monkeypatch.setattr(f"{folder}.waits._STOP_SECONDS", 0.2)
     watch = ServerWatch(server, "pg_class", None)
     with closing(watch):
         with watch.running():
             backend = psutil.Process(watch._connection.info.backend_pid)
             backend.suspend()
+            until(lambda: backend.status() == psutil.STATUS_STOPPED)
             time.sleep(0.2)
+        monkeypatch.setattr(f"{folder}.answers._ANSWER_SECONDS", 0.2)
+        end = threading.Timer(30 * PATIENCE, backend.resume)  # or a watch that waits would do so for ever
+        end.start()
         try:
             assert "machine_busy_share" in watch.facts(1)
+            assert backend.status() == psutil.STATUS_STOPPED
         finally:
-            backend.send_signal(signal.SIGCONT)
+            end.cancel()
+            backend.resume()
+        monkeypatch.undo()
         with watch.running():
             pass
         assert blocks(watch.facts(1))

@@ -16,10 +16,11 @@ def ways_out(root: Path = Path("/"), environment: Mapping[str, str] = os.environ
     """Return what this user can do here, as the end of a message; `root` is the machine's topmost folder."""
     is_root = os.geteuid() == 0
     ways = []
-    if not is_root and _has_unified_groups(root) and _has_user_manager(root):
-        if environment.get("XDG_RUNTIME_DIR"):
+    if not is_root and _has_unified_groups(root) and shutil.which("systemd-run") is not None:
+        has_manager = _has_user_manager(root)
+        if has_manager and _session_folder(root, environment):
             ways.append(f"run it by `{_SCOPE} python ...`, which hands you control groups")
-        else:
+        elif has_manager or (root / "run/systemd/system").exists():  # which would start one
             ways.append(f"log in as this user, not by su or sudo, and run it by `{_SCOPE} python ...`")
     sockets = _docker_sockets(root, environment)
     if any(os.access(socket, os.W_OK) for socket in sockets) or environment.get("DOCKER_HOST"):
@@ -51,10 +52,17 @@ def _has_unified_groups(root: Path) -> bool:
 
 
 def _has_user_manager(root: Path) -> bool:
-    """Whether systemd runs for this user, and can be given programs to run."""
-    return (root / f"run/user/{os.getuid()}/systemd").exists() and shutil.which("systemd-run") is not None
+    """Whether systemd runs for this user."""
+    return (root / f"run/user/{os.getuid()}/systemd").exists()
+
+
+def _session_folder(root: Path, environment: Mapping[str, str]) -> Path | None:
+    """Return the folder of this user's login session; none after `su`, which leaves another account's."""
+    own = environment.get("XDG_RUNTIME_DIR")
+    folder = root / own.lstrip("/") if own else None
+    return folder if folder and os.access(folder, os.W_OK | os.X_OK) else None
 
 
 def _docker_sockets(root: Path, environment: Mapping[str, str]) -> list[Path]:
-    own = environment.get("XDG_RUNTIME_DIR")
-    return [*(root / socket for socket in _SOCKETS), *([Path(own) / "docker.sock"] if own else [])]
+    session = _session_folder(root, environment)
+    return [*(root / socket for socket in _SOCKETS), *([session / "docker.sock"] if session else [])]

@@ -15,6 +15,7 @@ from ..errors import PostgresError
 from ..servers import Server
 from ..servers.libpq import connect
 from ..settings import shared_buffers
+from .answers import NoAnswer, answered
 from .counters import REPORT_SECONDS, SHARED_MEMORY_VERSION, CounterReader
 from .processes import ServerProcesses, Used, machine_cpu, server_processes
 from .waits import WaitSampler, shares
@@ -57,9 +58,10 @@ class ServerWatch:
     def running(self) -> Iterator[None]:
         """Watch what happens within. The clients' sessions should have flushed their statistics before."""
         self._run = run = _Run()
-        connection = self._connected()
+        self._connect()
         _if_available(self._flush)  # of earlier queries, such as those to warm up
         run.counted_before = self._counted()
+        connection = self._connection  # none if the server has not answered
         sampler = WaitSampler(connection) if connection is not None else None
         used = self._used()
         machine = _if_available(machine_cpu)
@@ -112,8 +114,8 @@ class ServerWatch:
             self._connection.close()
             self._connection = None
 
-    def _connected(self) -> psycopg.Connection[Any] | None:
-        """Return the connection, opened anew if it was lost: the server may have been restarted since."""
+    def _connect(self) -> None:
+        """Open the connection, anew if it was lost: the server may have been restarted since."""
         connection = self._connection
         if connection is None or connection.closed:
             name = {"application_name": "ann_benchmarks_watch"}
@@ -124,7 +126,6 @@ class ServerWatch:
                 self._reader = _if_available(lambda: CounterReader(connection, only_stored=True))
                 self._processes = _if_available(lambda: server_processes(connection))
                 self._shared_buffers = _if_available(lambda: shared_buffers(connection))
-        return connection
 
     def _counted(self) -> dict[str, float]:
         connection, reader = self._connection, self._reader
@@ -132,7 +133,11 @@ class ServerWatch:
             return {}
         if connection.info.server_version < SHARED_MEMORY_VERSION:
             time.sleep(REPORT_SECONDS + 0.1)
-        return _if_available(lambda: reader.read(self._table, self._index)) or {}
+        try:
+            return _if_available(lambda: answered(lambda: reader.read(self._table, self._index))) or {}
+        except NoAnswer:
+            self._connection = None  # as after a sampler that is stuck
+            return {}
 
     def _used(self) -> Used | None:
         return _if_available(self._processes.used) if self._processes is not None else None
