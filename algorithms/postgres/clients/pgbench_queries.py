@@ -29,6 +29,11 @@ class QueryTable:
 
     def __init__(self, statement: QueryStatement, queries: np.ndarray[Any, Any], options: str) -> None:
         """Make it, and check the plan in a session that has `options` of libpq, as pgbench's will."""
+        if statement.conditions is not None:
+            raise PostgresError(
+                "pgbench would take a filter's values out of a table, where the planner does not see them:"
+                " leave --driver pgbench out"
+            )
         self._statement = statement
         self.name = f"{SCHEMA}.{_PREFIX}{secrets.token_hex(8)}"
         self._connection = connect({**statement.parameters, "options": options})
