@@ -116,7 +116,8 @@ class IntegerKind(FixedKind):
 
     def literal(self, value: Any) -> str:
         """Write the number."""
-        return f"'{int(value)}'::bigint"
+        self.binary(value)  # which refuses what is none
+        return f"'{value}'::bigint"
 
 
 class TimestampKind(FixedKind):
@@ -157,12 +158,18 @@ class TextKind(Kind):
     oid, operator_class = 25, "text_ops"
 
     def binary(self, value: Any) -> bytes:
-        """Return its bytes in UTF-8."""
-        return str(value).encode()
+        """Return its bytes in UTF-8; PostgresError for what no text of PostgreSQL can be."""
+        try:
+            content = str(value).encode()
+        except UnicodeEncodeError:
+            raise PostgresError("there is text that is not Unicode: mend it") from None
+        if b"\0" in content:
+            raise PostgresError("there is text with a NUL, which PostgreSQL refuses: mend it")
+        return content
 
     def literal(self, value: Any) -> str:
         """Write it in quotes."""
-        text = str(value).replace("\\", "\\\\").replace("'", "\\'")
+        text = self.binary(value).decode().replace("\\", "\\\\").replace("'", "\\'")
         return f"E'{text}'::text"
 
     def pieces(self, values: Any, place: Callable[[int], str]) -> list[Any]:
@@ -170,11 +177,9 @@ class TextKind(Kind):
         pieces = []
         for row, text in enumerate(values):
             try:
-                content = str(text).encode()
-            except UnicodeEncodeError:
-                raise PostgresError(f"{place(row)} has text that is not Unicode: mend it") from None
-            if b"\0" in content:
-                raise PostgresError(f"{place(row)} has text with a NUL, which PostgreSQL refuses: mend it")
+                content = self.binary(text)
+            except PostgresError as error:
+                raise PostgresError(f"{place(row)}: {error}") from None
             pieces.append(len(content).to_bytes(4, "big") + content)
         return pieces
 

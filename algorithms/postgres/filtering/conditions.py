@@ -98,7 +98,7 @@ class Conditions:
 
 
 def conditions_of(given: SharedShape, kinds: Mapping[str, Kind]) -> Conditions:
-    """Return the conditions of a filter's shape; PostgresError for what these columns cannot be compared by."""
+    """Return the conditions of a filter's shape; PostgresError for what the columns do not have."""
     conditions = []
     for number, (column, operator) in enumerate(given.shape, FIRST_VALUE):
         kind = kinds.get(column)
@@ -108,8 +108,8 @@ def conditions_of(given: SharedShape, kinds: Mapping[str, Kind]) -> Conditions:
         if operator not in kind.operators:
             known = ", ".join(kind.operators)
             raise PostgresError(
-                f"the filter compares '{column}' by '{operator}', which a column of type {kind.type_name} is not"
-                f" compared by: use {known}"
+                f"the filter compares '{column}' by '{operator}', which a column of type {kind.type_name}"
+                f" is not compared by: use {known}"
             )
         conditions.append(Condition(column, operator, kind, number))
     return Conditions(given.shape, tuple(conditions))
