@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import psycopg
@@ -16,11 +17,14 @@ from ann_benchmarks.algorithms.postgres.columns.kinds import KINDS
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.filtering.plans import short_form
 from ann_benchmarks.algorithms.postgres.servers import Server
+from ann_benchmarks.algorithms.vchord.module import VectorChord
+from ann_benchmarks.algorithms.vchordg.module import VectorChordGraph
 from ann_benchmarks.data.filters import Filter, FilteredVector, Predicate, RowAttribute, RowAttributes
 
 from .client_answers import ids_of
 from .filtered_rows import QUERIES, ROWS, TEXTS, TRAIN, K, attributes, filtered, one, passes, truth
 from .sparse_data import sparse_from
+from .vchord_archives import server_with
 
 TABLE = attributes()
 WORD, SEEN = 'the "word"', "Seen at"
@@ -137,8 +141,8 @@ def test_hnsw_returns_too_few_rows_unless_it_goes_on(plugin_server: Server):
     algorithm.set_row_attributes(attributes(only=("uniform",)))
     queries = filtered(one("uniform", "<", 30))  # 1%
     try:
-        algorithm.fit(TRAIN)
         algorithm.use_settings({"enable_seqscan": "off"})
+        algorithm.fit(TRAIN)
         counts = {}
         for way in ("off", "strict_order", "relaxed_order"):
             algorithm.set_query_arguments(40, iterative_scan=way)
@@ -155,6 +159,28 @@ def test_hnsw_returns_too_few_rows_unless_it_goes_on(plugin_server: Server):
     finally:
         algorithm.use_settings({})
         algorithm.done()
+
+
+def test_the_plan_may_change_after_five_executions(plugin_server: Server):
+    """A plan for the values sees that few rows pass, one without them does not; both are told apart."""
+    algorithm = PGVectorHNSW("euclidean", {"M": 16, "efConstruction": 64})
+    algorithm.set_row_attributes(attributes(only=("uniform",)))
+    queries = filtered(one("uniform", "<", 30))
+    shares = {}
+    try:
+        for mode in ("force_custom_plan", "force_generic_plan"):
+            algorithm.use_settings({"plan_cache_mode": mode})
+            algorithm.fit(TRAIN)
+            algorithm.set_query_arguments(40)
+            algorithm.time_queries(queries, K)
+            shares[mode] = json.loads(algorithm.get_additional()["plans"])
+    finally:
+        algorithm.use_settings({})
+        algorithm.done()
+    assert shares == {
+        "force_custom_plan": {"custom: Sort over Seq Scan": 1.0},
+        "force_generic_plan": {"generic: Index Scan (hnsw)": 1.0},
+    }
 
 
 def by_psql(server: Server, algorithm: PGVectorHNSW, queries: list[FilteredVector]) -> list[int]:
@@ -177,8 +203,8 @@ def test_ivfflat_goes_on_to_more_lists(plugin_server: Server):
     algorithm.set_row_attributes(attributes(only=("uniform",)))
     queries = filtered(one("uniform", "<", 100))
     try:
-        algorithm.fit(TRAIN)
         algorithm.use_settings({"enable_seqscan": "off"})
+        algorithm.fit(TRAIN)
         algorithm.set_query_arguments(1)
         few = np.mean([len(found) for found in algorithm.time_queries(queries, K)[1]])
         algorithm.set_query_arguments(1, iterative_scan="relaxed_order", max_probes=30)
@@ -288,3 +314,33 @@ def test_a_row_with_a_large_vector_still_fits_its_page(plugin_server: Server):
         pytest.fail(str(error))
     finally:
         algorithm.done()
+
+
+@pytest.fixture(scope="module")
+def vchord_server(made_server: Path) -> Iterator[Server]:
+    yield from server_with("1.1", made_server)
+
+
+def test_vectorchord_with_and_without_a_prefilter(vchord_server: Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(servers, "_current", vchord_server)
+    queries = [FilteredVector(q, one("labels", "contains", (i % 8,))) for i, q in enumerate(QUERIES)]
+    true = [truth(query, TABLE) for query in queries]
+    for algorithm, ways in (
+        (VectorChord("euclidean", {"lists": 10}), [(10, 4.0, None, "off"), (10, 4.0, None, "on")]),
+        (VectorChordGraph("euclidean"), [(400,), (400, 1, None, 3000)]),
+    ):
+        algorithm.set_row_attributes(TABLE)
+        algorithm.use_settings({"enable_seqscan": "off"})
+        try:
+            algorithm.fit(TRAIN)
+            for way in ways:
+                algorithm.set_query_arguments(*way)
+                found = algorithm.time_queries(queries, K)[1]
+                assert np.mean([len(set(a) & set(b)) / K for a, b in zip(found, true, strict=True)]) > 0.9
+            (plan,) = json.loads(algorithm.get_additional()["plans"])
+            assert plan.split(": ")[1] == f"Index Scan ({'vchordrq' if len(ways[0]) > 1 else 'vchordg'})"
+        finally:
+            algorithm.use_settings({})
+            algorithm.done()
+    with pytest.raises(PostgresError, match="prefilter is 'maybe': use on or off"):
+        VectorChord("euclidean").set_query_arguments("", prefilter="maybe")

@@ -117,10 +117,10 @@ class IndexedTable:
     def statement(self, q: Any, n: int, settings: Mapping[str, str], rerank: int | None) -> QueryStatement:
         """Return the query for the n nearest rows, in a session with these settings; `q` is one of many."""
         assert self.table is not None
-        vector, conditions, values, where = q, None, (), ""
+        vector, conditions = q, None
         if self._options.attributes is not None:
             vector, conditions = q.vector, conditions_of(q.filter, self._kinds)
-            values, where = conditions.literals(q.filter), conditions.where
+        where = conditions.where if conditions else ""
         # The planner is free where there is a filter: what it chooses is what is to be found out.
         session = FILTERED_SESSION if where else QUERY_SESSION
         return QueryStatement(
@@ -132,7 +132,7 @@ class IndexedTable:
             self.built.name if self.built else None,
             self._extension.all_names,
             conditions,
-            values,
+            conditions.literals(q.filter) if conditions else (),
         )
 
     def names(self) -> tuple[str | None, str | None]:
