@@ -69,13 +69,8 @@ class IndexedTable:
         """Load the vectors and build the index, unless both are there from an earlier run."""
         self.column, self._options = column, options
         attributes, rows = options.attributes, X.shape[0]
-        self._kinds = attribute_kinds(attributes)
+        self._kinds = attribute_kinds(attributes, rows)
         self._attribute_indexes = AttributeIndexes(options.attribute_index, self._kinds)
-        if attributes is not None and attributes.rows != rows:
-            raise PostgresError(
-                f"there are {rows:,} vectors, and attributes of {attributes.rows:,} rows: make the attributes"
-                " of these vectors"
-            )
         with self._preparing(rows) as (connection, index):
             mark = fingerprint(X) + (f" {attributes.mark}" if attributes is not None else "")
             name = catalog.table_name(mark, column.type_name)
@@ -258,8 +253,9 @@ class IndexedTable:
 
     def _build_attribute_indexes(self, connection: psycopg.Connection[Any], rows: int) -> None:
         assert self.table is not None
-        indexes = self._attribute_indexes
-        indexes.build(self.server, connection, self.table.name, rows, self._options.rebuilds)
+        indexes, options = self._attribute_indexes, self._options
+        way = (options.rebuilds, options.only_serves)
+        indexes.build(self.server, connection, self.table.name, rows, *way)
         self._facts |= {
             "attribute_index_size": indexes.kib(connection),
             "attribute_index_build_time": indexes.seconds,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import PostgresError
 from .column import ALONE, Beside, Column, RowEncoder, row_of_an_array
 from .fixed import FixedColumn
 from .kinds import FixedKind, Kind, NamedAttribute, NamedAttributes, kind_of, quoted
@@ -123,8 +124,13 @@ class JoinedRowEncoder:
         return [piece for row in zip(*columns, strict=True) for piece in row]
 
 
-def attribute_kinds(attributes: NamedAttributes | None) -> Mapping[str, Kind]:
-    """Return the kinds of a table's attributes by name; none where it has none."""
+def attribute_kinds(attributes: NamedAttributes | None, rows: int) -> Mapping[str, Kind]:
+    """Return the kinds of a table's attributes by name, none where it has none; PostgresError for others."""
     if attributes is None:
         return {}
+    if attributes.rows != rows:
+        raise PostgresError(
+            f"there are {rows:,} vectors, and attributes of {attributes.rows:,} rows: make the attributes of"
+            " these vectors"
+        )
     return {attribute.name: kind_of(attribute) for attribute in attributes.values()}

@@ -107,12 +107,7 @@ class IntegerKind(FixedKind):
 
     def binary(self, value: Any) -> bytes:
         """Return eight bytes."""
-        try:
-            return struct.pack(">q", value)
-        except struct.error:
-            raise PostgresError(
-                f"a filter compares a bigint with {value!r}: give a whole number of up to 8 bytes"
-            ) from None
+        return _packed(">q", value, value, self.element)
 
     def literal(self, value: Any) -> str:
         """Write the number."""
@@ -144,10 +139,11 @@ class TimestampKind(FixedKind):
 
     def binary(self, value: Any) -> bytes:
         """Return eight bytes."""
-        return struct.pack(">q", value - _EPOCH)
+        return _packed(">q", value - _EPOCH, value, self.element)
 
     def literal(self, value: Any) -> str:
         """Write it so that no microsecond is rounded off."""
+        self.binary(value)  # which refuses what is none
         return f"timestamptz 'epoch' + interval '{int(value)} microseconds'"
 
 
@@ -193,11 +189,12 @@ class LabelsKind(Kind):
 
     def binary(self, value: Any) -> bytes:
         """Return four bytes."""
-        return struct.pack(">i", value)
+        return _packed(">i", value, value, self.element)
 
     def literal(self, value: Any) -> str:
         """Write the number."""
-        return str(int(value))
+        self.binary(value)  # which refuses what is none
+        return str(value)
 
     def pieces(self, values: Any, place: Callable[[int], str]) -> list[Any]:
         """Return lengths and arrays: of no dimension where there is no label, else of one.
@@ -243,6 +240,17 @@ def kind_of(attribute: NamedAttribute) -> Kind:
             f"attribute '{name}' cannot be a column's name: use 1 to {LONGEST_NAME} bytes, none of them NUL"
         )
     return KINDS[attribute.kind]
+
+
+def _packed(layout: str, number: Any, value: Any, type_name: str) -> bytes:
+    """Return a number's bytes; PostgresError names the value that it was made of."""
+    try:
+        return struct.pack(layout, number)
+    except struct.error:
+        size = struct.calcsize(layout)
+        raise PostgresError(
+            f"a filter compares a {type_name} with {value!r}: give a whole number of up to {size} bytes"
+        ) from None
 
 
 def quoted(name: str) -> str:

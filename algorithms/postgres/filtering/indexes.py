@@ -43,9 +43,15 @@ class AttributeIndexes:
         return [index.name for index in self.built]
 
     def build(
-        self, server: Server, connection: psycopg.Connection[Any], table: str, rows: int, rebuilds: bool
+        self,
+        server: Server,
+        connection: psycopg.Connection[Any],
+        table: str,
+        rows: int,
+        rebuilds: bool,
+        only_finds: bool,
     ) -> None:
-        """Build those that are not there yet, over one connection."""
+        """Build those that are not there yet, or all; with `only_finds` none, and PostgresError instead."""
 
         def create(statement: str, name: str, table: str) -> dict[str, Any]:
             connection.execute(statement)
@@ -57,7 +63,7 @@ class AttributeIndexes:
             index = attribute_index(name, kind, rows)
             hooks = IndexHooks(lambda *_: None, create, lambda *_: {}, lambda name: None)
             build = IndexBuild(server, connection, table, index, versions)
-            built, _ = build.run(rows, hooks, rebuilds)
+            built = build.found() if only_finds else build.run(rows, hooks, rebuilds)[0]
             self.built = [*self.built, built]
 
     def prewarm(self, connection: psycopg.Connection[Any]) -> None:
