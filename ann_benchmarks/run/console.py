@@ -89,6 +89,7 @@ def point_text(point: PointDone) -> str:
     return ", ".join(
         [
             f"{point.label}: recall {point.recall:.4f} ({low:.4f} to {high:.4f})",
+            *([f"completeness {point.completeness:.4f}"] if point.completeness is not None else []),
             f"{of_runs}{point.queries_per_second:,.1f} QPS{bounds}{slowest}",
             *latencies,
             *([f"waiting for {point.main_wait}"] if point.main_wait else []),

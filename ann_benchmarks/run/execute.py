@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,8 @@ class Executor:
                 start = containers.start
             pool = WorkerPool(place.parallelism, place.timeout, start or start_process)
             stack.enter_context(pool)
-            check = pool.check if containers is None else containers.check
+            has_filters = any(job.execution.filters for job in jobs)
+            check = partial(pool.check, takes_filters=has_filters) if containers is None else containers.check
             jobs, failed = available_jobs(jobs, check, limits.is_named)
             if limits.most >= 0:
                 jobs = first_definitions(jobs, limits.most, limits.most_of_each)

@@ -90,17 +90,19 @@ class WorkerPool:
         for worker in workers:
             worker.stop()
 
-    def check(self, definition: Definition, takes_turns: bool = False) -> Failure | None:
+    def check(
+        self, definition: Definition, takes_turns: bool = False, takes_filters: bool = False
+    ) -> Failure | None:
         """Return why the plug-in cannot be imported or lacks the constructor; None if all is well.
 
-        With `takes_turns`, also why its indexes cannot.
+        With `takes_turns`, also why its indexes cannot; with `takes_filters`, why its queries cannot.
         """
         job = Job(definition, [], "", 0)
         worker = self._worker(job)
         self.busy[worker] = JobOutcome(job)
         answer: Any = None
         try:
-            worker.send(PluginCheck(definition, takes_turns))
+            worker.send(PluginCheck(definition, takes_turns, takes_filters))
             while not isinstance(answer, Failure | Finished):
                 multiprocessing.connection.wait([worker.pipe], POLL_SECONDS)
                 answer = worker.next_message()

@@ -5,3 +5,4 @@ from .attributes import RowAttributes as RowAttributes
 from .filter import Filter as Filter
 from .filter import FilteredVector as FilteredVector
 from .filter import Predicate as Predicate
+from .passing import passing as passing
