@@ -17,6 +17,8 @@ from .catalog import truth_file as truth_file
 from .dataset import DATA_FOLDER as DATA_FOLDER
 from .dataset import Dataset as Dataset
 from .file import HDF5Dataset as HDF5Dataset
+from .filtering import check_filters as check_filters
+from .filtering import prepare_filters as prepare_filters
 from .queries import Queries as Queries
 from .queries import Query as Query
 from .registry import aliases as aliases

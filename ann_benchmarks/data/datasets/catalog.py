@@ -11,6 +11,7 @@ from ann_benchmarks.common.names import checked_name
 
 from .dataset import DATA_FOLDER, Dataset
 from .downloads import get_parts
+from .filter_files import filter_path, read_filter_set
 from .parts import Parts
 from .queries import read_truth, truth_path
 from .registry import Entry, SingleFile, aliases, find_entry, read_description, registered
@@ -113,14 +114,21 @@ def get_dataset(name: str) -> tuple[Dataset, int]:
     return dataset, dataset.attrs["dimension"]
 
 
-def truth_file(name: str) -> Path:
-    """The file that holds the true neighbours of a dataset; it need not exist."""
+def truth_file(name: str, filter: str = "") -> Path:
+    """The file of the true neighbours of a dataset, or of those under a filter set; it need not exist."""
+    if filter:
+        return filter_path(name, filter, DATA_FOLDER)
     found = truth_path(name, DATA_FOLDER)
     return found if found.exists() else dataset_path(name)
 
 
-def stored_distances(name: str) -> np.ndarray:
-    """True distances of a dataset, (n_queries, k), without its vectors, which may be on another machine."""
+def stored_distances(name: str, filter: str = "") -> np.ndarray:
+    """True distances of a dataset, (n_queries, k), without its vectors, which may be on another machine.
+
+    With the name of a filter set, those under the filters: inf where fewer than k rows pass.
+    """
+    if filter:
+        return read_filter_set(truth_file(name, filter), name)[1].known_distances
     path = truth_file(name)
     if path != dataset_path(name):
         return read_truth(path).known_distances

@@ -2,7 +2,7 @@
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ from ann_benchmarks.common.numbers import size_text
 from ann_benchmarks.common.sparse import SparseVectors
 from ann_benchmarks.distance import BIT_METRICS, candidate_distances
 
+from ..filters import FilterSet, RowAttributes
 from ..vectors import Rows
+from .filter_files import attributes_mark, filter_path, read_attributes, read_filter_set
 from .queries import Queries, TrueNeighbors, read_truth, truth_path, write_truth
 from .repeated import IN_TRAIN, count_repeated
 
@@ -92,20 +94,36 @@ class Dataset(ABC):
             return self.train_rows() if key == "train" else self.test()
         raise KeyError(key)
 
-    def queries(self, count: int) -> Queries:
-        """The queries with their `count` true neighbours; UserError where fewer are known."""
-        return Queries(self.test(), self.truth().nearest(count))
+    def queries(self, count: int, filter: str = "") -> Queries:
+        """The queries with their `count` true neighbours; UserError where fewer are known.
 
-    def true_distances(self, count: int) -> np.ndarray:
+        With the name of a filter set, each query has its filter, and its neighbours are those under it: -1,
+        at distance inf, where fewer than `count` rows pass.
+        """
+        filters = self.filter_set(filter).filters if filter else None
+        return Queries(self.test(), self.truth(filter).nearest(count), filters)
+
+    def filter_set(self, name: str) -> FilterSet:
+        """The filters of this name; UserError where they are not there, damaged, or of other vectors."""
+        return self._filters(name)[0]
+
+    def attributes(self, filters: Sequence[str]) -> RowAttributes:
+        """The columns that these filter sets are about: what a table must have beside the vectors."""
+        columns = [column for name in filters for column in self.filter_set(name).attributes]
+        return read_attributes(self.name, columns, self.data, self.mark())
+
+    def true_distances(self, count: int, filter: str = "") -> np.ndarray:
         """Distances of each query's `count` nearest training rows, ascending: (n_queries, count) float64."""
-        return self.truth().nearest(count).known_distances
+        return self.truth(filter).nearest(count).known_distances
 
-    def truth(self) -> TrueNeighbors:
+    def truth(self, filter: str = "") -> TrueNeighbors:
         """The true neighbours of every query: those found here, or else those that came with the data.
 
-        Where neighbours came without distances, these are computed once and kept. Raises UserError when there
-        are none.
+        Where neighbours came without distances, these are computed once and kept. With the name of a filter
+        set, those under the filters. Raises UserError when there are none.
         """
+        if filter:
+            return self._filters(filter)[1]
         path = truth_path(self.name, self.data)
         if path.exists():
             return read_truth(path, self.mark())
@@ -166,6 +184,17 @@ class Dataset(ABC):
                 vectors = vectors.data
             digest.update(np.ascontiguousarray(vectors, np.float32).data)
         return digest.hexdigest()
+
+    def _filters(self, name: str) -> tuple[FilterSet, TrueNeighbors]:
+        filters, truth, of_columns = read_filter_set(
+            filter_path(self.name, name, self.data), self.name, self.mark()
+        )
+        if attributes_mark(self.name, filters.attributes, self.data) != of_columns:
+            raise UserError(
+                f"the filters '{name}' of {self.name} are of other attributes than its columns now have; make"
+                f" them again by: python create_dataset.py --add-filters {self.name} --filters {name} --force"
+            )
+        return filters, truth
 
     def _vectors(self) -> Any:
         """The training vectors in the form in which they are read block by block: Rows, or a list of sets."""

@@ -27,13 +27,15 @@ SUFFIX = ".truth.h5"
 class TrueNeighbors:
     """Row numbers (n_queries, k) int64 of each query's nearest rows, and their distances, ascending.
 
-    Distances are None where those who published the neighbours have others than ours. `dataset` is named in
-    messages.
+    Distances are None where those who published the neighbours have others than ours. `dataset` and the
+    filter set, if there is one, are named in messages. Where fewer than k rows pass a filter, the other
+    numbers are -1 and their distances inf.
     """
 
     neighbors: np.ndarray
     distances: np.ndarray | None
     dataset: str = ""
+    filter: str = ""
 
     @property
     def known_distances(self) -> np.ndarray:
@@ -45,13 +47,16 @@ class TrueNeighbors:
         """Return `count` neighbours a query, with distances in float64; UserError where fewer are known."""
         known = self.neighbors.shape[1]
         if known < count:
+            where, option = (
+                ("", "") if not self.filter else (f" under {self.filter}", f" --filters {self.filter}")
+            )
             raise UserError(
-                f"dataset '{self.dataset}' has {known} true neighbours a query, fewer than {count};"
+                f"dataset '{self.dataset}' has {known} true neighbours a query{where}, fewer than {count};"
                 f" use --count {known} or less, or find more by:"
-                f" python create_dataset.py --ground-truth {self.dataset} --neighbors {count}"
+                f" python create_dataset.py --ground-truth {self.dataset}{option} --neighbors {count}"
             )
         distances = self.known_distances[:, :count].astype(np.float64)
-        return TrueNeighbors(self.neighbors[:, :count].astype(np.int64), distances, self.dataset)
+        return replace(self, neighbors=self.neighbors[:, :count].astype(np.int64), distances=distances)
 
 
 @dataclass(frozen=True, eq=False)

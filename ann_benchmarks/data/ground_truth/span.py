@@ -61,6 +61,13 @@ def search_span(
         return _Search(problem, train, span, farthest, advance, product).run(threads)
 
 
+def search_rows(
+    problem: Problem, train: Any, span: range, farthest: np.ndarray, threads: int
+) -> SpanNeighbors:
+    """As search_span, for callers that keep BLAS to one thread themselves: to do so takes milliseconds."""
+    return _Search(problem, train, span, farthest, lambda rows: None, Product()).run(threads)
+
+
 class _Memory:
     """What a thread writes again and again."""
 

@@ -1,0 +1,110 @@
+"""Make the filter sets that a dataset does not have yet: columns, filters, and true neighbours under them."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from ann_benchmarks.common.errors import UserError, shown
+
+from ..filters import Filter, FilterSet, RowAttributes, canonical_filter
+from ..filters.generated import generated_column, generated_filters
+from ..filters.synthetic import SYNTHETIC_KINDS, SyntheticSet, synthetic_set
+from ..filters.truth import count_matches, filtered_truth, grouped
+from ..ground_truth import SearchOptions
+from .catalog import canonical_name, get_dataset
+from .dataset import DATA_FOLDER, Dataset
+from .filter_files import (
+    column_path,
+    filter_path,
+    read_attributes,
+    stored_filters,
+    write_attribute,
+    write_filter_set,
+)
+from .queries import TrueNeighbors
+from .write import NEIGHBORS
+
+
+def check_filters(name: str, filters: Sequence[str]) -> list[str]:
+    """Return the canonical names of filter sets, each once; UserError for one that cannot be had."""
+    stored = stored_filters(name, DATA_FOLDER)
+    for filter in filters:
+        if synthetic_set(filter) is None and filter not in stored:
+            kinds = ", ".join(f"{kind}:..." for kind in SYNTHETIC_KINDS)
+            raise UserError(
+                f"dataset '{name}' has no filters '{shown(filter)}'; there are {', '.join([*stored, kinds])};"
+                f" one's own come from: python create_dataset.py --add-filters {name} --attributes FILE"
+                " --filters FILE.yml"
+            )
+    return list(dict.fromkeys(canonical_filter(filter) for filter in filters))
+
+
+def prepare_filters(
+    name: str, filters: Sequence[str], count: int = NEIGHBORS, force: bool = False
+) -> list[str]:
+    """Make what is missing of filter sets; return their canonical names, each once.
+
+    `count` true neighbours a query are found, or as many as there are rows. An interrupted run goes on where
+    it stopped. With `force`, neighbours are found anew. UserError for a set that cannot be had.
+    """
+    name = canonical_name(name)
+    names = check_filters(name, filters)
+    if not names:
+        return []
+    with get_dataset(name)[0] as dataset:
+        wanted = {filter: synthetic_set(filter) for filter in names}
+        for synthetic in wanted.values():
+            if synthetic is not None:
+                synthetic.matches(dataset.rows)  # refused before anything is made
+        for filter, synthetic in wanted.items():
+            _prepare(dataset, filter, synthetic, min(count, dataset.rows), force)
+    return names
+
+
+def _prepare(dataset: Dataset, name: str, synthetic: SyntheticSet | None, count: int, force: bool) -> None:
+    """Make one set unless it is there with `count` neighbours or more."""
+    path = filter_path(dataset.name, name, dataset.data)
+    stored = dataset.filter_set(name) if path.exists() and not (force and synthetic) else None
+    if stored is not None and not force and dataset.truth(name).neighbors.shape[1] >= count:
+        return
+    if synthetic is None:
+        assert stored is not None
+        filters: Sequence[Filter] = stored.filters
+        attributes = dataset.attributes([name])
+    else:
+        attributes = _columns(dataset, synthetic)
+        filters = generated_filters(synthetic, dataset.rows, len(dataset.test()))
+    store_filters(dataset, name, filters, attributes, count)
+
+
+def _columns(dataset: Dataset, synthetic: SyntheticSet) -> RowAttributes:
+    """Return the column of a synthetic set, made if it is not there."""
+    path, mark = column_path(dataset.name, synthetic.column, dataset.data), dataset.mark()
+    if not path.exists():
+        write_attribute(path, generated_column(synthetic, dataset.rows), mark)
+    return read_attributes(dataset.name, [synthetic.column], dataset.data, mark)
+
+
+def store_filters(
+    dataset: Dataset, name: str, filters: Sequence[Filter], attributes: RowAttributes, count: int
+) -> FilterSet:
+    """Find the rows that pass each filter, and the true neighbours among them; store both.
+
+    UserError where no query has a row that passes its filter.
+    """
+    groups = grouped(filters)
+    matches = count_matches(groups, attributes, len(filters))
+    if not matches.any():
+        raise UserError(f"no row passes any of the filters '{name}' of {dataset.name}; correct them")
+    path = filter_path(dataset.name, name, dataset.data)
+    state = path.with_name(f".{path.name}.truth.partial")
+    files = [(file.stat().st_size, file.stat().st_mtime_ns) for file in dataset.train_files]
+    digest = hashlib.blake2b(repr([group.filter for group in groups]).encode(), digest_size=16).hexdigest()
+    options = SearchOptions(state, f"{dataset.mark()} {files} {attributes.mark} {digest}")
+    rows: Any = dataset.train() if dataset.attrs["type"] == "sparse" else dataset.train_rows()
+    problem = str(dataset.attrs["distance"]), dataset.test(), count
+    found = TrueNeighbors(*filtered_truth(problem, rows, groups, attributes, options), dataset.name, name)
+    made = FilterSet(name, filters, matches, dataset.rows)
+    write_filter_set(path, made, found, dataset.mark(), attributes.mark)
+    state.unlink(missing_ok=True)
+    return made

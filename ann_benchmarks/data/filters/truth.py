@@ -1,0 +1,253 @@
+"""Exact nearest neighbours under filters: rows that pass are searched alone, for all queries of a filter.
+
+The answer is that of ground_truth among these rows: the k smallest float64 distances, equal ones by row
+number. Rows are read span by span, so that files are read once whatever the number of filters. Within a span,
+each filter that is distinct is a group: its queries search its rows. Large groups take all cores one after
+the other; small ones take a core each.
+
+Memory: that of ground_truth, 16 bytes for each value of a span in the columns that filters use, and where
+the storage has no memory map, SPAN_BYTES of vectors.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+from tqdm import tqdm
+
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.host import usable_cores
+
+from ..ground_truth import SearchOptions, ground_truth
+from ..ground_truth.checkpoint import Checkpoint, PartialTruth, identity_of
+from ..ground_truth.exact import exact_distances, nearest
+from ..ground_truth.span import Problem, SpanNeighbors, search_rows
+from ..vectors.rows import Rows
+from .attributes import RowAttributes
+from .filter import Filter
+from .matching import Matcher
+
+SPAN = 2**22  # rows of which all groups are searched before the next
+SPAN_BYTES = 2**28  # of vectors that have to be read into memory
+MANY_PAIRS = 2**23  # of rows and queries: such a group takes all cores
+FEW_PAIRS = 2**12  # of which float64 distances alone are quicker than bounds before them
+
+
+class FilterGroup(NamedTuple):
+    """A filter, and the numbers of the queries that have it, ascending int64."""
+
+    filter: Filter
+    queries: np.ndarray
+
+
+class _Task(NamedTuple):
+    """The search of a group's queries among the rows of a span that pass, ascending numbers in the span."""
+
+    number: int
+    queries: np.ndarray
+    rows: np.ndarray
+
+
+def grouped(filters: Sequence[Filter]) -> list[FilterGroup]:
+    """Group queries by equal filters, in the order in which these first come."""
+    members: dict[Filter, list[int]] = {}
+    for number, filter in enumerate(filters):
+        members.setdefault(filter, []).append(number)
+    return [FilterGroup(filter, np.array(numbers, np.int64)) for filter, numbers in members.items()]
+
+
+def count_matches(groups: Sequence[FilterGroup], attributes: RowAttributes, queries: int) -> np.ndarray:
+    """Return how many rows pass the filter of each query, (queries,) int64."""
+    counts = np.zeros(queries, np.int64)
+    matcher = Matcher(attributes)
+    for span in _spans(attributes.rows, SPAN):
+        for group in groups:
+            counts[group.queries] += len(matcher.rows(group.filter, span))
+    return counts
+
+
+def filtered_truth(
+    problem: tuple[str, Any, int],
+    train: Any,
+    groups: Sequence[FilterGroup],
+    attributes: RowAttributes,
+    options: SearchOptions,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The k nearest rows that pass each query's filter: ids int64 (n, k) and distances float64 (n, k).
+
+    `problem` is metric, queries and k, and `train` the rows, in the forms that ground_truth takes. Every
+    query is in one group. Where fewer than k rows pass, the ids after them are -1 and the distances inf. With
+    `options.state` an interrupted search goes on after the groups that it finished; `options.mark` must then
+    tell the filters, too. Raises UserError for vectors that hold NaN or infinity.
+    """
+    metric, queries, k = problem
+    if not isinstance(queries, np.ndarray) or isinstance(train, list):
+        return _one_by_one(problem, train, groups, attributes, options)
+    dense = Problem(metric, np.ascontiguousarray(queries), k)
+    mapped = train.mapped() if isinstance(train, Rows) else train
+    row_bytes = max(1, train.shape[1] * np.dtype(train.dtype).itemsize)
+    span_rows = SPAN if mapped is not None else max(1, min(SPAN, SPAN_BYTES // row_bytes))
+    spans = _spans(len(train), span_rows)
+    truth = PartialTruth(dense, len(train), len(spans) * len(groups))
+    checkpoint = None
+    if options.state:
+        checkpoint = Checkpoint(options.state, identity_of(dense, train, options.mark, span_rows))
+        checkpoint.load_into(truth)
+    matcher = Matcher(attributes)
+    with _bar(truth, options.progress) as bar, threadpool_limits(1, user_api="blas"):
+        for at, span in enumerate(spans):
+            numbers = [
+                number for number in range(at * len(groups), (at + 1) * len(groups)) if not truth.done[number]
+            ]
+            if not numbers:
+                continue
+            search = _SpanSearch(dense, train, span, mapped)
+            tasks = (
+                _Task(number, group.queries, matcher.rows(group.filter, span) - span.start)
+                for number in numbers
+                for group in [groups[number % len(groups)]]
+            )
+            for number, found in search.all(tasks, truth):
+                truth.merge(number, found)
+                bar.update(1)
+                if checkpoint:
+                    checkpoint.save(truth)
+    truth.ids[~np.isfinite(truth.distances)] = -1
+    return truth.ids, truth.distances
+
+
+class _SpanSearch:
+    """The groups' searches in one span of the rows."""
+
+    def __init__(self, problem: Problem, train: Any, span: range, mapped: np.ndarray | None) -> None:
+        self._problem, self._span = problem, span
+        self._where: Callable[[int], str] = _where_in(train, span)
+        self._rows = train[span.start : span.stop] if mapped is None else mapped[span.start : span.stop]
+
+    def all(self, tasks: Iterator[_Task], truth: PartialTruth) -> Iterator[tuple[int, SpanNeighbors]]:
+        """Give what each task finds, in any order."""
+        cores = usable_cores()
+        with ThreadPoolExecutor(cores) as pool:
+            waiting: list[Any] = []
+            try:
+                for task in tasks:
+                    farthest = truth.distances[task.queries, -1]
+                    if len(task.rows) * len(task.queries) >= MANY_PAIRS:
+                        yield task.number, self._one(task, farthest, cores)
+                        continue
+                    waiting.append((task.number, pool.submit(self._one, task, farthest, 1)))
+                    if len(waiting) > 4 * cores:
+                        number, found = waiting.pop(0)
+                        yield number, found.result()
+                for number, found in waiting:
+                    yield number, found.result()
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def _one(self, task: _Task, farthest: np.ndarray, threads: int) -> SpanNeighbors:
+        metric, queries, k = self._problem
+        own = Problem(metric, queries[task.queries], k)
+        chosen = _ChosenRows(self._rows, task.rows, self._where)
+        if not len(task.rows):
+            found = SpanNeighbors(np.zeros(len(task.queries), np.int64), np.empty(0, np.int64), np.empty(0))
+        elif len(task.rows) * len(task.queries) <= FEW_PAIRS:
+            found = _by_distances(own, chosen)
+        else:
+            found = search_rows(own, chosen, range(len(chosen)), farthest, threads)
+        counts = np.zeros(len(queries), np.int64)
+        counts[task.queries] = found.counts
+        return SpanNeighbors(counts, self._span.start + task.rows[found.ids], found.distances)
+
+
+class _ChosenRows(Rows):
+    """Some rows of an array, by ascending numbers."""
+
+    def __init__(self, array: np.ndarray, numbers: np.ndarray, where: Callable[[int], str]) -> None:
+        self._array, self._numbers, self._where = array, numbers, where
+        self.shape, self.dtype = (len(numbers), array.shape[1]), array.dtype
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Return rows, in an array of their own."""
+        return self._array[self._numbers[start:stop]]
+
+    def take(self, numbers: np.ndarray) -> np.ndarray:
+        """Return rows, in an array of their own."""
+        return self._array[self._numbers[numbers]]
+
+    def where(self, row: int) -> str:
+        """Say which row this is of all, for an error."""
+        return self._where(int(self._numbers[row]))
+
+
+def _by_distances(problem: Problem, rows: _ChosenRows) -> SpanNeighbors:
+    """Compute all distances in float64."""
+    query, row = (part.reshape(-1) for part in np.indices((len(problem.queries), len(rows))))
+    with np.errstate(all="ignore"):
+        distances = exact_distances(problem.metric, problem.queries, rows.take, query, row)
+    bad = np.flatnonzero(~np.isfinite(distances))
+    if len(bad):
+        raise UserError(
+            f"{rows.where(int(row[bad[0]]))}, or query {query[bad[0]]} (from 0) of its filter, holds NaN,"
+            " infinity or values too large to square; finite numbers were expected: remove or mend it"
+        )
+    order = nearest(query, distances, row, problem.k)
+    counts = np.bincount(query[order], minlength=len(problem.queries))
+    return SpanNeighbors(counts, row[order], distances[order])
+
+
+def _one_by_one(
+    problem: tuple[str, Any, int],
+    train: Any,
+    groups: Sequence[FilterGroup],
+    attributes: RowAttributes,
+    options: SearchOptions,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Search sets and sparse vectors, which are in memory; not resumed."""
+    metric, queries, k = problem
+    shape = (len(queries), k)
+    ids, distances = np.full(shape, -1, np.int64), np.full(shape, np.inf)
+    matcher = Matcher(attributes)
+    quiet = SearchOptions(progress=False)
+    everywhere = range(attributes.rows)
+    for group in tqdm(groups, "neighbours under filters", delay=1, disable=_hidden(options.progress)):
+        rows = matcher.rows(group.filter, everywhere)
+        if not len(rows):
+            continue
+        some: Any = [train[int(row)] for row in rows] if isinstance(train, list) else train[rows]
+        own: Any = (
+            [queries[int(number)] for number in group.queries]
+            if isinstance(queries, list)
+            else queries[group.queries]
+        )
+        count = min(k, len(rows))
+        found, found_distances = ground_truth(metric, some, own, count, quiet)
+        ids[group.queries, :count] = rows[found]
+        distances[group.queries, :count] = found_distances
+    return ids, distances
+
+
+def _spans(rows: int, size: int) -> list[range]:
+    return [range(at, min(at + size, rows)) for at in range(0, rows, size)]
+
+
+def _where_in(train: Any, span: range) -> Callable[[int], str]:
+    if isinstance(train, Rows):
+        return lambda row: train.where(span.start + row)
+    return lambda row: f"training row {span.start + row} (from 0)"
+
+
+def _hidden(progress: bool) -> bool | None:
+    return None if progress else True  # None: only on a terminal
+
+
+def _bar(truth: PartialTruth, progress: bool) -> tqdm:
+    return tqdm(
+        total=len(truth.done),
+        initial=int(truth.done.sum()),
+        desc="neighbours under filters",
+        delay=1,
+        disable=_hidden(progress),
+    )
