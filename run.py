@@ -19,6 +19,7 @@ from ann_benchmarks.common.output import counted, warn
 from ann_benchmarks.data.datasets import canonical_name, files_of, get_dataset, is_present, prepare_filters
 from ann_benchmarks.data.datasets.dataset import Dataset
 from ann_benchmarks.data.datasets.repeated import IN_TRAIN, repetition
+from ann_benchmarks.data.datasets.write import NEIGHBORS
 from ann_benchmarks.data.filters import FilterSet
 from ann_benchmarks.definitions.configs import Config, read_configs, with_run_groups
 from ann_benchmarks.definitions.definition import Data, Definition, supported_data
@@ -87,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
         data = described(name, dataset)
         repeated = 0 if args.build_only else dataset.queries_in_train()
         if filters:
-            prepare_filters(name, filters)
+            prepare_filters(name, filters, max(args.count, NEIGHBORS))
         # Their truth tells finished points from others.
         filtered = (
             {} if args.build_only else {filter: dataset.queries(args.count, filter) for filter in filters}
@@ -127,7 +128,15 @@ def run(args: argparse.Namespace) -> int:
         options.check_writable(Path(RESULTS_FOLDER))
     timeout = None if args.timeout == -1 else args.timeout
     containers = options.requested_containers(args)
-    place = (engine, containers, files_of(name), args.definitions, args.parallelism, timeout, simulation)
+    place = (
+        engine,
+        containers,
+        files_of(name, bool(filters)),
+        args.definitions,
+        args.parallelism,
+        timeout,
+        simulation,
+    )
     return execute(plan, Workplace(*place), options.requested_limits(args))
 
 

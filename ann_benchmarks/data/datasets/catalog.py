@@ -11,7 +11,7 @@ from ann_benchmarks.common.names import checked_name
 
 from .dataset import DATA_FOLDER, Dataset
 from .downloads import get_parts
-from .filter_files import filter_path, read_filter_set
+from .filter_files import filter_folder, filter_path, read_filter_set
 from .parts import Parts
 from .queries import read_truth, truth_path
 from .registry import Entry, SingleFile, aliases, find_entry, read_description, registered
@@ -42,13 +42,19 @@ def is_present(name: str) -> bool:
     return entry is not None and all(path.exists() for path in entry.files())
 
 
-def files_of(name: str) -> list[Path]:
-    """All files that an open dataset of this name is read from, those of its true neighbours included."""
+def files_of(name: str, with_filters: bool = False) -> list[Path]:
+    """All files that an open dataset of this name is read from, those of its true neighbours included.
+
+    With `with_filters`, also those of its attributes and filter sets.
+    """
     name = canonical_name(name)
     entry = entry_of(name)
     files = entry.files() if entry is not None else []
     described_by = [description_path(name)] if isinstance(entry, Parts) else []
     files = [*files, *described_by, truth_path(name, DATA_FOLDER)]
+    if with_filters:
+        found = sorted(filter_folder(name, DATA_FOLDER).rglob("*.h5"))
+        files += [path for path in found if not path.name.startswith(".")]
     return [path for path in dict.fromkeys(files) if path.exists()]
 
 
