@@ -4,10 +4,13 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ann_benchmarks.common.errors import UserError, shown
 
-from ..filters import Filter, FilterSet, RowAttributes, canonical_filter
+from ..filters import Filter, FilterSet, RowAttribute, RowAttributes, canonical_filter
 from ..filters.generated import generated_column, generated_filters
+from ..filters.places import find_places, place_filters
 from ..filters.synthetic import SYNTHETIC_KINDS, SyntheticSet, synthetic_set
 from ..filters.truth import count_matches, filtered_truth, grouped
 from ..ground_truth import SearchOptions
@@ -16,6 +19,7 @@ from .dataset import DATA_FOLDER, Dataset
 from .filter_files import (
     column_path,
     filter_path,
+    read_attribute,
     read_attributes,
     stored_filters,
     write_attribute,
@@ -23,6 +27,8 @@ from .filter_files import (
 )
 from .queries import TrueNeighbors
 from .write import NEIGHBORS
+
+QUERY_PLACES = "place of queries"  # a column of the queries, not of the rows
 
 
 def check_filters(name: str, filters: Sequence[str]) -> list[str]:
@@ -53,9 +59,14 @@ def prepare_filters(
         return []
     with get_dataset(name)[0] as dataset:
         wanted = {filter: synthetic_set(filter) for filter in names}
-        for synthetic in wanted.values():
+        for filter, synthetic in wanted.items():
             if synthetic is not None:
                 synthetic.matches(dataset.rows)  # refused before anything is made
+                if synthetic.column == "place" and dataset.attrs["type"] != "dense":
+                    raise UserError(
+                        f"'{filter}' needs dense vectors, which {name} does not have; use uniform, labels or"
+                        " tenants"
+                    )
         for filter, synthetic in wanted.items():
             _prepare(dataset, filter, synthetic, min(count, dataset.rows), force)
     return names
@@ -71,18 +82,37 @@ def _prepare(dataset: Dataset, name: str, synthetic: SyntheticSet | None, count:
         assert stored is not None
         filters: Sequence[Filter] = stored.filters
         attributes = dataset.attributes([name])
+    elif synthetic.column == "place":
+        attributes, places = _places(dataset)
+        queries = np.asarray(dataset.test())
+        metric = str(dataset.attrs["distance"])
+        filters = place_filters(synthetic, queries, places, dataset.rows, metric)
     else:
-        attributes = _columns(dataset, synthetic)
+        attributes = _generated(dataset, synthetic)
         filters = generated_filters(synthetic, dataset.rows, len(dataset.test()))
     store_filters(dataset, name, filters, attributes, count)
 
 
-def _columns(dataset: Dataset, synthetic: SyntheticSet) -> RowAttributes:
+def _generated(dataset: Dataset, synthetic: SyntheticSet) -> RowAttributes:
     """Return the column of a synthetic set, made if it is not there."""
     path, mark = column_path(dataset.name, synthetic.column, dataset.data), dataset.mark()
     if not path.exists():
         write_attribute(path, generated_column(synthetic, dataset.rows), mark)
     return read_attributes(dataset.name, [synthetic.column], dataset.data, mark)
+
+
+def _places(dataset: Dataset) -> tuple[RowAttributes, np.ndarray]:
+    """Return the places of rows and of queries, found if they are not there."""
+    rows_path, queries_path = (
+        column_path(dataset.name, column, dataset.data) for column in ("place", QUERY_PLACES)
+    )
+    mark = dataset.mark()
+    if not (rows_path.exists() and queries_path.exists()):
+        found = find_places(dataset.train_rows(), np.asarray(dataset.test()), str(dataset.attrs["distance"]))
+        write_attribute(queries_path, RowAttribute(QUERY_PLACES, "integer", found.queries), mark)
+        write_attribute(rows_path, RowAttribute("place", "integer", found.rows), mark)
+    attributes = read_attributes(dataset.name, ["place"], dataset.data, mark)
+    return attributes, read_attribute(queries_path, mark)[0].values
 
 
 def store_filters(

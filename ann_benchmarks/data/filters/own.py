@@ -1,0 +1,177 @@
+"""Attributes and filters of one's own: columns of a Parquet file, and a YAML file that names filter sets.
+
+cheap:                                          # the name of a set
+  - {column: price, operator: "<", value: 100}  # the same for all queries
+in_language:
+  - {column: language, operator: "=", values: [en, de, en]}         # one a query
+  - {column: tags, operator: contains, values: wanted.parquet:tags}
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ann_benchmarks.common.errors import closest, shown
+from ann_benchmarks.common.yaml_file import YamlFile
+
+from .attributes import RowAttribute
+from .filter import OPERATORS, Filter, Predicate
+from .own_columns import attribute_names, read_columns, value_list
+from .synthetic import SYNTHETIC_KINDS
+
+_COMPARISONS = ("=", "<", "<=", ">", ">=", "in")
+# Texts have no order that all servers share.
+OPERATORS_OF = {
+    "integer": _COMPARISONS,
+    "timestamp": _COMPARISONS,
+    "text": ("=", "in"),
+    "labels": ("contains", "in"),
+}
+_LIMITS = {"integer": 2**63, "timestamp": 2**63, "labels": 2**31}
+
+
+@dataclass(frozen=True)
+class OwnFilters:
+    """The columns that filter sets are about, of all rows of the file, and the filters of each set by name."""
+
+    attributes: Mapping[str, RowAttribute]
+    sets: Mapping[str, Sequence[Filter]]
+
+
+def read_own_filters(attributes: Path, filters: Path, rows: int, queries: int) -> OwnFilters:
+    """Read both files; UserError for what does not fit `rows` vectors and `queries`, with its file and place.
+
+    Only the columns that filters are about are read.
+    """
+    file = YamlFile(filters, "names of filter sets, each with a list of predicates")
+    file.mapping((), file.content, "filter sets")
+    known = attribute_names(attributes)
+    columns: list[str] = []
+    for name, predicates in file.content.items():
+        _check_set(file, name, predicates)
+        for number, predicate in enumerate(predicates):
+            column = predicate["column"]
+            if column not in known:
+                where = (name, number, "column")
+                file.fail(where, f"{attributes} has no column '{shown(column)}'; {closest(column, known)}")
+            columns.append(column)
+    found = read_columns(attributes, list(dict.fromkeys(columns)), rows)
+    sets = {name: _set(file, name, predicates, found, queries) for name, predicates in file.content.items()}
+    return OwnFilters(found, sets)
+
+
+def _check_set(file: YamlFile, name: Any, predicates: Any) -> None:
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
+        file.fail((name,), f"'{shown(name)}' cannot be the name of filters; use letters, digits and '-_.'")
+    if name.partition("-")[0] in SYNTHETIC_KINDS:
+        file.fail((name,), f"'{shown(name)}' is too much like {name.partition('-')[0]}:...; choose another")
+    file.checked((name,), predicates, list)
+    if not predicates:
+        file.fail((name,), f"'{name}' has no predicates, so that all rows pass; run without a filter instead")
+    for number, predicate in enumerate(predicates):
+        where = (name, number)
+        keys = ("column", "operator", "value", "values")
+        file.mapping(where, predicate, "a predicate", keys, ("column", "operator"))
+        file.checked((*where, "column"), predicate["column"], str)
+        file.member((*where, "operator"), predicate["operator"], "operator", OPERATORS)
+        if ("value" in predicate) == ("values" in predicate):
+            file.fail(where, "a predicate has either 'value', for all queries, or 'values', one a query")
+
+
+def _set(
+    file: YamlFile, name: str, predicates: Sequence[Any], columns: Mapping[str, RowAttribute], queries: int
+) -> list[Filter]:
+    """Make the filter of each query; equal ones are one object."""
+    values = []
+    for number, predicate in enumerate(predicates):
+        where = (name, number)
+        kind = columns[predicate["column"]].kind
+        if predicate["operator"] not in OPERATORS_OF[kind]:
+            allowed = ", ".join(OPERATORS_OF[kind])
+            file.fail(
+                (*where, "operator"),
+                f"'{predicate['column']}' is of kind {kind}, for which the operators are {allowed}",
+            )
+        if "value" in predicate:
+            one = _value(file, (*where, "value"), predicate["value"], kind, predicate["operator"])
+            values.append(repeat(one, queries))
+            continue
+        listed = predicate["values"]
+        if isinstance(listed, str):
+            listed = value_list(file.path.parent / listed)
+        else:
+            file.checked((*where, "values"), listed, list)
+        if len(listed) != queries:
+            file.fail((*where, "values"), f"{len(listed):,} values, where there are {queries:,} queries")
+        values.append(
+            [_value(file, (*where, "values"), value, kind, predicate["operator"]) for value in listed]
+        )
+    made: dict[tuple[Any, ...], Filter] = {}
+    found = []
+    for each in zip(*values, strict=True):
+        if each not in made:
+            shape = ((predicate["column"], predicate["operator"]) for predicate in predicates)
+            made[each] = Filter(
+                tuple(Predicate(*pair, value) for pair, value in zip(shape, each, strict=True))
+            )
+        found.append(made[each])
+    return found
+
+
+def _value(file: YamlFile, where: tuple[str | int, ...], value: Any, kind: str, operator: str) -> Any:
+    """Return a value as filters have it; refuse one that does not fit."""
+    if operator not in ("in", "contains"):
+        return _single(file, where, value, kind)
+    several = value if isinstance(value, list | tuple | np.ndarray) else [value]
+    if not len(several):
+        file.fail(where, f"'{operator}' needs at least one value")
+    return tuple(sorted({_single(file, where, each, kind) for each in several}))
+
+
+def _single(file: YamlFile, where: tuple[str | int, ...], value: Any, kind: str) -> Any:
+    if kind == "text":
+        if isinstance(value, str) and "\0" not in value:
+            return value
+        file.fail(where, f"expected a text, found {value!r:.40}")
+    if kind == "timestamp":
+        value = _microseconds(value)
+    limit = _LIMITS[kind]
+    if isinstance(value, int) and not isinstance(value, bool) and -limit <= value < limit:
+        return value
+    expected = "a date or a time, such as 2024-05-31T12:00" if kind == "timestamp" else "a whole number"
+    file.fail(where, f"expected {expected}, found {value!r:.40}")
+
+
+def _microseconds(value: Any) -> Any:
+    """Turn a time into microseconds since 1970 UTC; without a zone it is UTC. Else return what it was."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return value
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+        since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+        return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    return value
+
+
+def kept_rows(attributes: Mapping[str, RowAttribute], removed: np.ndarray) -> dict[str, RowAttribute]:
+    """Return attributes without some rows: those held out as queries."""
+    return {name: _without(attribute, removed) for name, attribute in attributes.items()}
+
+
+def _without(attribute: RowAttribute, removed: np.ndarray) -> RowAttribute:
+    if attribute.ends is None:
+        return RowAttribute(attribute.name, attribute.kind, np.delete(attribute.values, removed))
+    counts = np.diff(attribute.ends, prepend=0)
+    keeps = np.ones(len(counts), bool)
+    keeps[removed] = False
+    values = attribute.values[np.repeat(keeps, counts)]
+    return RowAttribute(attribute.name, attribute.kind, values, np.cumsum(counts[keeps]))

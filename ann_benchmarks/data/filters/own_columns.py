@@ -1,0 +1,124 @@
+"""Columns of a Parquet file as attributes of rows, and lists of values for filters."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.names import too_long
+
+from ..vectors.reading import reading
+from .attributes import RowAttribute
+
+LONGEST_COLUMN = 63  # bytes of a name that PostgreSQL keeps
+_RESERVED = r"uniform|place|labels|tenant_of_\d+|place of queries"  # columns of synthetic filter sets
+_KINDS = "whole numbers, texts, dates or timestamps, or lists of whole numbers, which are labels"
+
+
+def attribute_names(path: Path) -> list[str]:
+    """Return the names of the columns of a Parquet file."""
+    with reading(path):
+        return [str(name) for name in pq.read_schema(path).names]
+
+
+def read_columns(path: Path, columns: list[str], rows: int) -> dict[str, RowAttribute]:
+    """Read columns as attributes; UserError where they do not fit `rows` rows, hold nulls, or are of no kind."""
+    for name in columns:
+        problem = too_long(name, LONGEST_COLUMN)
+        if problem or not name.isprintable() or "/" in name or not name.strip(". "):
+            raise UserError(f"{path}: '{shown(name)}' cannot be the name of an attribute; rename the column")
+        if re.fullmatch(_RESERVED, name):
+            raise UserError(f"{path}: '{name}' is a column of synthetic filters; rename yours")
+    with reading(path):
+        table = pq.read_table(path, columns=columns)
+    if table.num_rows != rows:
+        raise UserError(
+            f"{path} has {table.num_rows:,} rows, but there are {rows:,} vectors; attributes are one row a"
+            " vector, in the same order"
+        )
+    return {name: _attribute(path, name, table.column(name)) for name in columns}
+
+
+def value_list(place: Path) -> list[Any]:
+    """Read one value a query from FILE.npy, FILE.parquet or FILE.parquet:COLUMN."""
+    name, _, key = place.name.partition(":")
+    path = place.with_name(name)
+    if path.suffix == ".npy":
+        with reading(path):
+            return list(np.load(path, allow_pickle=False).tolist())
+    if path.suffix != ".parquet":
+        raise UserError(f"cannot read values from {path}: use an NPY or a Parquet file")
+    names = attribute_names(path)
+    if not key and len(names) == 1:
+        key = names[0]
+    if key not in names:
+        raise UserError(f"{path} has the columns {', '.join(names[:10])}; choose one with {path.name}:COLUMN")
+    with reading(path):
+        column = pq.read_table(path, columns=[key]).column(key)
+    return [value.isoformat() if _is_time(column.type) else value for value in column.to_pylist()]
+
+
+def _attribute(path: Path, name: str, column: pa.ChunkedArray) -> RowAttribute:
+    _refuse_nulls(path, name, column)
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if pa.types.is_integer(kind):
+        return RowAttribute(name, "integer", _whole_numbers(path, name, column, pa.int64()))
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        texts = np.array(column.to_pylist(), object)
+        bad = [row for row, text in enumerate(texts) if "\0" in text]
+        if bad:
+            raise UserError(f"{path}:{name} row {bad[0]} (from 0) holds the character 0; remove it")
+        return RowAttribute(name, "text", texts)
+    if _is_time(kind):
+        with reading(f"{path}:{name}"):
+            moments = column.cast(pa.timestamp("us"))
+            values = moments.cast(pa.int64()).to_numpy()
+        return RowAttribute(name, "timestamp", values)
+    if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and pa.types.is_integer(kind.value_type):
+        return _labels(path, name, column)
+    raise UserError(f"{path}:{name} holds {kind}; an attribute has {_KINDS}")
+
+
+def _labels(path: Path, name: str, column: pa.ChunkedArray) -> RowAttribute:
+    counts = pc.list_value_length(column).to_numpy().astype(np.int64)
+    flat = pc.list_flatten(column)
+    rows = np.repeat(np.arange(len(counts)), counts)
+    if flat.null_count:
+        row = rows[int(np.argmax(flat.is_null().to_numpy()))]
+        raise UserError(f"{path}:{name} row {row} (from 0) holds null; remove it")
+    values = _whole_numbers(path, name, flat, pa.int32()).astype(np.int64)
+    order = np.lexsort((values, rows))
+    values = values[order]
+    is_first = np.ones(len(values), bool)
+    is_first[1:] = (values[1:] != values[:-1]) | (rows[1:] != rows[:-1])  # a label counts once
+    counts = np.bincount(rows[is_first], minlength=len(counts))
+    return RowAttribute(name, "labels", values[is_first].astype(np.int32), np.cumsum(counts))
+
+
+def _whole_numbers(path: Path, name: str, column: Any, kind: pa.DataType) -> np.ndarray:
+    try:
+        numbers: np.ndarray = column.cast(kind).to_numpy()
+    except pa.ArrowInvalid:
+        raise UserError(
+            f"{path}:{name} has numbers beyond {kind.bit_width} bits, which an attribute has"
+        ) from None
+    return numbers
+
+
+def _refuse_nulls(path: Path, name: str, column: pa.ChunkedArray) -> None:
+    if column.null_count:
+        row = int(np.argmax(column.is_null().to_numpy()))
+        raise UserError(
+            f"{path}:{name} row {row} (from 0) is null; {column.null_count:,} rows are: replace them by a value"
+        )
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
