@@ -227,7 +227,7 @@ all_metrics: dict[str, ResultMetric] = {
         StoredInterval("qps", "QPS at that recall"),
     ),
 }
-OF_FILTERS = ("completeness", "short")  # which results without a filter do not have
+OF_FILTERS = frozenset({"completeness", "short"})  # which results without a filter do not have
 standard_metrics = [name for name, metric in all_metrics.items() if metric.function]
 
 
