@@ -15,7 +15,7 @@ from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure.job import carry_out
-from ann_benchmarks.results.file import read_result
+from ann_benchmarks.results.file import read_result, write_result
 from ann_benchmarks.results.runs import load_runs
 from ann_benchmarks.results.series import stored_series
 
@@ -265,4 +265,19 @@ def test_results_are_judged_by_the_truth_under_their_filter(workspace, capsys):
     capsys.readouterr()
     assert {run.series.filter for run in load_runs(paths)} == {"", "uniform:0.5"}
     said = capsys.readouterr().err
-    assert said.count("run.py --filter tenants:10") == 1 and len(said.splitlines()) == 1
+    assert said.count("run.py --dataset tiny --filter tenants:10") == 1 and len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["../../tiny", "a\0b", "none:0.1", "uniform:9", "x" * 150])
+def test_a_result_that_names_no_filter_is_left_out(workspace, capsys, name):
+    workspace.add_plugin("exact", **EXACT)
+    assert workspace.run("--algorithm", "exact").returncode == 0
+    (path,) = (workspace.path / "results").rglob("*.hdf5")
+    other = path.parent.with_name("exact-filter-other") / path.name
+    other.parent.mkdir()
+    result = read_result(path)
+    attrs = {**result.attrs, "series": json.dumps({"algorithm": "exact", "filter": name})}
+    write_result(other, attrs, result.times, result.neighbors, result.distances)
+    capsys.readouterr()
+    assert [run.algorithm for run in load_runs([path, other])] == ["exact"]
+    assert len(capsys.readouterr().err.splitlines()) == 1

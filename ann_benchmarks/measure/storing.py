@@ -220,13 +220,12 @@ class PointStore:
 
     def _filter_facts(self, dataset: Dataset) -> dict[str, Any]:
         """Return what is stored of the filters of all queries."""
-        name = self.job.procedure.filter
-        matches = dataset.filter_set(name).matches
+        found = dataset.filter_set(self.job.procedure.filter)
         return {
-            "filter": name,
+            "filter": found.name,
             "post_filter": self.job.procedure.post_filter,
-            "selectivity": float(matches.mean()) / dataset.rows,
-            "queries_without_matches": int(np.count_nonzero(matches == 0)),
+            "selectivity": found.selectivity,
+            "queries_without_matches": int(np.count_nonzero(found.matches == 0)),
         }
 
 

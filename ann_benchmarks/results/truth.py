@@ -8,6 +8,7 @@ import numpy as np
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import DAMAGE, reason_of
+from ann_benchmarks.common.names import checked_name
 from ann_benchmarks.data.datasets import stored_distances, truth_file
 
 from .file import Stamp, file_stamp, read_attributes, truth_mark
@@ -65,11 +66,14 @@ class TruthFile:
 
     def __init__(self, dataset: str, filter: str = "") -> None:
         self.dataset, self.filter = dataset, filter
-        self._path = truth_file(dataset, filter) if filter else truth_file(dataset)
+        try:  # a result may name what can be no filter
+            self._path = truth_file(dataset, filter and checked_name(filter, "filter"))
+        except UserError as error:
+            raise TruthError(str(error)) from error
         try:
             self.stamp: Stamp = file_stamp(self._path)
         except OSError:
-            how = f"run.py --filter {filter}" if filter else "run.py or create_dataset.py"
+            how = f"run.py --dataset {dataset} --filter {filter}" if filter else "run.py or create_dataset.py"
             raise TruthError(
                 f"{self._path}, which holds the true distances, is missing: restore it, or make it with {how}"
             ) from None
@@ -79,8 +83,7 @@ class TruthFile:
     def read(self) -> None:
         """Read the distances; TruthError if they cannot be."""
         try:
-            names = (self.dataset, self.filter) if self.filter else (self.dataset,)
-            self._truth = Truth(stored_distances(*names), bool(self.filter))
+            self._truth = Truth(stored_distances(self.dataset, self.filter), bool(self.filter))
         except UserError as error:
             raise TruthError(str(error)) from error
         except DAMAGE as error:
