@@ -81,7 +81,7 @@ class Procedure:
         if self.filter:
             text += f", filter {self.filter}"
         if self.post_filter is not None:
-            text += f" after {self.post_filter:.12g} times as many rows"
+            text += f" applied to {self.post_filter:.12g} times as many rows"
         text = f"{text}, cold" if self.is_cold else text
         return text if self.conditions is None else f"{text} on {self.conditions}"
 

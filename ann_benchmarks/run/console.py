@@ -127,7 +127,7 @@ def _fastest(outcomes: Sequence[JobOutcome]) -> list[str]:
     for outcome in outcomes:
         target = outcome.job.procedure.target_recall
         reaching = [p for p in outcome.points if target is not None and p.recall_interval.high >= target]
-        points.setdefault(str(outcome.job.procedure).strip(), []).extend((p, outcome) for p in reaching)
+        points.setdefault(str(outcome.job.procedure).strip(" ,"), []).extend((p, outcome) for p in reaching)
     rows: list[tuple[str, ...]] = [("highest throughput", "of", "QPS", "recall")]
     for name, group in points.items():
         if group:
