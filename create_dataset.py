@@ -6,8 +6,9 @@ if __name__ == "__main__":  # before the imports, which take seconds on a busy m
     begin()
 
 import argparse
+from pathlib import Path
 
-from ann_benchmarks.common.cli import file_to_write, path_or_pattern, positive_int, run_command, seed
+from ann_benchmarks.common.cli import file_to_write, path, path_or_pattern, positive_int, run_command, seed
 from ann_benchmarks.common.dask_cluster import check_scheduler
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.output import warn
@@ -18,6 +19,8 @@ from ann_benchmarks.data.datasets import (
     is_downloaded,
     is_present,
     make_dataset,
+    prepare_filters,
+    truth_file,
 )
 from ann_benchmarks.data.datasets.listing import dataset_table
 from ann_benchmarks.data.datasets.maintenance import (
@@ -27,9 +30,18 @@ from ann_benchmarks.data.datasets.maintenance import (
     verify_dataset,
 )
 from ann_benchmarks.data.datasets.own import QUERIES, OwnVectors, create_in_place, create_own
+from ann_benchmarks.data.datasets.own_filters import (
+    FilterFiles,
+    add_own_filters,
+    filters_of_own,
+    store_own_filters,
+)
 from ann_benchmarks.data.datasets.repeated import repetition
 from ann_benchmarks.data.datasets.write import NEIGHBORS
 from ann_benchmarks.distance import METRICS
+
+YAML_SUFFIXES = (".yml", ".yaml")
+FILTERS_BELONG = "--filters needs --add-filters, --name or --ground-truth"
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -50,6 +62,9 @@ def parse_arguments() -> argparse.Namespace:
         metavar="SOURCE",
         type=path_or_pattern,
         help="write a dataset's vectors, or those of a file, as one NPY file; resumes",
+    )
+    what.add_argument(
+        "--add-filters", metavar="NAME", help="make the filters that --filters names, for this dataset"
     )
     own = parser.add_argument_group("your own vectors")
     own.add_argument(
@@ -72,6 +87,16 @@ def parse_arguments() -> argparse.Namespace:
         "--in-place",
         action="store_true",
         help="use the files where they lie instead of copying them; needs --test",
+    )
+    filters = parser.add_argument_group("filters")
+    filters.add_argument(
+        "--filters",
+        metavar="SETS",
+        type=path_or_pattern,
+        help="uniform:0.01,near:0.01,... or a YAML file of your own, which needs --attributes",
+    )
+    filters.add_argument(
+        "--attributes", metavar="FILE", type=path, help="a Parquet file of columns, one row a training vector"
     )
     parser.add_argument(
         "--neighbors",
@@ -96,7 +121,13 @@ def parse_arguments() -> argparse.Namespace:
     args = parser.parse_args()
     if args.name is not None and (args.train is None or args.distance is None):
         parser.error("--name needs --train and --distance")
+    is_own = args.filters is not None and Path(args.filters).suffix in YAML_SUFFIXES
     for given, needed, belongs in (
+        (args.filters, args.add_filters or args.ground_truth or args.name, FILTERS_BELONG),
+        (args.add_filters, args.filters, "--add-filters needs --filters"),
+        (args.attributes, is_own and not args.ground_truth, "--attributes needs --filters FILE.yml"),
+        (is_own, args.attributes, "--filters FILE.yml needs --attributes FILE.parquet"),
+        (args.scheduler, not args.filters, "a cluster does not search under filters; leave --scheduler out"),
         (args.train, args.name, "--train needs --name"),
         (args.output or args.dtype, args.convert, "--output and --dtype need --convert"),
         (
@@ -131,6 +162,10 @@ def main() -> int:
         print(dataset_table())
     elif args.verify is not None:
         return verify(args.verify)
+    elif args.add_filters is not None:
+        add_filters(args.add_filters, args)
+    elif args.ground_truth is not None and args.filters:
+        find_filtered_truth(args)
     elif args.ground_truth is not None:
         print(find_truth(args.ground_truth, args.neighbors, args.scheduler, args.force))
     elif args.convert is not None:
@@ -138,16 +173,64 @@ def main() -> int:
         print(f"{path} is ready")
     elif args.name is None:
         get(args.dataset, args.connections, args.force)
-    elif args.in_place:
-        create_in_place(args.name, own_vectors(args), args.force)
+    else:
+        create(args)
+    return 0
+
+
+def create(args: argparse.Namespace) -> None:
+    """Make a dataset of one's own vectors, with filters if there are any; these are checked first."""
+    own = own_vectors(args)
+    filters = filters_of_own(filter_files(args), own) if args.attributes else None
+    if args.in_place:
+        create_in_place(args.name, own, args.force)
         print(find_truth(args.name, args.neighbors, args.scheduler, force=True))
         print(f"{args.name} is ready: use --dataset {args.name}")
-        warn_of_repeated(args.name)
     else:
-        create_own(args.name, own_vectors(args), args.neighbors, args.force)
+        create_own(args.name, own, args.neighbors, args.force)
         ready(args.name)
-        warn_of_repeated(args.name)
-    return 0
+    warn_of_repeated(args.name)
+    if filters is not None:
+        with get_dataset(args.name)[0] as dataset:
+            describe_filters(args.name, store_own_filters(dataset, filters, args.neighbors, force=True))
+    elif args.filters:
+        add_filters(args.name, args)
+
+
+def add_filters(name: str, args: argparse.Namespace) -> None:
+    """Make filters by name, or of one's own, for a dataset."""
+    if args.attributes:
+        names = add_own_filters(name, filter_files(args), args.neighbors, args.force)
+    else:
+        names = prepare_filters(name, args.filters.split(","), args.neighbors, args.force)
+    describe_filters(canonical_name(name), names)
+
+
+def find_filtered_truth(args: argparse.Namespace) -> None:
+    """Find more neighbours under filters."""
+    names = prepare_filters(args.ground_truth, args.filters.split(","), args.neighbors, args.force)
+    for name in names:
+        path = truth_file(canonical_name(args.ground_truth), name)
+        print(f"{path} has the nearest rows of each query under its filter")
+
+
+def filter_files(args: argparse.Namespace) -> FilterFiles:
+    """Return the files that the options name."""
+    return FilterFiles(args.attributes, Path(args.filters))
+
+
+def describe_filters(name: str, filters: list[str]) -> None:
+    """Say what filter sets are like, and how to use them."""
+    with get_dataset(name)[0] as dataset:
+        for filter in filters:
+            found = dataset.filter_set(filter)
+            few = int((found.matches < dataset.truth(filter).neighbors.shape[1]).sum())
+            short = f"; for {few:,} queries, fewer rows pass than there are neighbours to find" if few else ""
+            print(
+                f"{filter}: {found.selectivity:.3%} of {found.rows:,} rows pass on average,"
+                f" {len(set(found.filters)):,} distinct filters{short}"
+            )
+    print(f"use run.py --dataset {name} --filter {','.join(filters)}")
 
 
 def own_vectors(args: argparse.Namespace) -> OwnVectors:

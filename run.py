@@ -131,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
     place = (
         engine,
         containers,
-        files_of(name, bool(filters)),
+        files_of(name),
         args.definitions,
         args.parallelism,
         timeout,

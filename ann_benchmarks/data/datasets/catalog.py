@@ -42,19 +42,14 @@ def is_present(name: str) -> bool:
     return entry is not None and all(path.exists() for path in entry.files())
 
 
-def files_of(name: str, with_filters: bool = False) -> list[Path]:
-    """All files that an open dataset of this name is read from, those of its true neighbours included.
-
-    With `with_filters`, also those of its attributes and filter sets.
-    """
+def files_of(name: str) -> list[Path]:
+    """All files that an open dataset of this name is read from, those of its true neighbours included."""
     name = canonical_name(name)
     entry = entry_of(name)
     files = entry.files() if entry is not None else []
     described_by = [description_path(name)] if isinstance(entry, Parts) else []
-    files = [*files, *described_by, truth_path(name, DATA_FOLDER)]
-    if with_filters:
-        found = sorted(filter_folder(name, DATA_FOLDER).rglob("*.h5"))
-        files += [path for path in found if not path.name.startswith(".")]
+    filters = filter_folder(name, DATA_FOLDER).rglob("[!.]*.h5")
+    files = [*files, *described_by, truth_path(name, DATA_FOLDER), *sorted(filters)]
     return [path for path in dict.fromkeys(files) if path.exists()]
 
 

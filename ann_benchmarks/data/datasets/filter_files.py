@@ -147,7 +147,7 @@ def write_filter_set(
     content = {"shape": filters.filters[0].shape, "values": [filter.values for filter in numbers]}
     attributes = {"version": VERSION, "name": filters.name, "rows": filters.rows, "mark": mark}
     with disk_errors(path), atomic_path(path) as temporary, h5py.File(temporary, "w") as file:
-        file.attrs.update({**attributes, "columns": of_columns, "neighbors": truth.neighbors.shape[1]})
+        file.attrs.update({**attributes, "columns": of_columns})
         file["filters"] = np.frombuffer(json.dumps(content).encode(), np.uint8)
         file["filter_of"] = np.array(filter_of, np.int64)
         file["matches"] = filters.matches

@@ -5,7 +5,17 @@ from pathlib import Path
 from ann_benchmarks.common.errors import UserError
 
 from . import generated, generated_sparse
-from .catalog import dataset_names, dataset_path, described, entry_of, get_dataset, is_present
+from .catalog import (
+    dataset_names,
+    dataset_path,
+    described,
+    entry_of,
+    get_dataset,
+    is_present,
+    present_names,
+)
+from .dataset import DATA_FOLDER
+from .filter_files import stored_filters
 from .parts import Parts
 from .registry import Entry, SingleFile, aliases
 
@@ -20,7 +30,11 @@ def dataset_table() -> str:
     line = "  ".join(f"{{:{side}{width}}}" for side, width in zip("<>><>>", widths, strict=True)) + "  {}"
     others = [f"{alias} = {name}" for alias, name in sorted(aliases().items())]
     table = [line.format(*row).rstrip() for row in rows]
-    return "\n".join([*table, "", "other names: " + ", ".join(others)])
+    table += ["", "other names: " + ", ".join(others)]
+    for name in present_names():
+        if filters := stored_filters(name, DATA_FOLDER):
+            table.append(f"filters of {name}: {', '.join(filters)}")
+    return "\n".join(table)
 
 
 def _line(name: str) -> tuple[str, ...]:

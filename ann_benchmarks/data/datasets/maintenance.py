@@ -15,6 +15,7 @@ from ..ground_truth import SearchOptions, ground_truth
 from ..vectors import Rows, convert, open_source
 from .catalog import canonical_name, dataset_path, described, entry_of, get_dataset, is_present, make_dataset
 from .dataset import DATA_FOLDER, Dataset
+from .filter_checking import verify_filters
 from .parts import Parts, PartsDataset
 from .queries import TrueNeighbors, agreement, read_truth, truth_path
 
@@ -126,6 +127,7 @@ def verify_dataset(name: str) -> Iterator[str]:
         assert entry is not None
         with entry.open() as dataset:
             yield from _verify_content(dataset)
+            yield from verify_filters(dataset)
     except UserError as error:
         yield str(error)
 

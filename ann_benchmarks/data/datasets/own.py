@@ -2,6 +2,7 @@
 
 import random
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from ..vectors import Rows, checked, open_source, source_files
 from ..vectors.sparse import is_sparse_file
 from .catalog import dataset_path, description_path
 from .dataset import DATA_FOLDER
+from .filter_files import filter_folder
 from .queries import truth_path
 from .registry import find_entry, read_description
 from .sparse_sources import create_sparse
@@ -52,6 +54,12 @@ class OwnVectors:
             )
         return vectors, queries
 
+    def held_out(self, rows: int) -> set[int]:
+        """The rows, of so many, that become queries."""
+        if self.test is not None:
+            return set()
+        return set(random.Random(self.seed).sample(range(rows), min(self.queries or QUERIES, rows)))
+
 
 def create_own(name: str, own: OwnVectors, neighbors: int = NEIGHBORS, force: bool = False) -> None:
     """Write data/NAME.hdf5 with the vectors as float32, as bits under hamming and jaccard, or sparse ones.
@@ -67,13 +75,13 @@ def create_own(name: str, own: OwnVectors, neighbors: int = NEIGHBORS, force: bo
         _create_dense(path, own, neighbors)
     for replaced in (truth_path(name, DATA_FOLDER), description_path(name)):
         replaced.unlink(missing_ok=True)
+    _remove_filters(name)
 
 
 def _create_dense(path: Path, own: OwnVectors, neighbors: int) -> None:
     vectors, own_queries = own.open()
     rows, dimension = vectors.shape
     if own_queries is not None:
-        held_out: set[int] = set()
         count = len(own_queries)
     else:
         count = own.queries or QUERIES
@@ -82,7 +90,7 @@ def _create_dense(path: Path, own: OwnVectors, neighbors: int) -> None:
                 f"{vectors.label} has {rows} rows, too few to hold out {count} queries; "
                 "use a smaller --queries, or --test"
             )
-        held_out = set(random.Random(own.seed).sample(range(rows), count))
+    held_out = own.held_out(rows)
     rows -= len(held_out)
     if neighbors > rows:
         raise UserError(f"--neighbors {neighbors} is more than the {rows} training rows; use {rows} or less")
@@ -122,6 +130,12 @@ def create_in_place(name: str, own: OwnVectors, force: bool = False) -> None:
     read_description(path).converted().unlink(missing_ok=True)
     for replaced in (truth_path(name, DATA_FOLDER), dataset_path(name)):
         replaced.unlink(missing_ok=True)
+    _remove_filters(name)
+
+
+def _remove_filters(name: str) -> None:
+    """Remove the filters of vectors that were replaced."""
+    shutil.rmtree(filter_folder(name, DATA_FOLDER), ignore_errors=True)
 
 
 def _whole_files(text: str) -> list[Path]:

@@ -8,9 +8,9 @@ in_language:
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ _LIMITS = {"integer": 2**63, "timestamp": 2**63, "labels": 2**31}
 
 @dataclass(frozen=True)
 class OwnFilters:
-    """The columns that filter sets are about, of all rows of the file, and the filters of each set by name."""
+    """The columns that filter sets are about, of all rows, and by name the filters of each set."""
 
     attributes: Mapping[str, RowAttribute]
     sets: Mapping[str, Sequence[Filter]]
@@ -88,7 +88,7 @@ def _set(
     file: YamlFile, name: str, predicates: Sequence[Any], columns: Mapping[str, RowAttribute], queries: int
 ) -> list[Filter]:
     """Make the filter of each query; equal ones are one object."""
-    values = []
+    values: list[Iterable[Any]] = []
     for number, predicate in enumerate(predicates):
         where = (name, number)
         kind = columns[predicate["column"]].kind
@@ -156,8 +156,8 @@ def _microseconds(value: Any) -> Any:
         except ValueError:
             return value
     if isinstance(value, datetime):
-        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
-        since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+        moment = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
+        since = moment - datetime(1970, 1, 1, tzinfo=timezone.utc)
         return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
     return value
 

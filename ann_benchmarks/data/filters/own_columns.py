@@ -27,7 +27,7 @@ def attribute_names(path: Path) -> list[str]:
 
 
 def read_columns(path: Path, columns: list[str], rows: int) -> dict[str, RowAttribute]:
-    """Read columns as attributes; UserError where they do not fit `rows` rows, hold nulls, or are of no kind."""
+    """Read columns as attributes; UserError where they are not of `rows` rows, or have nulls or no kind."""
     for name in columns:
         problem = too_long(name, LONGEST_COLUMN)
         if problem or not name.isprintable() or "/" in name or not name.strip(". "):
@@ -78,8 +78,10 @@ def _attribute(path: Path, name: str, column: pa.ChunkedArray) -> RowAttribute:
         return RowAttribute(name, "text", texts)
     if _is_time(kind):
         with reading(f"{path}:{name}"):
-            moments = column.cast(pa.timestamp("us"))
-            values = moments.cast(pa.int64()).to_numpy()
+            is_instant = pa.types.is_timestamp(kind)
+            unit = pa.timestamp("us", kind.tz if is_instant else None)
+            is_finer = is_instant and kind.unit == "ns"  # servers have microseconds: the rest is dropped
+            values = column.cast(unit, safe=not is_finer).cast(pa.int64()).to_numpy()
         return RowAttribute(name, "timestamp", values)
     if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and pa.types.is_integer(kind.value_type):
         return _labels(path, name, column)
@@ -116,7 +118,8 @@ def _refuse_nulls(path: Path, name: str, column: pa.ChunkedArray) -> None:
     if column.null_count:
         row = int(np.argmax(column.is_null().to_numpy()))
         raise UserError(
-            f"{path}:{name} row {row} (from 0) is null; {column.null_count:,} rows are: replace them by a value"
+            f"{path}:{name} row {row} (from 0) is null, as {column.null_count:,} in all are; give each a"
+            " value"
         )
 
 
