@@ -90,15 +90,14 @@ def run(args: argparse.Namespace) -> int:
         true_distances = None if args.build_only else dataset.true_distances(args.count)
         if true_distances is not None and (args.distinct_queries or 0) > len(true_distances):
             raise UserError(f"--distinct-queries: {name} has {len(true_distances):,} queries, not more")
-        data = replace(described(name, dataset), filtered=bool(filters) and args.post_filter is None)
+        data = described(name, dataset, args)
         repeated = 0 if args.build_only else dataset.queries_in_train()
         if filters:
             prepare_filters(name, filters, max(args.count, NEIGHBORS))
+        filter_sets = [dataset.filter_set(filter) for filter in filters]
         # Their truth tells finished points from others.
-        filtered = (
-            {} if args.build_only else {filter: dataset.queries(args.count, filter) for filter in filters}
-        )
-        filter_lines = [described_filter(dataset.filter_set(filter)) for filter in filters]
+        measured = [] if args.build_only else ["", *filters]
+        marks = {filter: truth_mark(dataset.true_distances(args.count, filter)) for filter in measured}
     definitions = requested_definitions(args, configs, data)
     simulation = requested_simulation(args, definitions) if args.tiers is not None else None
     conditions = simulation.conditions(data.rows, data.row_values) if simulation else ()
@@ -116,14 +115,11 @@ def run(args: argparse.Namespace) -> int:
         if engine is not None:
             containers = options.requested_containers(args)
             locate = container_locator(engine, containers, args.parallelism, args.definitions)
-        marks = {"": truth_mark(true_distances)} | {
-            filter: truth_mark(queries.truth.known_distances) for filter, queries in filtered.items()
-        }
         plan = make_plan(scope, marks, force=args.force or args.rebuild, where=Locator(locate))
         header += f"; {len(true_distances):,} queries for {args.count} neighbours"
     print(header)
-    for text in filter_lines:
-        print(text)
+    for found in filter_sets:
+        print(described_filter(found))
     for text in [*([repetition(repeated)] if repeated else []), *plan.warnings]:
         warn(text)
     if not plan.jobs:
@@ -193,12 +189,13 @@ def described_filter(found: FilterSet) -> str:
     return f"filter {found.name}: {found.selectivity:.3%} of the rows pass{none}"
 
 
-def described(name: str, dataset: Dataset) -> Data:
-    """Return what definitions depend on of an open dataset."""
+def described(name: str, dataset: Dataset, args: argparse.Namespace) -> Data:
+    """Return what definitions depend on of an open dataset, and whether its queries have filters."""
     attrs = dataset.attrs
     point_type = str(attrs.get("point_type", "float"))
     metric, values = str(attrs["distance"]), dataset.row_values
-    return Data(name, dataset.rows, attrs["dimension"], metric, point_type, values)
+    is_filtered = bool(requested_filters(args)) and args.post_filter is None
+    return Data(name, dataset.rows, attrs["dimension"], metric, point_type, values, is_filtered)
 
 
 def requested_definitions(
@@ -222,7 +219,7 @@ def every_job(args: argparse.Namespace) -> list[Job]:
         raise UserError(f"the dataset {name} is not here, so that nothing on it can be shown")
     dataset, _ = get_dataset(name)
     with dataset:
-        data = replace(described(name, dataset), filtered=bool(filters) and args.post_filter is None)
+        data = described(name, dataset, args)
     definitions = requested_definitions(args, configs, data)
     conditions = possible_conditions(args, data.rows, data.row_values)
     return list(Scope(definitions, name, args.count, options.requested_procedures(args, conditions)).jobs())
