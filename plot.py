@@ -65,7 +65,7 @@ def main() -> None:
         "--facet",
         choices=list(FACETS),
         default="",
-        help="a panel for each number of clients, load, tier or server, with the same axes",
+        help="a panel for each number of clients, load, tier, server or filter, with the same axes",
     )
     parser.add_argument("--batch", action="store_true", help="plot the results of batch mode")
     parser.add_argument(

@@ -13,13 +13,17 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from ann_benchmarks.common.cli import run_command
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.output import counted, warn
 from ann_benchmarks.constants import INDEX_DIR
-from ann_benchmarks.data.datasets import canonical_name, files_of, get_dataset, is_present
+from ann_benchmarks.data.datasets import canonical_name, files_of, get_dataset, is_present, prepare_filters
 from ann_benchmarks.data.datasets.dataset import Dataset
 from ann_benchmarks.data.datasets.repeated import IN_TRAIN, repetition
+from ann_benchmarks.data.datasets.write import NEIGHBORS
+from ann_benchmarks.data.filters import FilterSet
 from ann_benchmarks.definitions.configs import Config, read_configs, with_run_groups
 from ann_benchmarks.definitions.definition import Data, Definition, supported_data
 from ann_benchmarks.definitions.selection import (
@@ -36,6 +40,7 @@ from ann_benchmarks.run.console import summary
 from ann_benchmarks.run.containers.engine import OTHER_WAY, connect
 from ann_benchmarks.run.containers.locating import container_locator
 from ann_benchmarks.run.execute import Executor, Limits, Workplace
+from ann_benchmarks.run.filter_options import requested_filters
 from ann_benchmarks.run.outcomes import JobOutcome
 from ann_benchmarks.run.simulation import Simulation
 from ann_benchmarks.run.whereabouts import Locate, Locator, locate_here
@@ -78,14 +83,21 @@ def run(args: argparse.Namespace) -> int:
         warn(text)
     engine = None if args.local else connect(OTHER_WAY)
     name = canonical_name(args.dataset)
+    filters = requested_filters(args)
     dataset, _ = get_dataset(name)
     with dataset:
         # Fails where there are fewer neighbours. A build needs none of them.
         true_distances = None if args.build_only else dataset.true_distances(args.count)
         if true_distances is not None and (args.distinct_queries or 0) > len(true_distances):
             raise UserError(f"--distinct-queries: {name} has {len(true_distances):,} queries, not more")
-        data = described(name, dataset)
+        data = described(name, dataset, args)
         repeated = 0 if args.build_only else dataset.queries_in_train()
+        if filters:
+            prepare_filters(name, filters, max(args.count, NEIGHBORS))
+        filter_sets = [dataset.filter_set(filter) for filter in filters]
+        # Their truth tells finished points from others.
+        measured = [] if args.build_only else ["", *filters]
+        marks = {filter: truth_mark(dataset.true_distances(args.count, filter)) for filter in measured}
     definitions = requested_definitions(args, configs, data)
     simulation = requested_simulation(args, definitions) if args.tiers is not None else None
     conditions = simulation.conditions(data.rows, data.row_values) if simulation else ()
@@ -103,10 +115,11 @@ def run(args: argparse.Namespace) -> int:
         if engine is not None:
             containers = options.requested_containers(args)
             locate = container_locator(engine, containers, args.parallelism, args.definitions)
-        truth = truth_mark(true_distances)
-        plan = make_plan(scope, truth, force=args.force or args.rebuild, where=Locator(locate))
+        plan = make_plan(scope, marks, force=args.force or args.rebuild, where=Locator(locate))
         header += f"; {len(true_distances):,} queries for {args.count} neighbours"
     print(header)
+    for found in filter_sets:
+        print(described_filter(found))
     for text in [*([repetition(repeated)] if repeated else []), *plan.warnings]:
         warn(text)
     if not plan.jobs:
@@ -116,7 +129,15 @@ def run(args: argparse.Namespace) -> int:
         options.check_writable(Path(RESULTS_FOLDER))
     timeout = None if args.timeout == -1 else args.timeout
     containers = options.requested_containers(args)
-    place = (engine, containers, files_of(name), args.definitions, args.parallelism, timeout, simulation)
+    place = (
+        engine,
+        containers,
+        files_of(name),
+        args.definitions,
+        args.parallelism,
+        timeout,
+        simulation,
+    )
     return execute(plan, Workplace(*place), options.requested_limits(args))
 
 
@@ -161,12 +182,20 @@ def build_first(
     return left, [outcome for outcome in outcomes if outcome.failure]
 
 
-def described(name: str, dataset: Dataset) -> Data:
-    """Return what definitions depend on of an open dataset."""
+def described_filter(found: FilterSet) -> str:
+    """Return the line that says how many rows the filters of a set let through."""
+    unmatched = int(np.count_nonzero(found.matches == 0))
+    none = f"; {unmatched:,} queries without a match" if unmatched else ""
+    return f"filter {found.name}: {found.selectivity:.3%} of the rows pass{none}"
+
+
+def described(name: str, dataset: Dataset, args: argparse.Namespace) -> Data:
+    """Return what definitions depend on of an open dataset, and whether its queries have filters."""
     attrs = dataset.attrs
     point_type = str(attrs.get("point_type", "float"))
     metric, values = str(attrs["distance"]), dataset.row_values
-    return Data(name, dataset.rows, attrs["dimension"], metric, point_type, values)
+    is_filtered = bool(requested_filters(args)) and args.post_filter is None
+    return Data(name, dataset.rows, attrs["dimension"], metric, point_type, values, is_filtered)
 
 
 def requested_definitions(
@@ -190,7 +219,7 @@ def every_job(args: argparse.Namespace) -> list[Job]:
         raise UserError(f"the dataset {name} is not here, so that nothing on it can be shown")
     dataset, _ = get_dataset(name)
     with dataset:
-        data = described(name, dataset)
+        data = described(name, dataset, args)
     definitions = requested_definitions(args, configs, data)
     conditions = possible_conditions(args, data.rows, data.row_values)
     return list(Scope(definitions, name, args.count, options.requested_procedures(args, conditions)).jobs())

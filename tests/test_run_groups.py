@@ -1,6 +1,7 @@
 """Run groups that say which data they are meant for."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -107,3 +108,24 @@ def test_ann_benchmarks_reads_such_a_file_and_uses_all_groups_but_more(config):
     assert json.loads(said.splitlines()[-1]) == [
         [["angular", name], [[1], [2]] if name == "medium" else []] for name in names
     ]
+
+
+def test_groups_for_filtered_queries(config):
+    entries = config.entries["float"]["any"]
+    groups = {"plain": {"args": [1]}, "filtered": {"args": [[2, 3]], "filtered": True}}
+    strategy = {"run_groups": {}, "more_run_groups": {"filtered": groups["filtered"]}}
+    entries[:] = [
+        {**entries[0], "run_groups": groups, "more_run_groups": {}},
+        {**entries[0], "name": "strategy", **strategy},
+        {**entries[0], "name": "other", "run_groups": {"plain": groups["plain"]}, "more_run_groups": {}},
+    ]
+    data = Data("x", 10_000, 3, "angular")
+
+    def chosen(filtered: bool) -> list[tuple[str, int]]:
+        found = get_definitions([config], replace(data, filtered=filtered), 10)
+        return [(d.algorithm, d.arguments[1]) for d in found]
+
+    assert chosen(False) == [("tree", 1), ("other", 1)]
+    assert chosen(True) == [("tree", 2), ("tree", 3), ("strategy", 2), ("strategy", 3), ("other", 1)]
+    with pytest.raises(UserError, match="'strategy' is a strategy of filtered queries: add --filter"):
+        select_definitions([config], [("strategy", None)], data, 10)

@@ -1,10 +1,22 @@
-"""Exact search: every query is compared with every vector."""
+"""Exact search: every query is compared with every vector, or with every one that passes its filter."""
 
+import operator
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from ..base.module import BaseANN
+
+FEW = 0.1  # share of the vectors, below which those that pass a filter are copied to be compared alone
+MOST_FILTERS = 64  # whose rows are remembered
+_HOLDS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 class ExactScan(BaseANN):
@@ -33,21 +45,73 @@ class ExactScan(BaseANN):
 
     def query(self, q: np.ndarray, n: int) -> np.ndarray:
         """Return the n nearest; corrected for the norms, inner products sort as the distances do."""
-        scores = self._vectors @ q
+        return _highest(self._scores(q, slice(None)), n)
+
+    def set_row_attributes(self, attributes: Mapping[str, Any]) -> None:
+        """Take the attributes of all rows, by name, and forget the rows of filters on others."""
+        self._attributes = attributes
+        self._passing: dict[Any, np.ndarray] = {}
+
+    def filtered_query(self, q: np.ndarray, filter: Any, n: int) -> np.ndarray:
+        """Return the n nearest of the rows that pass a filter."""
+        rows = self._rows_passing(filter)
+        if len(rows) < FEW * len(self._vectors):
+            return rows[_highest(self._scores(q, rows), n)]
+        return rows[_highest(self._scores(q, slice(None))[rows], n)]
+
+    def _scores(self, q: np.ndarray, rows: Any) -> np.ndarray:
+        """Return what is higher for nearer rows, of those chosen by a slice or by their numbers."""
+        scores: np.ndarray = self._vectors[rows] @ q
         if self._metric == "euclidean":  # |x - q|² = |q|² - 2 (x·q - |x|²/2)
-            scores -= self._half_squares
+            scores -= self._half_squares[rows]
         elif self._metric == "angular":
-            scores /= self._norms
-        n = min(n, len(scores))
-        best = np.argpartition(scores, len(scores) - n)[len(scores) - n :]
-        return best[np.argsort(-scores[best])]
+            scores /= self._norms[rows]
+        return scores
+
+    def _rows_passing(self, filter: Any) -> np.ndarray:
+        """Return the numbers of the rows that pass a filter, ascending."""
+        rows = self._passing.get(filter)
+        if rows is None:
+            passes = np.ones(len(self._vectors), dtype=bool)
+            for predicate in filter.predicates:
+                passes &= _holds(self._attributes[predicate.column], predicate)
+            rows = np.flatnonzero(passes)
+            if len(self._passing) < MOST_FILTERS:
+                self._passing[filter] = rows
+        return rows
+
+
+def _highest(scores: np.ndarray, n: int) -> np.ndarray:
+    """Return the places of the n highest scores, the highest first."""
+    n = min(n, len(scores))
+    if not n:
+        return np.empty(0, dtype=np.int64)
+    best = np.argpartition(scores, len(scores) - n)[len(scores) - n :]
+    return best[np.argsort(-scores[best])]
+
+
+def _holds(attribute: Any, predicate: Any) -> np.ndarray:
+    """Return for each row whether a predicate holds, (rows,)."""
+    value = predicate.value
+    if attribute.ends is None:
+        if predicate.operator == "in":
+            return np.isin(attribute.values, np.array(value, dtype=attribute.values.dtype))
+        return np.asarray(_HOLDS[predicate.operator](attribute.values, value), dtype=bool)
+    sizes = np.diff(attribute.ends, prepend=0)
+    row_of = np.repeat(np.arange(len(sizes)), sizes)
+    found = [np.bincount(row_of[attribute.values == label], minlength=len(sizes)) > 0 for label in value]
+    of_any = predicate.operator == "in"
+    return np.asarray(np.any(found, axis=0) if of_any else np.all(found, axis=0))
 
 
 class BruteForceBLAS(ExactScan):
     """Exact scan that returns distances: ann-benchmarks' datasets.py makes its files with this name of here.
 
-    Beside vectors it takes rows of bools (hamming) and sets of integers (jaccard).
+    Beside vectors it takes rows of bools (hamming) and sets of integers (jaccard), and no filters.
     """
+
+    set_row_attributes: Any = None
+    filtered_query: Any = None
 
     def __init__(self, metric: str, precision: Any = np.float32) -> None:
         """Take one of angular, euclidean, jaccard and, with bool as precision, hamming."""

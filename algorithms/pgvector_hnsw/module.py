@@ -4,13 +4,15 @@ import math
 import re
 from typing import Any
 
-from ..postgres.arguments import take_arguments, whole_number
+from ..postgres.arguments import named, number, one_of, take_arguments, whole_number
 from ..postgres.errors import PostgresError
 from ..postgres.forms import pgvector_form
 from ..postgres.module import Index, PostgresANN, SearchRange
 from ..postgres.settings import MIB, size_text
 
 MOST_CANDIDATES = 1000  # of a query
+ITERATIVE_SCANS = ("off", "strict_order", "relaxed_order")
+MOST_MULTIPLIER = 1000  # of work_mem
 
 
 class PGVectorHNSW(PostgresANN):
@@ -20,9 +22,15 @@ class PGVectorHNSW(PostgresANN):
     takes_sparse = True
 
     def __init__(self, metric: str, method_param: dict[str, Any]) -> None:
-        """Take the metric and {"M": ..., "efConstruction": ..., "form": "vector"}."""
+        """Take the metric and {"M": ..., "efConstruction": ..., "form": "vector"}.
+
+        `attribute_index` adds indexes of the attributes, which the planner may choose instead.
+        """
         super().__init__(metric)
-        arguments = take_arguments("pgvector_hnsw", method_param, ("M", "efConstruction"), {"form": "vector"})
+        optional = {"form": "vector", "attribute_index": "none"}
+        arguments = take_arguments("pgvector_hnsw", method_param, ("M", "efConstruction"), optional)
+        self._attribute_index = arguments["attribute_index"]
+        self.use_attribute_index(self._attribute_index)
         self._m = whole_number("M", arguments["M"], 2, 100)
         self._ef_construction = whole_number("efConstruction", arguments["efConstruction"], 4, 1000)
         self._form_name = arguments["form"]
@@ -48,11 +56,29 @@ class PGVectorHNSW(PostgresANN):
         overflow = re.search(r"no longer fits into maintenance_work_mem after (\d+) tuples", notice)
         return {"graph_overflow_rows": int(overflow.group(1))} if overflow else {}
 
-    def set_query_arguments(self, ef_search: int, rerank: int | None = None) -> None:
+    def set_query_arguments(
+        self,
+        ef_search: int,
+        rerank: int | None = None,
+        iterative_scan: str | None = None,
+        max_scan_tuples: int | None = None,
+        scan_mem_multiplier: float | None = None,
+    ) -> None:
         """Set how many candidates a query keeps, and how many of them are sorted by their exact distances.
 
-        An index on bits always re-ranks: all candidates, unless `rerank` is given.
+        An index on bits always re-ranks: all candidates, unless `rerank` is given. With an `iterative_scan`,
+        a query that has found too few rows goes on, until it has visited `max_scan_tuples` of them or has
+        filled `scan_mem_multiplier` times work_mem. None: as pgvector does by itself.
         """
+        scan: dict[str, Any] = {}
+        if iterative_scan is not None:
+            scan["iterative_scan"] = one_of("iterative_scan", iterative_scan, ITERATIVE_SCANS)
+        if max_scan_tuples is not None:
+            scan["max_scan_tuples"] = whole_number("max_scan_tuples", max_scan_tuples)
+        if scan_mem_multiplier is not None:
+            scan["scan_mem_multiplier"] = number(
+                "scan_mem_multiplier", scan_mem_multiplier, 1, MOST_MULTIPLIER
+            )
         if rerank is None and self._form_name.startswith("bit"):
             rerank = ef_search
         if rerank is not None and whole_number("rerank", rerank) > whole_number("ef_search", ef_search):
@@ -60,8 +86,9 @@ class PGVectorHNSW(PostgresANN):
                 f"HNSW finds up to ef_search = {ef_search} candidates, which leaves none to make {rerank}: "
                 "raise ef_search, or re-rank fewer"
             )
-        self._query = f"ef_search={ef_search}" + (f", rerank={rerank}" if rerank else "")
-        self.set_query_settings({"hnsw.ef_search": ef_search}, rerank)
+        self._query = named({"ef_search": ef_search, "rerank": rerank, **scan})
+        settings = {f"hnsw.{name}": value for name, value in scan.items()}
+        self.set_query_settings({"hnsw.ef_search": ef_search, **settings}, rerank)
 
     def search_range(self, count: int) -> SearchRange:
         """Search ef_search, from as many candidates as neighbours to the most that pgvector takes."""
@@ -69,6 +96,8 @@ class PGVectorHNSW(PostgresANN):
 
     def __str__(self) -> str:
         form = "" if self._form_name == "vector" else f"form={self._form_name}, "
+        if self._attribute_index != "none":
+            form += f"attribute_index={self._attribute_index}, "
         return f"PGVectorHNSW({form}m={self._m}, ef_construction={self._ef_construction}, {self._query})"
 
 

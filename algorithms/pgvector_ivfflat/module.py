@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from ..postgres.arguments import take_arguments, whole_number
+from ..postgres.arguments import named, one_of, take_arguments, whole_number
 from ..postgres.errors import PostgresError
 from ..postgres.forms import pgvector_form
 from ..postgres.module import Index, PostgresANN, SearchRange
@@ -11,6 +11,7 @@ from ..postgres.settings import MIB, size_text
 
 FORMS = ("vector", "halfvec", "bit_hamming")  # it has no operator class for Jaccard's distance, nor for L1
 MOST_LISTS = 32_768
+ITERATIVE_SCANS = ("off", "relaxed_order")
 RERANKED = 40  # candidates for each neighbour, where recall is searched for
 
 
@@ -20,9 +21,15 @@ class PGVectorIVFFlat(PostgresANN):
     metrics = (*PostgresANN.metrics, "hamming")
 
     def __init__(self, metric: str, method_param: dict[str, Any]) -> None:
-        """Take the metric and {"lists": a number or "auto", "form": "vector"}."""
+        """Take the metric and {"lists": a number or "auto", "form": "vector"}.
+
+        `attribute_index` adds indexes of the attributes, which the planner may choose instead.
+        """
         super().__init__(metric)
-        arguments = take_arguments("pgvector_ivfflat", method_param, ("lists",), {"form": "vector"})
+        optional = {"form": "vector", "attribute_index": "none"}
+        arguments = take_arguments("pgvector_ivfflat", method_param, ("lists",), optional)
+        self._attribute_index = arguments["attribute_index"]
+        self.use_attribute_index(self._attribute_index)
         self._lists, self._form_name = arguments["lists"], arguments["form"]
         self._list_count = 1  # known in fit
         self._query = "probes=None"
@@ -52,14 +59,30 @@ class PGVectorIVFFlat(PostgresANN):
         """Made of an empty table, it would have lists that have nothing to do with the rows."""
         return True
 
-    def set_query_arguments(self, probes: int, rerank: int | None = None) -> None:
-        """Set how many lists a query searches, and how many rows are sorted by their exact distances."""
+    def set_query_arguments(
+        self,
+        probes: int,
+        rerank: int | None = None,
+        iterative_scan: str | None = None,
+        max_probes: int | None = None,
+    ) -> None:
+        """Set how many lists a query searches, and how many rows are sorted by their exact distances.
+
+        With an `iterative_scan`, a query that has found too few rows goes on to further lists, up to
+        `max_probes` of them. None: as pgvector does by itself.
+        """
+        scan: dict[str, Any] = {}
+        if iterative_scan is not None:
+            scan["iterative_scan"] = one_of("iterative_scan", iterative_scan, ITERATIVE_SCANS)
+        if max_probes is not None:
+            scan["max_probes"] = whole_number("max_probes", max_probes, 1, MOST_LISTS)
         if rerank is None and self._form_name.startswith("bit"):
             raise PostgresError("an index on bits needs a second query argument: how many rows are re-ranked")
         if rerank is not None:
             whole_number("rerank", rerank)
-        self._query = f"probes={probes}" + (f", rerank={rerank}" if rerank else "")
-        self.set_query_settings({"ivfflat.probes": probes}, rerank)
+        self._query = named({"probes": probes, "rerank": rerank, **scan})
+        settings = {f"ivfflat.{name}": value for name, value in scan.items()}
+        self.set_query_settings({"ivfflat.probes": probes, **settings}, rerank)
 
     def search_range(self, count: int) -> SearchRange:
         """Search probes; an index on bits re-ranks 40 candidates for each neighbour."""
@@ -68,6 +91,8 @@ class PGVectorIVFFlat(PostgresANN):
 
     def __str__(self) -> str:
         form = "" if self._form_name == "vector" else f"form={self._form_name}, "
+        if self._attribute_index != "none":
+            form += f"attribute_index={self._attribute_index}, "
         return f"PGVectorIVFFlat({form}lists={self._lists}, {self._query})"
 
 

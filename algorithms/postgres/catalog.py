@@ -7,6 +7,7 @@ table that is loaded in chunks has a row for each in `chunks`, until it is whole
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -208,29 +209,31 @@ def exists(connection: psycopg.Connection[Any], name: str) -> bool:
     return row == (True,)
 
 
-def use_only(connection: psycopg.Connection[Any], table: str, index: str | None) -> None:
-    """Park the table's other indexes, so that the planner can choose only this one, or none.
+def use_only(connection: psycopg.Connection[Any], table: str, indexes: Sequence[str]) -> None:
+    """Park the table's other indexes, so that the planner can choose only these, or none.
 
     A parked index is marked invalid: kept on disk, not planned with. That takes a superuser; an ordinary
     user has the others dropped instead.
     """
     others = (
         "SELECT indexrelid FROM pg_index"
-        " WHERE indrelid = %s::regclass AND indexrelid IS DISTINCT FROM %s::regclass"
+        " WHERE indrelid = %s::regclass AND indexrelid <> ALL (%s::text[]::regclass[])"
     )
     try:
         with connection.transaction():
             connection.execute(
                 f"UPDATE pg_index SET indisvalid = false WHERE indexrelid IN ({others}) AND indisvalid",
-                [table, index],
+                [table, [*indexes]],
             )
             connection.execute(
-                "UPDATE pg_index SET indisvalid = true WHERE indexrelid = %s::regclass AND NOT indisvalid",
-                [index],
+                "UPDATE pg_index SET indisvalid = true"
+                " WHERE indexrelid = ANY (%s::text[]::regclass[]) AND NOT indisvalid",
+                [[*indexes]],
             )
     except psycopg.errors.InsufficientPrivilege:
         names = connection.execute(
-            f"SELECT indexrelid::regclass::text FROM pg_index WHERE indexrelid IN ({others})", [table, index]
+            f"SELECT indexrelid::regclass::text FROM pg_index WHERE indexrelid IN ({others})",
+            [table, [*indexes]],
         ).fetchall()
         with connection.transaction():
             for (name,) in names:

@@ -17,7 +17,7 @@ from .environment import load_option
 from .errors import PostgresError
 from .loading import copy_vectors
 from .servers import Server
-from .tables import FREEZE_BYTES, create_table, load_whole, loading_bar, log_bytes, table_bytes
+from .tables import FREEZE_BYTES, analyze, create_table, load_whole, loading_bar, log_bytes, table_bytes
 
 # A load of this size takes two to five minutes. Cutting it up, which makes the server write every row to its
 # log, too, costs more than losing that much to an interruption now and then.
@@ -103,6 +103,7 @@ class ChunkedLoad:
                 raise PostgresError(
                     f"{self._name} is not what was loaded into it: drop it, and load it again"
                 )
+            analyze(connection, self._name, self._column)
             seconds += self._lap()
             catalog.forget_table(connection, self._name)
             kind = self._column.type_name

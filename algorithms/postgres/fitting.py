@@ -12,16 +12,18 @@ from . import catalog
 from .building import Index, IndexBuild, IndexHooks
 from .catalog import BuiltIndex, LoadedTable, relation_bytes
 from .chunks import LoadOptions, load_table
-from .columns import Column
+from .columns import AttributedColumn, Column, NamedAttributes, attribute_kinds
 from .environment import contender_settings, given_settings
 from .errors import PostgresError
 from .extension import RequiredExtension
+from .filtering.conditions import conditions_of
+from .filtering.indexes import NONE, AttributeIndexes
 from .forms import query_sql, whole_form
 from .machine import drop_from_cache
 from .servers import Server
-from .settings import QUERY_SESSION, SESSION, apply_settings, settable
+from .settings import FILTERED_SESSION, QUERY_SESSION, SESSION, apply_settings, settable
 from .statement import QueryStatement, load_libraries
-from .tables import fingerprint
+from .tables import check_encoding, fingerprint
 from .whereabouts import facts_of
 from .writing import WritableTable, drop_leftovers
 
@@ -36,6 +38,8 @@ class BuildOptions:
     rebuilds: bool = False  # although the index is there
     prewarms: bool = True
     only_serves: bool = False  # the index was built before, with any amount of memory
+    attributes: NamedAttributes | None = None  # of the rows, beside their vectors
+    attribute_index: str = NONE  # which indexes there are of them
 
 
 class IndexedTable:
@@ -55,6 +59,7 @@ class IndexedTable:
         self.index_kib = 0.0
         self._extension, self._metric, self._hooks = extension, metric, hooks
         self._options = BuildOptions()
+        self._attribute_indexes = AttributeIndexes(NONE, {})
         self._session_settings: dict[str, str] = {}
         self._facts: dict[str, Any] = {}
         self._guard: psycopg.Connection[Any] | None = None
@@ -63,13 +68,18 @@ class IndexedTable:
     def make(self, X: Any, column: Column, options: BuildOptions) -> None:
         """Load the vectors and build the index, unless both are there from an earlier run."""
         self.column, self._options = column, options
-        with self._preparing(X.shape[0]) as (connection, index):
-            mark = fingerprint(X)
+        attributes, rows = options.attributes, X.shape[0]
+        self._kinds = attribute_kinds(attributes, rows)
+        self._attribute_indexes = AttributeIndexes(options.attribute_index, self._kinds)
+        with self._preparing(rows) as (connection, index):
+            mark = fingerprint(X) + (f" {attributes.mark}" if attributes is not None else "")
             name = catalog.table_name(mark, column.type_name)
             self._reserve(name)
             self.table = self._load(connection, X, mark, name)
             self.built = self._build(connection, index, X)
-            catalog.use_only(connection, name, self.built.name if self.built else None)
+            if self._kinds:
+                self._build_attribute_indexes(connection, rows)
+            catalog.use_only(connection, name, self._index_names())
             self._finish(connection)
 
     def make_writable(
@@ -102,14 +112,22 @@ class IndexedTable:
     def statement(self, q: Any, n: int, settings: Mapping[str, str], rerank: int | None) -> QueryStatement:
         """Return the query for the n nearest rows, in a session with these settings; `q` is one of many."""
         assert self.table is not None
+        vector, conditions = q, None
+        if self._options.attributes is not None:
+            vector, conditions = q.vector, conditions_of(q.filter, self._kinds)
+        where = conditions.where if conditions else ""
+        # The planner is free where there is a filter: what it chooses is what is to be found out.
+        session = FILTERED_SESSION if where else QUERY_SESSION
         return QueryStatement(
             self.server.connection_parameters(),
-            query_sql(self.table.name, self._form, n, self._metric, self.column, rerank),
+            query_sql(self.table.name, self._form, n, self._metric, self.column, rerank, where),
             self.column,
-            self.column.literal(q),
-            {**self._session_settings, **settings},
+            self.column.literal(vector),
+            {**session, **self._session_settings, **settings},
             self.built.name if self.built else None,
             self._extension.all_names,
+            conditions,
+            conditions.literals(q.filter) if conditions else (),
         )
 
     def names(self) -> tuple[str | None, str | None]:
@@ -119,7 +137,7 @@ class IndexedTable:
     def facts(self) -> dict[str, Any]:
         """Return what is stored of it: versions, sizes, parts of the build time."""
         load_seconds = self.table.load_seconds if self.table else 0.0
-        build_seconds = self.built.build_seconds if self.built else 0.0
+        build_seconds = self._attribute_indexes.seconds + (self.built.build_seconds if self.built else 0.0)
         return self._facts | {
             "build_time": load_seconds + build_seconds,
             "load_time": load_seconds,
@@ -145,7 +163,7 @@ class IndexedTable:
                 raise PostgresError(
                     f"{name} is gone: another run has dropped it, or a user who may not park it"
                 )
-            catalog.use_only(connection, self.table.name, name)
+            catalog.use_only(connection, self.table.name, self._index_names())
         self._prewarm_again()
 
     def recover(self) -> None:
@@ -179,7 +197,7 @@ class IndexedTable:
             apply_settings(connection, SESSION)
             load_libraries(connection, self._extension.all_names)
             given = settable(connection, given_settings(), self.server.is_ours)
-            self._session_settings = QUERY_SESSION | given
+            self._session_settings = given
             self.connection = connection
             versions, names = self.server.versions(), ("postgres", *self._extension.all_names)
             self.versions = {name: version for name, version in versions.items() if name in names}
@@ -212,7 +230,11 @@ class IndexedTable:
         if found := catalog.find_table(connection, name):
             return found
         self.enter_phase("load")
-        return load_table(self.server, connection, name, self.column, X, mark, self._options.load)
+        column, attributes = self.column, self._options.attributes
+        if attributes is not None:
+            column = AttributedColumn(column, attributes)
+            check_encoding(connection)
+        return load_table(self.server, connection, name, column, X, mark, self._options.load)
 
     def _build(self, connection: psycopg.Connection[Any], index: Index | None, X: Any) -> BuiltIndex | None:
         if index is None:
@@ -229,11 +251,27 @@ class IndexedTable:
         self._facts["index_reused"] = is_found
         return built
 
+    def _build_attribute_indexes(self, connection: psycopg.Connection[Any], rows: int) -> None:
+        assert self.table is not None
+        indexes, options = self._attribute_indexes, self._options
+        way = (options.rebuilds, options.only_serves)
+        indexes.build(self.server, connection, self.table.name, rows, *way)
+        self._facts |= {
+            "attribute_index_size": indexes.kib(connection),
+            "attribute_index_build_time": indexes.seconds,
+        }
+
+    def _index_names(self) -> list[str]:
+        """The names of all indexes that the planner may choose."""
+        return ([self.built.name] if self.built else []) + self._attribute_indexes.names
+
     def _finish(self, connection: psycopg.Connection[Any]) -> None:
         assert self.table is not None
+        self.index_kib = self._attribute_indexes.kib(connection)
         if self.built:
-            self.index_kib = relation_bytes(connection, self.built.name) / 1024
+            self.index_kib += relation_bytes(connection, self.built.name) / 1024
             self._facts |= self.built.facts
+        if self._index_names():
             self._prewarm()
         self._facts["table_size"] = relation_bytes(connection, self.table.name) / 1024
 
@@ -243,8 +281,10 @@ class IndexedTable:
 
     def _prewarm(self) -> None:
         self._start_mark = self.server.start_mark()
-        if self.built and self._options.prewarms:
+        if self._index_names() and self._options.prewarms:
             self.enter_phase("prewarm")
             with self.server.connect() as self.connection:
-                if how := self._hooks.prewarm(self.built.name):  # ann-benchmarks cannot store None
+                self._attribute_indexes.prewarm(self.connection)
+                # ann-benchmarks cannot store None
+                if self.built and (how := self._hooks.prewarm(self.built.name)):
                     self._facts["prewarmed_by"] = how

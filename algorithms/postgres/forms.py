@@ -107,11 +107,16 @@ def pgvector_form(name: str, metric: str, column: Column, known: tuple[str, ...]
     return FORMS[name](metric, dimension) if known else whole_form(metric, column)
 
 
-def query_sql(table: str, form: Form, count: int, metric: str, column: Column, rerank: int | None) -> str:
-    """The query for the `count` nearest rows; `rerank`: candidates to sort by exact distances."""
+def query_sql(
+    table: str, form: Form, count: int, metric: str, column: Column, rerank: int | None, where: str = ""
+) -> str:
+    """The query for the `count` nearest rows; `rerank`: candidates to sort by exact distances.
+
+    `where` has the conditions for rows, behind a WHERE; it holds for candidates, too.
+    """
     if rerank is None:
-        return f"SELECT id FROM {table} ORDER BY {form.comparison} LIMIT {count}"
-    candidates = f"SELECT id, embedding FROM {table} ORDER BY {form.comparison} LIMIT {rerank}"
+        return f"SELECT id FROM {table}{where} ORDER BY {form.comparison} LIMIT {count}"
+    candidates = f"SELECT id, embedding FROM {table}{where} ORDER BY {form.comparison} LIMIT {rerank}"
     return (
         f"SELECT id FROM ({candidates}) AS candidates"
         f" ORDER BY embedding {METRICS[metric].operator} {column.parameter} LIMIT {count}"

@@ -47,7 +47,8 @@ def copy_vectors(
     # A notice would be taken for the server's refusal below.
     libpq.exec_(b"SET LOCAL client_min_messages = error")
     freeze = ", FREEZE" if frozen else ""
-    result = libpq.exec_(f"COPY {table} (id, embedding) FROM STDIN WITH (FORMAT binary{freeze})".encode())
+    names = ", ".join(["id", "embedding", *column.attribute_names])
+    result = libpq.exec_(f"COPY {table} ({names}) FROM STDIN WITH (FORMAT binary{freeze})".encode())
     if result.status != pq.ExecStatus.COPY_IN:
         raise psycopg.errors.error_from_result(result)
     libpq.nonblocking = 1

@@ -17,6 +17,7 @@ from .columns import Column, column_of, is_sparse
 from .connections import check_parking, most_connections
 from .errors import PostgresError
 from .extension import RequiredExtension
+from .filtering.indexes import AttributeIndexes
 from .fitting import BuildOptions, IndexedTable
 from .prewarming import warm_index
 from .querying import QueriedTable
@@ -106,6 +107,11 @@ class PostgresANN(InstallableExtension, QueriedTable):
 
     # What a subclass uses
 
+    def use_attribute_index(self, choice: str) -> None:
+        """Have indexes of the attributes, too: none; auto, as serves each; btree or gin alone."""
+        AttributeIndexes(choice, {})  # which says what is wrong with it
+        self._build_options = replace(self._build_options, attribute_index=choice)
+
     @property
     def server(self) -> Server:
         """The server, from fit on."""
@@ -157,6 +163,10 @@ class PostgresANN(InstallableExtension, QueriedTable):
         """Return how many connections the server takes, or this machine's files allow; None: not known."""
         return most_connections()
 
+    def set_row_attributes(self, attributes: Any) -> None:
+        """Load these beside the vectors; from now on, a query has a vector and a filter."""
+        self._build_options = replace(self._build_options, attributes=attributes)
+
     def set_load_options(self, threads: int | None = None, chunk_rows: int | None = None) -> None:
         """Load over `threads` connections, `chunk_rows` in a transaction; None: as in the environment."""
         self._build_options = replace(self._build_options, load=LoadOptions(threads, chunk_rows))
@@ -183,6 +193,8 @@ class PostgresANN(InstallableExtension, QueriedTable):
         """
         self.done()
         column, options = self.column_of(X), self._build_options
+        if options.attributes is not None:
+            raise PostgresError("a table that is written to has no attributes: leave --filter out")
         return self._indexed.make_writable(X, rows, column, has_key, autovacuum, options)
 
     def watch_server(self) -> ServerWatch:

@@ -4,7 +4,7 @@ base/module.py describes what the methods are for.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from . import machine
 from .clients import ClientPool, ClientRun, RestingClients
 from .environment import use_settings
 from .errors import PostgresError
+from .filtering.plans import MOST_EXPLAINED, explained
 from .fitting import IndexedTable
 from .session import QuerySession, SessionFacts
 from .statement import QueryStatement
@@ -37,6 +38,8 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
         self._clients: ClientPool | None = None
         self._resting_clients = RestingClients()
         self._batch: list[ClientRun] = []
+        self._explained: list[Any] = []  # of the last queries that have a filter
+        self._plans = ""  # of these, as JSON
 
     def use_settings(self, settings: Mapping[str, str]) -> None:
         """Have the server and all sessions of this index run with these settings, when it is its turn."""
@@ -69,39 +72,45 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
 
     # One query after the other
 
-    def prepare_query(self, q: np.ndarray[Any, Any], n: int) -> None:
-        """Encode the vector, which is the client's work and not the server's."""
+    def prepare_query(self, q: Any, n: int) -> None:
+        """Encode the query, which is the client's work and not the server's."""
         session = self._session_for(q, n)
-        self._parameter = session.encode(q)
+        self._parameters = session.encode(q)
         self._run, self._decode = session.run, session.ids
+        if session.has_filter and len(self._explained) < MOST_EXPLAINED:
+            self._explained.append(q)
 
     def run_prepared_query(self) -> None:
         """Send it and wait for the answer: what is timed."""
-        self._result = self._run(self._parameter)
+        self._result = self._run(self._parameters)
 
     def get_prepared_query_results(self) -> list[int]:
         """Decode the answer."""
         return self._decode(self._result)
 
-    def query(self, q: np.ndarray[Any, Any], n: int) -> list[int]:
+    def query(self, q: Any, n: int) -> list[int]:
         """Encode, run and decode one query."""
         self.prepare_query(q, n)
         self.run_prepared_query()
         return self.get_prepared_query_results()
 
-    def time_queries(self, X: np.ndarray[Any, Any], n: int) -> tuple[np.ndarray[Any, Any], list[list[int]]]:
+    def time_queries(self, X: Sequence[Any], n: int) -> tuple[np.ndarray[Any, Any], list[list[int]]]:
         """Run all queries, one after the other; return the seconds and the ids of each."""
-        return self._session_for(X[0], n).time_queries(X)
+        session = self._session_for(X[0], n)
+        self._explain_later(session.has_filter, X)
+        return session.time_queries(X)
 
     # Many at the same time
 
-    def open_clients(self, X: np.ndarray[Any, Any], n: int, clients: int, **how: Any) -> Any:
-        """Start this number of clients, each with a connection, for queries of the rows of X.
+    def open_clients(self, X: Sequence[Any], n: int, clients: int, **how: Any) -> Any:
+        """Start this number of clients, each with a connection, for the queries X.
 
         `how` may name another driver.
         """
         self.end_sessions()
         statement = self.statement(X[0], n)
+        self._explain_later(statement.has_filter, X)
+        self._session_count = n
         if how.get("driver") == "pgbench":
             from .clients.pgbench import (
                 PgbenchClients,
@@ -118,12 +127,15 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
             self._session_facts = _facts(opened.members[0])
         return opened
 
-    def clients_opener(self, X: np.ndarray[Any, Any], n: int) -> Callable[[int], ClientPool]:
+    def clients_opener(self, X: Sequence[Any], n: int) -> Callable[[int], ClientPool]:
         """Return what starts a number of clients on another machine."""
         self.end_sessions()
-        return partial(ClientPool, self.statement(X[0], n), X)
+        statement = self.statement(X[0], n)
+        self._explain_later(statement.has_filter, X)
+        self._session_count = n
+        return partial(ClientPool, statement, X)
 
-    def prepare_batch_query(self, X: np.ndarray[Any, Any], n: int) -> None:
+    def prepare_batch_query(self, X: Sequence[Any], n: int) -> None:
         """Start a client for each core, which are to share the rows of X out."""
         clients = min(machine.cores(), len(X))
         self._clients = self.open_clients(X, n, clients)
@@ -135,7 +147,7 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
         self._batch = []
         self._clients.run()
 
-    def batch_query(self, X: np.ndarray[Any, Any], n: int) -> None:
+    def batch_query(self, X: Sequence[Any], n: int) -> None:
         """Prepare and run in one."""
         self.prepare_batch_query(X, n)
         self.run_batch_query()
@@ -163,7 +175,7 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
         """Return what is stored with the measurements: facts of the table, settings and plan of a session."""
         if self._session is not None:
             self._session_facts = _facts(self._session.facts())
-        return self._indexed.facts() | self._session_facts
+        return self._indexed.facts() | self._session_facts | self._plan_facts()
 
     def flush_statistics(self) -> None:
         """Have the server count what the session has done; clients do so themselves."""
@@ -184,10 +196,25 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
         self._resting_clients.end()
         self._indexed.release()
 
-    def _session_for(self, q: np.ndarray[Any, Any], n: int) -> QuerySession:
-        """Return the session for the n nearest rows; `q` is a vector to check the plan with."""
-        if self._session is None or n != self._session_count:
+    def _explain_later(self, has_filter: bool, queries: Sequence[Any]) -> None:
+        """Have get_additional report the plans of these queries, if they have a filter."""
+        self._explained, self._plans = explained(queries) if has_filter else [], ""
+
+    def _plan_facts(self) -> dict[str, str]:
+        """Return the shares of the plans of the last queries: found out once, in a session of its own."""
+        if self._explained and not self._plans:
+            session = QuerySession(self.statement(self._explained[0], self._session_count))
+            try:
+                self._plans = session.plans(self._explained)
+            finally:
+                session.close()
+        return {"plans": self._plans} if self._explained else {}
+
+    def _session_for(self, q: Any, n: int) -> QuerySession:
+        """Return the session for the n nearest rows; `q` is a query to prepare and plan by."""
+        if self._session is None or n != self._session_count or not self._session.takes(q):
             self.end_sessions()
+            self._explain_later(False, ())
             self._session = QuerySession(self.statement(q, n))
             self._session_count = n
         return self._session

@@ -4,7 +4,7 @@ import gc
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +13,12 @@ import psycopg
 from psycopg import pq
 
 from .errors import PostgresError, refusal
+from .filtering.plans import plan_shares
 from .servers.libpq import connect
 from .statement import QueryStatement, check_plan, load_libraries, set_and_check
 from .watching import CLIENT_APPLICATION, flush_statement
 
 STATEMENT = b"ann_query"
-_BINARY = (1,)
 
 
 @dataclass(frozen=True)
@@ -70,41 +70,51 @@ class PreparedSession:
 
 
 class QuerySession(PreparedSession):
-    """A session with one prepared statement that takes a vector and returns ids."""
+    """A session with one prepared statement that takes a query's parameters and returns ids.
+
+    `encode` makes a query these parameters, valid until the next call.
+    """
 
     doing = "the query"
 
     def __init__(self, statement: QueryStatement) -> None:
         """Connect, prepare the statement, and check its plan."""
         super().__init__(statement.parameters, CLIENT_APPLICATION, statement.extensions)
-        self.encode = statement.column.parameter_encoder()
+        self._statement, self.has_filter = statement, statement.has_filter
+        self.encode, self.formats = statement.encoder(), statement.formats
         self.prepare(STATEMENT, statement.sql)
         set_and_check(self._connection, statement.settings)
-        plan = self.plan(statement.example)
+        plan = self.plan(statement.example, statement.example_values)
         self.plan_text = json.dumps(plan)
-        check_plan(plan, statement.index)
+        if not statement.has_filter:
+            check_plan(plan, statement.index)
 
-    def run(self, parameter: bytes | bytearray) -> pq.abc.PGresult:
-        """Run the statement with an encoded vector and wait for the answer."""
-        return self.execute(STATEMENT, (parameter,), _BINARY, 1)
+    def takes(self, query: Any) -> bool:
+        """Whether the statement has the columns and operators that the query compares."""
+        conditions = self._statement.conditions
+        return conditions is None or conditions.shape == query.filter.shape
 
-    def time_queries(self, vectors: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], list[list[int]]]:
+    def run(self, parameters: tuple[Any, ...]) -> pq.abc.PGresult:
+        """Run the statement with an encoded query and wait for the answer."""
+        return self.execute(STATEMENT, parameters, self.formats, 1)
+
+    def time_queries(self, queries: Sequence[Any]) -> tuple[np.ndarray[Any, Any], list[list[int]]]:
         """Run one query after the other; return the seconds of each and its ids.
 
-        Nothing but sending, waiting and two readings of the clock happens between two queries: vectors are
+        Nothing but sending, waiting and two readings of the clock happens between two queries: they are
         encoded before, answers decoded after, and the garbage collector waits.
         """
-        execute, clock = self.execute, time.perf_counter
-        parameters = [(bytes(self.encode(vector)),) for vector in vectors]
+        execute, clock, formats = self.execute, time.perf_counter, self.formats
+        encoded = [tuple(map(bytes, self.encode(query))) for query in queries]
         results: list[pq.abc.PGresult] = []
         stamps: list[float] = []
         keep, note = results.append, stamps.append
         collects = gc.isenabled()
         gc.disable()
         try:
-            for parameter in parameters:
+            for parameters in encoded:
                 note(clock())
-                keep(execute(STATEMENT, parameter, _BINARY, 1))
+                keep(execute(STATEMENT, parameters, formats, 1))
                 note(clock())
         finally:
             if collects:
@@ -118,17 +128,29 @@ class QuerySession(PreparedSession):
         value = result.get_value
         return [int.from_bytes(value(row, 0) or b"", "big") for row in range(result.ntuples)]
 
-    def plan(self, example: str) -> dict[str, Any]:
-        """Return the plan that the statement has for a query, a literal of SQL."""
+    def plan(self, example: str, values: Sequence[str] = ()) -> dict[str, Any]:
+        """Return the plan that the statement has for a query: its vector's literal, its filter's values."""
+        arguments = ", ".join([f"'{example}'", *values])
         try:
             row = self._connection.execute(
-                f"EXPLAIN (FORMAT JSON, VERBOSE) EXECUTE ann_query('{example}')"
+                f"EXPLAIN (FORMAT JSON, VERBOSE) EXECUTE ann_query({arguments})"
             ).fetchone()
         except psycopg.DatabaseError as error:
             raise refusal("the server cannot plan the query", error) from None
         assert row is not None
         plan: dict[str, Any] = row[0][0]["Plan"]
         return plan
+
+    def plans(self, queries: Sequence[Any]) -> str:
+        """Return the shares of the plans that queries with a filter have, as JSON."""
+        statement = self._statement
+        assert statement.conditions is not None
+        literals = statement.conditions.literals
+
+        def explain(query: Any) -> dict[str, Any]:
+            return self.plan(statement.column.literal(query.vector), literals(query.filter))
+
+        return plan_shares(self._connection, explain, queries)
 
     def facts(self) -> SessionFacts:
         """Describe it, with every setting that is not the server's built-in default."""

@@ -1,7 +1,7 @@
 """A query as every session runs it: its SQL, its settings, and the index that its plan has to use."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ import psycopg
 
 from .columns import Column
 from .errors import PostgresError, refusal
+from .filtering.conditions import Conditions
 
 # The value does not matter: for any property, PostgreSQL calls the access method's handler and so loads its
 # library, whatever the name of the file. Every user may call it, while LOAD takes a superuser.
@@ -27,12 +28,31 @@ class QueryStatement:
     """All that it takes to send a query to a server, also from another process."""
 
     parameters: Mapping[str, Any]  # of libpq
-    sql: str  # in which $1 is a query
-    column: Column  # whose type the query has
-    example: str  # a query as a literal, to look at the plan
+    sql: str  # in which $1 is a query's vector, and $2 and further ones are the values of its filter
+    column: Column  # whose type the vector has
+    example: str  # a query's vector as a literal, to look at the plan
     settings: Mapping[str, str]  # of the session
     index: str | None  # that the plan has to use; None: it has to use none
     extensions: tuple[str, ...] = ()  # whose libraries define settings, besides pgvector
+    conditions: Conditions | None = None  # of a filter: whichever plan the server chooses is a result
+    example_values: tuple[str, ...] = ()  # of the filter, beside the vector
+
+    @property
+    def has_filter(self) -> bool:
+        """Whether queries compare attributes."""
+        return self.conditions is not None and bool(self.conditions.conditions)
+
+    @property
+    def formats(self) -> tuple[int, ...]:
+        """The format of each parameter: binary."""
+        return (1,) * (1 + (len(self.conditions.conditions) if self.conditions else 0))
+
+    def encoder(self) -> Callable[[Any], tuple[Any, ...]]:
+        """Return what makes a query its binary parameters, valid until the next call."""
+        encode = self.column.parameter_encoder()
+        if self.conditions is None:
+            return lambda query: (encode(query),)
+        return self.conditions.encoder(encode)
 
 
 def load_libraries(connection: psycopg.Connection[Any], extensions: Iterable[str]) -> None:

@@ -10,8 +10,10 @@ import psycopg
 
 from . import catalog
 from .columns import Column, is_sparse
+from .errors import PostgresError
 from .loading import copy_vectors
 from .progress import LoadingBar
+from .settings import current_setting
 
 PAGE = 8192
 # Rows are frozen when about this much has been added to the table: as long as it is in memory, and before a
@@ -64,9 +66,26 @@ def log_bytes(rows: int, column: Column) -> int:
 
 def create_table(connection: psycopg.Connection[Any], name: str, column: Column) -> None:
     """Make an empty one."""
-    connection.execute(f"CREATE TABLE {name} (id int4 NOT NULL, embedding {column.declared})")
+    connection.execute(f"CREATE TABLE {name} {column.table_definition}")
     if column.is_plain:
         connection.execute(f"ALTER TABLE {name} ALTER embedding SET STORAGE PLAIN")
+
+
+def check_encoding(connection: psycopg.Connection[Any]) -> None:
+    """Raise PostgresError where text would be converted on its way: attributes are sent in UTF-8."""
+    for name in ("server_encoding", "client_encoding"):
+        encoding = current_setting(connection, name)
+        if encoding not in ("UTF8", "SQL_ASCII"):
+            raise PostgresError(
+                f"{name} is {encoding}, and attributes are in UTF8: use a database that is, and leave"
+                " PGCLIENTENCODING out"
+            )
+
+
+def analyze(connection: psycopg.Connection[Any], name: str, column: Column) -> None:
+    """Let the planner know what the attributes are like, where there are any: nothing else will."""
+    if column.attribute_names:
+        connection.execute(f"ANALYZE {name} ({', '.join(column.attribute_names)})")
 
 
 def load_whole(
@@ -78,6 +97,7 @@ def load_whole(
     with connection.transaction(), loading_bar(train, column) as bar:
         create_table(connection, name, column)
         copy_vectors(connection, name, train, column, advanced=bar.update)
+        analyze(connection, name, column)
         seconds = time.perf_counter() - started
         catalog.remember_table(connection, name, fingerprint, column.type_name, rows, seconds)
     # The commit waits for the disk, which is a part of loading.

@@ -21,7 +21,7 @@ CLUSTERING_OPTIONS = {
     "kmeans_dimension": None,
     "build_threads": None,  # None: one for each core
 }
-OTHER_ARGUMENTS = {"form": "vector", "centroids": "internal", "seed": None}
+OTHER_ARGUMENTS = {"form": "vector", "centroids": "internal", "seed": None, "attribute_index": "none"}
 ARGUMENTS = INDEX_OPTIONS | BUILD_OPTIONS | CLUSTERING_OPTIONS | OTHER_ARGUMENTS
 
 

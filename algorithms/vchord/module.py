@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ..clustering.settings import DEVICES
-from ..postgres.arguments import whole_number
+from ..postgres.arguments import named, one_of, whole_number
 from ..postgres.catalog import side_table
 from ..postgres.errors import PostgresError
 from ..postgres.module import Index, PostgresANN, SearchRange
@@ -34,6 +34,7 @@ class VectorChord(PostgresANN):
         """Take the metric and the build arguments by VectorChord's names, all of them optional."""
         super().__init__(metric)
         self.arguments = VchordArguments(method_param, metric)
+        self.use_attribute_index(self.arguments["attribute_index"])
         self.source = self.source_of_centroids()
         self.lists: list[int] | None = None  # on each level, known in fit
         self._given, self._query = self.arguments.given, "probes=None"
@@ -118,12 +119,26 @@ class VectorChord(PostgresANN):
 
         return SearchRange("probes", range(1, lists[-1] + 1), arguments)
 
-    def set_query_arguments(self, probes: Any, epsilon: float = 1.9, rerank: int | None = None) -> None:
+    def set_query_arguments(
+        self,
+        probes: Any,
+        epsilon: float = 1.9,
+        rerank: int | None = None,
+        prefilter: str | None = None,
+        max_scan_tuples: int | None = None,
+    ) -> None:
         """Set how many lists are looked into, one number a level ("40,250"), and the bound `epsilon`.
 
         The larger `epsilon`, the more vectors are compared whole that their codes had ruled out. `rerank`
-        sorts this many of the index's answers by the exact distances in the table.
+        sorts this many of the index's answers by the exact distances in the table. With `prefilter` on, a
+        filter is evaluated before a vector is compared whole; a scan ends after `max_scan_tuples` rows. None:
+        as VectorChord does by itself.
         """
+        filtering: dict[str, Any] = {}
+        if prefilter is not None:
+            filtering["prefilter"] = one_of("prefilter", prefilter, ("on", "off"))
+        if max_scan_tuples is not None:
+            filtering["max_scan_tuples"] = whole_number("max_scan_tuples", max_scan_tuples)
         numbers = [text.strip() for text in str(probes).strip("[]").split(",") if text.strip()]
         if not all(re.fullmatch("[1-9][0-9]*", number) for number in numbers):
             raise PostgresError(
@@ -139,8 +154,9 @@ class VectorChord(PostgresANN):
         if rerank is not None:
             whole_number("rerank", rerank)
         text = ",".join(numbers)
-        self._query = f"probes={text}, epsilon={epsilon}" + (f", rerank={rerank}" if rerank else "")
-        self.set_query_settings({"vchordrq.probes": text, "vchordrq.epsilon": epsilon}, rerank)
+        self._query = named({"probes": text, "epsilon": epsilon, "rerank": rerank, **filtering})
+        settings = {"probes": text, "epsilon": epsilon, **filtering}
+        self.set_query_settings({f"vchordrq.{name}": value for name, value in settings.items()}, rerank)
 
     def __str__(self) -> str:
         arguments = "".join(f"{name}={value}, " for name, value in self._given.items())

@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from ..postgres.arguments import take_arguments, whole_number
+from ..postgres.arguments import named, take_arguments, whole_number
 from ..postgres.errors import PostgresError
 from ..postgres.module import Index, PostgresANN, SearchRange
 from ..postgres.settings import size_text
@@ -28,7 +28,9 @@ class VectorChordGraph(PostgresANN):
     def __init__(self, metric: str, method_param: dict[str, Any] | None = None) -> None:
         """Take the metric and the build arguments by VectorChord's names, all of them optional."""
         super().__init__(metric)
-        self._given = take_arguments("vchordg", method_param or {}, (), OPTIONS | {"form": "vector"})
+        optional = OPTIONS | {"form": "vector", "attribute_index": "none"}
+        self._given = take_arguments("vchordg", method_param or {}, (), optional)
+        self.use_attribute_index(self._given["attribute_index"])
         self._form_name = check_form(self._given["form"])
         self._options = {name: self._given[name] for name in OPTIONS if self._given[name] is not None}
         self._m = whole_number("m", self._options.get("m", 32), 1, 512)
@@ -63,22 +65,32 @@ class VectorChordGraph(PostgresANN):
         """Search ef_search, from as many candidates as neighbours on."""
         return SearchRange("ef_search", range(count, MOST_CANDIDATES + 1))
 
-    def set_query_arguments(self, ef_search: int, beam_search: int = 1, rerank: int | None = None) -> None:
+    def set_query_arguments(
+        self,
+        ef_search: int,
+        beam_search: int = 1,
+        rerank: int | None = None,
+        max_scan_tuples: int | None = None,
+    ) -> None:
         """Set how many candidates a query keeps, and how many it reads ahead.
 
-        `rerank` sorts this many of the index's answers by the exact distances in the table.
+        `rerank` sorts this many of the index's answers by the exact distances in the table. A scan ends after
+        `max_scan_tuples` rows, however few of them pass a filter; None: as VectorChord does by itself.
         """
         whole_number("ef_search", ef_search, 1, MOST_CANDIDATES)
         whole_number("beam_search", beam_search, 1, MOST_CANDIDATES)
         if rerank is not None:
             whole_number("rerank", rerank)
-        self._query = f"ef_search={ef_search}, beam_search={beam_search}" + (
-            f", rerank={rerank}" if rerank else ""
-        )
-        self.set_query_settings({"vchordg.ef_search": ef_search, "vchordg.beam_search": beam_search}, rerank)
+        settings = {"ef_search": ef_search, "beam_search": beam_search}
+        if max_scan_tuples is not None:
+            settings["max_scan_tuples"] = whole_number("max_scan_tuples", max_scan_tuples)
+        self._query = named({**settings, "rerank": rerank})
+        self.set_query_settings({f"vchordg.{name}": value for name, value in settings.items()}, rerank)
 
     def __str__(self) -> str:
         form = "" if self._form_name == "vector" else f"form={self._form_name}, "
+        if self._given["attribute_index"] != "none":
+            form += f"attribute_index={self._given['attribute_index']}, "
         arguments = "".join(f"{name}={value}, " for name, value in self._options.items())
         return f"VectorChordGraph({form}{arguments}{self._query})"
 

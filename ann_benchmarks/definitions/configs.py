@@ -17,7 +17,7 @@ POINT_TYPES = ("float", "bit", "int", "sparse")
 TEXT_KEYS = ("name", "module", "constructor", "docker_tag")
 DEFINITION_KEYS = (*TEXT_KEYS, "base_args", "run_groups", "more_run_groups", "disabled")
 # A key that a run group may have is added here and read in definitions.py.
-RUN_GROUP_KEYS = ("args", "arg_groups", "query_args", "query_arg_groups", "datasets", "rows")
+RUN_GROUP_KEYS = ("args", "arg_groups", "query_args", "query_arg_groups", "datasets", "rows", "filtered")
 MOST_POINTS = 100_000  # of all run groups of one file, after their arguments have been expanded
 _MODULE = re.compile(r"[\w-]+(\.[\w-]+)*")
 
@@ -163,6 +163,7 @@ def check_run_group(file: YamlFile, where: Where, name: str, group: Any, before:
         _check_choices(file, (*where, key), value)
     if "datasets" in group:
         _check_dataset_names(file, (*where, "datasets"), group["datasets"])
+    file.checked((*where, "filtered"), group.get("filtered", False), bool)
     if "rows" in group:
         _check_row_range(file, (*where, "rows"), group["rows"])
     points = _expansions(group, "args", "arg_groups") * _expansions(group, "query_args", "query_arg_groups")

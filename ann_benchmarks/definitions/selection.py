@@ -78,6 +78,9 @@ def _of_algorithm(
     if chosen:
         return chosen
     if algorithm in fitting:
+        for_filters = get_definitions(configs, replace(data, filtered=True), 1)
+        if any(definition.algorithm == algorithm for definition in for_filters):
+            raise UserError(f"'{algorithm}' is a strategy of filtered queries: add --filter")
         file = next(config.path for config in configs if algorithm in config.names())
         raise UserError(
             f"no run group of '{algorithm}' is meant for '{data.name}' with {data.rows:,} rows:"

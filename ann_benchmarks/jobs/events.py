@@ -35,6 +35,7 @@ class PointDone:
     p50: float | None
     p99: float | None
     build_time: float
+    completeness: float | None = None  # rows returned over those that there were; None without a filter
     main_wait: str = ""  # what the server's sessions mostly waited for, with its share of the time
 
 

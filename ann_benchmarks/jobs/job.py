@@ -146,13 +146,20 @@ _Located = tuple[Job, Facts, Environments]
 Whereabouts = Callable[[Job], Mapping[str, Any]]  # attributes that all results of a job would have here
 
 
-def make_plan(scope: Scope, truth: str, force: bool = False, where: Whereabouts = lambda job: {}) -> Plan:
+def make_plan(
+    scope: Scope,
+    truth: str | Mapping[str, str],
+    force: bool = False,
+    where: Whereabouts = lambda job: {},
+) -> Plan:
     """Leave out the points that are finished, and definitions that have none left.
 
-    `truth` is the mark of the dataset: a point on other vectors of the same name is not finished. `where`
-    returns what is known of where a job would run: a point of another server, or machine, is not finished.
+    `truth` is the mark of the dataset, or those under each filter: a point on other vectors of the same name
+    is not finished. `where` returns what is known of where a job would run: a point of another server, or
+    machine, is not finished.
     """
-    located = [_located(job, truth, where) for job in scope.jobs()]
+    marks = {"": truth} if isinstance(truth, str) else truth
+    located = [_located(job, marks[job.procedure.filter], where) for job in scope.jobs()]
     is_race = not force and any(procedure.rounds for procedure in scope.procedures)
     anew = _are_anew(located) if is_race else [False] * len(located)
     jobs: list[Job] = []
@@ -174,7 +181,7 @@ def make_plan(scope: Scope, truth: str, force: bool = False, where: Whereabouts 
             owners[path] = name
             if not force:
                 measured = _results(job, query_arguments, facts, environments)
-                problems = [unfinished(there, job.procedure, truth) for there in measured]
+                problems = [unfinished(there, job.procedure, job.truth) for there in measured]
                 whole += None in problems
                 if None in problems and not starts_anew:
                     finished += 1

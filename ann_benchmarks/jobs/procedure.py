@@ -48,6 +48,8 @@ class Procedure:
     target_recall: float | None = None  # each point is searched for, and its arguments are unknown before
     conditions: Conditions | None = None  # None: the machine as it is
     rounds: Rounds | None = None  # None: one point after the other
+    filter: str = ""  # the filter set of its queries, "" for none
+    post_filter: float | None = None  # times k rows are requested without it, and filtered afterwards
 
     @property
     def is_cold(self) -> bool:
@@ -61,6 +63,8 @@ class Procedure:
         return {
             "batch": self.batch,
             "is_cold": self.is_cold,
+            "filter": self.filter,
+            "post_filter": self.post_filter,
             **(load.series if load is not None else {}),
             **(self.conditions.series if self.conditions is not None else {}),
         }
@@ -70,6 +74,10 @@ class Procedure:
         text = "" if self.load is None else f" {self.load}"
         if self.workload is not None:
             text = f", {self.workload}"
+        if self.filter:
+            text += f", filter {self.filter}"
+        if self.post_filter is not None:
+            text += f" applied to {self.post_filter:.12g} times as many rows"
         text = f"{text}, cold" if self.is_cold else text
         return text if self.conditions is None else f"{text} on {self.conditions}"
 
@@ -85,6 +93,7 @@ class Execution:
     clients: int = 0  # the most that there are at the same time, those that write included
     monitoring: bool = True  # of the machine and the server, all the time
     show_progress: bool = True
+    filters: tuple[str, ...] = ()  # of the run, for whose attributes every table has columns
     facts: Mapping[str, Any] = field(default_factory=dict)  # stored with each point
 
     @property

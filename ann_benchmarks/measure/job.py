@@ -15,6 +15,7 @@ from ann_benchmarks.jobs.job import Job, JobRequest
 from ann_benchmarks.monitoring import Monitor, NoMonitor, Phases
 from ann_benchmarks.plugin import Plugin
 
+from .filtering import check_clients_of, filter_afterwards
 from .observed import Kills
 from .points import Points
 from .workloads.workload import run_workload
@@ -83,6 +84,10 @@ def build(
 def _check_arguments(job: Job, plugin: Plugin) -> None:
     """Raise UserError where a plug-in cannot be given, or searched for, its query arguments."""
     target = job.procedure.target_recall
+    if job.execution.filters:
+        plugin.check_filters()
+    if job.procedure.post_filter is not None and job.procedure.load is not None:
+        check_clients_of(plugin)
     if any(job.points) and target is None and not plugin.has("set_query_arguments"):
         raise UserError(
             f"the config.yml of '{job.definition.algorithm}' has query arguments, but"
@@ -110,6 +115,10 @@ def _build(plugin: Plugin, dataset: Dataset, job: Job, monitor: Phases) -> dict[
         plugin.serve_only()
     plugin.supports_prepared_queries()
     plugin.set_phase_listener(monitor.enter)
+    if job.execution.filters:
+        plugin.take_filters(dataset.attributes(job.execution.filters))
+    elif job.procedure.post_filter is not None:
+        filter_afterwards(plugin, dataset.attributes([job.procedure.filter]), job.procedure.post_filter)
     before = plugin.get_memory_usage()
     with monitor.phase("build"):
         build_started = time.perf_counter()

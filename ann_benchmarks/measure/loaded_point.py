@@ -21,7 +21,7 @@ from ann_benchmarks.load.warmup import WARMUP_RUN, Warmup, warm_up
 from ann_benchmarks.plugin import Answers, Clients, client_facts, stated_throughput
 from ann_benchmarks.results.series import OWN_DRIVER
 
-from .answers import checked_neighbors, completed
+from .answers import completed
 from .clients import open_clients
 from .observed import OTHERS
 from .timed import Subject
@@ -218,7 +218,7 @@ class LoadedPoint:
         """Return an answer to each query, (queries, at least count), and whether there is one, (queries,)."""
         self._draws += 1
         ids, answered = one_each(answers, len(self.queries), self._draws)
-        return checked_neighbors(ids, self.subject.count, self.subject.rows), answered
+        return self.subject.checked(ids), answered
 
     def _answered(self, run: Measured, answers: Sequence[Answers]) -> Measured:
         neighbors, answered = self._neighbors_of(answers)

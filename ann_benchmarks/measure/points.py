@@ -18,6 +18,7 @@ from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.monitoring import NoMonitor, Phases
 from ann_benchmarks.plugin import Plugin
 
+from .filtering import AnswerCheck
 from .loaded_point import LoadedPoint
 from .observed import Kills
 from .storing import PointStore, now
@@ -49,8 +50,12 @@ class Points:
         self.store = PointStore(request, plugin, dataset, facts, report, built)
         queries = self.store.queries
         how = (job.count, len(self.store.train), self.conditions, self.monitor, job.execution.quiet)
-        self.one_by_one = Subject(plugin, queries.copied_vectors(), *how)
-        self.at_once = Subject(plugin, queries.copied_batch(), *how)
+        check = None
+        if queries.filters is not None:
+            # Read again, because plug-ins may change in place what they are given.
+            check = AnswerCheck(dataset.attributes([self.procedure.filter]), queries.filters)
+        self.one_by_one = Subject(plugin, queries.copied_vectors(), *how, check=check)
+        self.at_once = Subject(plugin, queries.copied_batch(), *how, check=check)
         self.plugin = plugin
         self.kills = Kills(request.conditions)
 

@@ -28,10 +28,11 @@ from ann_benchmarks.results.intervals import (
     share_interval,
 )
 from ann_benchmarks.results.length import relaxations
-from ann_benchmarks.results.metrics import RECALL_SLACK, recall_of_each
+from ann_benchmarks.results.metrics import RECALL_SLACK, completeness_of_each, recall_of_each
 from ann_benchmarks.results.percentiles import known_percentile, stored_percentiles
 from ann_benchmarks.results.series import ATTRIBUTE
 from ann_benchmarks.results.speeds import EXACT_SEARCH, PARTS, recall_parts
+from ann_benchmarks.results.truth import Truth
 from ann_benchmarks.results.warnings import main_wait, remarks
 
 from .observed import others_facts
@@ -56,8 +57,12 @@ class PointStore:
         # Opened again, because plug-ins may change in place what they are given.
         sparse = dataset.attrs.get("type") == "sparse"
         self.train: Any = dataset.train() if sparse else dataset.train_rows()
-        self.queries = dataset.queries(self.job.count)
+        self.queries = dataset.queries(self.job.count, self.job.procedure.filter)
         self.true_distances = self.queries.truth.known_distances
+        truth = Truth(self.true_distances, self.queries.filters is not None)
+        self.farthest, self.due = truth.nth(self.job.count) + RECALL_SLACK, truth.due(self.job.count)
+        if self.queries.filters is not None:
+            self.facts = self.facts | self._filter_facts(dataset)
 
     @property
     def index_facts(self) -> dict[str, Any]:
@@ -127,6 +132,7 @@ class PointStore:
             "recall_high": recall.high,
             PARTS: recall_parts(found),
             EXACT_SEARCH: self.plugin.is_exact(job.count) or None,  # else not stored
+            **(filter_figures(distances, self.due) if self.due is not None else {}),
             "qps_mean": fmean(rates),
             "qps_low": qps.low,
             "qps_high": qps.high,
@@ -202,6 +208,7 @@ class PointStore:
             p50=known_percentile(attrs, "p50"),
             p99=known_percentile(attrs, "p99"),
             build_time=float(attrs["build_time"]),
+            completeness=attrs.get("completeness"),
             main_wait=main_wait(shown.facts),
         )
 
@@ -210,7 +217,32 @@ class PointStore:
         return candidate_distances(self.metric, self.queries.vectors, self.train, neighbors)
 
     def _recalls(self, distances: np.ndarray) -> np.ndarray:
-        return recall_of_each(distances, self.true_distances[:, -1] + RECALL_SLACK, self.job.count)
+        return recall_of_each(distances, self.farthest, self.job.count, self.due)
+
+    def _filter_facts(self, dataset: Dataset) -> dict[str, Any]:
+        """Return what is stored of the filters of all queries."""
+        found = dataset.filter_set(self.job.procedure.filter)
+        return {
+            "filter": found.name,
+            "post_filter": self.job.procedure.post_filter,
+            "selectivity": found.selectivity,
+            "queries_without_matches": int(np.count_nonzero(found.matches == 0)),
+        }
+
+
+def filter_figures(distances: np.ndarray, due: np.ndarray) -> dict[str, float]:
+    """Return what is stored of the rows returned, by their distances, (queries, k), and of `due` ones."""
+    complete = completeness_of_each(distances, due)
+    is_short = (complete < 1).astype(float)
+    of_rows, of_answers = share_interval(complete), share_interval(is_short)
+    return {
+        "completeness": float(complete.mean()),
+        "completeness_low": of_rows.low,
+        "completeness_high": of_rows.high,
+        "short_answers": float(is_short.mean()),
+        "short_answers_low": of_answers.low,
+        "short_answers_high": of_answers.high,
+    }
 
 
 def now() -> str:

@@ -30,7 +30,7 @@ class Subject:
     """What is measured: a built index, the queries that are sent to it, and who observes that."""
 
     plugin: Plugin
-    queries: Any  # a vector a row, or a list of sets
+    queries: Any  # a vector a row, or a list: of sets, or of FilteredVector
     count: int  # neighbours
     rows: int  # of the training set
     conditions: Conditions | None = None
@@ -40,6 +40,7 @@ class Subject:
         None  # of disturbed runs, in all that is measured; None: of each point
     )
     capacities: dict[str, float] = field(default_factory=dict)  # of closed loops, for runs in rounds
+    check: Callable[[np.ndarray], None] | None = None  # of answers, (queries, n), where queries have filters
 
     @contextmanager
     def watched(self) -> Iterator[RunWatch]:
@@ -49,6 +50,13 @@ class Subject:
             yield watch
         finally:
             watch.close()
+
+    def checked(self, answers: Sequence[Any] | np.ndarray) -> np.ndarray:
+        """Return answers as an array, (queries, at least count), -1 for none; UserError names a wrong one."""
+        neighbors = checked_neighbors(answers, self.count, self.rows)
+        if self.check is not None:
+            self.check(neighbors)
+        return neighbors
 
     def repeats(self, most: int) -> UndisturbedRuns:
         """Allow this many repeats of disturbed runs, or what is left of `all_repeats`."""
@@ -68,7 +76,7 @@ def measure_each(subject: Subject, procedure: Procedure, runs: int, is_warm: boo
     plugin, queries, monitor = subject.plugin, subject.queries, subject.monitor
     warmup, is_cold = procedure.warmup, procedure.is_cold
     if warmup is None:
-        warmup = Warmup("auto" if plugin.time_queries and not procedure.batch else "off")
+        warmup = Warmup("auto" if plugin.has("time_queries") and not procedure.batch else "off")
     total = runs * len(queries)
     bar = tqdm(total=total, desc=f"{plugin}", unit="query", disable=subject.quiet, leave=False)
     with bar, monitor.phase("measure"), subject.watched() as watch:
@@ -144,7 +152,7 @@ def measure(subject: Subject, batch: bool, progress: Callable[[int], Any] = lamb
             f"{plugin} gave {len(answers)} answers and {len(times)} latencies to {len(queries)} queries"
         )
     progress(len(queries))
-    neighbors = checked_neighbors(answers, subject.count, subject.rows)
+    neighbors = subject.checked(answers)
     return Measured(np.array(times), neighbors, seconds / len(queries))
 
 

@@ -1,4 +1,4 @@
-"""What a picture can have a panel for: each number of clients, load, tier or server."""
+"""What a picture can have a panel for: each number of clients, load, tier, server or filter."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +19,7 @@ from ann_benchmarks.results.series import Series, series_from
 ONE_PROCESS = "one process"  # which sends one query after the other
 WHOLE_MACHINE = "the machine as it is"
 ONE_SERVER = "one server"
+NO_FILTER = "no filter"
 _LOAD = ("clients", "query_order", "distinct_queries", "rate", "objective", "driver", "is_cold")
 _TIER = ("tier_method", "tier_cpus", "tier_disk", "tier_memory")
 
@@ -41,6 +42,7 @@ FACETS: Mapping[str, Facet] = {
     "load": Facet(_LOAD, "load"),
     "tier": Facet(_TIER, "tier"),
     "server": Facet(("environment",), "server"),
+    "filter": Facet(("filter",), "filter"),
 }
 NO_FACET = Facet((), "")
 
@@ -87,6 +89,8 @@ def _heading(series: Series, facet: Facet) -> str:
     of_facet = Series("", **{name: getattr(series, name) for name in facet.fields})
     if facet is FACETS["tier"]:
         return of_facet.conditions[1:] or WHOLE_MACHINE
+    if facet is FACETS["filter"]:
+        return series.filter or NO_FILTER
     return load_text(of_facet)
 
 

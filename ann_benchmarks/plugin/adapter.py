@@ -5,11 +5,12 @@ names them, and protocols.py says what they return.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.pool import ThreadPool
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 
-from .plugin_class import needed, optional
+from .plugin_class import check_filters, needed, optional
 from .protocols import Clients, NoWatch, PreparedQueries, SearchedArgument, ServerMonitor, Watch, Writable
 
 
@@ -22,16 +23,21 @@ class Plugin:
     def __init__(self, algorithm: Any) -> None:
         """Take the constructed algorithm."""
         self.algorithm = algorithm
+        self._way: Callable[[Any, int], Any] | None = None  # that all queries go, instead of its own ones
+        self._batch: list[Any] = []  # the answers to the last one that went this way
 
     @property
     def query(self) -> Callable[[Any, int], Any]:
-        """The plug-in's own method: nothing lies between the framework's clock and the algorithm."""
-        query: Callable[[Any, int], Any] = self.algorithm.query
+        """The plug-in's own method: nothing lies between the framework's clock and the algorithm.
+
+        Filtered queries go the way that they were given.
+        """
+        query: Callable[[Any, int], Any] = self._way or self.algorithm.query
         return query
 
     def get_batch_results(self) -> Any:
         """Return the last batch's ids, one sequence a query."""
-        return self.algorithm.get_batch_results()
+        return self._batch if self._way else self.algorithm.get_batch_results()
 
     def get_additional(self) -> dict[str, Any]:
         """Return what else to store."""
@@ -97,6 +103,27 @@ class Plugin:
         if set_listener := self._optional("set_phase_listener"):
             set_listener(enter)
 
+    # Filters
+
+    def check_filters(self) -> None:
+        """Raise UserError where its queries cannot have filters."""
+        check_filters(self.algorithm, self.class_name)
+
+    def take_filters(self, attributes: Mapping[str, Any]) -> None:
+        """Hand over the rows' attributes before fit: each query has a vector and a filter from then on.
+
+        A plug-in with filtered_query gets every query by that, and without it as it gets others.
+        """
+        self.check_filters()
+        if set_attributes := self._optional("set_row_attributes"):
+            set_attributes(attributes)
+        if (filtered := self._optional("filtered_query")) is not None:
+            self.go_through(lambda query, count: filtered(query.vector, query.filter, count))
+
+    def go_through(self, way: Callable[[Any, int], Any]) -> None:
+        """Have every query go this way, one by one; what a plug-in has for several at once is not used."""
+        self._way = way
+
     # Queries
 
     def set_query_arguments(self, *arguments: Any) -> None:
@@ -119,27 +146,34 @@ class Plugin:
     def time_queries(self) -> Callable[[Any, int], tuple[Any, Any]] | None:
         """What times its own queries and returns the seconds and ids of each; None: the framework does."""
         found: Callable[[Any, int], tuple[Any, Any]] | None = self._optional("time_queries")
-        return found
+        return None if self._way else found
 
     @property
     def prepared(self) -> PreparedQueries | None:
         """A query in three steps; None: query is timed as a whole."""
-        if (prepare := self._optional("prepare_query")) is None:
+        if self._way or (prepare := self._optional("prepare_query")) is None:
             return None
         names = ("run_prepared_query", "get_prepared_query_results")
         return PreparedQueries(prepare, *(needed(self.algorithm, name, "prepare_query") for name in names))
 
     def prepare_batch(self, queries: Any, count: int) -> Callable[[], Any]:
         """Prepare a batch; return what is timed, which is all of it without prepare_batch_query."""
+        if (way := self._way) is not None:
+            return lambda: self._answer_at_once(way, queries, count)
         if prepare := self._optional("prepare_batch_query"):
             prepare(queries, count)
             run: Callable[[], Any] = needed(self.algorithm, "run_batch_query", "prepare_batch_query")
             return run
         return lambda: self.algorithm.batch_query(queries, count)
 
+    def _answer_at_once(self, way: Callable[[Any, int], Any], queries: Any, count: int) -> None:
+        """Answer a batch on one thread a core, as BaseANN does."""
+        with ThreadPool() as pool:
+            self._batch = pool.map(lambda query: way(query, count), queries)
+
     def batch_latencies(self, seconds: float, queries: int) -> list[float]:
         """Return the seconds of each query of the last batch; without the method, the mean of all."""
-        if latencies := self._optional("get_batch_latencies"):
+        if self._way is None and (latencies := self._optional("get_batch_latencies")):
             return list(latencies())
         return [seconds / queries] * queries
 
@@ -165,13 +199,13 @@ class Plugin:
     def open_clients(self) -> Callable[..., Clients] | None:
         """What starts clients of its own; None: the framework's call query."""
         found: Callable[..., Clients] | None = self._optional("open_clients")
-        return found
+        return None if self._way else found
 
     @property
     def clients_opener(self) -> Callable[[Any, int], Callable[[int], Any]] | None:
         """What returns a function that starts clients on another machine; None: they cannot."""
         found: Callable[[Any, int], Callable[[int], Any]] | None = self._optional("clients_opener")
-        return found
+        return None if self._way else found
 
     # The server behind it
 

@@ -13,7 +13,15 @@ METHODS = (
     *("set_query_arguments", "supports_prepared_queries", "query_verbose", "time_queries", "search_range"),
     *("prepare_query", "run_prepared_query", "get_prepared_query_results"),
     *("prepare_batch_query", "run_batch_query", "get_batch_latencies", "open_clients", "clients_opener"),
-    *("most_clients", "set_load_options", "set_build_options", "serve_only", "set_phase_listener"),
+    *(
+        "set_row_attributes",
+        "filtered_query",
+        "most_clients",
+        "set_load_options",
+        "set_build_options",
+        "serve_only",
+        "set_phase_listener",
+    ),
     *("watch_server", "open_monitor", "cool", "recover", "rest", "resume", "open_writable"),
     *("learns_from_rows", "installed_versions", "server_environment", "use_version", "install_version"),
     *("simulated_server", "check_turns", "use_settings"),
@@ -36,6 +44,21 @@ def needed(plugin: Any, name: str, by: str) -> Any:
         owner = plugin if isinstance(plugin, type) else type(plugin)
         raise UserError(f"{owner.__name__} has {by} but no {name}: define both, or neither")
     return method
+
+
+class NoFilters(UserError):
+    """A plug-in cannot have what was requested; where it was not named, it is left out."""
+
+    is_unavailable = True
+
+
+def check_filters(plugin: Any, name: str) -> None:
+    """Raise UserError where a plug-in, or its class, has no method for filters."""
+    if all(optional(plugin, method) is None for method in ("set_row_attributes", "filtered_query")):
+        raise NoFilters(
+            f"{name} takes no filters: give --post-filter FACTOR, which filters its answers, or leave"
+            " --filter out"
+        )
 
 
 class PluginClass:
@@ -65,6 +88,11 @@ class PluginClass:
     def check_turns(self) -> None:
         """Raise UserError where indexes cannot rest and resume here; without the method, they can."""
         optional(self.constructor, "check_turns", lambda: None)()
+
+    def check_filters(self) -> None:
+        """Raise UserError where queries cannot have filters; what a function constructs is not known yet."""
+        if isinstance(self.constructor, type):
+            check_filters(self.constructor, self.constructor.__name__)
 
     @property
     def can_be_installed(self) -> bool:

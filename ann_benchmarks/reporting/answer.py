@@ -67,6 +67,7 @@ def statements(runs: Sequence[Run], has_writes: bool, target: float) -> list[Sta
     return [
         *in_short(shown, scarce, need, rate),
         *(Statement(f"Speed, {one.who_asks}", speed(one, rate)) for one in shown),
+        *other_filters(runs, shown),
         *missed(runs, target),
         *costs(reaching[0]),
         *memory_statements(need),
@@ -182,6 +183,18 @@ def pace(comparison: Comparison, name: str) -> str:
     whose = f" at recall {recalls[0]:.3f}" if standing.reach == BETWEEN else ""  # else it stands before
     tail = f", p99 {three_digits(p99)} ms{whose}" if math.isfinite(p99) else ""
     return f"{rate} queries/s ({recall}{tail})"
+
+
+def other_filters(runs: Sequence[Run], shown: Sequence[Comparison]) -> list[Statement]:
+    """Say which filters are not in the comparisons: what is fast under one need not be under another."""
+    compared = {run.series.filter for comparison in shown for run in comparison.runs}
+    others = sorted({run.series.filter for run in runs} - compared - {""})
+    if not others:
+        return []
+    text = (
+        f"These comparisons do not include the filters {listed(others)}: plot.py --facet filter shows them."
+    )
+    return [Statement("Filters", text)]
 
 
 def missed(runs: Sequence[Run], target: float) -> list[Statement]:

@@ -59,6 +59,14 @@ class MetricsCache:
             return entry.get("value")
         return None
 
+    def filter_of(self, path: Path, file: Stamp) -> str:
+        """Return the filter of a result file with this stamp; "" where none is stored."""
+        entry = self.entries.get(str(path))
+        with suppress(*DAMAGE):
+            if entry is not None and entry["file"] == file:
+                return str(entry["value"]["series"]["filter"])
+        return ""
+
     def put(self, path: Path, file: Stamp, truth: Stamp, value: Mapping[str, Any]) -> None:
         """Store the value for a result file; both files must have been settled before they were read."""
         self.entries[str(path)] = {"file": file, "truth": truth, "value": value}

@@ -51,6 +51,7 @@ def is_usual(run: Run) -> bool:
         tier_method=run.series.tier_method,
         tier_memory=run.series.tier_memory,
         environment=run.series.environment,
+        post_filter=run.series.post_filter,
         settings=run.series.settings,
     )
     return run.series == usual
@@ -132,6 +133,8 @@ class Comparison:
             parts.append(f"queries in the order {series.query_order}")
         if series.distinct_queries:
             parts.append(f"with {series.distinct_queries:,} different queries")
+        if series.filter:
+            parts.append(f"under the filter {series.filter}")
         if series.is_cold:
             parts.append("with cold caches")
         return "".join(f", {text}" for text in parts)

@@ -13,7 +13,7 @@ from ann_benchmarks.common.errors import UserError
 
 from .at_recall import indexes_at_recall
 from .file import iter_result_paths
-from .metrics import QPS_AT_RECALL, TARGET_RECALL, standard_metrics
+from .metrics import OF_FILTERS, QPS_AT_RECALL, TARGET_RECALL, standard_metrics
 from .runs import Run, load_runs
 from .speeds import PARTS
 
@@ -69,6 +69,11 @@ def write_csv(path: Path, runs: Iterable[Run]) -> None:
     found = {id(one.run): one.qps for one, _ in indexes_at_recall(runs, TARGET_RECALL)}
     rows = [row(run, found.get(id(run), math.nan)) for run in runs]
     known = [*COLUMNS, *OWN_COLUMNS]
+    if not any(run.series.filter for run in runs):
+        known = [name for name in known if name not in OF_FILTERS]
+        for cells in rows:
+            for name in OF_FILTERS:
+                cells.pop(name, None)
     others = sorted({name for cells in rows for name in cells} - set(known), key=place_among_columns)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, [*known, *others])

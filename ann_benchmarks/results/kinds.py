@@ -58,12 +58,14 @@ _CHECKS = {
     ),
     "yes or no": lambda value: isinstance(value, bool | int | float),
 }
+_OF_FILTERS = ("completeness", "short_answers")
 _KINDS = (
     _Kind("a whole number of at least 1", ("count",)),
     _Kind("a number", (
         "best_search_time", "build_time", "candidates", "dist_comps", "index_size", "rate",
         *(f"latency_p{p}{end}" for p in (50, 95, 99, 999) for end in ("", "_low", "_high")),
-        *(f"{of}_{end}" for of in ("recall", "qps") for end in ("low", "high")),
+        *(f"{of}_{end}" for of in ("recall", "qps", *_OF_FILTERS) for end in ("low", "high")), *_OF_FILTERS,
+        "post_filter", "selectivity",
         "qps_mean", "latency_queries", "latency_worth",
         *(f"{kind}_share" for kind in ("insert", "update", "delete")),
         "active_seconds", "asked_duration", "asked_queries", "asking_seconds", "client_cpu_share",
@@ -76,7 +78,8 @@ _KINDS = (
         "tier_shared_buffers", "warmup_seconds", "write_rate",
     )),
     _Kind("a whole number", (
-        "clients", "distinct_queries", "runs_measured_again", "writers", "tier_cpus", "graph_overflow_rows",
+        "clients", "distinct_queries", "queries_without_matches", "runs_measured_again", "writers",
+        "tier_cpus", "graph_overflow_rows",
     )),
     _Kind("a whole number of at most 1,000,000", ("run_count",)),
     _Kind("a list of numbers", (
@@ -85,9 +88,9 @@ _KINDS = (
     _Kind(f"a text of up to {LONGEST_FOLDER} bytes", ("algo",)),
     _Kind(f"a text of up to {LONGEST_NAME:,} characters", ("name",)),
     _Kind(f"a text of up to {LONGEST_FACT:,} characters", (
-        "cpu", "dataset", "distance", "docker_image", "driver", "ended_at", "kernel", "loop", "objective",
-        "query_order", "rounds", "rounds_ended", "rounds_requested", "started_at", "target_parameter",
-        "tier", "tier_disk", "tier_memory_series", "tier_method", "truth", "workload",
+        "cpu", "dataset", "distance", "docker_image", "driver", "ended_at", "filter", "kernel", "loop",
+        "objective", "query_order", "rounds", "rounds_ended", "rounds_requested", "started_at",
+        "target_parameter", "tier", "tier_disk", "tier_memory_series", "tier_method", "truth", "workload",
     )),
     _Kind("yes or no", (
         "batch_mode", "caches_dropped", "clients_were_limit", "index_reused", "runs_disagree",

@@ -37,6 +37,12 @@ class Measurement:
         return self.truth.nth(self.count)[: len(self.found)]
 
     @cached_property
+    def due(self) -> np.ndarray | None:
+        """How many rows there were to return to each query under its filter; None: k each."""
+        due = self.truth.due(self.count)
+        return None if due is None else due[: len(self.found)]
+
+    @cached_property
     def percentiles(self) -> dict[str, float]:
         """Percentiles of the latencies by name, in s."""
         return shown_percentiles(self.attrs, self.times)

@@ -63,20 +63,39 @@ class ResultMetric:
         return share_text(value) if self.is_share else figure_text(value)
 
 
-def recall(found: np.ndarray, threshold: np.ndarray, count: int) -> float:
-    """Return the mean share of each query's first `count` found distances within its threshold."""
+def recall(found: np.ndarray, threshold: np.ndarray, count: int, due: np.ndarray | None = None) -> float:
+    """Return the mean share of each query's first `count` found distances within its threshold.
+
+    `due`, (queries,), is how many there are to be found of each query under its filter; None: `count`.
+    """
+    if due is not None:
+        return float(recall_of_each(found, threshold, count, due).mean()) if len(found) else math.nan
     hits = int(np.count_nonzero(found[:, :count] <= threshold[:, np.newaxis]))
     return hits / len(found) / count if len(found) else math.nan
 
 
-def recall_of_each(found: np.ndarray, threshold: np.ndarray, count: int) -> np.ndarray:
-    """Return each query's share; `recall` is their mean."""
-    return np.count_nonzero(found[:, :count] <= threshold[:, np.newaxis], axis=1) / count
+def recall_of_each(
+    found: np.ndarray, threshold: np.ndarray, count: int, due: np.ndarray | None = None
+) -> np.ndarray:
+    """Return each query's share; `recall` is their mean. That of a query without matches is 1."""
+    hits = np.count_nonzero(found[:, :count] <= threshold[:, np.newaxis], axis=1)
+    return hits / count if due is None else share_of_due(hits, due)
+
+
+def share_of_due(found: np.ndarray, due: np.ndarray) -> np.ndarray:
+    """Return the share that was found of what there is to find, both (queries,); 1 where that is nothing."""
+    share: np.ndarray = np.where(due > 0, np.minimum(found / np.maximum(due, 1), 1), 1.0)
+    return share
+
+
+def completeness_of_each(found: np.ndarray, due: np.ndarray) -> np.ndarray:
+    """Return the share of the rows that each query was to return, by the found distances, (queries, k)."""
+    return share_of_due(np.count_nonzero(np.isfinite(found), axis=1), due)
 
 
 def knn_recall(m: Measurement) -> float:
     """Recall with an absolute slack: a distance counts up to the k-th true one + 1e-3."""
-    return recall(m.found, m.kth + RECALL_SLACK, m.count)
+    return recall(m.found, m.kth + RECALL_SLACK, m.count, m.due)
 
 
 def epsilon_recall(epsilon: float) -> Callable[[Measurement], float]:
@@ -88,7 +107,7 @@ def epsilon_recall(epsilon: float) -> Callable[[Measurement], float]:
     def function(m: Measurement) -> float:
         is_ip = m.attrs.get("distance") == "ip"
         threshold = m.kth + np.abs(m.kth) * epsilon if is_ip else m.kth * (1 + epsilon)
-        return recall(m.found, threshold, m.count)
+        return recall(m.found, threshold, m.count, m.due)
 
     return function
 
@@ -101,7 +120,24 @@ def relative_error(m: Measurement) -> float:
     closest = m.truth.sums[: len(m.found)].sum()
     if closest < 0.01:
         return math.inf
-    return float(m.found.sum(dtype=np.float64) / closest)
+    found = m.found
+    if m.due is not None:  # beyond that, there is nothing to find
+        found = np.where(np.arange(found.shape[1]) < m.due[:, np.newaxis], found, 0)
+    return float(found.sum(dtype=np.float64) / closest)
+
+
+def completeness(m: Measurement) -> float:
+    """Return the mean share of the rows that each query was to return; nan without a filter."""
+    if m.due is None or not len(m.found):
+        return math.nan
+    return float(completeness_of_each(m.found[:, : m.count], m.due).mean())
+
+
+def short_answers(m: Measurement) -> float:
+    """Return the share of queries with fewer rows than there were to return; nan without a filter."""
+    if m.due is None or not len(m.found):
+        return math.nan
+    return float(np.mean(completeness_of_each(m.found[:, : m.count], m.due) < 1))
 
 
 def distance_computations(m: Measurement) -> float:
@@ -166,6 +202,22 @@ all_metrics: dict[str, ResultMetric] = {
     "queriessize": ResultMetric(
         "Index size (kB)/Queries per second (s)", "Index / QPS", "", LOWER, size_over_throughput
     ),
+    "completeness": ResultMetric(
+        "Completeness: rows returned / min(k, matches)",
+        "Completeness",
+        "share",
+        HIGHER,
+        completeness,
+        StoredInterval("completeness", "completeness over queries"),
+    ),
+    "short": ResultMetric(
+        "Share of queries with too few rows",
+        "Short answers",
+        "share",
+        LOWER,
+        short_answers,
+        StoredInterval("short_answers", "short answers over queries"),
+    ),
     QPS_AT_RECALL: ResultMetric(
         "Queries per second at the target recall (1/s)",
         "QPS at recall",
@@ -175,6 +227,7 @@ all_metrics: dict[str, ResultMetric] = {
         StoredInterval("qps", "QPS at that recall"),
     ),
 }
+OF_FILTERS = frozenset({"completeness", "short"})  # which results without a filter do not have
 standard_metrics = [name for name, metric in all_metrics.items() if metric.function]
 
 

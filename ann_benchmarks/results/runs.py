@@ -26,7 +26,7 @@ from .metrics import RECALL_SLACK, all_metrics, compute_all, recall_of_each, sta
 from .percentiles import PERCENTILES, QUERIES
 from .series import Series, series_from, series_of
 from .speeds import PARTS, recall_parts
-from .truth import TruthError, TruthFile
+from .truth import TruthError, Truths, filter_of
 
 FEWEST_FILES = 16  # for which a process is worth being started
 MOST_PROCESSES = 8
@@ -67,10 +67,12 @@ FIELDS = tuple(Run.__dataclass_fields__)
 LeftOut = dict[Path, UserError | OSError]  # files that are no results, or none of this dataset, and why
 
 
-def measure(path: Path, dataset: str, truth: TruthFile) -> Run:
+def measure(path: Path, dataset: str, truths: Truths) -> Run:
     """Read one result file and compute its metrics; UserError if it is damaged or fits no dataset."""
     result = read_result(path, with_neighbors=False)
     attrs = result.attrs
+    series = series_of(attrs, clean_text(path.parent.name))
+    truth = truths.read(series.filter)
     true = truth.covering(len(result.distances), attrs["count"])
     if attrs.get(TRUTH_ATTRIBUTE, truth.mark(attrs["count"])) != truth.mark(attrs["count"]):
         raise UserError("it was measured on other vectors of the same name: measure it again with run.py")
@@ -79,17 +81,17 @@ def measure(path: Path, dataset: str, truth: TruthFile) -> Run:
         dataset=dataset,
         count=attrs["count"],
         distance=str(attrs.get("distance", "unknown")),
-        series=series_of(attrs, clean_text(path.parent.name)),
+        series=series,
         parameters=str(attrs.get("name", path.stem)),
         metrics=compute_all(m),
-        attrs=attrs | {PARTS: recall_parts(recall_of_each(m.found, m.kth + RECALL_SLACK, m.count))},
+        attrs=attrs | {PARTS: recall_parts(recall_of_each(m.found, m.kth + RECALL_SLACK, m.count, m.due))},
     )
 
 
-def measured(path: Path, truth: TruthFile) -> Run | UserError | OSError:
+def measured(path: Path, truths: Truths) -> Run | UserError | OSError:
     """Return what `measure` does or raises."""
     try:
-        return measure(path, truth.dataset, truth)
+        return measure(path, truths.dataset, truths)
     except (UserError, OSError) as error:
         return error
 
@@ -151,6 +153,7 @@ def load_runs_of(
     Where an algorithm was measured in several environments, the series of each is named by its own.
     """
     found: dict[Path, Run] = {}
+    said: set[str] = set()  # of truths that are missing, which many results share
     located = []
     for path in paths:
         if len(path.parts) >= 5 and path.parts[-3].isdecimal():
@@ -165,7 +168,9 @@ def load_runs_of(
                     if isinstance(outcome, Run):
                         found[path] = outcome
                     else:
-                        skipped(path, outcome)
+                        if not isinstance(outcome, TruthError) or str(outcome) not in said:
+                            skipped(path, outcome)
+                            said.add(str(outcome))
                         if left_out is not None:
                             left_out[path] = outcome
             except TruthError as error:
@@ -187,27 +192,32 @@ def load_dataset(
     What an entry of the cache is valid for is looked up before anything is read: what changes later is found
     to have changed.
     """
-    truth = TruthFile(dataset)
+    truths = Truths(dataset)
     cache = MetricsCache(paths[0].parents[2])
     stamps: dict[Path, Stamp] = {}
     for path in paths:
         with suppress(OSError):  # it is gone, which reading it will show
             stamps[path] = file_stamp(path)
+    filters = {path: cache.filter_of(path, stamp) or filter_of(path) for path, stamp in stamps.items()}
+    judges = {path: stamp for path, name in filters.items() if (stamp := truths.stamp(name)) is not None}
     known: dict[Path, Run] = {}
     if not recompute:
-        cached = ((path, from_cache(cache.get(path, stamp, truth.stamp))) for path, stamp in stamps.items())
+        cached = ((path, from_cache(cache.get(path, stamps[path], judge))) for path, judge in judges.items())
         known = {path: run for path, run in cached if run}
     unknown = [path for path in paths if path not in known]
-    settled = {path for path in unknown if path in stamps and is_settled(stamps[path], truth.stamp)}
+    settled = {path for path in unknown if path in judges and is_settled(stamps[path], judges[path])}
     if unknown:
-        truth.read()
+        truths.read("")
+    for name in {filters[path] for path in unknown if path in judges}:
+        with suppress(TruthError):  # which each of its results says
+            truths.read(name)
     number = processes or fitting_processes([int(stamps[path][1]) for path in unknown if path in stamps])
     try:
-        with closing(each(partial(measured, truth=truth), unknown, number)) as outcomes:
+        with closing(each(partial(measured, truths=truths), unknown, number)) as outcomes:
             for path in paths:
                 outcome = known.get(path) or next(outcomes)
-                if isinstance(outcome, Run) and path in settled:
-                    cache.put(path, stamps[path], truth.stamp, outcome.as_data())
+                if isinstance(outcome, Run) and path in settled and outcome.series.filter == filters[path]:
+                    cache.put(path, stamps[path], judges[path], outcome.as_data())
                 yield path, outcome
     finally:
         cache.save()

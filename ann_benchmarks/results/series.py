@@ -19,6 +19,7 @@ SHUFFLED = "shuffled"
 EXTENSIONS = ("vector", "vchord")  # whose releases a tag may name on a machine without containers
 WRITES = ("insert", "update", "delete")
 BATCH = "-batch"  # at the end of the name of a folder, as in ann-benchmarks
+FILTERED = "filter-"  # in the name of a folder, before the name of a filter
 BESIDE = "@"  # in the name of a folder, before what tells its environment from that of the plain folder
 
 
@@ -51,12 +52,16 @@ class Series:
     tier_disk: str = ""
     tier_memory: str = ""  # such as sb2GB-ram8GB
     environment: str = ""  # what tells its server from another one's with results of the same
+    filter: str = ""  # the filter set of its queries, such as uniform:0.01
+    post_filter: float | None = None  # times k rows were requested, and filtered afterwards
     settings: str = ""  # of its server, where they were compared: such as "jit=off work_mem=64MB"
 
     @property
     def name(self) -> str:
-        """The algorithm with its version and settings."""
-        return "-".join(filter(None, [self.algorithm, self.version, self.settings.replace(" ", "-")]))
+        """The algorithm with its version and settings, and how its answers were filtered."""
+        post = "" if self.post_filter is None else f"post{self.post_filter:.12g}"
+        parts = [self.algorithm, self.version, self.settings.replace(" ", "-"), post]
+        return "-".join(part for part in parts if part)
 
     @property
     def setting_names(self) -> set[str]:
@@ -106,7 +111,8 @@ class Series:
     @property
     def special(self) -> str:
         """The part of the label that neither clients nor tier explain, such as q64 or slo-p99-50ms-cold."""
-        return "-".join(filter(None, [self.load, self.writing, "cold" * self.is_cold]))
+        filtered = f"{FILTERED}{self.filter}".replace(":", "-") if self.filter else ""
+        return "-".join(part for part in [self.load, self.writing, filtered, "cold" * self.is_cold] if part)
 
     @property
     def conditions(self) -> str:

@@ -2,33 +2,56 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import DAMAGE, reason_of
+from ann_benchmarks.common.names import checked_name
 from ann_benchmarks.data.datasets import stored_distances, truth_file
 
-from .file import Stamp, file_stamp, truth_mark
+from .file import Stamp, file_stamp, read_attributes, truth_mark
+from .series import FILTERED, stored_series
 
 
 @dataclass(frozen=True)
 class Truth:
-    """The true distances that a dataset stores, (queries, neighbours), in ascending order."""
+    """The true distances that a dataset stores, (queries, neighbours), in ascending order.
+
+    Under filters they are infinite where fewer rows match.
+    """
 
     distances: np.ndarray
+    is_filtered: bool = False
     _columns: dict[int, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
 
     def nth(self, number: int) -> np.ndarray:
-        """Each query's distance to its n-th neighbour; copied once, because a column of a matrix is slow."""
+        """Each query's distance to its n-th neighbour; copied once, because a column of a matrix is slow.
+
+        Under a filter that fewer rows match, it is the distance to the last of them, and 0 without any.
+        """
         if number not in self._columns:
-            self._columns[number] = np.ascontiguousarray(self.distances[:, number - 1])
+            column = np.ascontiguousarray(self.distances[:, number - 1])
+            if (due := self.due(number)) is not None:
+                last = self.distances[np.arange(len(due)), np.maximum(due, 1) - 1]
+                column = np.where(due > 0, last, 0.0)
+            self._columns[number] = column
         return self._columns[number]
+
+    def due(self, number: int) -> np.ndarray | None:
+        """How many rows each query's answer has at most where `number` are requested; None: all of them."""
+        if not self.is_filtered:
+            return None
+        return np.count_nonzero(np.isfinite(self.distances[:, :number]), axis=1)
 
     @cached_property
     def sums(self) -> np.ndarray:
-        """Sum of each query's distances."""
-        return self.distances.sum(axis=1, dtype=np.float64)
+        """Sum of each query's distances, without those that are infinite under a filter."""
+        known = (
+            np.where(np.isfinite(self.distances), self.distances, 0) if self.is_filtered else self.distances
+        )
+        return known.sum(axis=1, dtype=np.float64)
 
 
 class TruthError(UserError):
@@ -36,16 +59,23 @@ class TruthError(UserError):
 
 
 class TruthFile:
-    """A dataset's true distances, once they are read, and what shows whether their file has changed."""
+    """A dataset's true distances, once they are read, and what shows whether their file has changed.
 
-    def __init__(self, dataset: str) -> None:
-        self.dataset = dataset
+    With the name of a filter set, they are those under its filters.
+    """
+
+    def __init__(self, dataset: str, filter: str = "") -> None:
+        self.dataset, self.filter = dataset, filter
+        try:  # a result may name what can be no filter
+            self._path = truth_file(dataset, filter and checked_name(filter, "filter"))
+        except UserError as error:
+            raise TruthError(str(error)) from error
         try:
-            self.stamp: Stamp = file_stamp(truth_file(dataset))
+            self.stamp: Stamp = file_stamp(self._path)
         except OSError:
+            how = f"run.py --dataset {dataset} --filter {filter}" if filter else "run.py or create_dataset.py"
             raise TruthError(
-                f"{truth_file(dataset)}, which holds the true distances, is missing: restore it, or make it"
-                f" with run.py or create_dataset.py"
+                f"{self._path}, which holds the true distances, is missing: restore it, or make it with {how}"
             ) from None
         self._truth = Truth(np.empty((0, 0)))
         self._marks: dict[int, str] = {}
@@ -53,18 +83,18 @@ class TruthFile:
     def read(self) -> None:
         """Read the distances; TruthError if they cannot be."""
         try:
-            self._truth = Truth(stored_distances(self.dataset))
+            self._truth = Truth(stored_distances(self.dataset, self.filter), bool(self.filter))
         except UserError as error:
             raise TruthError(str(error)) from error
         except DAMAGE as error:
-            raise TruthError(f"{truth_file(self.dataset)} cannot be read: {reason_of(error)}") from error
+            raise TruthError(f"{self._path} cannot be read: {reason_of(error)}") from error
 
     def covering(self, queries: int, count: int) -> Truth:
         """Return all true distances; UserError if a result has more queries or neighbours."""
         stored_queries, stored_count = self._truth.distances.shape
         if queries > stored_queries or not 1 <= count <= stored_count:
             raise UserError(
-                f"it has {queries} queries with {count} neighbours, {truth_file(self.dataset)} the truth of"
+                f"it has {queries} queries with {count} neighbours, {self._path} the truth of"
                 f" {stored_queries} with {stored_count}: it was run on another version of the dataset"
             )
         return self._truth
@@ -74,3 +104,47 @@ class TruthFile:
         if count not in self._marks:
             self._marks[count] = truth_mark(self._truth.distances[:, :count])
         return self._marks[count]
+
+
+class Truths:
+    """The true distances of a dataset, and of each filter set that its results were measured under.
+
+    They are read when they are needed, and what shows whether a file has changed is taken before that.
+    """
+
+    def __init__(self, dataset: str) -> None:
+        """Look up those without a filter; TruthError where they are missing."""
+        self.dataset = dataset
+        self._files = {"": TruthFile(dataset)}
+        self._read: set[str] = set()
+
+    def stamp(self, filter: str) -> Stamp | None:
+        """Return what shows whether the distances under a filter have changed; None where there are none."""
+        try:
+            return self._file(filter).stamp
+        except TruthError:
+            return None
+
+    def read(self, filter: str) -> TruthFile:
+        """Return the distances under a filter; TruthError if they cannot be read."""
+        file = self._file(filter)
+        if filter not in self._read:
+            file.read()
+            self._read.add(filter)
+        return file
+
+    def _file(self, filter: str) -> TruthFile:
+        if filter not in self._files:
+            self._files[filter] = TruthFile(self.dataset, filter)
+        return self._files[filter]
+
+
+def filter_of(path: Path) -> str:
+    """Return the filter of a result, "" where there is none; without reading files whose folder has none."""
+    if FILTERED not in path.parent.name:
+        return ""
+    try:
+        series = stored_series(read_attributes(path))
+    except (UserError, OSError):  # which reading it says
+        return ""
+    return series.filter if series else ""

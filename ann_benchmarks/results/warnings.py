@@ -116,6 +116,8 @@ def of_data(attrs: Mapping[str, Any]) -> Iterator[str]:
             f"{repeated:,} queries are rows of the training set: each finds itself, which raises the recall;"
             " take other queries"
         )
+    if unmatched := attrs.get("queries_without_matches"):
+        yield f"{unmatched:,} queries have no matching row: each counts as found, with a recall of 1"
     if text := unusable_distances(attrs):
         yield text
 

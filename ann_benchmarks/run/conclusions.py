@@ -36,7 +36,8 @@ def conclusions(jobs: Sequence[Job], done: Sequence[PointDone]) -> Iterator[str]
         for definition, speed in measured:
             speeds.setdefault(str(definition) if is_one else definition.family, []).append(speed)
         found = contest(speeds, target or 0.0)
-        where = f"{field.strip()}: ".removeprefix(": ")
+        name = field.strip(" ,")
+        where = f"{name}: " if name else ""
         for other, ratio in found.ratios(ERROR_RATE / len(fields)).items():
             yield f"{where}{comparison(next(iter(found.standings)), other, ratio)}"
 

@@ -104,6 +104,7 @@ def point_text(point: PointDone) -> str:
     return ", ".join(
         [
             f"{point.label}: recall {point.recall:.4f} ({low:.4f} to {high:.4f})",
+            *([f"completeness {point.completeness:.4f}"] if point.completeness is not None else []),
             f"{of_runs}{point.queries_per_second:,.1f} QPS{bounds}{slowest}",
             *latencies,
             *([f"waiting for {point.main_wait}"] if point.main_wait else []),
@@ -162,7 +163,7 @@ def _fastest(outcomes: Sequence[JobOutcome]) -> list[str]:
     for outcome in outcomes:
         target = outcome.job.procedure.target_recall
         reaching = [p for p in outcome.points if target is not None and p.recall_interval.high >= target]
-        points.setdefault(str(outcome.job.procedure).strip(), []).extend((p, outcome) for p in reaching)
+        points.setdefault(str(outcome.job.procedure).strip(" ,"), []).extend((p, outcome) for p in reaching)
     rows: list[tuple[str, ...]] = [("highest throughput", "of", "QPS", "recall")]
     for name, group in points.items():
         if group:

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby, islice
 from operator import attrgetter
 from pathlib import Path
@@ -73,7 +74,8 @@ class Executor:
                 start = containers.start
             pool = WorkerPool(place.parallelism, place.timeout, start or start_process)
             stack.enter_context(pool)
-            check = pool.check if containers is None else containers.check
+            has_filters = any(job.execution.filters for job in jobs)
+            check = partial(pool.check, takes_filters=has_filters) if containers is None else containers.check
             jobs, failed = available_jobs(jobs, check, limits.is_named)
             if limits.most >= 0:
                 jobs = first_definitions(jobs, limits.most, limits.most_of_each)
@@ -137,15 +139,17 @@ class WorkerPool:
         for worker in workers:
             worker.stop()
 
-    def check(self, definition: Definition, takes_turns: bool = False) -> Failure | None:
+    def check(
+        self, definition: Definition, takes_turns: bool = False, takes_filters: bool = False
+    ) -> Failure | None:
         """Return why the plug-in cannot be imported or lacks the constructor; None if all is well.
 
-        With `takes_turns`, also why its indexes cannot.
+        With `takes_turns`, also why its indexes cannot; with `takes_filters`, why its queries cannot.
         """
         job = Job(definition, [], "", 0)
         worker = self._worker(job)
         self.busy[worker] = JobOutcome(job)
-        answer = ask(worker, PluginCheck(definition, takes_turns))
+        answer = ask(worker, PluginCheck(definition, takes_turns, takes_filters))
         self._release(worker, answer)
         return answer if isinstance(answer, Failure) else None
 

@@ -22,6 +22,7 @@ from ann_benchmarks.load.workload import Workload
 from .containers.containers import Wishes
 from .containers.limits import cpu_list
 from .execute import Limits
+from .filter_options import add_filter_options, check_filter_options, requested_filters
 from .load_options import (
     add_load_options,
     add_rounds_options,
@@ -118,6 +119,7 @@ def make_parser(program: str = "run.py") -> argparse.ArgumentParser:
     )
     add_container_options(parser)
     add_load_options(parser)
+    add_filter_options(parser)
     add_rounds_options(parser)
     add_workload_options(parser)
     # What an experiment says of itself, and no command line.
@@ -162,6 +164,7 @@ def check_options(args: argparse.Namespace, is_simulated: bool) -> None:
         )
     if args.batch and args.parallelism > 1 and not args.build_only:
         raise UserError("--batch uses all cores for one definition; leave --parallelism at 1")
+    check_filter_options(args)
     check_rounds_options(args)
     check_workload_options(args)
     if args.workload is None:  # which takes some of those for clients, and says which
@@ -196,7 +199,10 @@ def check_writable(folder: Path) -> None:
 
 
 def requested_procedures(args: argparse.Namespace, conditions: Sequence[Conditions] = ()) -> list[Procedure]:
-    """Return how points are to be measured: under one of the conditions after the other, by each load."""
+    """Return how points are to be measured.
+
+    Under one of the conditions after the other, by each load with each filter.
+    """
     none: list[Any] = [None]
     rounds = requested_rounds(args, bool(conditions))
     return [
@@ -209,8 +215,12 @@ def requested_procedures(args: argparse.Namespace, conditions: Sequence[Conditio
             args.target_recall,
             condition,
             rounds,
+            filter,
+            args.post_filter,
         )
-        for condition, load in product(conditions or none, requested_loads(args) or none)
+        for condition, load, filter in product(
+            conditions or none, requested_loads(args) or none, requested_filters(args) or [""]
+        )
     ]
 
 
@@ -223,6 +233,7 @@ def requested_execution(args: argparse.Namespace) -> Execution:
         clients=most_clients(args),
         monitoring=not args.no_monitoring,
         show_progress=args.parallelism == 1,
+        filters=() if args.post_filter is not None else requested_filters(args),
         facts={"command_line": command_line()},
     )
 

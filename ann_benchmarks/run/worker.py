@@ -24,10 +24,11 @@ LIKELY_CAUSES = {
 
 @dataclass(frozen=True)
 class PluginCheck:
-    """The request to import a plug-in, and to see that it has its constructor, and what turns take."""
+    """The request to import a plug-in, and to see that it has its constructor, and what else is needed."""
 
     definition: Definition
     takes_turns: bool = False
+    takes_filters: bool = False
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,7 @@ OF_SERIES = (
     SiteColumn("built", "Build arguments", "words", build, True),
     SiteColumn("clients", "Clients", "number", lambda run: run.series.clients, True),
     SiteColumn("load", "Load", "words", lambda run: run.series.special or "plain", True),
+    SiteColumn("filter", "Filter", "words", lambda run: run.series.filter or None, True),
     SiteColumn("ram", "Available RAM", "words", memory("tier_ram"), True),
     SiteColumn("buffers", "shared_buffers of the tier", "words", memory("tier_shared_buffers"), True),
     SiteColumn("cpus", "CPUs of the tier", "number", lambda run: run.series.tier_cpus, True),

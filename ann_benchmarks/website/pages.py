@@ -1,5 +1,6 @@
 """The pages: which results are on them, and their HTML."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -11,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader
 
 from ann_benchmarks.common.output import counted
 from ann_benchmarks.plotting.styles import DARK_COLORS, DASHES, LIGHT_COLORS, Style, told_apart
-from ann_benchmarks.results.metrics import TARGET_RECALL, drawable, pareto_frontier
+from ann_benchmarks.results.metrics import OF_FILTERS, TARGET_RECALL, drawable, pareto_frontier
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run
 
@@ -96,7 +97,7 @@ def detail_page(
             charts.append(
                 chart_data(variant) | {"latex": latex_code(page, variant, scatter) if latex else ""}
             )
-        else:
+        elif not OF_FILTERS.intersection(all_plot_variants[variant]):
             empty.append(plot_title(variant))
     points = points_data(page.runs, page.columns)
     writing = writing_data(page.records) if page.records else None
@@ -145,8 +146,12 @@ def index_page(templates: Environment, pages: Sequence[Page], styles: Styles) ->
 
 def preview(page: Page, styles: Styles) -> Iterator[dict[str, Any]]:
     """Yield the recall/QPS frontier of each algorithm, or dataset, of a page."""
+    filters = Counter(run.series.filter for run in page.runs)
+    shown = "" if "" in filters else max(filters, key=lambda name: filters[name], default="")
     of_name: dict[str, list[Run]] = {}
     for run in page.runs:
+        if run.series.filter != shown:  # which is another question
+            continue
         of_name.setdefault(run.series.name if page.is_of_dataset else page.titles[id(run)], []).append(run)
     known = styles["algorithm" if page.is_of_dataset else "dataset"]
     apart = styles_data(told_apart({name: known[name] for name in of_name}))

@@ -49,7 +49,7 @@ class PgbenchClients:
     def __init__(
         self,
         statement: QueryStatement,
-        queries: np.ndarray[Any, Any],
+        queries: Any,
         clients: int,
         program: PgbenchProgram,
         skew: float | None = None,

@@ -5,7 +5,6 @@ import secrets
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
 import psycopg
 
 from ..catalog import SCHEMA, try_lock
@@ -27,8 +26,13 @@ class QueryTable:
     killed, and is dropped by the next one.
     """
 
-    def __init__(self, statement: QueryStatement, queries: np.ndarray[Any, Any], options: str) -> None:
+    def __init__(self, statement: QueryStatement, queries: Any, options: str) -> None:
         """Make it, and check the plan in a session that has `options` of libpq, as pgbench's will."""
+        if statement.conditions is not None:
+            raise PostgresError(
+                "pgbench would take a filter's values out of a table, where the planner does not see them:"
+                " leave --driver pgbench out"
+            )
         self._statement = statement
         self.name = f"{SCHEMA}.{_PREFIX}{secrets.token_hex(8)}"
         self._connection = connect({**statement.parameters, "options": options})
@@ -56,7 +60,7 @@ class QueryTable:
             connection.execute(f"SET lock_timeout = '{_DROP_SECONDS}s'")
             connection.execute(f"DROP TABLE IF EXISTS {self.name}")
 
-    def _fill(self, queries: np.ndarray[Any, Any]) -> None:
+    def _fill(self, queries: Any) -> None:
         connection = self._connection
         try_lock(connection, self.name)
         for (left,) in connection.execute(

@@ -5,6 +5,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 
@@ -24,12 +25,12 @@ class ClientPool(ProcessGroup):
     def __init__(
         self,
         statement: QueryStatement,
-        queries: np.ndarray,
+        queries: Sequence[Any] | np.ndarray,
         clients: int,
         rests: bool = False,
         processes: int | None = None,
     ) -> None:
-        """Start them, and return when all are ready; `queries` is (count, dimension) of any real type.
+        """Start them, and return when all are ready; `queries` are what the statement encodes.
 
         With `rests`, close() ends the sessions only, and connect() begins the next ones. `processes` is the
         number that the clients are dealt to; by default it follows from that of the cores.
@@ -39,7 +40,7 @@ class ClientPool(ProcessGroup):
         self._pace = 0.0  # queries that each client sent a second in such a run
         self._arrivals = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         with tempfile.TemporaryFile() as parameters:
-            write_parameters(parameters.fileno(), queries, statement.column)
+            write_parameters(parameters.fileno(), queries, statement.encoder())
             files = [self._arrivals.fileno(), parameters.fileno()]
             dealt = np.array_split(np.arange(clients), processes or processes_for(clients))
             super().__init__([*map(len, dealt)], become_clients, files, files, statement)
@@ -119,7 +120,7 @@ class ClientPool(ProcessGroup):
     def _slots(self) -> int:
         return math.ceil(EVEN * len(self._queries) / len(self))
 
-    def has_rested(self, queries: np.ndarray, clients: int) -> bool:
+    def has_rested(self, queries: Sequence[Any] | np.ndarray, clients: int) -> bool:
         """Whether this number of processes is at rest and has these very queries."""
         return not self.members and len(self) == clients and self._queries is queries
 
@@ -144,7 +145,9 @@ class RestingClients:
         """Nothing is started yet."""
         self._pool: ClientPool | None = None
 
-    def open(self, statement: QueryStatement, queries: np.ndarray, clients: int) -> ClientPool:
+    def open(
+        self, statement: QueryStatement, queries: Sequence[Any] | np.ndarray, clients: int
+    ) -> ClientPool:
         """Return this number of clients for the statement; close() has them rest."""
         if self._pool is not None and self._pool.has_rested(queries, clients):
             self._pool.connect(statement)

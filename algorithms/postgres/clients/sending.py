@@ -20,7 +20,6 @@ from .sample import RawSample
 from .work import InOrder, WhenDue
 
 Arrival = tuple[float, int, bool]  # when a query is due, its number, and whether its answer is to be kept
-_BINARY = (1,)
 _NONE = np.empty(0, np.int64)
 
 
@@ -32,7 +31,7 @@ class QueryRun(MemberRun[QuerySession, InOrder | WhenDue]):
         session: QuerySession,
         work: InOrder | WhenDue,
         book: "memoryview[float]",
-        queries: Sequence[tuple[Any]],
+        queries: Sequence[tuple[Any, ...]],
     ) -> None:
         """Take the parameters of the queries, too."""
         super().__init__(session, work, book)
@@ -50,6 +49,7 @@ class QueryRun(MemberRun[QuerySession, InOrder | WhenDue]):
         send, consume, is_busy = libpq.send_query_prepared, libpq.consume_input, libpq.is_busy
         receive, clock, fine = libpq.get_result, time.perf_counter, pq.ExecStatus.TUPLES_OK
         queries, book, keep, turn = self.queries, self.book, self.sample.keep, self.sample.turn
+        formats = session.formats
         order = work.order.tolist()
         end = math.inf if work.seconds is None else start + work.seconds
         place, at, last, rows_from = 0, 0, 2 * work.room, 4 * work.room
@@ -57,7 +57,7 @@ class QueryRun(MemberRun[QuerySession, InOrder | WhenDue]):
         while now < end and at < last:
             for number in order:
                 book[at] = clock()
-                send(STATEMENT, queries[number], _BINARY, 1)
+                send(STATEMENT, queries[number], formats, 1)
                 now = yield
                 consume()
                 if is_busy():
@@ -86,6 +86,7 @@ class QueryRun(MemberRun[QuerySession, InOrder | WhenDue]):
         send, consume, is_busy = libpq.send_query_prepared, libpq.consume_input, libpq.is_busy
         receive, clock, fine = libpq.get_result, time.perf_counter, pq.ExecStatus.TUPLES_OK
         queries, book, keep, turn = self.queries, self.book, self.sample.keep, self.sample.turn
+        formats = session.formats
         keep_first = self.sample.keep_first
         at, behind, rows_from = 0, 2 * work.room, 4 * work.room
         for place in range(work.room):
@@ -93,7 +94,7 @@ class QueryRun(MemberRun[QuerySession, InOrder | WhenDue]):
                 consume()  # raises where the connection was lost
             due, number, is_first = arrival
             book[at] = clock()
-            send(STATEMENT, queries[number], _BINARY, 1)
+            send(STATEMENT, queries[number], formats, 1)
             now = yield False
             consume()
             if is_busy():

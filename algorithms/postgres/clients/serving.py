@@ -42,7 +42,7 @@ def become_clients(sockets: list[int], books: list[list[int]], arrivals: int, pa
 class _ClientProcess(MemberProcess):
     """Some clients of one process, and what it waits with."""
 
-    def __init__(self, queries: Sequence[tuple[Any]], arrivals: int) -> None:
+    def __init__(self, queries: Sequence[tuple[Any, ...]], arrivals: int) -> None:
         self.queries, self.arrivals = queries, arrivals
         # It comes before the connections: select() takes no large file descriptor.
         self.poller: Any = select.epoll() if HAS_EPOLL else select.poll()

@@ -6,6 +6,7 @@ binary parameter is such bytes, without the length.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -35,14 +36,31 @@ def row_of_an_array(row: int) -> str:
     return f"row {row} (from 0)"
 
 
+@dataclass(frozen=True)
+class Beside:
+    """What a row has behind its vector: a number of columns, some of them as `fields` of NumPy's."""
+
+    columns: int = 0
+    fields: tuple[tuple[str, str], ...] = ()
+
+    def fill(self, rows: np.ndarray[Any, Any], first_id: int) -> None:
+        """Put the values of rows from `first_id` on into the fields, of which there are some."""
+
+
+ALONE = Beside()
+
+
 class RowEncoder(Protocol):
-    """Encodes blocks of rows for a binary COPY of (id int4, embedding)."""
+    """Encodes blocks of rows for a binary COPY of (id int4, embedding), and what is beside it."""
 
     def encode(self, first_id: int, block: Any) -> memoryview:
         """Return the bytes of the rows, whose ids ascend from `first_id`; valid until the next call.
 
         Raises PostgresError for a value that the column cannot hold, so that the server never sees it.
         """
+
+    def rows(self, first_id: int, block: Any) -> list[Any]:
+        """Return the bytes of each row by itself, likewise."""
 
 
 class Column(ABC):
@@ -61,6 +79,16 @@ class Column(ABC):
     def declared(self) -> str:
         """The type as a table declares it."""
         return f"{self.type_name}({self.dimension})"
+
+    @property
+    def attribute_names(self) -> list[str]:
+        """The names, in SQL, of the columns that a table has beside id and embedding."""
+        return []
+
+    @property
+    def table_definition(self) -> str:
+        """The columns of a table, as CREATE TABLE has them behind its name."""
+        return f"(id int4 NOT NULL, embedding {self.declared})"
 
     @property
     def parameter(self) -> str:
@@ -91,7 +119,9 @@ class Column(ABC):
         return int(train.shape[1] * np.dtype(train.dtype).itemsize)
 
     @abstractmethod
-    def row_encoder(self, rows: int, where: Callable[[int], str] = row_of_an_array) -> RowEncoder:
+    def row_encoder(
+        self, rows: int, where: Callable[[int], str] = row_of_an_array, beside: Beside = ALONE
+    ) -> RowEncoder:
         """Return what encodes blocks of up to `rows` rows; `where` names a row, by its id, for an error."""
 
     @abstractmethod

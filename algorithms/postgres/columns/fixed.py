@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .column import Column, row_of_an_array
+from .column import ALONE, Beside, Column, row_of_an_array
 
 
 class FixedColumn(Column):
@@ -29,17 +29,19 @@ class FixedColumn(Column):
         """Bytes of a value in a row: in its binary format it has all but the length."""
         return self.layout.itemsize + 4
 
-    def row_encoder(self, rows: int, where: Callable[[int], str] = row_of_an_array) -> "FixedRowEncoder":
+    def row_encoder(
+        self, rows: int, where: Callable[[int], str] = row_of_an_array, beside: Beside = ALONE
+    ) -> "FixedRowEncoder":
         """Return what encodes blocks of up to `rows` rows."""
-        return FixedRowEncoder(self, rows, where)
+        return FixedRowEncoder(self, rows, where, beside)
 
 
 class FixedRowEncoder:
     """Encodes blocks into one buffer that is used again and again."""
 
-    def __init__(self, column: FixedColumn, rows: int, where: Callable[[int], str]) -> None:
+    def __init__(self, column: FixedColumn, rows: int, where: Callable[[int], str], beside: Beside) -> None:
         """Fill in all that is the same in every row."""
-        self._column, self._where = column, where
+        self._column, self._where, self._beside = column, where, beside
         layout = column.layout
         self._rows = np.zeros(
             rows,
@@ -49,9 +51,11 @@ class FixedRowEncoder:
                 ("id", ">i4"),
                 ("length", ">i4"),
                 ("value", layout),
+                *beside.fields,
             ],
         )
-        self._rows["columns"], self._rows["id_length"], self._rows["length"] = 2, 4, layout.itemsize
+        self._rows["columns"], self._rows["id_length"] = 2 + beside.columns, 4
+        self._rows["length"] = layout.itemsize
         column.begin(self._rows["value"])
         self._values = self._rows["value"]["values"]
 
@@ -60,7 +64,14 @@ class FixedRowEncoder:
         rows = self._rows[: len(block)]
         self._values[: len(block)] = self.checked(first_id, block)
         rows["id"] = np.arange(first_id, first_id + len(block))
+        if self._beside.fields:
+            self._beside.fill(rows, first_id)
         return rows.view(np.uint8).data
+
+    def rows(self, first_id: int, block: np.ndarray[Any, Any]) -> list[Any]:
+        """Return each row of `block` by itself, valid until the next call."""
+        content, size = self.encode(first_id, block), self._rows.itemsize
+        return [content[start : start + size] for start in range(0, len(content), size)]
 
     def checked(self, first_id: int, block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return the block as the column's values; PostgresError for one that it cannot hold."""

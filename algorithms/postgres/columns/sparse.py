@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..errors import PostgresError
-from .column import Column, row_of_an_array
+from .column import ALONE, Beside, Column, row_of_an_array
 
 MOST_VALUES = 16_000  # of a sparsevec
 MOST_INDEXED_VALUES = 1_000  # that an HNSW index takes
@@ -66,9 +66,11 @@ class SparseColumn(Column):
         """Bytes of a row of the training set, on average."""
         return self.value_bytes
 
-    def row_encoder(self, rows: int, where: Callable[[int], str] = row_of_an_array) -> "SparseRowEncoder":
+    def row_encoder(
+        self, rows: int, where: Callable[[int], str] = row_of_an_array, beside: Beside = ALONE
+    ) -> "SparseRowEncoder":
         """Return what encodes blocks of rows."""
-        return SparseRowEncoder(self, where)
+        return SparseRowEncoder(self, where, beside)
 
     def parameter_encoder(self) -> Callable[[Any], bytes]:
         """Return what encodes one query after the other."""
@@ -94,20 +96,22 @@ class SparseColumn(Column):
 class SparseRowEncoder:
     """Encodes blocks of rows that have `indptr`, `indices` and `data`."""
 
-    def __init__(self, column: SparseColumn, where: Callable[[int], str]) -> None:
+    def __init__(self, column: SparseColumn, where: Callable[[int], str], beside: Beside) -> None:
         """Take what names a row for an error."""
-        self._dimension, self._where = column.dimension, where
+        self._dimension, self._where, self._columns = column.dimension, where, 2 + beside.columns
+        self._ends: list[int] = []  # of the rows of the last block, in bytes
 
     def encode(self, first_id: int, block: Any) -> memoryview:
         """Return the rows; all of their parts have an even length, so that they are put in place by twos."""
         counts = np.diff(block.indptr)
         self._check(first_id, block.data, counts)
         head = np.zeros(len(counts), _HEAD)
-        head["columns"], head["id_length"], head["dimension"] = 2, 4, self._dimension
+        head["columns"], head["id_length"], head["dimension"] = self._columns, 4, self._dimension
         head["id"] = np.arange(first_id, first_id + len(counts))
         head["length"], head["count"] = 12 + 8 * counts, counts
         words = head.view("u2").reshape(len(counts), _HEAD.itemsize // 2)
         ends = np.cumsum(words.shape[1] + 4 * counts)
+        self._ends = (2 * ends).tolist()
         starts = ends - 4 * counts
         out = np.empty(int(ends[-1]) if len(ends) else 0, "u2")
         out[(starts - words.shape[1])[:, np.newaxis] + np.arange(words.shape[1])] = words
@@ -117,6 +121,11 @@ class SparseRowEncoder:
         values = places + np.repeat(2 * counts, counts)[:, np.newaxis]
         out[values] = block.data.astype(">f4").view("u2").reshape(-1, 2)
         return out.view(np.uint8).data
+
+    def rows(self, first_id: int, block: Any) -> list[Any]:
+        """Return each row by itself."""
+        content = self.encode(first_id, block)
+        return [content[start:end] for start, end in zip([0, *self._ends], self._ends, strict=False)]
 
     def _check(self, first_id: int, data: np.ndarray[Any, Any], counts: np.ndarray[Any, Any]) -> None:
         bad = ~np.isfinite(data) | (data == 0)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..errors import PostgresError
-from .column import row_of_an_array
+from .column import ALONE, Beside, row_of_an_array
 from .fixed import FixedColumn, FixedRowEncoder
 
 _ELEMENTS: dict[str, np.dtype[Any]] = {"vector": np.dtype(np.float32), "halfvec": np.dtype(np.float16)}
@@ -42,9 +42,11 @@ class VectorColumn(FixedColumn):
         """Fill in the dimension."""
         out["dimension"] = self.dimension
 
-    def row_encoder(self, rows: int, where: Callable[[int], str] = row_of_an_array) -> "VectorRowEncoder":
+    def row_encoder(
+        self, rows: int, where: Callable[[int], str] = row_of_an_array, beside: Beside = ALONE
+    ) -> "VectorRowEncoder":
         """Return what encodes blocks of up to `rows` rows of any real type."""
-        return VectorRowEncoder(self, rows, where)
+        return VectorRowEncoder(self, rows, where, beside)
 
     def parameter_encoder(self) -> Callable[[Any], bytearray]:
         """Return what encodes one vector after the other, in the same buffer."""
@@ -66,9 +68,9 @@ class VectorColumn(FixedColumn):
 class VectorRowEncoder(FixedRowEncoder):
     """Checks the values before they are encoded."""
 
-    def __init__(self, column: VectorColumn, rows: int, where: Callable[[int], str]) -> None:
+    def __init__(self, column: VectorColumn, rows: int, where: Callable[[int], str], beside: Beside) -> None:
         """Make room for a block in the machine's own order of bytes."""
-        super().__init__(column, rows, where)
+        super().__init__(column, rows, where, beside)
         self._type = column.type_name
         self._native = np.empty((rows, column.dimension), dtype=column.element)
         self._bits = self._native.view(f"u{column.element.itemsize}")

@@ -18,6 +18,8 @@ from ann_benchmarks.common.foreign import DAMAGE, reason_of, shortened
 from ann_benchmarks.common.hdf5 import fits_in_memory, is_of_numbers, lacking
 from ann_benchmarks.common.sparse import SparseVectors
 
+from ..filters import FilteredVector
+
 SUFFIX = ".truth.h5"
 
 
@@ -127,16 +129,27 @@ class Queries(Sequence[Query]):
         return self.truth.neighbors
 
     def copied_vectors(self) -> list[Any]:
-        """Return each vector in an array of its own, which a plug-in may change in place."""
-        if isinstance(self.vectors, SparseVectors):
-            return [vector.copy() for vector in self.vectors]
-        return [np.array(vector) for vector in self.vectors]
+        """Return each vector in an array of its own, which a plug-in may change in place.
 
-    def copied_batch(self) -> np.ndarray | list[np.ndarray] | SparseVectors:
-        """Return all vectors as one array, or a list of sets, which a plug-in may change in place."""
+        With filters, each is a FilteredVector.
+        """
+        copies: list[Any]
         if isinstance(self.vectors, SparseVectors):
-            return self.vectors.copy()
-        return self.copied_vectors() if isinstance(self.vectors, list) else np.array(self.vectors)
+            copies = [vector.copy() for vector in self.vectors]
+        else:
+            copies = [np.array(vector) for vector in self.vectors]
+        if self.filters is None:
+            return copies
+        return [FilteredVector(*pair) for pair in zip(copies, self.filters, strict=True)]
+
+    def copied_batch(self) -> np.ndarray | list[Any] | SparseVectors:
+        """Return all vectors as one array, or a list of sets, which a plug-in may change in place.
+
+        With filters, it is a list of FilteredVector.
+        """
+        if self.filters is not None or isinstance(self.vectors, list):
+            return self.copied_vectors()
+        return self.vectors.copy() if isinstance(self.vectors, SparseVectors) else np.array(self.vectors)
 
 
 def truth_path(name: str, data: Path) -> Path:

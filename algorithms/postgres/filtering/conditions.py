@@ -1,0 +1,119 @@
+"""The WHERE of a set of filters: its SQL, prepared once, and the values that each query sends with it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ..columns import Kind, quoted
+from ..errors import PostgresError
+
+FIRST_VALUE = 2  # $1 is the vector
+
+
+class SharedShape(Protocol):
+    """A filter, as the framework gives it."""
+
+    shape: tuple[tuple[str, str], ...]  # columns and operators
+    values: tuple[Any, ...]
+
+
+class VectorAndFilter(Protocol):
+    """A query, as the framework gives it to a plug-in that was given attributes."""
+
+    vector: Any
+    filter: Any
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One comparison of a column with the parameter of that number."""
+
+    column: str
+    operator: str
+    kind: Kind
+    number: int
+
+    @property
+    def takes_several(self) -> bool:
+        """Whether the parameter is an array."""
+        return self.operator in ("in", "contains")
+
+    @property
+    def sql(self) -> str:
+        """The comparison."""
+        column = quoted(self.column)
+        if self.operator == "in":
+            return f"{column} = ANY (${self.number}::{self.kind.element}[])"
+        if self.operator == "contains":
+            return f"{column} @> ${self.number}::{self.kind.element}[]"
+        return f"{column} {self.operator} ${self.number}::{self.kind.element}"
+
+    def encoder(self) -> Callable[[Any], bytes]:
+        """Return what makes a value a binary parameter."""
+        return self.kind.binary_array if self.takes_several else self.kind.binary
+
+    def literal(self, value: Any) -> str:
+        """Write a value in SQL."""
+        return (self.kind.literal_array if self.takes_several else self.kind.literal)(value)
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """All comparisons of the filters of one shape."""
+
+    shape: tuple[tuple[str, str], ...]
+    conditions: tuple[Condition, ...]
+
+    @property
+    def where(self) -> str:
+        """What a query has behind its table."""
+        return " WHERE " + " AND ".join(each.sql for each in self.conditions) if self.conditions else ""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The columns that are compared."""
+        return [each.column for each in self.conditions]
+
+    def encoder(self, encode: Callable[[Any], bytes | bytearray]) -> Callable[[Any], tuple[Any, ...]]:
+        """Return what makes a query its parameters; `encode` does so with the vector."""
+        encoders = [each.encoder() for each in self.conditions]
+        shape = self.shape
+
+        def parameters(query: VectorAndFilter) -> tuple[Any, ...]:
+            given = query.filter
+            if given.shape != shape:
+                raise PostgresError(
+                    f"a query compares {_named(given.shape)}, the first one {_named(shape)}: a filter set has"
+                    " the same columns and operators in all queries"
+                )
+            pairs = zip(encoders, given.values, strict=True)
+            return (encode(query.vector), *[each(value) for each, value in pairs])
+
+        return parameters
+
+    def literals(self, given: SharedShape) -> tuple[str, ...]:
+        """Write a filter's values as SQL does."""
+        pairs = zip(self.conditions, given.values, strict=True)
+        return tuple(each.literal(value) for each, value in pairs)
+
+
+def conditions_of(given: SharedShape, kinds: Mapping[str, Kind]) -> Conditions:
+    """Return the conditions of a filter's shape; PostgresError for what the columns do not have."""
+    conditions = []
+    for number, (column, operator) in enumerate(given.shape, FIRST_VALUE):
+        kind = kinds.get(column)
+        if kind is None:
+            known = ", ".join(kinds) or "none"
+            raise PostgresError(f"the filter compares '{column}', which the table does not have: {known}")
+        if operator not in kind.operators:
+            known = ", ".join(kind.operators)
+            raise PostgresError(
+                f"the filter compares '{column}' by '{operator}', which a column of type {kind.type_name}"
+                f" is not compared by: use {known}"
+            )
+        conditions.append(Condition(column, operator, kind, number))
+    return Conditions(given.shape, tuple(conditions))
+
+
+def _named(shape: tuple[tuple[str, str], ...]) -> str:
+    return " and ".join(f"{column} {operator}" for column, operator in shape) or "nothing"

@@ -1,0 +1,76 @@
+"""Which plans the queries of a filter set have: in words that tell them apart, and the share of each."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import psycopg
+
+MOST_EXPLAINED = 100  # queries
+_CUSTOM_FIRST = 5  # executions that PostgreSQL plans anew before it may choose the generic plan
+_WITHOUT_A_CHOICE = ("Limit", "Result", "Subquery Scan")
+_OF_ATTRIBUTES = ("btree", "gin", "hash", "brin")
+_INDEXES = """
+    SELECT relname, amname, indpred IS NOT NULL, pg_get_indexdef(indexrelid, 1, true)
+    FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid JOIN pg_am ON pg_am.oid = relam
+    WHERE relname = ANY (%s)"""
+
+
+def explained(queries: Sequence[Any]) -> list[Any]:
+    """Return up to 100 of the queries, evenly spaced."""
+    count = len(queries)
+    taken = min(count, MOST_EXPLAINED)
+    return [queries[place * count // taken] for place in range(taken)]
+
+
+def plan_shares(
+    connection: psycopg.Connection[Any], explain: Callable[[Any], Mapping[str, Any]], queries: Sequence[Any]
+) -> str:
+    """Return the share of the queries that has each plan, as JSON, the most frequent first.
+
+    `explain` returns a query's plan in a session that does nothing else: as in a session that queries, its
+    first executions have plans of their own, and do not count here.
+    """
+    for place in range(_CUSTOM_FIRST):
+        explain(queries[place % len(queries)])
+    plans = [explain(query) for query in queries]
+    names = sorted({node["Index Name"] for plan in plans for node in nodes(plan) if "Index Name" in node})
+    indexes = {name: _described(*of_index) for name, *of_index in connection.execute(_INDEXES, [names])}
+    counts = Counter(f"{_kind(plan)}: {short_form(plan, indexes)}" for plan in plans)
+    return json.dumps({form: round(count / len(plans), 4) for form, count in counts.most_common()})
+
+
+def short_form(plan: Mapping[str, Any], indexes: Mapping[str, str]) -> str:
+    """Name the steps of a plan, from the last one on, and the indexes by what `indexes` has for their names.
+
+    As PostgreSQL names them: "Index Scan (hnsw)", "Sort over Seq Scan".
+    """
+    steps = []
+    for node in nodes(plan):
+        if node["Node Type"] in _WITHOUT_A_CHOICE:
+            continue
+        parallel = "Parallel " if node.get("Parallel Aware") else ""
+        name = node.get("Index Name")
+        index = f" ({indexes.get(name, name)})" if name else ""
+        steps.append(f"{parallel}{node['Node Type']}{index}")
+    return " over ".join(steps)
+
+
+def nodes(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Return the nodes of a plan in JSON, from the top."""
+    yield plan
+    for child in plan.get("Plans", []):
+        yield from nodes(child)
+
+
+def _kind(plan: Mapping[str, Any]) -> str:
+    """Whether a plan was made for the values of its query: others have parameters in their order."""
+    orders = [text for node in nodes(plan) for text in (node.get("Order By", ""), *node.get("Sort Key", ()))]
+    return "generic" if any(re.search(r"\$1\b", text) for text in orders) else "custom"
+
+
+def _described(method: str, is_partial: bool, column: str) -> str:
+    of_column = f" {column}" if method in _OF_ATTRIBUTES else ""
+    return ("partial " if is_partial else "") + method + of_column

@@ -1,0 +1,151 @@
+"""Figures of filtered queries by hand, and which rows pass: against Python's own comparison of each row."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ann_benchmarks.algorithms.bruteforce.module import ExactScan
+from ann_benchmarks.data.filters import Filter, Predicate, RowAttribute, RowAttributes, passing
+from ann_benchmarks.results.comparable import comparable, conditions, family
+from ann_benchmarks.results.measurement import Measurement
+from ann_benchmarks.results.metrics import compute_all
+from ann_benchmarks.results.series import Series, series_from
+from ann_benchmarks.results.truth import Truth
+
+from .report_data import make_run
+
+INF = math.inf
+ATTRS = {"count": 3, "best_search_time": 0.001, "run_count": 1, "distance": "euclidean"}
+# Of 3 requested rows, the queries have 3 or more, 2, 1 and no matches.
+TRUE = np.array([[1, 2, 3, 4], [1, 2, INF, INF], [5, INF, INF, INF], [INF] * 4])
+
+
+def figures(found, distance="euclidean", true=TRUE):
+    m = Measurement(Truth(true, True), np.array(found), np.full(4, 1e-3), {**ATTRS, "distance": distance})
+    return compute_all(m)
+
+
+def test_recall_and_completeness_count_the_rows_that_there_are():
+    every = [[1, 2, 3], [1, 2, INF], [5, INF, INF], [INF] * 3]
+    exact = figures(every)
+    assert [exact[name] for name in ("k-nn", "epsilon", "largeepsilon", "completeness")] == [1, 1, 1, 1]
+    assert exact["short"] == 0 and exact["rel"] == pytest.approx((6 + 3 + 5) / (10 + 3 + 5))
+    # 3 rows of which 2 are right; 1 of 2; none of 1; none of none.
+    some = figures([[1, 2, 9], [1, INF, INF], [INF] * 3, [INF] * 3])
+    assert some["k-nn"] == pytest.approx((2 / 3 + 1 / 2 + 0 + 1) / 4)
+    assert some["completeness"] == pytest.approx((1 + 1 / 2 + 0 + 1) / 4)
+    assert some["short"] == 2 / 4 and some["rel"] == INF
+
+
+@pytest.mark.filterwarnings("error")
+def test_inner_products_under_filters():
+    true = np.sort(np.where(np.isfinite(TRUE), -TRUE, INF), axis=1)
+    values = figures(np.where(np.isfinite(true[:, :3]), true[:, :3], INF), "ip", true)
+    assert [values[name] for name in ("k-nn", "epsilon", "largeepsilon", "completeness")] == [1, 1, 1, 1]
+
+
+def test_without_a_filter_an_infinite_distance_means_what_it_did():
+    of = Measurement(Truth(TRUE[:1]), np.array([[1, 2, INF]]), np.array([1e-3]), ATTRS)
+    values = compute_all(of)
+    assert values["k-nn"] == 2 / 3 and math.isnan(values["completeness"]) and math.isnan(values["short"])
+
+
+def test_a_series_names_its_filter_and_strategy():
+    series = Series("hnsw", clients=4, filter="uniform:0.01", is_cold=True)
+    assert series.label == series.folder == "hnsw-c4-filter-uniform-0.01-cold"
+    assert series_from(json.loads(series.as_json())) == series
+    post = Series("hnsw", filter="uniform:0.01", post_filter=2.5)
+    assert post.label == "hnsw-post2.5-filter-uniform-0.01" and post.family == "hnsw-post2.5"
+    assert post.conditions == Series("other", filter="uniform:0.01").conditions
+
+
+def test_strategies_are_compared_under_one_filter():
+    plain = make_run("a")
+    runs = [
+        replace(plain, series=Series(name, filter=filter, post_filter=post))
+        for name, filter, post in (("a", "x:1", None), ("a", "x:1", 3.0), ("a", "x:2", None))
+    ]
+    assert comparable([plain, *runs]) == [plain]
+    assert comparable(runs) == runs
+    assert conditions(runs[0]) == conditions(runs[1]) != conditions(runs[2])
+    assert [family(run) for run in runs] == ["a", "a-post3", "a"]
+
+
+def attributes(rows=300, seed=5):
+    random = np.random.default_rng(seed)
+    sets = [np.unique(random.integers(0, 9, random.integers(0, 6))) for _ in range(rows)]
+    texts = np.array([["", "rot", "grün", "it's"][i] for i in random.integers(0, 4, rows)], dtype=object)
+    found = {
+        "number": RowAttribute("number", "integer", random.integers(0, 10, rows)),
+        "word": RowAttribute("word", "text", texts),
+        "tags": RowAttribute(
+            "tags", "labels", np.concatenate(sets).astype(np.int32), np.cumsum([*map(len, sets)])
+        ),
+    }
+    plain = {"number": found["number"].values.tolist(), "word": texts.tolist(), "tags": [*map(set, sets)]}
+    return RowAttributes(found, rows, "mark"), plain
+
+
+def holds(predicate, value):
+    """Whether a predicate holds for a value, in Python's words."""
+    column, operator, given = predicate.column, predicate.operator, predicate.value
+    if column == "tags":
+        return bool(value & set(given)) if operator == "in" else set(given) <= value
+    return {
+        "=": lambda: value == given,
+        "<": lambda: value < given,
+        "<=": lambda: value <= given,
+        ">": lambda: value > given,
+        ">=": lambda: value >= given,
+        "in": lambda: value in given,
+    }[operator]()
+
+
+SHAPES = {
+    "stretch": lambda i: [Predicate("number", ">=", i % 7), Predicate("number", "<", i % 7 + 2)],
+    "one of": lambda i: [Predicate("number", "in", (i % 10, 3))],
+    "compared": lambda i: [Predicate("number", "<=", i % 10), Predicate("word", ">", "it's")],
+    "word": lambda i: [Predicate("word", "=", ["", "rot", "grün", "it's", "blau"][i % 5])],
+    "words": lambda i: [Predicate("word", "in", ("rot", ["", "it's"][i % 2]))],
+    "labels": lambda i: [Predicate("tags", "contains", (i % 9,) if i % 2 else (i % 9, (i + 4) % 9))],
+    "any label": lambda i: [Predicate("tags", "in", (i % 9, (i + 4) % 9, 20))],
+    "both": lambda i: [Predicate("tags", "contains", (i % 9,)), Predicate("number", "=", i % 10)],
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_rows_pass_or_not(shape):
+    columns, plain = attributes()
+    filters = [Filter(tuple(SHAPES[shape](i))) for i in range(40)]
+    rows = np.random.default_rng(2).integers(-1, 300, (40, 25))
+    expected = [
+        [row < 0 or all(holds(p, plain[p.column][row]) for p in one.predicates) for row in line]
+        for one, line in zip(filters, rows, strict=True)
+    ]
+    assert passing(columns, filters, rows).tolist() == expected
+    assert passing(columns, filters, rows[:, :0]).shape == (40, 0)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "angular", "ip"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_exact_scan_answers_filtered_queries(metric, shape):
+    columns, plain = attributes()
+    random = np.random.default_rng(3)
+    train, queries = random.normal(size=(300, 6)), random.normal(size=(12, 6))
+    scan = ExactScan(metric)
+    scan.set_row_attributes(columns)
+    scan.fit(train)
+    inner = queries @ train.T
+    distances = {
+        "euclidean": ((queries[:, None] - train[None]) ** 2).sum(2),
+        "angular": -inner / np.linalg.norm(train, axis=1),
+        "ip": -inner,
+    }[metric]
+    for number, vector in enumerate(queries.astype(np.float32)):
+        one = Filter(tuple(SHAPES[shape](number)))
+        rows = [i for i in range(300) if all(holds(p, plain[p.column][i]) for p in one.predicates)]
+        expected = sorted(rows, key=lambda i: distances[number, i])[:10]
+        assert scan.filtered_query(vector, one, 10).tolist() == expected

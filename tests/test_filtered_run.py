@@ -1,0 +1,283 @@
+"""Queries with filters from run.py to the results: every way to a plug-in, the checks, the figures."""
+
+import csv
+import json
+
+import h5py
+import numpy as np
+import pytest
+
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.data.datasets import get_dataset, prepare_filters
+from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.jobs.events import PointDone
+from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
+from ann_benchmarks.load.request import Load
+from ann_benchmarks.load.warmup import Warmup
+from ann_benchmarks.measure.job import carry_out
+from ann_benchmarks.results.file import read_result, write_result
+from ann_benchmarks.results.runs import load_runs
+from ann_benchmarks.results.series import stored_series
+
+from .programs import call_program
+
+EXACT = {
+    "module": "ann_benchmarks.algorithms.bruteforce",
+    "constructor": "ExactScan",
+    "base_args": ["@metric"],
+}
+FILTERS = ("uniform:0.5", "uniform:0.02", "tenants:10", "labels:0.1")  # 4 of 200 rows, and fewer, match some
+
+# Answers exactly, from a list of what it was given; takes filters in its own way.
+OWN_WAY = """\
+def set_row_attributes(self, attributes):
+    self.values = attributes["uniform"].values
+def fit(self, X):
+    self.X = np.array(X)
+def query(self, q, n):
+    rows = np.flatnonzero(self.values < q.filter.predicates[0].value)
+    return rows[np.argsort(((self.X[rows] - q.vector) ** 2).sum(1))[:n]]
+"""
+UNFILTERED = """\
+def fit(self, X):
+    self.X = np.array(X)
+def query(self, q, n):
+    return np.argsort(((self.X - q) ** 2).sum(1))[:n]
+"""
+PREPARED = """\
+def prepare_query(self, v, n): self.asked = v, n
+def run_prepared_query(self): self.found = self.query(*self.asked)
+def get_prepared_query_results(self): return self.found
+"""
+TIMED = """\
+def time_queries(self, X, n):
+    return [1e-3] * len(X), [list(self.query(q, n)) for q in X]
+"""
+AT_ONCE = """\
+def prepare_batch_query(self, X, n): self.asked = X, n
+def run_batch_query(self): self.res = [self.query(q, self.asked[1]) for q in self.asked[0]]
+"""
+CLIENTS = """\
+def open_clients(self, X, n, clients):
+    from ann_benchmarks.load.local_clients import ThreadClients
+    return ThreadClients(self.query, X, n, clients)
+"""
+
+
+def measured(workspace, monkeypatch, body, procedure, name="plugin_of_filters"):
+    """Measure a plug-in in this process; return the attributes and answers of its point."""
+    monkeypatch.syspath_prepend(str(workspace.path))
+    name = f"{name}_{abs(hash((body, str(procedure), str(workspace.path))))}"
+    workspace.add_plugin(name, body)
+    (workspace.path / "plugins" / name).rename(workspace.path / name)
+    if procedure.filter:
+        prepare_filters("tiny", [procedure.filter])
+    filters = (procedure.filter,) if procedure.filter and procedure.post_filter is None else ()
+    events = []
+    definition = Definition(name, "Plugin", name, "t", [], [], False)
+    job = Job(definition, [[]], "tiny", 5, procedure, Execution(filters=filters, show_progress=False))
+    carry_out(JobRequest(job), events.append)
+    return next(event for event in events if isinstance(event, PointDone))
+
+
+def clients(**more):
+    return {"load": Load(2, seconds=0.5, **more), "warmup": Warmup("queries", 10)}
+
+
+@pytest.mark.parametrize(
+    ("more", "how"),
+    [
+        ("", {}),
+        ("", {"warmup": Warmup("queries", 7)}),
+        (PREPARED, {}),
+        (TIMED, {}),
+        ("", {"batch": True}),
+        (AT_ONCE, {"batch": True}),
+        (CLIENTS, clients()),
+        ("", clients()),
+        ("clients_by = 'processes'", clients()),
+        ("", {"load": Load(2, rate=400.0, seconds=0.3), "warmup": Warmup("queries", 10)}),
+    ],
+)
+def test_every_way_to_a_plugin_has_the_filter(workspace, monkeypatch, more, how):
+    procedure = Procedure(2, filter="uniform:0.02", **how)
+    point = measured(workspace, monkeypatch, OWN_WAY + more, procedure)
+    assert (point.recall, point.completeness) == (1, 1)
+    queries = get_dataset("tiny")[0].queries(5, "uniform:0.02")
+    assert (read_result(point.path).neighbors == queries.true_neighbors).all()
+    assert (queries.true_neighbors[:, 4] == -1).all() and (queries.true_neighbors[:, 3] >= 0).all()
+
+
+@pytest.mark.parametrize("more", [PREPARED, TIMED, CLIENTS, AT_ONCE])
+@pytest.mark.parametrize("how", [{}, {"batch": True}, clients()])
+def test_a_filtered_query_goes_before_all_other_ways(workspace, monkeypatch, more, how):
+    body = OWN_WAY.replace("def query(self, q, n):", "def filtered_query(self, q, filter, n):")
+    body = body.replace("q.filter", "filter").replace("q.vector", "q")
+    point = measured(workspace, monkeypatch, body + more, Procedure(2, filter="uniform:0.5", **how))
+    assert (point.recall, point.completeness) == (1, 1)
+
+
+@pytest.mark.parametrize("how", [{}, clients()])
+def test_the_framework_filters_answers_afterwards(workspace, monkeypatch, how):
+    procedure = Procedure(1, filter="uniform:0.1", post_filter=4.0, **how)
+    point = measured(workspace, monkeypatch, UNFILTERED + (TIMED if not how else ""), procedure)
+    result = read_result(point.path)
+    dataset = get_dataset("tiny")[0]
+    values = dataset.attributes(["uniform:0.1"])["uniform"].values
+    nearest = np.argsort(((np.array(dataset.test())[:, None] - np.array(dataset.train())[None]) ** 2).sum(2))
+    for row, ids in zip(result.neighbors, nearest[:, :20], strict=True):
+        expected = [i for i in ids if values[i] < 20][:5]
+        assert row[: len(expected)].tolist() == expected and (row[len(expected) :] == -1).all()
+    returned = (result.neighbors >= 0).sum(axis=1)
+    assert 0 < returned.mean() < 5
+    assert result.attrs["completeness"] == pytest.approx(returned.mean() / 5) == point.completeness
+    assert result.attrs["short_answers"] == pytest.approx((returned < 5).mean())
+    assert 0 < result.attrs["short_answers_low"] < result.attrs["short_answers"] < 1.0 + 1e-9
+    assert point.recall == pytest.approx(returned.mean() / 5)  # what is found of the nearest is right
+    series = stored_series(result.attrs)
+    assert (series.filter, series.post_filter) == ("uniform:0.1", 4.0)
+    assert series.family.endswith("-post4") and "-filter-uniform-0.1" in series.label
+
+
+def test_a_row_that_does_not_pass_is_an_error_of_the_plugin(workspace, monkeypatch):
+    body = OWN_WAY.replace("self.values < q.filter", "self.values <= q.filter")
+    with pytest.raises(UserError, match=r"^query \d+ was answered with row \d+, which does not pass"):
+        measured(workspace, monkeypatch, body, Procedure(filter="uniform:0.02"))
+    with pytest.raises(UserError, match="which does not pass"):
+        measured(workspace, monkeypatch, body, Procedure(filter="uniform:0.02", **clients()))
+
+
+def test_who_takes_no_filters_is_refused(workspace, monkeypatch):
+    with pytest.raises(UserError, match="^Plugin takes no filters: give --post-filter FACTOR"):
+        measured(workspace, monkeypatch, UNFILTERED, Procedure(filter="uniform:0.5"))
+    with pytest.raises(UserError, match="clients of its own: leave --clients or --post-filter out"):
+        procedure = Procedure(filter="uniform:0.5", post_filter=2.0, **clients())
+        measured(workspace, monkeypatch, UNFILTERED + CLIENTS, procedure)
+
+
+def test_each_filter_is_a_series(workspace):
+    workspace.add_plugin("exact", **EXACT)
+    first = ("--algorithm", "exact", "--filter", ",".join(FILTERS[:2]), *FILTERS[2:])
+    done = workspace.run(*first)
+    assert done.returncode == 0, done.stderr
+    folders = {f"exact-filter-{name.replace(':', '-')}" for name in FILTERS}
+    assert {path.split("/")[2] for path in workspace.results()} == folders
+    assert "filter uniform:0.02: 2.000% of the rows pass" in done.stdout
+    assert done.stdout.count("completeness 1.0000") == len(FILTERS)
+    for run in load_runs(sorted((workspace.path / "results").rglob("*.hdf5"))):
+        exact = {name: run.metrics[name] for name in ("k-nn", "epsilon", "completeness", "short")}
+        assert exact == pytest.approx({"k-nn": 1, "epsilon": 1, "completeness": 1, "short": 0})
+        assert run.attrs["filter"] == run.series.filter in FILTERS and run.attrs["recall_high"] == 1
+    again = workspace.run(*first)
+    assert "nothing to do: 4 points finished before" in again.stdout
+    more = workspace.run("--algorithm", "exact", "--filter", "uniform:2e-2", "uniform:0.25")
+    assert "to do: 1 definition with 1 point" in more.stdout and more.returncode == 0
+    # Without filters nothing changes: no attribute, no column, the same folder.
+    assert workspace.run("--algorithm", "exact").returncode == 0
+    with h5py.File(next((workspace.path / "results/tiny/10/exact").iterdir())) as file:
+        assert not {"filter", "completeness", "selectivity", "post_filter"} & set(file.attrs)
+        assert json.loads(file.attrs["series"]) == {"algorithm": "exact"}
+
+
+@pytest.mark.parametrize("more", [("--clients", "2", "--duration", "0.5"), ("--rounds", "3"), ("--batch",)])
+def test_loads_and_rounds_have_filters(workspace, more):
+    workspace.add_plugin("exact", **EXACT)
+    done = workspace.run("--algorithm", "exact", "--filter", "uniform:0.02,tenants:10", *more)
+    assert done.returncode == 0, done.stderr
+    runs = [*load_runs(sorted((workspace.path / "results").rglob("*.hdf5")))]
+    assert [run.metrics["completeness"] for run in runs] == [1, 1] == [run.metrics["k-nn"] for run in runs]
+    assert {run.series.filter for run in runs} == {"uniform:0.02", "tenants:10"}
+
+
+def test_mistakes_with_filters_are_one_line(workspace):
+    workspace.add_plugin("exact", **EXACT)
+    workspace.add_plugin("plain", UNFILTERED + "def done(self): Path('built').touch()\n")
+    for words, said in (
+        (("--algorithm", "plain", "--filter", "uniform:0.5"), "takes no filters: give --post-filter"),
+        (("--algorithm", "exact", "--filter", "uniform:7"), "uniform:7"),
+        (("--algorithm", "exact", "--filter", "none-such"), "has no filters 'none-such'"),
+        (("--algorithm", "exact", "--filter", "uniform:0.5,"), "names no filters"),
+        (("--algorithm", "exact", "--post-filter", "3"), "add --filter"),
+        (("--filter", "uniform:0.5", "--post-filter", "0.5"), "give 1 or more"),
+        (("--filter", "uniform:0.5", "--post-filter", "2", "--batch"), "leave --batch out"),
+        (("--filter", "uniform:0.5", "--workload", "inserts"), "cannot be had with --workload"),
+    ):
+        done = workspace.run(*words)
+        assert done.returncode != 0 and said in done.stderr, (words, done.stderr)
+        assert "Traceback" not in done.stderr
+        assert len([line for line in done.stderr.splitlines() if "error" in line]) == 1, done.stderr
+    assert not (workspace.path / "built").exists() and workspace.results() == []
+    # Where it was not named, it is left out; afterwards it can be filtered.
+    done = workspace.run("--filter", "uniform:0.5")
+    assert done.returncode == 0 and "algorithm 'plain' is skipped: Plugin takes no filters" in done.stderr
+    done = workspace.run("--algorithm", "plain", "--filter", "uniform:0.5", "--post-filter", "20")
+    assert done.returncode == 0 and "completeness 1.0000" in done.stdout
+
+
+def test_what_shows_results_shows_those_with_filters(workspace):
+    workspace.add_plugin("exact", **EXACT)
+    workspace.add_plugin("plain", UNFILTERED)
+    assert workspace.run("--algorithm", "exact", "--filter", "uniform:0.5,uniform:0.02").returncode == 0
+    post = ("--algorithm", "plain", "--filter", "uniform:0.5", "--post-filter", "3")
+    assert workspace.run(*post).returncode == 0
+
+    def call(program, *words):
+        done = call_program(program, words, workspace.environment)
+        assert done.returncode == 0 and not done.stderr, done.stderr
+        return done.stdout
+
+    drawn = call("plot", "--dataset", "tiny")
+    assert (
+        "left out: filter-uniform-0.02 (1 point)" in drawn
+        and "drawn: one process, filter-uniform-0.5" in drawn
+    )
+    assert "algorithms: 2" in drawn
+    assert "panels: 2" in call("plot", "--dataset", "tiny", "--facet", "filter")
+    assert "points: 3" in call("plot", "--dataset", "tiny", "--series", "all", "-x", "completeness")
+    call("data_export", "--output", "all.csv")
+    with (workspace.path / "all.csv").open() as file:
+        rows = {row["algorithm"]: row for row in csv.DictReader(file)}
+    assert rows["plain-post3-filter-uniform-0.5"]["filter"] == "uniform:0.5"
+    assert float(rows["plain-post3-filter-uniform-0.5"]["short"]) > 0
+    assert float(rows["exact-filter-uniform-0.02"]["completeness"]) == 1
+    call("report", "--dataset", "tiny")
+    text = (workspace.path / "reports/tiny/report.md").read_text()
+    assert "exact-filter-uniform-0.02" in text and "under the filter uniform:0.5" in text
+    call("create_website", "--outputdir", "site")
+    listed = call(
+        "compare",
+        "results/tiny/10/exact-filter-uniform-0.5",
+        "results/tiny/10/plain-post3-filter-uniform-0.5",
+        "--at-recall",
+        "0.1",
+    )
+    assert "ExactScan" in listed or "exact" in listed
+
+
+def test_results_are_judged_by_the_truth_under_their_filter(workspace, capsys):
+    workspace.add_plugin("exact", **EXACT)
+    assert workspace.run("--algorithm", "exact", "--filter", "uniform:0.5,tenants:10").returncode == 0
+    assert workspace.run("--algorithm", "exact").returncode == 0
+    paths = sorted((workspace.path / "results").rglob("*.hdf5"))
+    assert [run.metrics["k-nn"] for run in load_runs(paths)] == [1, 1, 1]
+    assert [run.metrics["k-nn"] for run in load_runs(paths)] == [1, 1, 1]  # from the cache, or not
+    next((workspace.path / "data/tiny.filters").glob("tenants-10.h5")).unlink()
+    capsys.readouterr()
+    assert {run.series.filter for run in load_runs(paths)} == {"", "uniform:0.5"}
+    said = capsys.readouterr().err
+    assert said.count("run.py --dataset tiny --filter tenants:10") == 1 and len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["../../tiny", "a\0b", "none:0.1", "uniform:9", "x" * 150])
+def test_a_result_that_names_no_filter_is_left_out(workspace, capsys, name):
+    workspace.add_plugin("exact", **EXACT)
+    assert workspace.run("--algorithm", "exact").returncode == 0
+    (path,) = (workspace.path / "results").rglob("*.hdf5")
+    other = path.parent.with_name("exact-filter-other") / path.name
+    other.parent.mkdir()
+    result = read_result(path)
+    attrs = {**result.attrs, "series": json.dumps({"algorithm": "exact", "filter": name})}
+    write_result(other, attrs, result.times, result.neighbors, result.distances)
+    capsys.readouterr()
+    assert [run.algorithm for run in load_runs([path, other])] == ["exact"]
+    assert len(capsys.readouterr().err.splitlines()) == 1
