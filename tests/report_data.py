@@ -60,6 +60,7 @@ def make_run(
         distinct_queries=attrs.get("distinct_queries"),
         rate=attrs.get("rate", 100.0 if attrs.get("loop") == "open" else None),
         is_cold="caches_dropped" in attrs,
+        filter=attrs.get("filter", ""),
         tier_method=attrs.get("tier_method", ""),
         tier_cpus=attrs.get("tier_cpus"),
         tier_disk=attrs.get("tier_disk", ""),

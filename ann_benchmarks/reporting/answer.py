@@ -115,10 +115,12 @@ def ranking(comparison: Comparison, error_rate: float) -> str:
     if any(not found.is_sure for found in apart.values()):
         doubts = [doubt(comparison.fastest[name], comparison.fastest[other])[0] for other in apart]
         behind += f" ({certainty_of_all(apart.values(), doubts)})"
+    filter = comparison.runs[0].series.filter
+    who = f"with {comparison.who_asks}" + (f" under the filter {filter}" if filter else "")
     if not alike:
         is_sure = all(found.is_sure for found in ratios.values())
-        return f"with {comparison.who_asks}, {name} is {'the fastest:' if is_sure else 'ahead:'} {behind}"
-    text = f"with {comparison.who_asks}, {listed([name, *alike])} cannot be told apart"
+        return f"{who}, {name} is {'the fastest:' if is_sure else 'ahead:'} {behind}"
+    text = f"{who}, {listed([name, *alike])} cannot be told apart"
     return f"{text}, and {name} is {behind}" if behind else text
 
 
