@@ -9,7 +9,7 @@ import psycopg
 
 from .columns import Column
 from .errors import PostgresError, refusal
-from .filtering.conditions import Conditions
+from .filtering.conditions import WhereClause
 
 # The value does not matter: for any property, PostgreSQL calls the access method's handler and so loads its
 # library, whatever the name of the file. Every user may call it, while LOAD takes a superuser.
@@ -34,7 +34,7 @@ class QueryStatement:
     settings: Mapping[str, str]  # of the session
     index: str | None  # that the plan has to use; None: it has to use none
     extensions: tuple[str, ...] = ()  # whose libraries define settings, besides pgvector
-    conditions: Conditions | None = None  # of a filter: whichever plan the server chooses is a result
+    conditions: WhereClause | None = None  # of a filter: whichever plan the server chooses is a result
     example_values: tuple[str, ...] = ()  # of the filter, beside the vector
 
     @property

@@ -25,7 +25,7 @@ class VectorAndFilter(Protocol):
 
 
 @dataclass(frozen=True)
-class Condition:
+class ColumnCondition:
     """One comparison of a column with the parameter of that number."""
 
     column: str
@@ -58,11 +58,11 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Conditions:
+class WhereClause:
     """All comparisons of the filters of one shape."""
 
     shape: tuple[tuple[str, str], ...]
-    conditions: tuple[Condition, ...]
+    conditions: tuple[ColumnCondition, ...]
 
     @property
     def where(self) -> str:
@@ -97,7 +97,7 @@ class Conditions:
         return tuple(each.literal(value) for each, value in pairs)
 
 
-def conditions_of(given: SharedShape, kinds: Mapping[str, Kind]) -> Conditions:
+def conditions_of(given: SharedShape, kinds: Mapping[str, Kind]) -> WhereClause:
     """Return the conditions of a filter's shape; PostgresError for what the columns do not have."""
     conditions = []
     for number, (column, operator) in enumerate(given.shape, FIRST_VALUE):
@@ -111,8 +111,8 @@ def conditions_of(given: SharedShape, kinds: Mapping[str, Kind]) -> Conditions:
                 f"the filter compares '{column}' by '{operator}', which a column of type {kind.type_name}"
                 f" is not compared by: use {known}"
             )
-        conditions.append(Condition(column, operator, kind, number))
-    return Conditions(given.shape, tuple(conditions))
+        conditions.append(ColumnCondition(column, operator, kind, number))
+    return WhereClause(given.shape, tuple(conditions))
 
 
 def _named(shape: tuple[tuple[str, str], ...]) -> str:
