@@ -76,9 +76,7 @@ def _check_set(file: YamlFile, name: Any, predicates: Any) -> None:
     if name.partition("-")[0] in SYNTHETIC_KINDS:
         file.fail((name,), f"'{shown(name)}' is too much like {name.partition('-')[0]}:...; choose another")
     if _OF_SERIES.fullmatch(name):
-        file.fail(
-            (name,), f"'{shown(name)}' reads like a way of measuring, such as -cold; choose another name"
-        )
+        file.fail((name,), f"'{shown(name)}' reads like a way of measuring, as -cold does; rename it")
     file.checked((name,), predicates, list)
     if not predicates:
         file.fail((name,), f"'{name}' has no predicates, so that all rows pass; run without a filter instead")
