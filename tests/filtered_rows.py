@@ -43,7 +43,7 @@ def passes(given: Filter, table: RowAttributes) -> np.ndarray:
     """Which rows pass, (rows,) bool, by NumPy and Python."""
     compare = {
         "=": lambda a, b: a == b, "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b,
-        ">=": lambda a, b: a >= b, "in": lambda a, b: a in b,
+        ">=": lambda a, b: a >= b, "in": lambda a, b: not {*np.ravel(a).tolist()}.isdisjoint(b),
         "contains": lambda a, b: set(b) <= set(a.tolist()),
     }  # fmt: skip
     mask = np.ones(table.rows, bool)

@@ -179,6 +179,16 @@ def test_what_is_named_is_matched_by_what_is_left_open(call):
     assert len(set(ids)) == 5 and "1 point compared" in call(*ids[:2])[1]
 
 
+def test_results_under_different_filters_are_not_compared(call):
+    for series, filter in (("a", ""), ("a-filter-x-1", "x:1"), ("b-filter-x-1", "x:1"), ("a-filter-y", "y")):
+        measured(".", series=series, **({"filter": filter} if filter else {}))
+    assert "1 point compared" in call("a-filter-x-1", "b-filter-x-1")[1]
+    for a, b, told in (("a", "a-filter-x-1", "no filter, B of x:1"), ("a-filter-y", "b-*", "y, B of x:1")):
+        a, b = (f"results/tiny/10/{name}/M_16_20.hdf5" for name in (a, b))
+        status, out, err = call(a, b)
+        assert status == 2 and not out and f"error: A has results of {told}" in err and err.count("\n") == 1
+
+
 def test_nothing_in_common_is_no_success(call):
     measured("a", arguments="M_8"), measured("b", arguments="M_16")
     status, out, err = call("a", "b", "--fail-if-slower", "5%")

@@ -218,6 +218,15 @@ def test_who_passes(predicates: list, expected: list[int], span: range, lookups:
     assert rows.tolist() == [row for row in expected if row in span]
 
 
+def test_no_number_is_beyond_the_largest() -> None:
+    ends = [2**63 - 1, -(2**63), 0]
+    matcher = Matcher(RowAttributes({"n": RowAttribute("n", "integer", np.array(ends))}, 3, "mark"))
+    for _ in range(SORTED_AFTER + 2):
+        assert not len(matcher.rows(Filter((Predicate("n", ">", ends[0]),)), range(3)))
+        assert not len(matcher.rows(Filter((Predicate("n", "<", ends[1]),)), range(3)))
+        assert matcher.rows(Filter((Predicate("n", ">=", ends[0]),)), range(3)).tolist() == [0]
+
+
 def test_matches_are_counted_for_each_query() -> None:
     filters = [below(3), below(0), below(3), below(9)]
     assert count_matches(grouped(filters), column(np.arange(5)), 4).tolist() == [3, 0, 3, 5]

@@ -43,6 +43,9 @@ FILTERS = [
     one("labels", "contains", (3,)),
     one("labels", "contains", (2, 5)),
     one("labels", "contains", ()),
+    one("labels", "in", (3,)),
+    one("labels", "in", (2, 5, 99)),
+    one("labels", "in", ()),
     Filter((Predicate("uniform", ">=", 100), Predicate("uniform", "<", 1200), Predicate(WORD, "=", "it's"))),
     Filter(()),
 ]

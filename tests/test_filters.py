@@ -23,10 +23,12 @@ from ann_benchmarks.data.datasets.maintenance import verify_dataset
 from ann_benchmarks.data.datasets.own import OwnVectors, create_own
 from ann_benchmarks.data.datasets.own_filters import FilterFiles, add_own_filters
 from ann_benchmarks.data.filters import canonical_filter
+from ann_benchmarks.data.filters import truth as filter_truth
 from ann_benchmarks.data.filters.generated import tenant_sizes
 from ann_benchmarks.data.filters.matching import Matcher
 from ann_benchmarks.data.filters.places import find_places
 from ann_benchmarks.data.filters.streams import permuted
+from ann_benchmarks.data.ground_truth import checkpoint
 from ann_benchmarks.data.vectors.rows import ArrayRows
 
 from .programs import run_program
@@ -338,6 +340,54 @@ some:
     assert list(verify_dataset(mine)) == []
 
 
+@pytest.mark.parametrize("unit", ["D", "s", "us", "ns"])
+def test_times_of_every_unit_are_the_same(mine: str, unit: str) -> None:
+    days = np.array(["1969-12-31", "2024-01-02"] * (QUERIES // 2), f"datetime64[{unit}]")
+    np.save("days.npy", days)
+    pq.write_table(pa.table({"day": days}), "days.parquet")
+    text = "{}: [{{column: day, operator: '=', values: {}}}]\n"
+    filters = text.format("a", "days.npy") + text.format("b", "days.parquet")
+    add_own_filters(mine, write_own(filters=filters), 20)
+    with get_dataset(mine)[0] as dataset:
+        for name in ("a", "b"):
+            found = dataset.filter_set(name).filters[:2]
+            assert [each.values for each in found] == [(-86_400_000_000,), (1_704_153_600_000_000,)]
+
+
+def test_times_before_1970_are_cut_to_the_microsecond_before(mine: str) -> None:
+    days = np.full(ROWS, -1, "datetime64[ns]")
+    np.save("days.npy", days[:QUERIES])
+    files = write_own(filters="a: [{column: day, operator: '=', values: days.npy}]", day=pa.array(days))
+    add_own_filters(mine, files, 20)
+    with get_dataset(mine)[0] as dataset:
+        assert dataset.filter_set("a").matches.tolist() == [ROWS] * QUERIES
+
+
+def test_a_search_that_was_interrupted_is_not_continued_for_other_queries(
+    mine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "SHARE_OF_SAVING", 1000)  # after each group
+    text = "a: [{{column: price, operator: '<', values: {}}}]"
+    one, done = filter_truth._SpanSearch._one, []
+
+    def interrupted(self, task, farthest, threads):
+        done.append(task.number)
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        return one(self, task, farthest, threads)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(filter_truth._SpanSearch, "_one", interrupted)
+        patch.setattr(filter_truth, "usable_cores", lambda: 1)
+        add_own_filters(mine, write_own(filters=text.format([10, *[20] * (QUERIES - 1)])), 20)
+    # The same filters, in the same order, of other queries.
+    add_own_filters(mine, write_own(filters=text.format([10, 10, *[20] * (QUERIES - 2)])), 20)
+    with get_dataset(mine)[0] as dataset:
+        neighbors = dataset.truth("a").neighbors
+        assert (neighbors >= 0).all() and (neighbors[:2] % 100 < 10).all()
+    assert list(verify_dataset(mine)) == []
+
+
 def test_rows_that_are_held_out_have_no_attributes() -> None:
     np.save("v.npy", VECTORS)
     files = write_own(number=pa.array(np.arange(ROWS)))
@@ -401,10 +451,18 @@ def test_bad_attributes_are_refused(mine: str, case: str) -> None:
         ("f: [{column: price, operator: '=', values: gone.npy}]", "gone.npy"),
         ("f: [{column: price, operator: '=', values: x.txt}]", "NPY or a Parquet"),
         ("", "is empty"),
+        ("{}", "names no filter sets"),
+        ("f: [{column: day, operator: '<', value: 20240531}]", "expected a date or a time"),
+        ("f: [{column: day, operator: '<', values: nat.npy}]", "expected a date or a time, .*NaT"),
+        ("f: [{column: day, operator: '<', values: null.parquet}]", r"null.parquet:day row 0 .* is null"),
+        ("f: [{column: price, operator: '<', values: ''}]", "NPY or a Parquet"),
+        ("cheap-cold: [{column: price, operator: '<', value: 9}]", "reads like a way of measuring"),
     ],
 )
 def test_bad_filters_are_refused(mine: str, filters: str, message: str) -> None:
     files = write_own()
+    np.save("nat.npy", np.array(["NaT"] * QUERIES, "datetime64[D]"))
+    pq.write_table(pa.table({"day": pa.array([None] * QUERIES, pa.timestamp("us"))}), "null.parquet")
     Path("f.yml").write_text(filters)
     with pytest.raises(UserError, match=message):
         add_own_filters(mine, files, 20)

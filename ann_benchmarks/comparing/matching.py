@@ -82,6 +82,8 @@ def compare(
         raise UserError("--noise needs repetitions of the same points: at least two folders, better five")
     of_a, of_b = by_key(a), by_key(b)
     keys = [key for key in of_a if key in of_b]
+    for key in keys:
+        _check_filters(of_a[key], of_b[key])
     labels = _labels([of_a[key] + of_b[key] for key in keys])
     pairs = [PointPair(key, label, of_a[key], of_b[key]) for key, label in zip(keys, labels, strict=True)]
     in_blocks = are_in_blocks(a, b)
@@ -97,6 +99,17 @@ def compare(
         chosen,
         in_blocks,
     )
+
+
+def _check_filters(a: Sequence[MeasuredPoint], b: Sequence[MeasuredPoint]) -> None:
+    """Refuse to compare answers to different questions, which names of series may match."""
+    of_a, of_b = ({point.filter for point in side} for side in (a, b))
+    if len(of_a | of_b) > 1:
+        named = [" and ".join(sorted(one or "no filter" for one in side)) for side in (of_a, of_b)]
+        raise UserError(
+            f"A has results of {named[0]}, B of {named[1]}: results under different filters are not compared;"
+            " name series of one filter"
+        )
 
 
 def _labels(points: Sequence[Sequence[MeasuredPoint]]) -> list[str]:

@@ -46,16 +46,21 @@ def needs(runs: Iterable[Run], target: float) -> list[Need]:
     lines: dict[tuple[int, str], dict[str, dict[int | None, list[Run]]]] = {}
     for run in runs:
         if one := as_tier_run(run):
-            of_method = lines.setdefault((one.clients, one.algorithm), {}).setdefault(one.name, {})
+            of_method = lines.setdefault((one.clients, contender(run)), {}).setdefault(one.name, {})
             of_method.setdefault(one.ram, []).append(run)
     found = []
     for place, by_name in sorted(lines.items()):
-        off_tiers = [run for run in runs if (clients(run), family(run)) == place and not is_on_tier(run)]
+        off_tiers = [run for run in runs if (clients(run), contender(run)) == place and not is_on_tier(run)]
         ladders = [at_recall({None: off_tiers, **groups}, target) for groups in by_name.values()]
         best = max(ladders, key=len)
         if any(best) and len(best) > 1:
             found.append(need_of(*place, best))
     return found
+
+
+def contender(run: Run) -> str:
+    """Name what has a need of its own: an algorithm, under each filter."""
+    return family(run) + (f" under the filter {run.series.filter}" if run.series.filter else "")
 
 
 def need_of(number: int, algorithm: str, best: Mapping[int | None, AtRecall]) -> Need:

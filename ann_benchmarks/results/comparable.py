@@ -170,8 +170,10 @@ def with_least_memory(runs: Iterable[Run], target: float, compared: Comparison) 
     None where there is no tier with less of it than the comparison has.
     """
     groups: dict[str, list[Run]] = {}
+    first = compared.runs[0]
     for run in comparable(runs):
-        if clients(run) == compared.clients and ram(run) < ram(compared.runs[0]):
+        is_alike = (clients(run), run.series.filter) == (compared.clients, first.series.filter)
+        if is_alike and ram(run) < ram(first):
             groups.setdefault(conditions(run), []).append(run)
     by_memory = sorted(groups.values(), key=lambda group: memory_of(group[0]))
     found = (Comparison(compared.clients, group, target) for group in by_memory)

@@ -53,6 +53,7 @@ class Kind(ABC):
     oid: ClassVar[int]
     operator_class: ClassVar[str]
     method: ClassVar[str] = "btree"  # of the index that serves its predicates
+    has_several: ClassVar[bool] = False  # elements a row
     operators: ClassVar[Sequence[str]] = ("=", "<", "<=", ">", ">=", "in")
 
     @abstractmethod
@@ -185,7 +186,8 @@ class LabelsKind(Kind):
 
     type_name, element = "int4[]", "int4"
     oid, operator_class, method = 23, "array_ops", "gin"
-    operators = ("contains",)
+    has_several = True
+    operators = ("contains", "in")
 
     def binary(self, value: Any) -> bytes:
         """Return four bytes."""

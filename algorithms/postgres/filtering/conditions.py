@@ -42,6 +42,8 @@ class ColumnCondition:
     def sql(self) -> str:
         """The comparison."""
         column = quoted(self.column)
+        if self.operator == "in" and self.kind.has_several:
+            return f"{column} && ${self.number}::{self.kind.element}[]"
         if self.operator == "in":
             return f"{column} = ANY (${self.number}::{self.kind.element}[])"
         if self.operator == "contains":

@@ -129,7 +129,8 @@ def store_filters(
     path = filter_path(dataset.name, name, dataset.data)
     state = path.with_name(f".{path.name}.truth.partial")
     files = [(file.stat().st_size, file.stat().st_mtime_ns) for file in dataset.train_files]
-    digest = hashlib.blake2b(repr([group.filter for group in groups]).encode(), digest_size=16).hexdigest()
+    searched = [(group.filter, group.queries.tolist()) for group in groups]
+    digest = hashlib.blake2b(repr(searched).encode(), digest_size=16).hexdigest()
     options = SearchOptions(state, f"{dataset.mark()} {files} {attributes.mark} {digest}")
     rows: Any = dataset.train() if dataset.attrs["type"] == "sparse" else dataset.train_rows()
     problem = str(dataset.attrs["distance"]), dataset.test(), count

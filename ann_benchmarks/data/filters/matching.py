@@ -9,6 +9,7 @@ from .filter import Filter, Predicate
 
 SORTED_AFTER = 8  # lookups in a span of a column: then sorting it pays
 _RANGES = ("=", "<", "<=", ">", ">=")
+_NUMBERS = np.iinfo(np.int64)
 
 
 class Matcher:
@@ -112,6 +113,8 @@ class _Values(_Column):
         return mask
 
     def _between(self, lowest: int | None, highest: int | None) -> np.ndarray:
+        if (lowest or 0) > _NUMBERS.max or (highest or 0) < _NUMBERS.min:
+            return np.empty(0, np.int64)  # a bound beyond int64 would be compared as float64, which rounds it
         if self._sorted is None or self._order is None:
             self._order = np.argsort(self._values, kind="stable")
             self._sorted = np.asarray(self._values)[self._order]

@@ -33,6 +33,8 @@ OPERATORS_OF = {
     "text": ("=", "in"),
     "labels": ("contains", "in"),
 }
+# A folder of results has such words behind the name of a filter.
+_OF_SERIES = re.compile(r".*-(batch|cold|hugepages|cgroup|container|\d+cpus)(-.*)?")
 _LIMITS = {"integer": 2**63, "timestamp": 2**63, "labels": 2**31}
 
 
@@ -51,6 +53,8 @@ def read_own_filters(attributes: Path, filters: Path, rows: int, queries: int) -
     """
     file = YamlFile(filters, "names of filter sets, each with a list of predicates")
     file.mapping((), file.content, "filter sets")
+    if not file.content:
+        file.fail((), "it names no filter sets: add one")
     known = attribute_names(attributes)
     columns: list[str] = []
     for name, predicates in file.content.items():
@@ -71,6 +75,8 @@ def _check_set(file: YamlFile, name: Any, predicates: Any) -> None:
         file.fail((name,), f"'{shown(name)}' cannot be the name of filters; use letters, digits and '-_.'")
     if name.partition("-")[0] in SYNTHETIC_KINDS:
         file.fail((name,), f"'{shown(name)}' is too much like {name.partition('-')[0]}:...; choose another")
+    if _OF_SERIES.fullmatch(name):
+        file.fail((name,), f"'{shown(name)}' reads like a way of measuring, as -cold does; rename it")
     file.checked((name,), predicates, list)
     if not predicates:
         file.fail((name,), f"'{name}' has no predicates, so that all rows pass; run without a filter instead")
@@ -149,7 +155,10 @@ def _single(file: YamlFile, where: tuple[str | int, ...], value: Any, kind: str)
 
 
 def _microseconds(value: Any) -> Any:
-    """Turn a time into microseconds since 1970 UTC; without a zone it is UTC. Else return what it was."""
+    """Turn a time into microseconds since 1970 UTC; without a zone it is UTC. Else return what it was.
+
+    A number is none: nothing says of what unit it would be.
+    """
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -159,7 +168,9 @@ def _microseconds(value: Any) -> Any:
         moment = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
         since = moment - datetime(1970, 1, 1, tzinfo=timezone.utc)
         return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-    return value
+    if isinstance(value, np.datetime64):  # in microseconds, as value_list has it
+        return str(value) if np.isnat(value) else int(value.astype(np.int64))
+    return str(value) if isinstance(value, int) else value
 
 
 def kept_rows(attributes: Mapping[str, RowAttribute], removed: np.ndarray) -> dict[str, RowAttribute]:

@@ -47,10 +47,13 @@ def read_columns(path: Path, columns: list[str], rows: int) -> dict[str, RowAttr
 def value_list(place: Path) -> list[Any]:
     """Read one value a query from FILE.npy, FILE.parquet or FILE.parquet:COLUMN."""
     name, _, key = place.name.partition(":")
-    path = place.with_name(name)
+    path = place.parent / name
     if path.suffix == ".npy":
         with reading(path):
-            return list(np.load(path, allow_pickle=False).tolist())
+            array = np.load(path, allow_pickle=False)
+            if array.dtype.kind == "M":  # whose integers would be of its own unit
+                return list(array.astype("datetime64[us]"))
+            return list(array.tolist())
     if path.suffix != ".parquet":
         raise UserError(f"cannot read values from {path}: use an NPY or a Parquet file")
     names = attribute_names(path)
@@ -60,7 +63,10 @@ def value_list(place: Path) -> list[Any]:
         raise UserError(f"{path} has the columns {', '.join(names[:10])}; choose one with {path.name}:COLUMN")
     with reading(path):
         column = pq.read_table(path, columns=[key]).column(key)
-    return [value.isoformat() if _is_time(column.type) else value for value in column.to_pylist()]
+        if _is_time(column.type):
+            _refuse_nulls(path, key, column)
+            return list(_microseconds(column).view("datetime64[us]"))
+        return list(column.to_pylist())
 
 
 def _attribute(path: Path, name: str, column: pa.ChunkedArray) -> RowAttribute:
@@ -78,14 +84,20 @@ def _attribute(path: Path, name: str, column: pa.ChunkedArray) -> RowAttribute:
         return RowAttribute(name, "text", texts)
     if _is_time(kind):
         with reading(f"{path}:{name}"):
-            is_instant = pa.types.is_timestamp(kind)
-            unit = pa.timestamp("us", kind.tz if is_instant else None)
-            is_finer = is_instant and kind.unit == "ns"  # servers have microseconds: the rest is dropped
-            values = column.cast(unit, safe=not is_finer).cast(pa.int64()).to_numpy()
-        return RowAttribute(name, "timestamp", values)
+            return RowAttribute(name, "timestamp", _microseconds(column))
     if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and pa.types.is_integer(kind.value_type):
         return _labels(path, name, column)
     raise UserError(f"{path}:{name} holds {kind}; an attribute has {_KINDS}")
+
+
+def _microseconds(column: pa.ChunkedArray) -> np.ndarray:
+    """Return times in microseconds since 1970 UTC, int64; servers have no finer ones: the rest is dropped."""
+    kind = column.type
+    is_instant = pa.types.is_timestamp(kind)
+    if is_instant and kind.unit == "ns":
+        return np.asarray(column.cast(pa.int64()).to_numpy() // 1000)
+    unit = pa.timestamp("us", kind.tz if is_instant else None)
+    return np.asarray(column.cast(unit).cast(pa.int64()).to_numpy())
 
 
 def _labels(path: Path, name: str, column: pa.ChunkedArray) -> RowAttribute:
