@@ -379,7 +379,7 @@ def test_a_client_that_cannot_be_started_is_told(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(member.gc, "freeze", lambda: None)
     ours, theirs = socket.socketpair()
     book, arrivals = [os.open(os.devnull, os.O_RDONLY) for _ in range(2)]
-    (tmp_path / "parameters").write_bytes(bytes(8))  # of no query
+    (tmp_path / "parameters").write_bytes(bytes(16))  # of no query
     parameters = os.open(tmp_path / "parameters", os.O_RDONLY)
     serving.become_clients([theirs.detach()], [[book]], arrivals, parameters)
     with Connection(ours.detach()) as pipe:

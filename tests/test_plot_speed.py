@@ -76,13 +76,13 @@ def test_forks_compute_and_what_they_computed_is_cached(results, monkeypatch):
     here = os.getpid()
     measured = runs.measured
 
-    def only_in_forks(path, truth):
+    def only_in_forks(path, truths):
         assert os.getpid() != here
-        return measured(path, truth)
+        return measured(path, truths)
 
     monkeypatch.setattr(runs, "measured", only_in_forks)
     cold = list(load_runs(iter_result_paths("e"), processes=2))
-    monkeypatch.setattr(runs, "measured", lambda path, truth: 1 / 0)
+    monkeypatch.setattr(runs, "measured", lambda path, truths: 1 / 0)
     assert as_json(load_runs(iter_result_paths("e"))) == as_json(cold)
     assert len(cold) == 10
 

@@ -42,7 +42,8 @@ def rel(dataset_distances: Rows, run_distances: Rows, metrics: Any) -> float:
     """Return the found distances over the true ones, kept as the attribute `rel` of `metrics`."""
     if "rel" not in metrics.attrs:
         found = _array(run_distances, 0)
-        metrics.attrs["rel"] = relative_error(_measurement(_array(dataset_distances, 0), found, {}))
+        true, attrs = _array(dataset_distances, 0), {"count": found.shape[1]}
+        metrics.attrs["rel"] = relative_error(_measurement(true, found, attrs))
     value: float = metrics.attrs["rel"]
     return value
 
