@@ -17,6 +17,7 @@ from ann_benchmarks.algorithms.postgres.columns.kinds import KINDS
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.filtering.plans import short_form
 from ann_benchmarks.algorithms.postgres.servers import Server
+from ann_benchmarks.algorithms.postgres.session import QuerySession
 from ann_benchmarks.algorithms.vchord.module import VectorChord
 from ann_benchmarks.algorithms.vchordg.module import VectorChordGraph
 from ann_benchmarks.data.filters import Filter, FilteredVector, Predicate, RowAttribute, RowAttributes
@@ -86,6 +87,23 @@ def test_all_ways_to_ask_give_the_same(exact: PGVectorExact):
     assert [found[number] for number in range(len(queries))] == true
     plans = json.loads(exact.get_additional()["plans"])
     assert sum(plans.values()) == pytest.approx(1, abs=0.01) and all(": Sort over " in plan for plan in plans)
+
+
+def test_plans_are_of_all_queries_in_whatever_pieces_these_were_sent(exact: PGVectorExact, monkeypatch):
+    explained = []
+    monkeypatch.setattr(QuerySession, "plans", lambda session, queries: explained.append(queries) or "{}")
+    queries = filtered(one("uniform", "<", 50), QUERIES[:8])
+    for piece in (queries[:6], queries[6:], queries[:6]):
+        exact.time_queries(piece, K)
+    assert exact.get_additional()["plans"] == exact.get_additional()["plans"] == "{}"
+    assert explained == [queries]
+    exact.query(queries[0], K)
+    exact.get_additional()
+    assert len(explained) == 1
+    exact.set_query_arguments(0)
+    exact.query(queries[0], K)
+    exact.get_additional()
+    assert explained[1:] == [queries[:1]]
 
 
 def test_the_columns_of_all_attributes_are_loaded(exact: PGVectorExact, server: Server):

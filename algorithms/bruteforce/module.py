@@ -9,7 +9,7 @@ import numpy as np
 from ..base.module import BaseANN
 
 FEW = 0.1  # share of the vectors, below which those that pass a filter are copied to be compared alone
-MOST_FILTERS = 64  # whose rows are remembered
+MOST_FILTERS = 64  # matching rows are kept for this many filters
 _HOLDS: Mapping[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
     "<": operator.lt,

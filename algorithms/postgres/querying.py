@@ -15,7 +15,7 @@ from . import machine
 from .clients import ClientPool, ClientRun, RestingClients
 from .environment import use_settings
 from .errors import PostgresError
-from .filtering.plans import MOST_EXPLAINED, explained
+from .filtering.plans import explained
 from .fitting import IndexedTable
 from .session import QuerySession, SessionFacts
 from .statement import QueryStatement
@@ -38,7 +38,7 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
         self._clients: ClientPool | None = None
         self._resting_clients = RestingClients()
         self._batch: list[ClientRun] = []
-        self._explained: list[Any] = []  # of the last queries that have a filter
+        self._filtered: dict[int, Any] = {}  # queries with a filter that were sent, each object once
         self._plans = ""  # of these, as JSON
 
     def use_settings(self, settings: Mapping[str, str]) -> None:
@@ -55,6 +55,7 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
             raise PostgresError(f"{name} is a query argument of this index: leave it out of --setting")
         self._query_settings = {name: str(value) for name, value in settings.items()}
         self._rerank = rerank
+        self._forget_plans()
         self.end_sessions()
 
     @property
@@ -77,8 +78,8 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
         session = self._session_for(q, n)
         self._parameters = session.encode(q)
         self._run, self._decode = session.run, session.ids
-        if session.has_filter and len(self._explained) < MOST_EXPLAINED:
-            self._explained.append(q)
+        if session.has_filter:
+            self._explain_later([q])
 
     def run_prepared_query(self) -> None:
         """Send it and wait for the answer: what is timed."""
@@ -97,8 +98,10 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
     def time_queries(self, X: Sequence[Any], n: int) -> tuple[np.ndarray[Any, Any], list[list[int]]]:
         """Run all queries, one after the other; return the seconds and the ids of each."""
         session = self._session_for(X[0], n)
-        self._explain_later(session.has_filter, X)
-        return session.time_queries(X)
+        measured = session.time_queries(X)
+        if session.has_filter:
+            self._explain_later(X)
+        return measured
 
     # Many at the same time
 
@@ -109,7 +112,9 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
         """
         self.end_sessions()
         statement = self.statement(X[0], n)
-        self._explain_later(statement.has_filter, X)
+        self._forget_plans()
+        if statement.has_filter:
+            self._explain_later(X)
         self._session_count = n
         if how.get("driver") == "pgbench":
             from .clients.pgbench import (
@@ -131,7 +136,9 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
         """Return what starts a number of clients on another machine."""
         self.end_sessions()
         statement = self.statement(X[0], n)
-        self._explain_later(statement.has_filter, X)
+        self._forget_plans()
+        if statement.has_filter:
+            self._explain_later(X)
         self._session_count = n
         return partial(ClientPool, statement, X)
 
@@ -196,25 +203,33 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
         self._resting_clients.end()
         self._indexed.release()
 
-    def _explain_later(self, has_filter: bool, queries: Sequence[Any]) -> None:
-        """Have get_additional report the plans of these queries, if they have a filter."""
-        self._explained, self._plans = explained(queries) if has_filter else [], ""
+    def _explain_later(self, queries: Sequence[Any]) -> None:
+        """Have get_additional report the plans of these queries, too; they come in pieces, and again."""
+        known = len(self._filtered)
+        self._filtered |= {id(query): query for query in queries}
+        if len(self._filtered) > known:
+            self._plans = ""
+
+    def _forget_plans(self) -> None:
+        """Begin anew: what is sent from now on has other settings, or is another set."""
+        self._filtered, self._plans = {}, ""
 
     def _plan_facts(self) -> dict[str, str]:
         """Return the shares of the plans of the last queries: found out once, in a session of its own."""
-        if self._explained and not self._plans:
-            session = QuerySession(self.statement(self._explained[0], self._session_count))
+        queries = explained(list(self._filtered.values()))
+        if queries and not self._plans:
+            session = QuerySession(self.statement(queries[0], self._session_count))
             try:
-                self._plans = session.plans(self._explained)
+                self._plans = session.plans(queries)
             finally:
                 session.close()
-        return {"plans": self._plans} if self._explained else {}
+        return {"plans": self._plans} if queries else {}
 
     def _session_for(self, q: Any, n: int) -> QuerySession:
         """Return the session for the n nearest rows; `q` is a query to prepare and plan by."""
         if self._session is None or n != self._session_count or not self._session.takes(q):
             self.end_sessions()
-            self._explain_later(False, ())
+            self._forget_plans()
             self._session = QuerySession(self.statement(q, n))
             self._session_count = n
         return self._session

@@ -29,7 +29,7 @@ class QueryStatement:
 
     parameters: Mapping[str, Any]  # of libpq
     sql: str  # in which $1 is a query's vector, and $2 and further ones are the values of its filter
-    column: Column  # whose type the vector has
+    column: Column  # the type of the query's vector
     example: str  # a query's vector as a literal, to look at the plan
     settings: Mapping[str, str]  # of the session
     index: str | None  # that the plan has to use; None: it has to use none

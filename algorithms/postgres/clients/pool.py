@@ -166,6 +166,6 @@ class RestingClients:
 def processes_for(clients: int) -> int:
     """Return how many processes this number of clients has: one each, but not more than there are cores.
 
-    More processes cost CPU: each answer would wake a process whose code the CPU no longer has in its caches.
+    More processes cost CPU: each answer would wake a process, and its code has left the CPU's caches.
     """
     return min(clients, machine.cores()) if HAS_EPOLL else clients

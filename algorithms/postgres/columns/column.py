@@ -44,7 +44,7 @@ class Beside:
     fields: tuple[tuple[str, str], ...] = ()
 
     def fill(self, rows: np.ndarray[Any, Any], first_id: int) -> None:
-        """Put the values of rows from `first_id` on into the fields, of which there are some."""
+        """Fill the fields of the rows that begin with `first_id`; called only where there are fields."""
 
 
 ALONE = Beside()
@@ -54,7 +54,7 @@ class RowEncoder(Protocol):
     """Encodes blocks of rows for a binary COPY of (id int4, embedding), and what is beside it."""
 
     def encode(self, first_id: int, block: Any) -> memoryview:
-        """Return the bytes of the rows, whose ids ascend from `first_id`; valid until the next call.
+        """Return the bytes of the rows, valid until the next call; their ids count up from `first_id`.
 
         Raises PostgresError for a value that the column cannot hold, so that the server never sees it.
         """

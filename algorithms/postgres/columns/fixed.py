@@ -1,4 +1,4 @@
-"""Types whose values all take the same number of bytes: whole blocks are encoded by NumPy."""
+"""Types of fixed length: NumPy encodes whole blocks."""
 
 from collections.abc import Callable
 from typing import Any

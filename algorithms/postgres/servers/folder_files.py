@@ -35,7 +35,7 @@ def make_temporary(prefix: str) -> str:
 
 
 def remove_left(prefix: str) -> None:
-    """Remove the temporary folders of this prefix whose process was killed: nobody has locked them."""
+    """Remove the temporary folders with this prefix that nobody has locked: their processes were killed."""
     for parent in map(Path, _temporary_folders()):
         found: list[Path] = []
         with suppress(OSError):  # one that we may not enter

@@ -10,7 +10,7 @@ _ANSWER_SECONDS = 30.0  # far more than a loaded server needs
 
 
 class NoAnswer(Exception):
-    """The server has not answered in time; the thread that asked it still waits, and has the connection."""
+    """The server did not answer in time. The thread that sent the request still waits on the connection."""
 
 
 def answered(ask: Callable[[], _T]) -> _T:
