@@ -212,7 +212,8 @@ def exists(connection: psycopg.Connection[Any], name: str) -> bool:
 def use_only(connection: psycopg.Connection[Any], table: str, indexes: Sequence[str]) -> None:
     """Park the table's other indexes, so that the planner can choose only these, or none.
 
-    A parked index is marked invalid: kept on disk, not planned with. That takes a superuser; an ordinary
+    A parked index is marked as neither valid nor live: it is kept on disk, and a query that is planned does
+    not open it, nor lock it, as it does with every index that is live. That takes a superuser; an ordinary
     user has the others dropped instead.
     """
     others = (
@@ -222,13 +223,18 @@ def use_only(connection: psycopg.Connection[Any], table: str, indexes: Sequence[
     try:
         with connection.transaction():
             connection.execute(
-                f"UPDATE pg_index SET indisvalid = false WHERE indexrelid IN ({others}) AND indisvalid",
+                "UPDATE pg_index SET indisvalid = false, indislive = false"
+                f" WHERE indexrelid IN ({others}) AND (indisvalid OR indislive)",
                 [table, [*indexes]],
             )
             connection.execute(
-                "UPDATE pg_index SET indisvalid = true"
-                " WHERE indexrelid = ANY (%s::text[]::regclass[]) AND NOT indisvalid",
+                "UPDATE pg_index SET indisvalid = true, indislive = true"
+                " WHERE indexrelid = ANY (%s::text[]::regclass[]) AND NOT (indisvalid AND indislive)",
                 [[*indexes]],
+            )
+            # Sessions that know the table read again which indexes it has.
+            connection.execute(
+                "UPDATE pg_class SET relhasindex = relhasindex WHERE oid = %s::regclass", [table]
             )
     except psycopg.errors.InsufficientPrivilege:
         names = connection.execute(

@@ -6,15 +6,15 @@ from .attributed import AttributedColumn, attribute_kinds
 from .bit import BitColumn
 from .column import METRICS, Column, Metric, RowEncoder, row_of_an_array
 from .fixed import FixedColumn
-from .kinds import Kind, NamedAttributes, quoted
+from .kinds import Kind, NamedAttribute, NamedAttributes, quoted
 from .sets import SetColumn
 from .sparse import MOST_INDEXED_VALUES, SparseColumn, is_sparse
 from .vector import VectorColumn
 
 __all__ = [
     "METRICS", "MOST_INDEXED_VALUES", "AttributedColumn", "BitColumn", "Column", "FixedColumn", "Kind",
-    "Metric", "NamedAttributes", "RowEncoder", "SetColumn", "SparseColumn", "VectorColumn", "attribute_kinds",
-    "column_of", "is_sparse", "quoted", "row_of_an_array",
+    "Metric", "NamedAttribute", "NamedAttributes", "RowEncoder", "SetColumn", "SparseColumn", "VectorColumn",
+    "attribute_kinds", "column_of", "is_sparse", "quoted", "row_of_an_array",
 ]  # fmt: skip
 
 

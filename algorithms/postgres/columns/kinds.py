@@ -40,6 +40,8 @@ class NamedAttributes(Protocol):
 
     def __len__(self) -> int: ...
 
+    def __getitem__(self, name: str) -> NamedAttribute: ...
+
 
 class Kind(ABC):
     """A type of PostgreSQL that attributes of one kind have.
@@ -143,9 +145,14 @@ class TimestampKind(FixedKind):
         return _packed(">q", value - _EPOCH, value, self.element)
 
     def literal(self, value: Any) -> str:
-        """Write it so that no microsecond is rounded off."""
+        """Write it as a constant, as predicates of indexes have to be."""
         self.binary(value)  # which refuses what is none
-        return f"timestamptz 'epoch' + interval '{int(value)} microseconds'"
+        seconds, microseconds = divmod(int(value), 1_000_000)
+        moment = np.datetime64(seconds, "s")
+        year = int(moment.astype("datetime64[Y]").astype(int)) + 1970
+        rest = str(moment)[-len("-01-01T00:00:00") :]
+        written, era = (year, "") if year > 0 else (1 - year, " BC")
+        return f"'{written:04d}{rest}.{microseconds:06d}+00{era}'::timestamptz"
 
 
 class TextKind(Kind):

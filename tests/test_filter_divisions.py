@@ -1,0 +1,257 @@
+"""Several indexes of vectors in place of one, on a real server: which are built, used, found again, refused."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
+from ann_benchmarks.algorithms.postgres.columns.kinds import KINDS
+from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.algorithms.postgres.filtering.locks import LockRoom
+from ann_benchmarks.algorithms.postgres.servers import Server
+from ann_benchmarks.data.filters import Filter, FilteredVector, Predicate
+
+from .filtered_rows import QUERIES, ROWS, TEXTS, TRAIN, K, attributes, one, passes, truth
+
+TABLE = attributes()
+WORD, SEEN = 'the "word"', "Seen at"
+SMALL = {"M": 8, "efConstruction": 32}
+
+
+def queries_of(filters: Sequence[Filter]) -> list[FilteredVector]:
+    """Return the queries with the filters, which take turns."""
+    return [FilteredVector(query, filters[i % len(filters)]) for i, query in enumerate(QUERIES)]
+
+
+@contextmanager
+def divided(
+    queries: Sequence[FilteredVector], *point: Any, **arguments: Any
+) -> Iterator[tuple[PGVectorHNSW, dict[str, Any]]]:
+    """Build for these queries; give the plug-in and what it stores."""
+    algorithm = PGVectorHNSW("euclidean", {**SMALL, **arguments})
+    algorithm.set_row_attributes(TABLE)
+    algorithm.set_query_filters({each.filter: int(passes(each.filter, TABLE).sum()) for each in queries})
+    try:
+        algorithm.fit(TRAIN)
+        algorithm.set_query_arguments(*(point or (400,)))
+        yield algorithm, algorithm.get_additional()
+    finally:
+        algorithm.done()
+
+
+def recall(algorithm: PGVectorHNSW, queries: Sequence[FilteredVector]) -> float:
+    """Recall over min(k, matches); fails where a row does not pass its filter."""
+    shares = []
+    for query, found in zip(queries, algorithm.time_queries(queries, K)[1], strict=True):
+        true = truth(query, TABLE)
+        assert passes(query.filter, TABLE)[found].all() and len(set(found)) == len(found)
+        shares.append(len(set(found) & set(true)) / len(true) if true else 1.0)
+    return float(np.mean(shares))
+
+
+def plans_of(algorithm: PGVectorHNSW) -> set[str]:
+    return {plan for plan in json.loads(algorithm.get_additional()["plans"])}
+
+
+EQUAL = [one(WORD, "=", text) for text in TEXTS]
+
+
+@pytest.mark.parametrize(
+    ("filters", "indexes"),
+    [
+        (EQUAL, len(TEXTS)),
+        ([one("labels", "contains", (label,)) for label in range(8)], 8),
+        ([one("labels", "contains", (1, 2)), one("labels", "contains", (3, 5))], 2),
+        ([one("labels", "in", (1, 2))], 1),
+        ([one("uniform", "<", 30), one("uniform", "<", 300)], 2),
+        ([one("uniform", "in", (1, 2, 3))], 1),
+        ([one(SEEN, "<", 0), one(SEEN, "<", int(TABLE[SEEN].values[3]))], 2),
+        ([Filter((Predicate("uniform", ">=", 100 * i), Predicate("uniform", "<", 900)))
+          for i in range(3)], 3),
+        ([Filter((Predicate("uniform", "<", 2000), Predicate(WORD, "=", "it's")))], len(TEXTS)),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_each_value_or_filter_has_an_index_that_its_queries_use(
+    plugin_server: Server, filters: list[Filter], indexes: int
+):
+    queries = queries_of(filters)
+    with divided(queries, division="partial", partial_rows=1) as (algorithm, facts):
+        algorithm.use_settings({"enable_seqscan": "off"})
+        assert facts["partial_indexes"] == indexes and facts["partial_index_rows"] > 0
+        assert facts["index_size"] > 0 and facts["index_build_time"] > 0
+        assert recall(algorithm, queries) > 0.98
+        assert plans_of(algorithm) == {"custom: Index Scan (partial hnsw)"}
+
+
+def test_a_generic_plan_cannot_use_a_partial_index(plugin_server: Server):
+    """As psql shows, too: a statement with a parameter implies no value."""
+    queries = queries_of(EQUAL)
+    with divided(queries, division="partial") as (algorithm, _):
+        with plugin_server.connect() as connection:
+            where = f"{algorithm.table_name} WHERE {EQUAL_SQL} ORDER BY embedding <-> $2::vector LIMIT 10"
+            connection.execute("SET enable_seqscan = off")
+            connection.execute(f"PREPARE q (text, text) AS SELECT id FROM {where}")
+            shown = {}
+            for mode in ("force_generic_plan", "force_custom_plan"):
+                connection.execute(f"SET plan_cache_mode = {mode}")
+                vector = QUERIES[0].tolist()
+                rows = connection.execute(f"EXPLAIN EXECUTE q ('it''s', '{vector}')").fetchall()
+                shown[mode] = "\n".join(line for (line,) in rows)
+        assert "Seq Scan" in shown["force_generic_plan"] and "_idx" not in shown["force_generic_plan"]
+        assert "Index Scan using items_" in shown["force_custom_plan"]
+        try:
+            algorithm.use_settings({"plan_cache_mode": "force_generic_plan"})  # the user's own choice wins
+            algorithm.fit(TRAIN)
+            algorithm.set_query_arguments(40)
+            algorithm.time_queries(queries, K)
+            assert plans_of(algorithm) == {"generic: Sort over Seq Scan"}
+        finally:
+            algorithm.use_settings({})
+
+
+def test_an_interrupted_build_goes_on(plugin_server: Server, monkeypatch, capsys):
+    made: list[str] = []
+    create = PGVectorHNSW.create_index
+
+    def create_some(self: PGVectorHNSW, statement: str, name: str, table: str) -> dict[str, Any]:
+        if len(made) == 3:
+            create(self, statement, name, table)
+            raise KeyboardInterrupt
+        made.append(name)
+        return create(self, statement, name, table)
+
+    queries = queries_of(EQUAL)
+    own = {"division": "partial", "M": 9}
+    monkeypatch.setattr(PGVectorHNSW, "create_index", create_some)
+    with pytest.raises(KeyboardInterrupt), divided(queries, **own):
+        pass
+    monkeypatch.undo()
+    monkeypatch.setattr("ann_benchmarks.algorithms.postgres.servers._current", plugin_server)
+    built: list[str] = []
+    monkeypatch.setattr(PGVectorHNSW, "create_index", lambda *given: built.append(given[2]) or create(*given))
+    for expected in (len(TEXTS) - 3, 0):
+        built.clear()
+        with divided(queries, **own) as (_, facts):
+            assert len(built) == expected and not set(built) & set(made)
+            assert bool(facts["index_reused"]) == (expected == 0)
+            assert facts["index_build_time"] > 0 and facts["partial_indexes"] == len(TEXTS)
+    said = capsys.readouterr().out
+    assert "7 indexes are to be built, with up to" in said and "10 indexes found as built before" in said
+
+
+def test_large_values_have_an_index_and_small_ones_are_sorted(plugin_server: Server):
+    filters = [one("labels", "contains", (label,)) for label in range(8)]
+    rows = sorted(int(passes(each, TABLE).sum()) for each in filters)
+    queries = queries_of(filters)
+    own = {"division": "partial_large", "attribute_index": "auto", "partial_rows": rows[4]}
+    with divided(queries, **own) as (algorithm, facts):
+        large = [count for count in rows if count >= rows[4]]
+        assert (facts["partial_indexes"], facts["partial_index_rows"]) == (len(large), large[0])
+        assert 0 < facts["attribute_index_size"] < facts["index_size"]
+        assert recall(algorithm, queries) > 0.98
+        algorithm.use_settings({"enable_seqscan": "off"})
+        exact = "custom: Sort over Bitmap Heap Scan over Bitmap Index Scan (gin labels)"
+        assert exact in plans_of(algorithm)
+    with divided(queries, division="partial_large") as (algorithm, facts):
+        assert facts["partial_indexes"] == 0 and "partial_index_rows" not in facts
+        assert recall(algorithm, queries) == 1
+    with divided(queries, division="partial") as (_, facts):  # of labels, those with 200 rows and more
+        assert facts["partial_indexes"] == sum(count >= 200 for count in rows)
+
+
+def test_parked_indexes_are_not_locked(plugin_server: Server):
+    """Planning a query locks each index of its table that is live, which takes time and room."""
+    with divided(queries_of(EQUAL), division="partial") as (algorithm, _):
+        assert relations_locked(plugin_server, algorithm) == 1 + len(TEXTS)
+    with divided(queries_of([one("uniform", "<", 300)]), division="none") as (algorithm, _):
+        assert relations_locked(plugin_server, algorithm) == 2
+    with divided(queries_of(EQUAL), division="partial") as (algorithm, facts):
+        assert facts["index_reused"] and relations_locked(plugin_server, algorithm) == 1 + len(TEXTS)
+
+
+EQUAL_SQL = f'"{WORD.replace(chr(34), chr(34) * 2)}" = $1'
+
+
+def relations_locked(server: Server, algorithm: PGVectorHNSW) -> int:
+    """Relations of the schema that a transaction holds locks on, after it has planned a query."""
+    with server.connect() as connection, connection.transaction():
+        connection.execute(f"EXPLAIN SELECT id FROM {algorithm.table_name} WHERE uniform < 5")
+        row = connection.execute(
+            "SELECT count(*) FROM pg_locks JOIN pg_class ON pg_class.oid = relation"
+            " WHERE pid = pg_backend_pid() AND relnamespace = 'ann_benchmarks'::regnamespace"
+        ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "filters", "message"),
+    [
+        ({"division": "tenants"}, EQUAL, "division is 'tenants': use none, partial"),
+        ({"partial_rows": 5}, EQUAL, "partial_rows is for division: partial or partial_large"),
+        ({"division": "partial", "partial_rows": 0}, EQUAL, "partial_rows is 0: give a whole number"),
+        ({"division": "partial"}, [Filter(())], "partial indexes serve queries that have a filter"),
+    ],
+)
+def test_divisions_that_mean_nothing(plugin_server: Server, arguments, filters, message):
+    with pytest.raises(PostgresError, match=message), divided(queries_of(filters), **arguments):
+        pass
+
+
+def test_a_division_needs_filters(plugin_server: Server):
+    algorithm = PGVectorHNSW("euclidean", {**SMALL, "division": "partial"})
+    with pytest.raises(PostgresError, match="is for queries that have a filter: add --filter, or leave"):
+        algorithm.fit(TRAIN)
+    with pytest.raises(PostgresError, match="is for queries that have a filter: add --filter, or leave"):
+        algorithm.open_writable(TRAIN[:0], ROWS)
+    algorithm.done()
+
+
+def test_too_many_filters_for_an_index_each(plugin_server: Server, monkeypatch):
+    monkeypatch.setattr("ann_benchmarks.algorithms.postgres.filtering.partial.MOST_FILTERS", 4)
+    queries = queries_of([one("uniform", "<", 30 + i) for i in range(5)])
+    message = "by uniform < differ in 5 ways, and each can have a partial index up to 4: use filters that"
+    with pytest.raises(PostgresError, match=message), divided(queries, division="partial"):
+        pass
+    with divided(queries, division="partial_large", partial_rows=31) as (_, facts):
+        assert facts["partial_indexes"] == 4
+
+
+def test_times_are_written_as_constants(plugin_server: Server):
+    """Predicates of indexes take nothing else; the server reads them as the same microsecond."""
+    kind = KINDS["timestamp"]
+    with plugin_server.connect() as connection:
+        connection.execute("SET timezone = 'Asia/Kathmandu'")
+        for value in (0, 1, -1, 5 * 10**15 + 1, -62_135_596_800_000_001, -210_866_803_200_000_000,
+                      9_224_318_015_999_999_999, 253_402_300_800_000_000):  # fmt: skip
+            sql = f"SELECT (extract(epoch FROM {kind.literal(value)}) * 1000000)::numeric"
+            assert connection.execute(sql).fetchone() == (value,)
+
+
+def test_more_partial_indexes_than_the_server_can_lock(plugin_server: Server, monkeypatch):
+    room = LockRoom(1, 10, True)
+    monkeypatch.setattr(LockRoom, "of", lambda *_: room)
+    message = (
+        "^10 partial indexes: the plans of queries lock 11 relations each, and the server can lock 10: set"
+        ' ANN_BENCHMARKS_PG_SETTINGS="max_locks_per_transaction=2"$'
+    )
+    queries = queries_of(EQUAL)
+    with pytest.raises(PostgresError, match=message), divided(queries, division="partial"):
+        pass
+    room = LockRoom(1, 11, False)
+    with divided(queries, division="partial") as (algorithm, _):
+        algorithm.open_clients(queries, K, 2).close()
+        with pytest.raises(
+            PostgresError, match=r"each of 3 clients.* 11: set max_locks_per_transaction=2 on"
+        ):
+            algorithm.open_clients(queries, K, 3)
+
+
+def test_the_room_for_locks_is_that_of_the_manual(plugin_server: Server):
+    with plugin_server.connect() as connection:
+        assert LockRoom.of(connection, True).size == 64 * 500
