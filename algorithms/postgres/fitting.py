@@ -65,6 +65,7 @@ class IndexedTable:
             if self._division is not None:
                 self._division.check_room(LockRoom.of(connection, self.server.is_ours))
             mark = fingerprint(X) + (f" {attributes.mark}" if attributes is not None else "")
+            mark += self._division.mark if self._division is not None else ""
             name = catalog.table_name(mark, column.type_name)
             self._reserve(name)
             self.table = self._load(connection, X, mark, name)
@@ -253,7 +254,8 @@ class IndexedTable:
         self.enter_phase("load")
         column, attributes = self.column, self._options.attributes
         if attributes is not None:
-            column = AttributedColumn(column, attributes)
+            divided = self._division.column(column) if self._division is not None else None
+            column = divided or AttributedColumn(column, attributes)
             check_encoding(connection)
         return load_table(self.server, connection, name, column, X, mark, self._options.load)
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .attributed import AttributedColumn, attribute_kinds
+from .attributed import AttributedColumn, PartitionedColumn, attribute_kinds, partition_name
 from .bit import BitColumn
 from .column import METRICS, Column, Metric, RowEncoder, row_of_an_array
 from .fixed import FixedColumn
@@ -13,8 +13,9 @@ from .vector import VectorColumn
 
 __all__ = [
     "METRICS", "MOST_INDEXED_VALUES", "AttributedColumn", "BitColumn", "Column", "FixedColumn", "Kind",
-    "Metric", "NamedAttribute", "NamedAttributes", "RowEncoder", "SetColumn", "SparseColumn", "VectorColumn",
-    "attribute_kinds", "column_of", "is_sparse", "quoted", "row_of_an_array",
+    "Metric", "NamedAttribute", "NamedAttributes", "PartitionedColumn", "RowEncoder", "SetColumn",
+    "SparseColumn", "VectorColumn", "attribute_kinds", "column_of", "is_sparse", "partition_name", "quoted",
+    "row_of_an_array",
 ]  # fmt: skip
 
 

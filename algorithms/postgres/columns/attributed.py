@@ -38,9 +38,13 @@ class AttributedColumn(Column):
     @property
     def table_definition(self) -> str:
         """The columns of the table."""
+        return f"{self._all_columns}{_WITHIN_THE_ROW}"
+
+    @property
+    def _all_columns(self) -> str:
         pairs = zip(self.attribute_names, self._kinds, strict=True)
         further = "".join(f", {name} {kind.type_name} NOT NULL" for name, kind in pairs)
-        return f"{self._column.table_definition[:-1]}{further}){_WITHIN_THE_ROW}"
+        return f"{self._column.table_definition[:-1]}{further})"
 
     @property
     def value_bytes(self) -> int:
@@ -77,6 +81,34 @@ class AttributedColumn(Column):
     def literal(self, row: Any) -> str:
         """Write a query's vector."""
         return self._column.literal(row)
+
+
+class PartitionedColumn(AttributedColumn):
+    """The same, for a table with a partition for each value of an attribute."""
+
+    def __init__(self, column: Column, attributes: NamedAttributes, name: str, values: Sequence[Any]) -> None:
+        """Take the attribute's name and its values, in the order of the partitions."""
+        super().__init__(column, attributes)
+        self._name, self._values = name, values
+        self._kind = kind_of(attributes[name])
+
+    @property
+    def table_definition(self) -> str:
+        """The columns of the table, and what it is partitioned by."""
+        return f"{self._all_columns} PARTITION BY LIST ({quoted(self._name)})"
+
+    def partition_definitions(self, table: str) -> list[str]:
+        """A partition for each value."""
+        return [
+            f"CREATE TABLE {partition_name(table, number)} PARTITION OF {table}"
+            f" FOR VALUES IN ({self._kind.literal(value)}){_WITHIN_THE_ROW}"
+            for number, value in enumerate(self._values)
+        ]
+
+
+def partition_name(table: str, number: int) -> str:
+    """Name of a partition, with its schema."""
+    return f"{table}_part{number}"
 
 
 class FixedBeside(Beside):

@@ -39,9 +39,9 @@ class Division:
     settings: ClassVar[Mapping[str, str]] = {}  # of sessions that query, unless the user sets them
     mark = ""  # of a table that no other index can use; "": the usual table serves
 
-    def column(self, column: Column) -> Column:
-        """Return the column of the table to load, by that of the usual table."""
-        return column
+    def column(self, column: Column) -> Column | None:
+        """Return what a table of its own is loaded by; `column` is the vectors'."""
+        return None
 
     def parts(self, table: str) -> Sequence[Part]:
         """Return what has an index each, the largest first."""
