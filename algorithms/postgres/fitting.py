@@ -11,7 +11,7 @@ from . import catalog
 from .building import Index, IndexHooks
 from .catalog import LoadedTable, relation_bytes
 from .chunks import load_table
-from .columns import AttributedColumn, Column, attribute_kinds
+from .columns import KINDS, AttributedColumn, Column, attribute_kinds
 from .environment import contender_settings, given_settings
 from .errors import PostgresError
 from .extension import RequiredExtension
@@ -58,7 +58,7 @@ class IndexedTable:
         """Load the vectors and build the index, unless both are there from an earlier run."""
         self.column, self._options = column, options
         attributes, rows = options.attributes, X.shape[0]
-        self._kinds = attribute_kinds(attributes, rows)
+        self._kinds = attribute_kinds(attributes, rows, options.kinds)
         self._division = self._divided(options)
         self._indexes = TableIndexes(options, self._kinds, self._division, self._hooks)
         with self._preparing(rows) as (connection, index):
@@ -66,6 +66,9 @@ class IndexedTable:
                 self._division.check_room(LockRoom.of(connection, self.server.is_ours))
             mark = fingerprint(X) + (f" {attributes.mark}" if attributes is not None else "")
             mark += self._division.mark if self._division is not None else ""
+            # Types other than the usual ones have a table of their own.
+            other = [kind.type_name for kind in self._kinds.values() if kind not in KINDS.values()]
+            mark += "".join(f" {name}" for name in other)
             name = catalog.table_name(mark, column.type_name)
             self._reserve(name)
             self.table = self._load(connection, X, mark, name)
@@ -255,7 +258,7 @@ class IndexedTable:
         column, attributes = self.column, self._options.attributes
         if attributes is not None:
             divided = self._division.column(column) if self._division is not None else None
-            column = divided or AttributedColumn(column, attributes)
+            column = divided or AttributedColumn(column, attributes, self._options.kinds)
             check_encoding(connection)
         return load_table(self.server, connection, name, column, X, mark, self._options.load)
 

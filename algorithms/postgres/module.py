@@ -13,12 +13,13 @@ import psycopg
 
 from .building import Index, IndexHooks, SearchRange
 from .chunks import LoadOptions
-from .columns import Column, column_of, is_sparse
+from .columns import KINDS, Column, SmallLabelsKind, column_of, is_sparse
 from .connections import check_parking, most_connections
 from .errors import PostgresError
 from .extension import RequiredExtension
 from .filtering.division import DivisionMaker
 from .filtering.indexes import AttributeIndexes
+from .filtering.labels import labels_column
 from .fitting import IndexedTable
 from .prewarming import warm_index
 from .querying import QueriedTable
@@ -117,6 +118,15 @@ class PostgresANN(InstallableExtension, QueriedTable):
     def use_division(self, divide: DivisionMaker | None) -> None:
         """Have several indexes of vectors in place of one; `divide` says which, None: one."""
         self._build_options = replace(self._build_options, divide=divide)
+
+    def use_small_labels(self) -> None:
+        """Have labels in columns of smallint[], in a table that other indexes do not use."""
+        kinds = {**KINDS, "labels": SmallLabelsKind()}
+        self._build_options = replace(self._build_options, kinds=kinds)
+
+    def labels_of_filters(self) -> str:
+        """Return the one column of labels that the queries' filters compare, in SQL."""
+        return labels_column(self._build_options.attributes, self._build_options.matches)
 
     @property
     def server(self) -> Server:

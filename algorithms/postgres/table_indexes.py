@@ -9,7 +9,7 @@ import psycopg
 from .building import Index, IndexBuild, IndexHooks
 from .catalog import BuiltIndex, relation_bytes
 from .chunks import LoadOptions
-from .columns import Kind, NamedAttributes
+from .columns import KINDS, Kind, NamedAttributes
 from .filtering.conditions import SharedShape
 from .filtering.division import Division, DivisionMaker
 from .filtering.indexes import NONE, AttributeIndexes
@@ -28,6 +28,7 @@ class BuildOptions:
     attributes: NamedAttributes | None = None  # of the rows, beside their vectors
     attribute_index: str = NONE  # which indexes there are of them
     matches: Mapping[SharedShape, int] = field(default_factory=dict)  # filters of queries, rows that pass
+    kinds: Mapping[str, Kind] = field(default_factory=lambda: KINDS)  # types of the attributes' columns
     divide: DivisionMaker | None = None  # what makes several indexes of vectors in place of one
 
 

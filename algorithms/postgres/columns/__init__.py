@@ -6,16 +6,17 @@ from .attributed import AttributedColumn, PartitionedColumn, attribute_kinds, pa
 from .bit import BitColumn
 from .column import METRICS, Column, Metric, RowEncoder, row_of_an_array
 from .fixed import FixedColumn
-from .kinds import Kind, NamedAttribute, NamedAttributes, quoted
+from .kinds import KINDS, Kind, NamedAttribute, NamedAttributes, quoted
 from .sets import SetColumn
+from .small_labels import SmallLabelsKind
 from .sparse import MOST_INDEXED_VALUES, SparseColumn, is_sparse
 from .vector import VectorColumn
 
 __all__ = [
-    "METRICS", "MOST_INDEXED_VALUES", "AttributedColumn", "BitColumn", "Column", "FixedColumn", "Kind",
-    "Metric", "NamedAttribute", "NamedAttributes", "PartitionedColumn", "RowEncoder", "SetColumn",
-    "SparseColumn", "VectorColumn", "attribute_kinds", "column_of", "is_sparse", "partition_name", "quoted",
-    "row_of_an_array",
+    "KINDS", "METRICS", "MOST_INDEXED_VALUES", "AttributedColumn", "BitColumn", "Column", "FixedColumn",
+    "Kind", "Metric", "NamedAttribute", "NamedAttributes", "PartitionedColumn", "RowEncoder", "SetColumn",
+    "SmallLabelsKind", "SparseColumn", "VectorColumn", "attribute_kinds", "column_of", "is_sparse",
+    "partition_name", "quoted", "row_of_an_array",
 ]  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import PostgresError
 from .column import ALONE, Beside, Column, RowEncoder, row_of_an_array
 from .fixed import FixedColumn
-from .kinds import FixedKind, Kind, NamedAttribute, NamedAttributes, kind_of, quoted
+from .kinds import KINDS, FixedKind, Kind, NamedAttribute, NamedAttributes, kind_of, quoted
 
 _POINTER_BYTES = 24  # of a value of any length that is kept elsewhere; of a fixed one with its padding
 # A page's worth: PostgreSQL would move what a row has beside its vector out of it from 2 kB on.
@@ -19,10 +19,12 @@ _WITHIN_THE_ROW = " WITH (toast_tuple_target = 8160)"
 class AttributedColumn(Column):
     """The vectors' column, for a table that has further columns; queries see the vectors' own alone."""
 
-    def __init__(self, column: Column, attributes: NamedAttributes) -> None:
-        """Take the attributes of all rows that will be loaded."""
+    def __init__(
+        self, column: Column, attributes: NamedAttributes, kinds: Mapping[str, Kind] = KINDS
+    ) -> None:
+        """Take the attributes of all rows that will be loaded; `kinds` has the types of their columns."""
         self._column, self._attributes = column, list(attributes.values())
-        self._kinds = [kind_of(attribute) for attribute in self._attributes]
+        self._kinds = [kind_of(attribute, kinds) for attribute in self._attributes]
         self.type_name, self.dimension = column.type_name, column.dimension
 
     @property
@@ -156,7 +158,9 @@ class JoinedRowEncoder:
         return [piece for row in zip(*columns, strict=True) for piece in row]
 
 
-def attribute_kinds(attributes: NamedAttributes | None, rows: int) -> Mapping[str, Kind]:
+def attribute_kinds(
+    attributes: NamedAttributes | None, rows: int, kinds: Mapping[str, Kind] = KINDS
+) -> Mapping[str, Kind]:
     """Return the kinds of a table's attributes by name, none where it has none; PostgresError for others."""
     if attributes is None:
         return {}
@@ -165,4 +169,4 @@ def attribute_kinds(attributes: NamedAttributes | None, rows: int) -> Mapping[st
             f"there are {rows:,} vectors, and attributes of {attributes.rows:,} rows: make the attributes of"
             " these vectors"
         )
-    return {attribute.name: kind_of(attribute) for attribute in attributes.values()}
+    return {attribute.name: kind_of(attribute, kinds) for attribute in attributes.values()}

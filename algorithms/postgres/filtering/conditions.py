@@ -52,8 +52,9 @@ class ColumnCondition:
         column = quoted(self.column)
         if self.operator == "in" and not self.kind.has_several:
             return f"{column} = ANY ({value})"
-        sign = {"in": "&&", "contains": "@>"}.get(self.operator, self.operator)
-        return f"{column} {sign} {value}"
+        if self.operator == "contains":
+            return self.kind.contains(column, value)
+        return f"{column} {'&&' if self.operator == 'in' else self.operator} {value}"
 
     def encoder(self) -> Callable[[Any], bytes]:
         """Return what makes a value a binary parameter."""
