@@ -56,7 +56,7 @@ def built(
         [one("labels", "in", (1, 99)), one("labels", "in", (4, 5))],
         [Filter((Predicate("uniform", "<", 2000), Predicate("labels", "contains", (2,))))],
     ],
-    ids=str,
+    ids=["one", "two", "any", "beside another"],
 )
 def test_the_index_filters_by_labels(diskann: Server, filters: list[Filter]):
     queries = [FilteredVector(query, filters[i % len(filters)]) for i, query in enumerate(QUERIES)]

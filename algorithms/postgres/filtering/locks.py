@@ -16,7 +16,7 @@ _HOLDERS = 2  # of a lock: PostgreSQL has room for that many on average (lock.c)
 class LockRoom:
     """A server's table of locks, by its settings as the manual has them (chapter "Lock Management").
 
-    Servers have some room more than these say, which other sessions take, too.
+    Servers have some room more than these say, which is not to be relied on: other sessions take it, too.
     """
 
     a_transaction: int  # max_locks_per_transaction
@@ -32,7 +32,7 @@ class LockRoom:
 
     @property
     def size(self) -> int:
-        """How many relations can be locked."""
+        """How many relations can be locked for sure."""
         return self.a_transaction * self.transactions
 
     def check(self, relations: int, what: str, clients: int = 1) -> None:
@@ -47,5 +47,6 @@ class LockRoom:
         how = f'{PREFIX}SETTINGS="{setting}"' if self.is_ours else f"{setting} on the server, and restart it"
         by = f" of {clients:,} clients" if clients > 1 else ""
         raise PostgresError(
-            f"{what} lock {relations:,} relations each{by}, and the server can lock {self.size:,}: set {how}"
+            f"{what} lock {relations:,} relations each{by}, and the server's settings make room for"
+            f" {self.size:,}: set {how}"
         )

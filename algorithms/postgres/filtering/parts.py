@@ -66,6 +66,9 @@ class IndexParts:
                     built.append(build.run(part.rows, hooks, rebuilds)[0])
                     bar.update(part.rows if is_missing else 0)
             self.built, self.are_found = built, not any(missing)
+        if not parts:
+            print("no value has enough rows for an index of its own: none is built", flush=True)
+            return
         found = "found as built before" if self.are_found else "built"
         seconds = sum(each.build_seconds for each in self.built)
         print(f"{len(self.built):,} indexes {found} ({seconds:.1f} s in all)", flush=True)
