@@ -284,6 +284,23 @@ def test_the_room_for_locks_is_that_of_the_manual(plugin_server: Server):
         assert LockRoom.of(connection, True).size == 64 * 500
 
 
+@pytest.mark.parametrize("division", ["none", "partial", "partitions"])
+def test_blocks_are_those_of_all_indexes_and_partitions(plugin_server: Server, division: str):
+    queries = queries_of(EQUAL)
+    with divided(queries, division=division) as (algorithm, _):
+        algorithm.use_settings({"enable_seqscan": "off"})
+        algorithm.fit(TRAIN)
+        algorithm.set_query_arguments(100)
+        algorithm.time_queries(queries, K)
+        watch = algorithm.watch_server()
+        with watch.running():
+            algorithm.time_queries(queries, K)
+        facts = watch.facts(len(queries))
+        watch.close()
+        algorithm.use_settings({})
+        assert facts["index_blocks_hit_per_query"] > 20 and facts["table_blocks_hit_per_query"] > 5
+
+
 @pytest.mark.parametrize("mode", ["auto", "force_generic_plan"])
 def test_each_partition_has_an_index(plugin_server: Server, mode: str):
     queries = queries_of(EQUAL)
