@@ -108,6 +108,31 @@ def test_every_way_to_a_plugin_has_the_filter(workspace, monkeypatch, more, how)
     assert (queries.true_neighbors[:, 4] == -1).all() and (queries.true_neighbors[:, 3] >= 0).all()
 
 
+GIVEN = """\
+def set_query_filters(self, matches):
+    self.matches = getattr(self, "matches", []) + [sorted(matches.values())]
+def get_additional(self):
+    return {"given": str(self.matches)}
+"""
+
+
+def test_a_plugin_knows_the_filters_before_fit(workspace, monkeypatch):
+    point = measured(workspace, monkeypatch, OWN_WAY + GIVEN, Procedure(2, filter="uniform:0.02"))
+    assert read_result(point.path).attrs["given"] == "[[4]]"  # one filter, which 4 of 200 rows pass
+
+
+def test_a_build_alone_serves_all_filter_sets(workspace, monkeypatch):
+    """Each set is given, and followed by a fit."""
+    fits = "def fit(self, X):\n    print('fit for', self.matches[-1])\n"
+    workspace.add_plugin("of_filters", GIVEN + OWN_WAY.split("def fit")[0] + fits)
+    run = workspace.run("--algorithm", "of_filters", "--build-only", "--filter", "uniform:0.5,uniform:0.02")
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert [line for line in run.stdout.splitlines() if line.startswith("fit for")] == [
+        "fit for [100]",
+        "fit for [4]",
+    ]
+
+
 @pytest.mark.parametrize("more", [PREPARED, TIMED, CLIENTS, AT_ONCE])
 @pytest.mark.parametrize("how", [{}, {"batch": True}, clients()])
 def test_a_filtered_query_goes_before_all_other_ways(workspace, monkeypatch, more, how):

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..postgres.arguments import named, number, one_of, take_arguments, whole_number
 from ..postgres.errors import PostgresError
+from ..postgres.filtering.choice import DIVISION_ARGUMENTS, chosen_division
 from ..postgres.forms import pgvector_form
 from ..postgres.module import Index, PostgresANN, SearchRange
 from ..postgres.settings import MIB, size_text
@@ -24,13 +25,15 @@ class PGVectorHNSW(PostgresANN):
     def __init__(self, metric: str, method_param: dict[str, Any]) -> None:
         """Take the metric and {"M": ..., "efConstruction": ..., "form": "vector"}.
 
-        `attribute_index` adds indexes of the attributes, which the planner may choose instead.
+        `attribute_index` adds indexes of the attributes, which the planner may choose instead; `division` and
+        `partial_rows` make several graphs in place of one.
         """
         super().__init__(metric)
-        optional = {"form": "vector", "attribute_index": "none"}
+        optional = {"form": "vector", "attribute_index": "none", **DIVISION_ARGUMENTS}
         arguments = take_arguments("pgvector_hnsw", method_param, ("M", "efConstruction"), optional)
-        self._attribute_index = arguments["attribute_index"]
-        self.use_attribute_index(self._attribute_index)
+        self.use_attribute_index(arguments["attribute_index"])
+        self.use_division(chosen_division(arguments["division"], arguments["partial_rows"]))
+        self._not_default = {name: arguments[name] for name in optional if arguments[name] != optional[name]}
         self._m = whole_number("M", arguments["M"], 2, 100)
         self._ef_construction = whole_number("efConstruction", arguments["efConstruction"], 4, 1000)
         self._form_name = arguments["form"]
@@ -95,10 +98,8 @@ class PGVectorHNSW(PostgresANN):
         return SearchRange("ef_search", range(min(count, MOST_CANDIDATES), MOST_CANDIDATES + 1))
 
     def __str__(self) -> str:
-        form = "" if self._form_name == "vector" else f"form={self._form_name}, "
-        if self._attribute_index != "none":
-            form += f"attribute_index={self._attribute_index}, "
-        return f"PGVectorHNSW({form}m={self._m}, ef_construction={self._ef_construction}, {self._query})"
+        optional = "".join(f"{name}={value}, " for name, value in self._not_default.items())
+        return f"PGVectorHNSW({optional}m={self._m}, ef_construction={self._ef_construction}, {self._query})"
 
 
 def graph_bytes(rows: int, value_bytes: int, m: int) -> int:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from ..postgres.arguments import take_arguments, whole_number
+from ..postgres.arguments import one_of, take_arguments, whole_number
 from ..postgres.errors import PostgresError
 from ..postgres.forms import vector_form
 from ..postgres.module import Index, PostgresANN, SearchRange
@@ -27,14 +27,22 @@ class PGVectorScale(PostgresANN):
     version_names: ClassVar[Mapping[str, str]] = {"vectorscale": "pgvectorscale"}
 
     def __init__(self, metric: str, method_param: dict[str, Any] | None = None) -> None:
-        """Take the metric and the build arguments by pgvectorscale's names, all of them optional."""
+        """Take the metric and the build arguments by pgvectorscale's names, all of them optional.
+
+        With `labels`, the index has the labels that filters compare, and filters by them itself.
+        """
         super().__init__(metric)
-        given = take_arguments("pgvectorscale", method_param or {}, (), OPTIONS)
+        given = take_arguments("pgvectorscale", method_param or {}, (), {**OPTIONS, "labels": False})
+        self._has_labels = one_of("labels", given.pop("labels"), ("off", "on")) == "on"
         self._given = {name: value for name, value in given.items() if value is not None}
         layout = self._given.get("storage_layout", LAYOUTS[0])
         if layout not in LAYOUTS:
             raise PostgresError(f"storage_layout is '{layout}': use {' or '.join(LAYOUTS)}")
         self._is_plain = layout == "plain"
+        if self._has_labels:
+            if self._is_plain:
+                raise PostgresError("storage_layout: plain has no labels: leave labels, or the layout, out")
+            self.use_small_labels()
         for name, value in self._given.items():
             if name != "storage_layout" and type(value) not in (int, float):
                 raise PostgresError(f"{name} is {value!r}: give a number")
@@ -55,6 +63,7 @@ class PGVectorScale(PostgresANN):
             method="diskann",
             form=vector_form(self.metric, dimension),
             options=self._given,
+            beside=(self.labels_of_filters(),) if self._has_labels else (),
             build_memory=memory + 64 * MIB,
             disk_bytes=disk,
             estimate=f"estimate of the graph: {size_text(memory)} of maintenance_work_mem to build it in, "
@@ -113,7 +122,8 @@ class PGVectorScale(PostgresANN):
 
     def __str__(self) -> str:
         arguments = "".join(f"{name}={value}, " for name, value in self._given.items())
-        return f"PGVectorScale({arguments}{self._query})"
+        labels = "labels=on, " if self._has_labels else ""
+        return f"PGVectorScale({labels}{arguments}{self._query})"
 
     def _node_bytes(self, dimension: int) -> tuple[int, int]:
         """Bytes of a node on disk and, as maintenance_work_mem, while the graph is built.

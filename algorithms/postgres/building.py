@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,23 +36,29 @@ class Index:
     build_memory: int = 64 * MIB  # bytes of maintenance_work_mem that the build can use
     disk_bytes: int = 0  # about what the index will take, 0 if unknown
     estimate: str = ""  # one line for the user before the build
+    predicate: str = ""  # of a partial index: the condition of its rows
+    beside: tuple[str, ...] = ()  # further columns of it, behind the vectors'
 
     def sql(self, name: str, table: str) -> str:
         """Return the statement."""
         options = ", ".join(f"{name} = {value}" for name, value in self.options.items())
         storage = f" WITH ({options})" if options else ""
         name = name.rpartition(".")[2]  # an index is always in its table's schema
-        column = f"{self.form.column} {self.form.operator_class}"
-        return f"CREATE INDEX {name} ON {table} USING {self.method} ({column}){storage}"
+        columns = ", ".join([f"{self.form.column} {self.form.operator_class}", *self.beside])
+        where = f" WHERE {self.predicate}" if self.predicate else ""
+        return f"CREATE INDEX {name} ON {table} USING {self.method} ({columns}){storage}{where}"
 
     def built_from(self) -> dict[str, Any]:
         """Return what identifies the index, of the values here."""
-        return {
+        built_from: dict[str, Any] = {
             "method": self.method,
             "column": self.form.column,
             "operator_class": self.form.operator_class,
             "options": {name: str(value) for name, value in self.options.items()},
         }
+        # Only where there are any: an index without them is found by what it was always built from.
+        more = {"predicate": self.predicate, "beside": list(self.beside)}
+        return built_from | {name: value for name, value in more.items() if value}
 
 
 @dataclass(frozen=True)
@@ -95,8 +102,13 @@ class IndexBuild:
         table: str,
         index: Index,
         versions: Mapping[str, str],
+        is_one_of_many: bool = False,
     ) -> None:
-        """Take what the index depends on; `versions` are those of the server and the extension."""
+        """Take what the index depends on; `versions` are those of the server and the extension.
+
+        With `is_one_of_many`, whoever builds them all says so, and shows how far they have come.
+        """
+        self._is_one_of_many = is_one_of_many
         self._server, self._connection, self._table, self._index = server, connection, table, index
         self._settings = {
             "maintenance_work_mem": megabytes(self._memory()),
@@ -117,7 +129,8 @@ class IndexBuild:
         found = catalog.find_index_like(self._connection, self._table, self._built_from)
         if found is None:
             raise PostgresError("the index is not built: build it first, with run.py --build-only")
-        _report_found(found)
+        if not self._is_one_of_many:
+            _report_found(found)
         return found
 
     def run(self, rows: int, hooks: IndexHooks, rebuild: bool = False) -> tuple[BuiltIndex, bool]:
@@ -126,6 +139,8 @@ class IndexBuild:
         Otherwise the plug-in builds it, in one transaction, in place of the one that is there.
         """
         built, is_found = self._found_or_built(rows, hooks, rebuild)
+        if self._is_one_of_many:
+            return built, is_found
         if is_found:
             _report_found(built)
             return built, True
@@ -138,9 +153,9 @@ class IndexBuild:
         return built, False
 
     def _found_or_built(self, rows: int, hooks: IndexHooks, rebuild: bool) -> tuple[BuiltIndex, bool]:
-        if not rebuild and (found := self._find()):
+        if not rebuild and (found := self.find()):
             return found, True
-        if self._index.estimate:
+        if self._index.estimate and not self._is_one_of_many:
             print(self._index.estimate, flush=True)
         self._server.check_disk(self._index.disk_bytes, "the index")
         apply_settings(self._connection, self._settings)
@@ -148,7 +163,7 @@ class IndexBuild:
             with self._connection.transaction():
                 # A build whose client was killed goes on: the clock would run while we wait for it.
                 self._connection.execute(f"LOCK TABLE {self._table} IN SHARE ROW EXCLUSIVE MODE")
-                if not rebuild and (found := self._find()):
+                if not rebuild and (found := self.find()):
                     return found, True
                 catalog.drop_index(self._connection, self.name)
                 self._connection.execute(_WITHOUT_TIMEOUTS)
@@ -161,7 +176,8 @@ class IndexBuild:
             catalog.remember_index(self._connection, built, self._table, self._built_from)
         return built, False
 
-    def _find(self) -> BuiltIndex | None:
+    def find(self) -> BuiltIndex | None:
+        """Return the index if an earlier run has built it."""
         if self._is_shared:
             return catalog.find_index_like(self._connection, self._table, self._built_from)
         return catalog.find_index(self._connection, self.name)
@@ -177,20 +193,26 @@ class IndexBuild:
             facts.update(hooks.note(message, time.perf_counter() - started))
             if diagnostic.severity_nonlocalized in ("NOTICE", "WARNING"):
                 notices.append(message)
-                if len(notices) <= MOST_NOTICES:
+                if len(notices) <= MOST_NOTICES and not self._is_one_of_many:
                     print(f"note: {message}", flush=True)
 
         self._connection.add_notice_handler(keep)
         try:
-            backend = self._connection.info.backend_pid
-            with index_progress(self._server, backend, rows, self._index.disk_bytes):
+            with self._progress(rows):
                 facts |= self._create(hooks)
         finally:
             self._connection.remove_notice_handler(keep)
         if (more := len(notices) - MOST_NOTICES) > 0:
             notices[MOST_NOTICES:] = [f"and {more:,} more messages"]
-            print(f"note: {notices[-1]}", flush=True)
+            if not self._is_one_of_many:
+                print(f"note: {notices[-1]}", flush=True)
         return facts | ({"build_notices": notices} if notices else {})
+
+    def _progress(self, rows: int) -> AbstractContextManager[None]:
+        if self._is_one_of_many:
+            return nullcontext()
+        backend = self._connection.info.backend_pid
+        return index_progress(self._server, backend, rows, self._index.disk_bytes)
 
     def _create(self, hooks: IndexHooks) -> dict[str, Any]:
         try:

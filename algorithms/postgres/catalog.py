@@ -45,6 +45,15 @@ _TABLES = f"""
     );
 """
 
+_TABLE_AND_PARTITIONS = (
+    "SELECT %(table)s::regclass UNION SELECT relid FROM pg_partition_tree(%(table)s::regclass)"
+)
+# An index of a table with partitions has one of each of them.
+_KEPT = (
+    "SELECT unnest(%(kept)s::text[]::regclass[])"
+    " UNION SELECT inhrelid FROM pg_inherits WHERE inhparent = ANY (%(kept)s::text[]::regclass[])"
+)
+
 
 @dataclass(frozen=True)
 class LoadedTable:
@@ -191,8 +200,12 @@ def remember_index(
 
 
 def relation_bytes(connection: psycopg.Connection[Any], name: str) -> int:
-    """Size of a table or index by its name with the schema; 0 where it is not there."""
-    row = connection.execute("SELECT coalesce(pg_relation_size(to_regclass(%s)), 0)", [name]).fetchone()
+    """Size of a table, its partitions or an index by its name with the schema; 0 where it is not there."""
+    row = connection.execute(
+        "SELECT coalesce(sum(pg_relation_size(relid)), pg_relation_size(to_regclass(%s)), 0)"
+        " FROM pg_partition_tree(to_regclass(%s))",
+        [name, name],
+    ).fetchone()
     assert row is not None
     return int(row[0])
 
@@ -212,31 +225,37 @@ def exists(connection: psycopg.Connection[Any], name: str) -> bool:
 def use_only(connection: psycopg.Connection[Any], table: str, indexes: Sequence[str]) -> None:
     """Park the table's other indexes, so that the planner can choose only these, or none.
 
-    A parked index is marked invalid: kept on disk, not planned with. That takes a superuser; an ordinary
+    A parked index is marked as neither valid nor live: it is kept on disk, and a query that is planned does
+    not open it, nor lock it, as it does with every index that is live. That takes a superuser; an ordinary
     user has the others dropped instead.
     """
     others = (
         "SELECT indexrelid FROM pg_index"
-        " WHERE indrelid = %s::regclass AND indexrelid <> ALL (%s::text[]::regclass[])"
+        f" WHERE indrelid IN ({_TABLE_AND_PARTITIONS}) AND indexrelid NOT IN ({_KEPT})"
     )
+    names = {"table": table, "kept": [*indexes]}
     try:
         with connection.transaction():
             connection.execute(
-                f"UPDATE pg_index SET indisvalid = false WHERE indexrelid IN ({others}) AND indisvalid",
-                [table, [*indexes]],
+                "UPDATE pg_index SET indisvalid = false, indislive = false"
+                f" WHERE indexrelid IN ({others}) AND (indisvalid OR indislive)",
+                names,
             )
             connection.execute(
-                "UPDATE pg_index SET indisvalid = true"
-                " WHERE indexrelid = ANY (%s::text[]::regclass[]) AND NOT indisvalid",
-                [[*indexes]],
+                "UPDATE pg_index SET indisvalid = true, indislive = true"
+                f" WHERE indexrelid IN ({_KEPT}) AND NOT (indisvalid AND indislive)",
+                names,
+            )
+            # Sessions that know the table read again which indexes it has.
+            connection.execute(
+                f"UPDATE pg_class SET relhasindex = relhasindex WHERE oid IN ({_TABLE_AND_PARTITIONS})", names
             )
     except psycopg.errors.InsufficientPrivilege:
-        names = connection.execute(
-            f"SELECT indexrelid::regclass::text FROM pg_index WHERE indexrelid IN ({others})",
-            [table, [*indexes]],
+        found = connection.execute(
+            f"SELECT oid::regclass::text FROM pg_class WHERE NOT relispartition AND oid IN ({others})", names
         ).fetchall()
         with connection.transaction():
-            for (name,) in names:
+            for (name,) in found:
                 print(f"this user may not park an index: {name} is dropped", flush=True)
                 drop_index(connection, name)
                 connection.execute(f"DELETE FROM {SCHEMA}.indexes WHERE name = %s", [name])

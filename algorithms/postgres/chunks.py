@@ -213,7 +213,9 @@ def load_table(
         options.threads or load_option("LOAD_THREADS"),
         options.chunk_rows or load_option("CHUNK_SIZE"),
     )
-    is_whole = plan.is_whole(rows) and not catalog.has_unfinished(connection, name)
+    # COPY cannot freeze the rows of partitions, a load in chunks does so afterwards.
+    is_whole = plan.is_whole(rows) and not column.partition_definitions(name)
+    is_whole = is_whole and not catalog.has_unfinished(connection, name)
     needed = table_bytes(rows, column)
     if not is_whole:
         needed += log_bytes(rows, column) - relation_bytes(connection, name)

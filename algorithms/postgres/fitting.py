@@ -3,43 +3,33 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
 
 from . import catalog
-from .building import Index, IndexBuild, IndexHooks
-from .catalog import BuiltIndex, LoadedTable, relation_bytes
-from .chunks import LoadOptions, load_table
-from .columns import AttributedColumn, Column, NamedAttributes, attribute_kinds
+from .building import Index, IndexHooks
+from .catalog import LoadedTable, relation_bytes
+from .chunks import load_table
+from .columns import KINDS, AttributedColumn, Column, attribute_kinds
 from .environment import contender_settings, given_settings
 from .errors import PostgresError
 from .extension import RequiredExtension
 from .filtering.conditions import conditions_of
-from .filtering.indexes import NONE, AttributeIndexes
+from .filtering.division import Division, FilteredRows
+from .filtering.locks import LockRoom
+from .filtering.parts import BuildPlace
 from .forms import query_sql, whole_form
 from .machine import drop_from_cache
 from .servers import Server
 from .settings import FILTERED_SESSION, QUERY_SESSION, SESSION, apply_settings, settable
 from .statement import QueryStatement, load_libraries
+from .table_indexes import BuildOptions, TableIndexes
 from .tables import check_encoding, fingerprint
 from .whereabouts import facts_of
 from .writing import WritableTable, drop_leftovers
 
 RESERVE_SECONDS = 3.0
-
-
-@dataclass(frozen=True)
-class BuildOptions:
-    """How the user has the table loaded and the index built."""
-
-    load: LoadOptions = field(default_factory=LoadOptions)
-    rebuilds: bool = False  # although the index is there
-    prewarms: bool = True
-    only_serves: bool = False  # the index was built before, with any amount of memory
-    attributes: NamedAttributes | None = None  # of the rows, beside their vectors
-    attribute_index: str = NONE  # which indexes there are of them
 
 
 class IndexedTable:
@@ -53,13 +43,12 @@ class IndexedTable:
         """Take what the plug-in describes; nothing is started yet."""
         self.enter_phase: Callable[[str], object] = lambda phase: None  # called with each phase's name
         self.table: LoadedTable | None = None
-        self.built: BuiltIndex | None = None
         self.versions: dict[str, str] = {}  # that the index depends on
         self.training_set: Any = None  # while an index is built
-        self.index_kib = 0.0
         self._extension, self._metric, self._hooks = extension, metric, hooks
         self._options = BuildOptions()
-        self._attribute_indexes = AttributeIndexes(NONE, {})
+        self._division: Division | None = None
+        self._indexes = TableIndexes(self._options, {}, None, hooks)
         self._session_settings: dict[str, str] = {}
         self._facts: dict[str, Any] = {}
         self._guard: psycopg.Connection[Any] | None = None
@@ -69,17 +58,22 @@ class IndexedTable:
         """Load the vectors and build the index, unless both are there from an earlier run."""
         self.column, self._options = column, options
         attributes, rows = options.attributes, X.shape[0]
-        self._kinds = attribute_kinds(attributes, rows)
-        self._attribute_indexes = AttributeIndexes(options.attribute_index, self._kinds)
+        self._kinds = attribute_kinds(attributes, rows, options.kinds)
+        self._division = self._divided(options)
+        self._indexes = TableIndexes(options, self._kinds, self._division, self._hooks)
         with self._preparing(rows) as (connection, index):
+            if self._division is not None:
+                self._division.check_room(LockRoom.of(connection, self.server.is_ours))
             mark = fingerprint(X) + (f" {attributes.mark}" if attributes is not None else "")
+            mark += self._division.mark if self._division is not None else ""
+            # Types other than the usual ones have a table of their own.
+            other = [kind.type_name for kind in self._kinds.values() if kind not in KINDS.values()]
+            mark += "".join(f" {name}" for name in other)
             name = catalog.table_name(mark, column.type_name)
             self._reserve(name)
             self.table = self._load(connection, X, mark, name)
-            self.built = self._build(connection, index, X)
-            if self._kinds:
-                self._build_attribute_indexes(connection, rows)
-            catalog.use_only(connection, name, self._index_names())
+            self._build(connection, index, X)
+            catalog.use_only(connection, name, self._indexes.names)
             self._finish(connection)
 
     def make_writable(
@@ -87,6 +81,8 @@ class IndexedTable:
     ) -> WritableTable:
         """Load the vectors into a table of its own, build its index for `rows`, and return it to write to."""
         self.column, self._options = column, options
+        self._division = self._divided(options)
+        self._indexes = TableIndexes(options, {}, None, self._hooks)
         self.server = self._extension.start_server()
         table = WritableTable(self.server, column, self._extension.all_names)
         try:
@@ -101,9 +97,9 @@ class IndexedTable:
                     table.add_key(connection)
                     # The index has its rows in order; through the key they would have to be sorted.
                     self._session_settings |= {"enable_sort": "off"}
-                self.built = self._build(connection, index, X)
+                self._build(connection, index, X)
                 self._finish(connection)
-            table.finish(self.built, self._session_settings)
+            table.finish(self._indexes.whole, self._session_settings)
         except BaseException:
             table.close()
             raise
@@ -118,13 +114,15 @@ class IndexedTable:
         where = conditions.where if conditions else ""
         # The planner is free where there is a filter: what it chooses is what is to be found out.
         session = FILTERED_SESSION if where else QUERY_SESSION
+        if where and self._division is not None:
+            session = {**session, **self._division.settings}
         return QueryStatement(
             self.server.connection_parameters(),
             query_sql(self.table.name, self._form, n, self._metric, self.column, rerank, where),
             self.column,
             self.column.literal(vector),
             {**session, **self._session_settings, **settings},
-            self.built.name if self.built else None,
+            self._indexes.whole.name if self._indexes.whole else None,
             self._extension.all_names,
             conditions,
             conditions.literals(q.filter) if conditions else (),
@@ -132,18 +130,35 @@ class IndexedTable:
 
     def names(self) -> tuple[str | None, str | None]:
         """The names of the table and of the index, None before they are there."""
-        return self.table.name if self.table else None, self.built.name if self.built else None
+        index = self._indexes.whole
+        return self.table.name if self.table else None, index.name if index else None
+
+    @property
+    def index_kib(self) -> float:
+        """Size of all indexes in KiB, 0 before they are built."""
+        return self._indexes.kib
+
+    def check_clients(self, filtered: Any, clients: int) -> None:
+        """Raise PostgresError where the server cannot lock what clients' queries need, such as this one."""
+        if self._division is not None:
+            with self.server.connect() as connection:
+                room = LockRoom.of(connection, self.server.is_ours)
+            self._indexes.check_locks(room, filtered.filter.shape, clients)
 
     def facts(self) -> dict[str, Any]:
         """Return what is stored of it: versions, sizes, parts of the build time."""
         load_seconds = self.table.load_seconds if self.table else 0.0
-        build_seconds = self._attribute_indexes.seconds + (self.built.build_seconds if self.built else 0.0)
-        return self._facts | {
-            "build_time": load_seconds + build_seconds,
-            "load_time": load_seconds,
-            "index_build_time": build_seconds,
-            "index_size": self.index_kib,
-        }
+        build_seconds = self._indexes.seconds
+        return (
+            self._facts
+            | self._indexes.facts
+            | {
+                "build_time": load_seconds + build_seconds,
+                "load_time": load_seconds,
+                "index_build_time": build_seconds,
+                "index_size": self._indexes.kib,
+            }
+        )
 
     def cool(self) -> None:
         """Stop a server of ours and drop its files from the system's cache."""
@@ -157,13 +172,13 @@ class IndexedTable:
         assert self.table is not None
         self.server.adapt()
         self._reserve(self.table.name)
-        name = self.built.name if self.built else None
         with self.server.explaining("switching the index"), self.server.connect() as connection:
-            if name is not None and not catalog.exists(connection, name):
-                raise PostgresError(
-                    f"{name} is gone: another run has dropped it, or a user who may not park it"
-                )
-            catalog.use_only(connection, self.table.name, self._index_names())
+            for name in self._indexes.names:
+                if not catalog.exists(connection, name):
+                    raise PostgresError(
+                        f"{name} is gone: another run has dropped it, or a user who may not park it"
+                    )
+            catalog.use_only(connection, self.table.name, self._indexes.names)
         self._prewarm_again()
 
     def recover(self) -> None:
@@ -178,6 +193,16 @@ class IndexedTable:
             self._guard.close()
             self._guard = None
 
+    def _divided(self, options: BuildOptions) -> Division | None:
+        """Return how the plug-in divides the table, None where it has one index."""
+        if options.divide is None:
+            return None
+        if options.attributes is None:
+            raise PostgresError(
+                "the build argument division is for queries that have a filter: add --filter, or leave it out"
+            )
+        return options.divide(FilteredRows(options.attributes, self._kinds, options.matches))
+
     @contextmanager
     def _preparing(self, rows: int) -> Iterator[tuple[psycopg.Connection[Any], Index | None]]:
         """Connect to a server that has all it takes; give the connection and the index to be built."""
@@ -188,7 +213,7 @@ class IndexedTable:
                 f"these have {column.dimension:,}: use vectors of fewer"
             )
         self.enter_phase("start")
-        self._facts, self.index_kib = {}, 0.0
+        self._facts = {}
         self.server = self._extension.start_server()
         with self.server.explaining("preparing the index"), self.server.connect() as connection:
             self._extension.create(self.server, connection)
@@ -232,46 +257,23 @@ class IndexedTable:
         self.enter_phase("load")
         column, attributes = self.column, self._options.attributes
         if attributes is not None:
-            column = AttributedColumn(column, attributes)
+            divided = self._division.column(column) if self._division is not None else None
+            column = divided or AttributedColumn(column, attributes, self._options.kinds)
             check_encoding(connection)
         return load_table(self.server, connection, name, column, X, mark, self._options.load)
 
-    def _build(self, connection: psycopg.Connection[Any], index: Index | None, X: Any) -> BuiltIndex | None:
-        if index is None:
-            return None
+    def _build(self, connection: psycopg.Connection[Any], index: Index | None, X: Any) -> None:
         assert self.table is not None
-        self.enter_phase("build")
+        if index is not None:
+            self.enter_phase("build")
         self.training_set = X
-        build = IndexBuild(self.server, connection, self.table.name, index, self.versions)
-        if self._options.only_serves:
-            built, is_found = build.found(), True
-        else:
-            built, is_found = build.run(X.shape[0], self._hooks, self._options.rebuilds)
+        place = BuildPlace(self.server, connection, self.versions)
+        self._indexes.build(place, self.table.name, index, (X.shape[0], self.column.dimension))
         self.training_set = None
-        self._facts["index_reused"] = is_found
-        return built
-
-    def _build_attribute_indexes(self, connection: psycopg.Connection[Any], rows: int) -> None:
-        assert self.table is not None
-        indexes, options = self._attribute_indexes, self._options
-        way = (options.rebuilds, options.only_serves)
-        indexes.build(self.server, connection, self.table.name, rows, *way)
-        self._facts |= {
-            "attribute_index_size": indexes.kib(connection),
-            "attribute_index_build_time": indexes.seconds,
-        }
-
-    def _index_names(self) -> list[str]:
-        """The names of all indexes that the planner may choose."""
-        return ([self.built.name] if self.built else []) + self._attribute_indexes.names
 
     def _finish(self, connection: psycopg.Connection[Any]) -> None:
         assert self.table is not None
-        self.index_kib = self._attribute_indexes.kib(connection)
-        if self.built:
-            self.index_kib += relation_bytes(connection, self.built.name) / 1024
-            self._facts |= self.built.facts
-        if self._index_names():
+        if self._indexes.names:
             self._prewarm()
         self._facts["table_size"] = relation_bytes(connection, self.table.name) / 1024
 
@@ -281,10 +283,7 @@ class IndexedTable:
 
     def _prewarm(self) -> None:
         self._start_mark = self.server.start_mark()
-        if self._index_names() and self._options.prewarms:
+        if self._indexes.names and self._options.prewarms:
             self.enter_phase("prewarm")
             with self.server.connect() as self.connection:
-                self._attribute_indexes.prewarm(self.connection)
-                # ann-benchmarks cannot store None
-                if self.built and (how := self._hooks.prewarm(self.built.name)):
-                    self._facts["prewarmed_by"] = how
+                self._indexes.prewarm(self.connection, self._hooks.prewarm)

@@ -13,16 +13,19 @@ import psycopg
 
 from .building import Index, IndexHooks, SearchRange
 from .chunks import LoadOptions
-from .columns import Column, column_of, is_sparse
+from .columns import KINDS, Column, SmallLabelsKind, column_of, is_sparse
 from .connections import check_parking, most_connections
 from .errors import PostgresError
 from .extension import RequiredExtension
+from .filtering.division import DivisionMaker
 from .filtering.indexes import AttributeIndexes
-from .fitting import BuildOptions, IndexedTable
+from .filtering.labels import labels_column
+from .fitting import IndexedTable
 from .prewarming import warm_index
 from .querying import QueriedTable
 from .releases import InstallableExtension
 from .servers import Server
+from .table_indexes import BuildOptions
 from .tiering import tiered_server
 from .watching import PostgresStatistics, ServerWatch
 from .whereabouts import known_facts
@@ -112,6 +115,19 @@ class PostgresANN(InstallableExtension, QueriedTable):
         AttributeIndexes(choice, {})  # which says what is wrong with it
         self._build_options = replace(self._build_options, attribute_index=choice)
 
+    def use_division(self, divide: DivisionMaker | None) -> None:
+        """Have several indexes of vectors in place of one; `divide` says which, None: one."""
+        self._build_options = replace(self._build_options, divide=divide)
+
+    def use_small_labels(self) -> None:
+        """Have labels in columns of smallint[], in a table that other indexes do not use."""
+        kinds = {**KINDS, "labels": SmallLabelsKind()}
+        self._build_options = replace(self._build_options, kinds=kinds)
+
+    def labels_of_filters(self) -> str:
+        """Return the one column of labels that the queries' filters compare, in SQL."""
+        return labels_column(self._build_options.attributes, self._build_options.matches)
+
     @property
     def server(self) -> Server:
         """The server, from fit on."""
@@ -166,6 +182,10 @@ class PostgresANN(InstallableExtension, QueriedTable):
     def set_row_attributes(self, attributes: Any) -> None:
         """Load these beside the vectors; from now on, a query has a vector and a filter."""
         self._build_options = replace(self._build_options, attributes=attributes)
+
+    def set_query_filters(self, matches: Any) -> None:
+        """Build for queries that have these filters; a mapping of each to the number of rows that pass."""
+        self._build_options = replace(self._build_options, matches=matches)
 
     def set_load_options(self, threads: int | None = None, chunk_rows: int | None = None) -> None:
         """Load over `threads` connections, `chunk_rows` in a transaction; None: as in the environment."""

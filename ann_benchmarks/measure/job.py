@@ -1,7 +1,7 @@
 """One job from start to end: load, build, measure each point, store it."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -122,10 +122,19 @@ def _build(plugin: Plugin, dataset: Dataset, job: Job, monitor: Phases) -> dict[
     before = plugin.get_memory_usage()
     with monitor.phase("build"):
         build_started = time.perf_counter()
-        plugin.fit(train)
+        for name in _filters_to_build_for(job):
+            plugin.take_query_filters(dataset.filter_set(name).matches_by_filter if name else {})
+            plugin.fit(train)
         build_time = time.perf_counter() - build_started
     after = plugin.get_memory_usage()
     return {
         "build_time": build_time,
         "index_size": None if before is None or after is None else after - before,
     }
+
+
+def _filters_to_build_for(job: Job) -> Sequence[str]:
+    """Return the filter sets that fit is called for: the job's own; of a build alone, all of the run."""
+    if job.execution.build_only and job.execution.filters:
+        return job.execution.filters
+    return [job.procedure.filter if job.execution.filters else ""]

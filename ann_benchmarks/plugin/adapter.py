@@ -120,6 +120,14 @@ class Plugin:
         if (filtered := self._optional("filtered_query")) is not None:
             self.go_through(lambda query, count: filtered(query.vector, query.filter, count))
 
+    def take_query_filters(self, matches: Mapping[Any, int]) -> None:
+        """Name the filters that queries will have, each with the number of rows that pass, before fit.
+
+        Without the method, what is built does not depend on them.
+        """
+        if set_filters := self._optional("set_query_filters"):
+            set_filters(matches)
+
     def go_through(self, way: Callable[[Any, int], Any]) -> None:
         """Have every query go this way, one by one; what a plug-in has for several at once is not used."""
         self._way = way

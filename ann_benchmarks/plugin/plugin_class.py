@@ -15,6 +15,7 @@ METHODS = (
     *("prepare_batch_query", "run_batch_query", "get_batch_latencies", "open_clients", "clients_opener"),
     *(
         "set_row_attributes",
+        "set_query_filters",
         "filtered_query",
         "most_clients",
         "set_load_options",

@@ -2,19 +2,21 @@
 
 from typing import Any
 
-from .attributed import AttributedColumn, attribute_kinds
+from .attributed import AttributedColumn, PartitionedColumn, attribute_kinds, partition_name
 from .bit import BitColumn
 from .column import METRICS, Column, Metric, RowEncoder, row_of_an_array
 from .fixed import FixedColumn
-from .kinds import Kind, NamedAttributes, quoted
+from .kinds import KINDS, Kind, NamedAttribute, NamedAttributes, quoted
 from .sets import SetColumn
+from .small_labels import SmallLabelsKind
 from .sparse import MOST_INDEXED_VALUES, SparseColumn, is_sparse
 from .vector import VectorColumn
 
 __all__ = [
-    "METRICS", "MOST_INDEXED_VALUES", "AttributedColumn", "BitColumn", "Column", "FixedColumn", "Kind",
-    "Metric", "NamedAttributes", "RowEncoder", "SetColumn", "SparseColumn", "VectorColumn", "attribute_kinds",
-    "column_of", "is_sparse", "quoted", "row_of_an_array",
+    "KINDS", "METRICS", "MOST_INDEXED_VALUES", "AttributedColumn", "BitColumn", "Column", "FixedColumn",
+    "Kind", "Metric", "NamedAttribute", "NamedAttributes", "PartitionedColumn", "RowEncoder", "SetColumn",
+    "SmallLabelsKind", "SparseColumn", "VectorColumn", "attribute_kinds", "column_of", "is_sparse",
+    "partition_name", "quoted", "row_of_an_array",
 ]  # fmt: skip
 
 

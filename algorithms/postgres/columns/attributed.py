@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import PostgresError
 from .column import ALONE, Beside, Column, RowEncoder, row_of_an_array
 from .fixed import FixedColumn
-from .kinds import FixedKind, Kind, NamedAttribute, NamedAttributes, kind_of, quoted
+from .kinds import KINDS, FixedKind, Kind, NamedAttribute, NamedAttributes, kind_of, quoted
 
 _POINTER_BYTES = 24  # of a value of any length that is kept elsewhere; of a fixed one with its padding
 # A page's worth: PostgreSQL would move what a row has beside its vector out of it from 2 kB on.
@@ -19,10 +19,12 @@ _WITHIN_THE_ROW = " WITH (toast_tuple_target = 8160)"
 class AttributedColumn(Column):
     """The vectors' column, for a table that has further columns; queries see the vectors' own alone."""
 
-    def __init__(self, column: Column, attributes: NamedAttributes) -> None:
-        """Take the attributes of all rows that will be loaded."""
+    def __init__(
+        self, column: Column, attributes: NamedAttributes, kinds: Mapping[str, Kind] = KINDS
+    ) -> None:
+        """Take the attributes of all rows that will be loaded; `kinds` has the types of their columns."""
         self._column, self._attributes = column, list(attributes.values())
-        self._kinds = [kind_of(attribute) for attribute in self._attributes]
+        self._kinds = [kind_of(attribute, kinds) for attribute in self._attributes]
         self.type_name, self.dimension = column.type_name, column.dimension
 
     @property
@@ -38,9 +40,13 @@ class AttributedColumn(Column):
     @property
     def table_definition(self) -> str:
         """The columns of the table."""
+        return f"{self._all_columns}{_WITHIN_THE_ROW}"
+
+    @property
+    def _all_columns(self) -> str:
         pairs = zip(self.attribute_names, self._kinds, strict=True)
         further = "".join(f", {name} {kind.type_name} NOT NULL" for name, kind in pairs)
-        return f"{self._column.table_definition[:-1]}{further}){_WITHIN_THE_ROW}"
+        return f"{self._column.table_definition[:-1]}{further})"
 
     @property
     def value_bytes(self) -> int:
@@ -77,6 +83,34 @@ class AttributedColumn(Column):
     def literal(self, row: Any) -> str:
         """Write a query's vector."""
         return self._column.literal(row)
+
+
+class PartitionedColumn(AttributedColumn):
+    """The same, for a table with a partition for each value of an attribute."""
+
+    def __init__(self, column: Column, attributes: NamedAttributes, name: str, values: Sequence[Any]) -> None:
+        """Take the attribute's name and its values, in the order of the partitions."""
+        super().__init__(column, attributes)
+        self._name, self._values = name, values
+        self._kind = kind_of(attributes[name])
+
+    @property
+    def table_definition(self) -> str:
+        """The columns of the table, and what it is partitioned by."""
+        return f"{self._all_columns} PARTITION BY LIST ({quoted(self._name)})"
+
+    def partition_definitions(self, table: str) -> list[str]:
+        """A partition for each value."""
+        return [
+            f"CREATE TABLE {partition_name(table, number)} PARTITION OF {table}"
+            f" FOR VALUES IN ({self._kind.literal(value)}){_WITHIN_THE_ROW}"
+            for number, value in enumerate(self._values)
+        ]
+
+
+def partition_name(table: str, number: int) -> str:
+    """Name of a partition, with its schema."""
+    return f"{table}_part{number}"
 
 
 class FixedBeside(Beside):
@@ -124,7 +158,9 @@ class JoinedRowEncoder:
         return [piece for row in zip(*columns, strict=True) for piece in row]
 
 
-def attribute_kinds(attributes: NamedAttributes | None, rows: int) -> Mapping[str, Kind]:
+def attribute_kinds(
+    attributes: NamedAttributes | None, rows: int, kinds: Mapping[str, Kind] = KINDS
+) -> Mapping[str, Kind]:
     """Return the kinds of a table's attributes by name, none where it has none; PostgresError for others."""
     if attributes is None:
         return {}
@@ -133,4 +169,4 @@ def attribute_kinds(attributes: NamedAttributes | None, rows: int) -> Mapping[st
             f"there are {rows:,} vectors, and attributes of {attributes.rows:,} rows: make the attributes of"
             " these vectors"
         )
-    return {attribute.name: kind_of(attribute) for attribute in attributes.values()}
+    return {attribute.name: kind_of(attribute, kinds) for attribute in attributes.values()}

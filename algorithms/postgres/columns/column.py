@@ -90,6 +90,10 @@ class Column(ABC):
         """The columns of a table, as CREATE TABLE has them behind its name."""
         return f"(id int4 NOT NULL, embedding {self.declared})"
 
+    def partition_definitions(self, table: str) -> list[str]:
+        """The statements that make the partitions of a table; none where it has none."""
+        return []
+
     @property
     def parameter(self) -> str:
         """The query in SQL, where nothing else tells its type."""

@@ -40,6 +40,8 @@ class NamedAttributes(Protocol):
 
     def __len__(self) -> int: ...
 
+    def __getitem__(self, name: str) -> NamedAttribute: ...
+
 
 class Kind(ABC):
     """A type of PostgreSQL that attributes of one kind have.
@@ -76,6 +78,10 @@ class Kind(ABC):
         head = struct.pack(">iiiii", 1, 0, self.oid, len(parts), 1)
         return head + b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
+    def contains(self, column: str, value: str) -> str:
+        """Write that an array has all elements of another one."""
+        return f"{column} @> {value}"
+
     def literal_array(self, values: Sequence[Any]) -> str:
         """Write elements as an array in SQL."""
         return f"ARRAY[{', '.join(map(self.literal, values))}]::{self.element}[]"
@@ -108,7 +114,7 @@ class IntegerKind(FixedKind):
 
     def binary(self, value: Any) -> bytes:
         """Return eight bytes."""
-        return _packed(">q", value, value, self.element)
+        return packed(">q", value, value, self.element)
 
     def literal(self, value: Any) -> str:
         """Write the number."""
@@ -140,12 +146,17 @@ class TimestampKind(FixedKind):
 
     def binary(self, value: Any) -> bytes:
         """Return eight bytes."""
-        return _packed(">q", value - _EPOCH, value, self.element)
+        return packed(">q", value - _EPOCH, value, self.element)
 
     def literal(self, value: Any) -> str:
-        """Write it so that no microsecond is rounded off."""
+        """Write it as a constant, as predicates of indexes have to be."""
         self.binary(value)  # which refuses what is none
-        return f"timestamptz 'epoch' + interval '{int(value)} microseconds'"
+        seconds, microseconds = divmod(int(value), 1_000_000)
+        moment = np.datetime64(seconds, "s")
+        year = int(moment.astype("datetime64[Y]").astype(int)) + 1970
+        rest = str(moment)[-len("-01-01T00:00:00") :]
+        written, era = (year, "") if year > 0 else (1 - year, " BC")
+        return f"'{written:04d}{rest}.{microseconds:06d}+00{era}'::timestamptz"
 
 
 class TextKind(Kind):
@@ -191,7 +202,7 @@ class LabelsKind(Kind):
 
     def binary(self, value: Any) -> bytes:
         """Return four bytes."""
-        return _packed(">i", value, value, self.element)
+        return packed(">i", value, value, self.element)
 
     def literal(self, value: Any) -> str:
         """Write the number."""
@@ -230,21 +241,21 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
-def kind_of(attribute: NamedAttribute) -> Kind:
+def kind_of(attribute: NamedAttribute, kinds: Mapping[str, Kind] = KINDS) -> Kind:
     """Return what an attribute's kind is in PostgreSQL; PostgresError for one that no column can be."""
     name = attribute.name
-    if attribute.kind not in KINDS:
-        raise PostgresError(f"attribute '{name}' is of kind '{attribute.kind}': use {', '.join(KINDS)}")
+    if attribute.kind not in kinds:
+        raise PostgresError(f"attribute '{name}' is of kind '{attribute.kind}': use {', '.join(kinds)}")
     if name in (*_OWN_COLUMNS, *_SYSTEM_COLUMNS):
         raise PostgresError(f"an attribute named '{name}' would have the name of another column: rename it")
     if not name or "\0" in name or len(name.encode()) > LONGEST_NAME:
         raise PostgresError(
             f"attribute '{name}' cannot be a column's name: use 1 to {LONGEST_NAME} bytes, none of them NUL"
         )
-    return KINDS[attribute.kind]
+    return kinds[attribute.kind]
 
 
-def _packed(layout: str, number: Any, value: Any, type_name: str) -> bytes:
+def packed(layout: str, number: Any, value: Any, type_name: str) -> bytes:
     """Return a number's bytes; PostgresError names the value that it was made of."""
     try:
         return struct.pack(layout, number)

@@ -41,14 +41,20 @@ class ColumnCondition:
     @property
     def sql(self) -> str:
         """The comparison."""
+        several = "[]" if self.takes_several else ""
+        return self._written(f"${self.number}::{self.kind.element}{several}")
+
+    def predicate(self, value: Any) -> str:
+        """The comparison with a value, which the server can see to follow from that with a parameter."""
+        return self._written(self.literal(value))
+
+    def _written(self, value: str) -> str:
         column = quoted(self.column)
-        if self.operator == "in" and self.kind.has_several:
-            return f"{column} && ${self.number}::{self.kind.element}[]"
-        if self.operator == "in":
-            return f"{column} = ANY (${self.number}::{self.kind.element}[])"
+        if self.operator == "in" and not self.kind.has_several:
+            return f"{column} = ANY ({value})"
         if self.operator == "contains":
-            return f"{column} @> ${self.number}::{self.kind.element}[]"
-        return f"{column} {self.operator} ${self.number}::{self.kind.element}"
+            return self.kind.contains(column, value)
+        return f"{column} {'&&' if self.operator == 'in' else self.operator} {value}"
 
     def encoder(self) -> Callable[[Any], bytes]:
         """Return what makes a value a binary parameter."""
@@ -92,6 +98,11 @@ class WhereClause:
             return (encode(query.vector), *[each(value) for each, value in pairs])
 
         return parameters
+
+    def predicate(self, given: SharedShape) -> str:
+        """Write a filter with its values, as a partial index has it."""
+        pairs = zip(self.conditions, given.values, strict=True)
+        return " AND ".join(each.predicate(value) for each, value in pairs)
 
     def literals(self, given: SharedShape) -> tuple[str, ...]:
         """Write a filter's values as SQL does."""

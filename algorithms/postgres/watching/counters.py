@@ -23,11 +23,21 @@ _LOG_POSITION = "CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_lsn() - '
 # table's name and $2 the index's. Where the server does not count, there is no relation.
 _COUNTS = "current_setting('track_counts')::bool"
 _RELATION = f"CAST(CASE WHEN {_COUNTS} THEN to_regclass(nullif({{}}, '')) END AS oid)"
+# The sum of a table's partitions is its own. Of several indexes of vectors, none is named: all that are live.
+_TABLES = (
+    f"SELECT {_RELATION.format('$1')} AS t"
+    f" UNION SELECT relid FROM pg_partition_tree({_RELATION.format('$1')}::regclass)"
+)
 _TABLE = (
-    f"{_RELATION.format('$1')} AS t LEFT JOIN pg_class ON pg_class.oid = t"
+    f"({_TABLES}) AS tables LEFT JOIN pg_class ON pg_class.oid = t"
     " LEFT JOIN pg_index ON indrelid = nullif(reltoastrelid, 0) AND indisvalid"
 )
-_INDEX = f"{_RELATION.format('$2')} AS i"
+_INDEX = (
+    f"(SELECT {_RELATION.format('$2')} AS i UNION ALL SELECT indexrelid FROM ({_TABLES}) AS tables"
+    " JOIN pg_index ON indrelid = t JOIN pg_class ON pg_class.oid = indexrelid"
+    " JOIN pg_am ON pg_am.oid = relam"
+    " WHERE $2 = '' AND indislive AND amname NOT IN ('btree', 'gin')) AS indexes"
+)
 # Of sessions that this user may not see, the state is null.
 _SESSIONS = (
     "pg_stat_activity WHERE backend_type IN ('client backend', 'parallel worker')"
@@ -125,22 +135,22 @@ VIEWS = (
         bgwriter_buffers   buffers_clean
         buffers_allocated  buffers_alloc"""),
     StatisticsView(_TABLE, f"""
-        table_blocks_hit   {_TABLE_HIT}
-        table_blocks_read  {_TABLE_FETCHED} - {_TABLE_HIT}""", is_stored=True),
+        table_blocks_hit   sum({_TABLE_HIT})
+        table_blocks_read  sum({_TABLE_FETCHED} - {_TABLE_HIT})""", is_stored=True),
     StatisticsView(_TABLE, """
-        table_scans          pg_stat_get_numscans(t)
-        table_rows_inserted  pg_stat_get_tuples_inserted(t)
-        table_rows_updated   pg_stat_get_tuples_updated(t)
-        table_rows_deleted   pg_stat_get_tuples_deleted(t)"""),
+        table_scans          sum(pg_stat_get_numscans(t))
+        table_rows_inserted  sum(pg_stat_get_tuples_inserted(t))
+        table_rows_updated   sum(pg_stat_get_tuples_updated(t))
+        table_rows_deleted   sum(pg_stat_get_tuples_deleted(t))"""),
     StatisticsView(_TABLE, """
-        table_rows_live  pg_stat_get_live_tuples(t)
-        table_rows_dead  pg_stat_get_dead_tuples(t)""", levels=True),
+        table_rows_live  sum(pg_stat_get_live_tuples(t))
+        table_rows_dead  sum(pg_stat_get_dead_tuples(t))""", levels=True),
     StatisticsView(_INDEX, """
-        index_blocks_hit   pg_stat_get_blocks_hit(i)
-        index_blocks_read  pg_stat_get_blocks_fetched(i) - pg_stat_get_blocks_hit(i)""", is_stored=True),
+        index_blocks_hit   sum(pg_stat_get_blocks_hit(i))
+        index_blocks_read  sum(pg_stat_get_blocks_fetched(i) - pg_stat_get_blocks_hit(i))""", is_stored=True),
     StatisticsView(_INDEX, """
-        index_scans      pg_stat_get_numscans(i)
-        index_rows_read  pg_stat_get_tuples_returned(i)"""),
+        index_scans      sum(pg_stat_get_numscans(i))
+        index_rows_read  sum(pg_stat_get_tuples_returned(i))"""),
     StatisticsView(
         _SESSIONS,
         _active("cpu", "wait_event IS NULL")

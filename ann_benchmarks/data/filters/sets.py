@@ -27,6 +27,11 @@ class FilterSet:
         return columns_of(self.filters)
 
     @property
+    def matches_by_filter(self) -> dict[Filter, int]:
+        """The distinct filters, each with the number of rows that pass it."""
+        return dict(zip(self.filters, self.matches.tolist(), strict=True))
+
+    @property
     def selectivity(self) -> float:
         """The mean share of the training rows that pass."""
         return float(np.mean(self.matches)) / self.rows

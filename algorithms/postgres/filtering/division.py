@@ -1,0 +1,86 @@
+"""A table's vectors divided among several indexes, each of which serves some of the filters."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..columns import Column, Kind, NamedAttribute, NamedAttributes
+from ..errors import PostgresError
+from .conditions import SharedShape
+from .locks import LockRoom
+
+_SPAN_ROWS = 1 << 20
+
+
+@dataclass(frozen=True)
+class FilteredRows:
+    """The rows of a table as filters see them, before it is there."""
+
+    attributes: NamedAttributes
+    kinds: Mapping[str, Kind]  # of the attributes
+    matches: Mapping[SharedShape, int]  # the filters of the queries, with the number of rows that pass each
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows that have an index of their own."""
+
+    table: str  # with its schema: the table, or a partition of it
+    rows: int
+    predicate: str = ""  # of a partial index
+
+
+class Division:
+    """Which indexes of vectors there are in place of one."""
+
+    settings: ClassVar[Mapping[str, str]] = {}  # of sessions that query, unless the user sets them
+    mark = ""  # of a table that no other index can use; "": the usual table serves
+
+    def column(self, column: Column) -> Column | None:
+        """Return what a table of its own is loaded by; `column` is the vectors'."""
+        return None
+
+    def parts(self, table: str) -> Sequence[Part]:
+        """Return what has an index each, the largest first."""
+        raise NotImplementedError
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is stored of it."""
+        raise NotImplementedError
+
+    def check_room(self, room: LockRoom) -> None:
+        """Raise PostgresError where the server cannot lock what making the table, or a query of it, takes."""
+        raise NotImplementedError
+
+    def locked_by_query(self, shape: Sequence[tuple[str, str]], others: int) -> int:
+        """Return how many relations a query locks; `others` is the number of other indexes of a table."""
+        raise NotImplementedError
+
+
+DivisionMaker = Callable[[FilteredRows], Division]
+
+
+def value_counts(attribute: NamedAttribute, kind: Kind, rows: int) -> list[tuple[Any, int]]:
+    """Return the distinct values of an attribute, for labels the labels, with the number of rows of each.
+
+    The most frequent come first, and of equally frequent ones the smallest.
+    """
+    counts: Counter[Any] = Counter()
+    for start in range(0, rows, _SPAN_ROWS):
+        block = attribute.block(start, min(start + _SPAN_ROWS, rows))
+        if kind.has_several:
+            block = np.concatenate([np.empty(0, np.int32), *block])
+        values, numbers = np.unique(block, return_counts=True)
+        counts.update(dict(zip(values.tolist(), numbers.tolist(), strict=True)))
+    return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+
+
+def shapes_of(rows: FilteredRows, purpose: str) -> list[tuple[tuple[str, str], ...]]:
+    """Return the distinct shapes of the filters; PostgresError where there are no filters."""
+    shapes = list(dict.fromkeys(each.shape for each in rows.matches if each.shape))
+    if not shapes:
+        raise PostgresError(f"{purpose} serve queries that have a filter: add --filter")
+    return shapes

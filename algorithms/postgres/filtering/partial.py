@@ -1,0 +1,85 @@
+"""Partial indexes: one of the vectors for each value that filters compare, or for each filter."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from ..errors import PostgresError
+from .conditions import ColumnCondition, SharedShape, conditions_of
+from .division import Division, FilteredRows, Part, shapes_of, value_counts
+from .locks import LockRoom
+
+MOST_FILTERS = 1000  # distinct ones that have an index each, where it is not the values that have one
+
+
+class PartialIndexes(Division):
+    """An index for each value of a column, or for each filter, that has enough rows.
+
+    A column that filters compare by `=`, or for one label by `contains`, has one for each value. Filters of
+    any other shape have one each.
+    """
+
+    # The planner uses a partial index where the query implies its predicate. `column = $2` implies nothing.
+    settings: ClassVar[Mapping[str, str]] = {"plan_cache_mode": "force_custom_plan"}
+
+    def __init__(self, rows: FilteredRows, least_rows: int, least_rows_of_labels: int) -> None:
+        """Take the fewest rows of a value, or a filter, that has an index; those of a label by themselves."""
+        self._rows, self._least, self._least_of_labels = rows, least_rows, least_rows_of_labels
+        counts: dict[str, int] = {}
+        for shape in shapes_of(rows, "partial indexes"):
+            filters = [each for each in rows.matches if each.shape == shape]
+            place = _compared_by_value(filters)
+            if place is None:
+                counts |= self._of_filters(filters)
+            else:
+                counts |= self._of_values(conditions_of(filters[0], rows.kinds).conditions[place])
+        self._counts = dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))
+
+    def parts(self, table: str) -> Sequence[Part]:
+        """Return a part for each predicate."""
+        return [Part(table, rows, predicate) for predicate, rows in self._counts.items()]
+
+    def facts(self) -> dict[str, Any]:
+        """Return the number of indexes, and the least rows of one, where there is one."""
+        least = {"partial_index_rows": min(self._counts.values())} if self._counts else {}
+        return {"partial_indexes": len(self._counts), **least}
+
+    def check_room(self, room: LockRoom) -> None:
+        """Raise PostgresError for more indexes than the server can lock."""
+        count = len(self._counts)
+        room.check(1 + count, f"{count:,} partial indexes: the plans of queries")
+
+    def locked_by_query(self, shape: Sequence[tuple[str, str]], others: int) -> int:
+        """Return the table with all of its indexes: planning a query locks each."""
+        return 1 + len(self._counts) + others
+
+    def _of_values(self, condition: ColumnCondition) -> dict[str, int]:
+        attribute, kind = self._rows.attributes[condition.column], condition.kind
+        least = self._least_of_labels if kind.has_several else self._least
+        counts = value_counts(attribute, kind, self._rows.attributes.rows)
+        return {
+            condition.predicate((value,) if condition.takes_several else value): rows
+            for value, rows in counts
+            if rows >= least
+        }
+
+    def _of_filters(self, filters: Sequence[SharedShape]) -> dict[str, int]:
+        enough = [each for each in filters if self._rows.matches[each] >= max(self._least, 1)]
+        if len(enough) > MOST_FILTERS:
+            compared = " and ".join(f"{column} {operator}" for column, operator in filters[0].shape)
+            raise PostgresError(
+                f"the filters by {compared} differ in {len(enough):,} ways, and each can have a partial"
+                f" index up to {MOST_FILTERS:,}: use filters that more queries share, or another algorithm"
+            )
+        return {
+            conditions_of(each, self._rows.kinds).predicate(each): self._rows.matches[each] for each in enough
+        }
+
+
+def _compared_by_value(filters: Sequence[SharedShape]) -> int | None:
+    """Return the place of the predicate whose values have an index each, None where there is none."""
+    operators = [operator for _, operator in filters[0].shape]
+    if "=" in operators:
+        return operators.index("=")
+    if operators == ["contains"] and all(len(each.values[0]) == 1 for each in filters):
+        return 0
+    return None

@@ -1,0 +1,136 @@
+"""List partitions on a real server; what they and partial indexes lock, and the blocks that are read."""
+
+import pytest
+
+from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
+from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.algorithms.postgres.filtering.locks import LockRoom
+from ann_benchmarks.algorithms.postgres.servers import Server
+from ann_benchmarks.data.filters import Filter, Predicate
+
+from .divided_table import EQUAL, ORDERED, SMALL, WORD, divided, plans_of, queries_of, recall
+from .filtered_rows import ROWS, TEXTS, TRAIN, K, one
+
+
+def test_parked_indexes_are_not_locked(plugin_server: Server):
+    """Planning a query locks each index of its table that is live, which takes time and room."""
+    with divided(queries_of(EQUAL), division="partial") as (algorithm, _):
+        assert relations_locked(plugin_server, algorithm) == 1 + len(TEXTS)
+    with divided(queries_of([one("uniform", "<", 300)]), division="none") as (algorithm, _):
+        assert relations_locked(plugin_server, algorithm) == 2
+    with divided(queries_of(EQUAL), division="partial") as (algorithm, facts):
+        assert facts["index_reused"] and relations_locked(plugin_server, algorithm) == 1 + len(TEXTS)
+
+
+def relations_locked(server: Server, algorithm: PGVectorHNSW) -> int:
+    """Relations of the schema that a transaction holds locks on, after it has planned a query."""
+    with server.connect() as connection, connection.transaction():
+        connection.execute(f"EXPLAIN SELECT id FROM {algorithm.table_name} WHERE uniform < 5")
+        row = connection.execute(
+            "SELECT count(*) FROM pg_locks JOIN pg_class ON pg_class.oid = relation"
+            " WHERE pid = pg_backend_pid() AND relnamespace = 'ann_benchmarks'::regnamespace"
+        ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def test_more_partial_indexes_than_the_server_can_lock(plugin_server: Server, monkeypatch):
+    room = LockRoom(1, 10, True)
+    monkeypatch.setattr(LockRoom, "of", lambda *_: room)
+    message = (
+        "^10 partial indexes: the plans of queries lock 11 relations each, and the server's settings make"
+        ' room for 10: set ANN_BENCHMARKS_PG_SETTINGS="max_locks_per_transaction=2"$'
+    )
+    queries = queries_of(EQUAL)
+    with pytest.raises(PostgresError, match=message), divided(queries, division="partial"):
+        pass
+    room = LockRoom(1, 11, False)
+    with divided(queries, division="partial") as (algorithm, _):
+        algorithm.open_clients(queries, K, 2).close()
+        with pytest.raises(PostgresError, match=r"each of 3 clients.* 11: set max_locks_per_transaction=2"):
+            algorithm.open_clients(queries, K, 3)
+
+
+def test_the_room_for_locks_is_that_of_the_manual(plugin_server: Server):
+    with plugin_server.connect() as connection:
+        assert LockRoom.of(connection, True).size == 64 * 500
+
+
+@pytest.mark.parametrize("division", ["none", "partial", "partitions"])
+def test_blocks_are_those_of_all_indexes_and_partitions(plugin_server: Server, division: str):
+    queries = queries_of(EQUAL)
+    with divided(queries, division=division) as (algorithm, _):
+        algorithm.use_settings({"enable_seqscan": "off"})
+        algorithm.fit(TRAIN)
+        algorithm.set_query_arguments(100)
+        algorithm.time_queries(queries, K)
+        watch = algorithm.watch_server()
+        with watch.running():
+            algorithm.time_queries(queries, K)
+        facts = watch.facts(len(queries))
+        watch.close()
+        algorithm.use_settings({})
+        assert facts["index_blocks_hit_per_query"] > 20 and facts["table_blocks_hit_per_query"] > 5
+
+
+@pytest.mark.parametrize("mode", ["auto", "force_generic_plan"])
+def test_each_partition_has_an_index(plugin_server: Server, mode: str):
+    queries = queries_of(EQUAL)
+    with divided(queries, division="partitions") as (algorithm, facts):
+        algorithm.use_settings({"plan_cache_mode": mode, "enable_seqscan": "off"})
+        algorithm.fit(TRAIN)
+        algorithm.set_query_arguments(400)
+        assert facts["partitions"] == len(TEXTS) and facts["table_size"] > 0 and facts["index_size"] > 0
+        assert recall(algorithm, queries) > 0.98
+        assert all("Index Scan (hnsw)" in plan for plan in plans_of(algorithm))
+        algorithm.use_settings({})
+        with plugin_server.connect() as connection:
+            counts = dict(
+                connection.execute(
+                    f"SELECT tableoid::regclass::text, count(*) FROM {algorithm.table_name} GROUP BY 1"
+                ).fetchall()
+            )
+            assert sum(counts.values()) == ROWS and len(counts) == len(TEXTS)
+    with divided(queries, division="partitions") as (again, facts):
+        assert facts["index_reused"] and again.table_name == algorithm.table_name
+    with divided(queries, division="none") as (usual, facts):
+        assert usual.table_name != algorithm.table_name
+
+
+def test_indexes_of_partitions_take_turns(plugin_server: Server):
+    queries = queries_of(EQUAL)
+    for more in ({}, {"M": 6}, {}):
+        with divided(queries, division="partitions", attribute_index="auto", **more) as (algorithm, _):
+            with plugin_server.connect() as connection:
+                used = connection.execute(
+                    "SELECT amname, reloptions::text, count(*) FROM pg_index"
+                    " JOIN pg_class ON pg_class.oid = indexrelid JOIN pg_am ON pg_am.oid = relam"
+                    " WHERE indisvalid AND indislive AND relkind = 'i' AND indrelid IN"
+                    " (SELECT relid FROM pg_partition_tree(%s::regclass)) GROUP BY 1, 2 ORDER BY 1",
+                    [algorithm.table_name],
+                ).fetchall()
+            options, count = f"{{m={more.get('M', SMALL['M'])},ef_construction=32}}", len(TEXTS)
+            btree = ("btree", None, count * len(ORDERED))
+            assert used == [btree, ("gin", None, count), ("hnsw", options, count)]
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        ([one("uniform", "<", 5)], "none"),
+        ([one("labels", "contains", (1,))], "none"),
+        ([Filter((Predicate("uniform", "=", 5), Predicate(WORD, "=", "a")))], 'the "word" and uniform'),
+    ],
+)
+def test_partitions_are_by_one_attribute(plugin_server: Server, filters: list[Filter], found: str):
+    message = f"by the one attribute that all filters compare by =, and there is {found}: use filters"
+    with pytest.raises(PostgresError, match=message), divided(queries_of(filters), division="partitions"):
+        pass
+
+
+def test_more_partitions_than_the_server_can_lock(plugin_server: Server, monkeypatch):
+    queries = queries_of([one("uniform", "=", 5)])
+    message = r"^3,000 partitions: the transactions that make them lock 9,001 .* make room for 9,000: set ANN"
+    monkeypatch.setattr(LockRoom, "of", lambda *_: LockRoom(90, 100, True))
+    with pytest.raises(PostgresError, match=message), divided(queries, division="partitions"):
+        pass
