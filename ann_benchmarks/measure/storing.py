@@ -28,8 +28,8 @@ from ann_benchmarks.results.intervals import (
     share_interval,
 )
 from ann_benchmarks.results.length import relaxations
-from ann_benchmarks.results.metrics import RECALL_SLACK, completeness_of_each, recall_of_each
 from ann_benchmarks.results.percentiles import known_percentile, stored_percentiles
+from ann_benchmarks.results.recall import RECALL_SLACK, completeness_of_each, recall_of_each
 from ann_benchmarks.results.series import ATTRIBUTE
 from ann_benchmarks.results.speeds import EXACT_SEARCH, PARTS, recall_parts
 from ann_benchmarks.results.truth import Truth
