@@ -130,6 +130,11 @@ class IndexedTable:
             conditions.literals(q.filter) if conditions else (),
         )
 
+    @property
+    def session_settings(self) -> Mapping[str, str]:
+        """What the user has set for the sessions."""
+        return self._session_settings
+
     def names(self) -> tuple[str | None, str | None]:
         """The names of the table and of the index, None before they are there."""
         return self.table.name if self.table else None, self.built.name if self.built else None

@@ -16,6 +16,7 @@ METHODS = (
     *(
         "set_row_attributes",
         "filtered_query",
+        "compare_plans",
         "most_clients",
         "set_load_options",
         "set_build_options",
