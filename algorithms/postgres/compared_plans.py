@@ -5,12 +5,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from psycopg import pq
 
-from .filtering.plans import rows_removed
+from .filtering.plans import blocks, rows_removed
 from .session import QuerySession
 
 OWN, CUSTOM = "own", "custom"
@@ -25,8 +24,9 @@ _OFF = (
     ("enable_seqscan", "enable_bitmapscan", "enable_sort"),
 )
 _CUSTOM_FIRST = 5  # executions that PostgreSQL plans anew before it may choose the generic plan
-# Shares of the time by the end of which each part stops where it is.
-_ANALYSED, _PLANNED, _ANSWERED, _TIMED = 0.2, 0.4, 0.7, 1.0
+# Shares of the time that each part has.
+_ANALYSED, _PLANNED, _ANSWERED, _TIMED = 0.2, 0.2, 0.3, 0.3
+_FEWEST_PLANNED = 20  # queries, for which it may take longer
 _HOPELESS = 4  # times the time of the server's choice
 _SHORTEST_LIMIT = 0.1  # s
 _CANCELLED = b"57014"  # the SQLSTATE of a statement that took longer than it may
@@ -92,10 +92,10 @@ def compare_plans(
     time is what the client waits, so that planning is in it. A way whose query takes more than four times as
     long as the longest of the server's choice is given up, and so is one that takes that in all.
     """
-    start = time.monotonic()
 
-    def is_time(share: float) -> bool:
-        return time.monotonic() - start > share * seconds
+    def part(share: float) -> Callable[[], bool]:
+        start = time.monotonic()
+        return lambda: time.monotonic() - start > share * seconds
 
     limit = {"statement_timeout": str(round(1000 * seconds))}
     with ExitStack() as stack:
@@ -104,13 +104,12 @@ def compare_plans(
             return PlannedWay(name, stack.enter_context(closing(open_session({**settings, **limit}))))
 
         own = opened(OWN, {})
-        facts = _analyse(own, queries, partial(is_time, _ANALYSED))
+        facts = _analyse(own, queries, part(_ANALYSED))
         count, found = len(own.names), [own]
         others = list(ways())
-        for place, (name, settings) in enumerate(others, 1):
-            share = _ANALYSED + (_PLANNED - _ANALYSED) * place / len(others)
+        for name, settings in others:
             other = opened(name, settings)
-            planning = _plan(other, queries[:count], partial(is_time, share))
+            planning = _plan(other, queries[:count], part(_PLANNED / len(others)))
             count = min(count, len(other.names))
             if name == CUSTOM:
                 facts["planning_time"] = planning
@@ -120,21 +119,21 @@ def compare_plans(
                 other.session.close()
         for way in found[1:]:
             way.session.limit(max(_HOPELESS * own.longest, _SHORTEST_LIMIT) + facts["planning_time"])
-        most = (_ANSWERED - _PLANNED) * seconds / len(found)
-        count = _answer_all(found, queries[:count], partial(is_time, _ANSWERED), most)
+        most = _ANSWERED * seconds / len(found)
+        count = _answer_all(found, queries[:count], part(_ANSWERED), most)
         found = [
             way
             for place, way in enumerate(found)
             if all(way.names[:count] != known.names[:count] for known in found[:place])
         ]
-        _time_all(found, queries[:count], partial(is_time, _TIMED))
+        _time_all(found, queries[:count], part(_TIMED))
     for way in found:
         way.names = way.names[: len(own.seconds)]
     return ComparedPlans(found, facts)
 
 
 def _analyse(own: PlannedWay, queries: Sequence[Any], is_time: Callable[[], bool]) -> dict[str, Any]:
-    """Find the plans that the server chooses; return what their queries lock and remove.
+    """Find the plans that the server chooses; return what their queries lock, remove and read, on average.
 
     The first executions in a session, which are planned anew, count in the locks alone.
     """
@@ -150,7 +149,11 @@ def _analyse(own: PlannedWay, queries: Sequence[Any], is_time: Callable[[], bool
         if is_time():
             break
     own.names = own.session.plan_names(plans)
-    return {"locks": most, "rows_removed": sum(map(rows_removed, plans)) / len(plans)}
+    return {
+        "locks": most,
+        "rows_removed": sum(map(rows_removed, plans)) / len(plans),
+        "blocks": sum(map(blocks, plans)) / len(plans),
+    }
 
 
 def _plan(way: PlannedWay, queries: Sequence[Any], is_time: Callable[[], bool]) -> float:
@@ -158,7 +161,7 @@ def _plan(way: PlannedWay, queries: Sequence[Any], is_time: Callable[[], bool]) 
     found = []
     for query in queries:
         found.append(way.session.explain(query, "SUMMARY"))
-        if is_time():
+        if len(found) >= _FEWEST_PLANNED and is_time():
             break
     way.names = way.session.plan_names([each["Plan"] for each in found])
     return sum(float(each["Planning Time"]) for each in found) / len(found) / 1000

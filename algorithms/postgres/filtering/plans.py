@@ -82,6 +82,11 @@ def nodes(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield from nodes(child)
 
 
+def blocks(plan: Mapping[str, Any]) -> int:
+    """Return how many blocks a plan that was run under EXPLAIN with BUFFERS has found in memory or read."""
+    return int(plan.get("Shared Hit Blocks", 0)) + int(plan.get("Shared Read Blocks", 0))
+
+
 def _kind(plan: Mapping[str, Any]) -> str:
     """Whether a plan was made for the values of its query: others have parameters in their order."""
     orders = [text for node in nodes(plan) for text in (node.get("Order By", ""), *node.get("Sort Key", ()))]
