@@ -221,8 +221,8 @@ def test_a_generic_plan_is_several_times_slower_than_the_best(plugin_server, wor
     assert all(plan["recall"] == 1 for plan in plans.values() if "hnsw" not in plan["plan"])
     best = run.attrs["planner_best"]
     assert best and "hnsw" not in best
-    # About 6 times on a quiet machine; each query goes all ways, in random order.
-    assert run.metrics["regret"] > 1.5
+    # It is many times that; each query goes all ways, in random order.
+    assert run.metrics["regret"] > 2
     assert run.attrs["planner_regret_low"] <= run.metrics["regret"] <= run.attrs["planner_regret_high"]
     assert run.attrs["blocks"] > 100
     assert run.metrics["locks"] == 3  # the table and its two indexes

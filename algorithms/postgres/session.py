@@ -178,7 +178,8 @@ class QuerySession(PreparedSession):
                 f"EXPLAIN ({', '.join(['FORMAT JSON', *options])}) EXECUTE ann_query({', '.join(arguments)})"
             ).fetchone()
         except psycopg.DatabaseError as error:
-            raise refusal("the server cannot plan the query", error) from None
+            doing = "run" if "ANALYZE" in options else "plan"
+            raise refusal(f"the server cannot {doing} the query", error) from None
         assert row is not None
         found: dict[str, Any] = row[0][0]
         return found
