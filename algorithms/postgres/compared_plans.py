@@ -194,6 +194,7 @@ def _time_all(found: Sequence[PlannedWay], queries: Sequence[Any], is_time: Call
     order = random.Random(_SEED)
     for query in queries:
         for way in order.sample(timed, len(timed)):
-            way.answer(query)
+            if not way.is_given_up:
+                way.answer(query)
         if is_time():
             break
