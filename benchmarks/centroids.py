@@ -26,7 +26,7 @@ from ann_benchmarks.algorithms.vchord.centroids import SOURCES
 from ann_benchmarks.algorithms.vchord.module import VectorChord
 from ann_benchmarks.data.datasets import get_dataset
 from ann_benchmarks.distance import candidate_distances
-from ann_benchmarks.results.metrics import RECALL_SLACK, recall_of_each
+from ann_benchmarks.results.recall import RECALL_SLACK, recall_of_each
 from benchmarks.harness import spread, temporary_server
 
 COUNT = 10

@@ -21,8 +21,8 @@ from ann_benchmarks.measure.loaded_point import LEAST_PATIENCE, LoadedPoint
 from ann_benchmarks.measure.timed import Subject
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.intervals import mean_interval, share_interval
-from ann_benchmarks.results.metrics import RECALL_SLACK, recall_of_each
 from ann_benchmarks.results.percentiles import PERCENTILES, stored_percentiles
+from ann_benchmarks.results.recall import RECALL_SLACK, recall_of_each
 from benchmarks.known import (
     Computed,
     OneSlot,

@@ -27,7 +27,7 @@ from ann_benchmarks.measure.clients import open_clients
 from ann_benchmarks.measure.timed import Subject
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.file import write_result
-from ann_benchmarks.results.metrics import RECALL_SLACK, recall_of_each
+from ann_benchmarks.results.recall import RECALL_SLACK, recall_of_each
 from run import main
 
 from .conftest import Workspace, make_dataset

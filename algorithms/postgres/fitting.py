@@ -128,6 +128,11 @@ class IndexedTable:
             conditions.literals(q.filter) if conditions else (),
         )
 
+    @property
+    def session_settings(self) -> Mapping[str, str]:
+        """What the user has set for the sessions."""
+        return self._session_settings
+
     def names(self) -> tuple[str | None, str | None]:
         """The names of the table and of the index, None before they are there."""
         index = self._indexes.whole

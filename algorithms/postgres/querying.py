@@ -5,6 +5,7 @@ base/module.py describes what the methods are for.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 from ..base.module import BaseANN
 from . import machine
 from .clients import ClientPool, ClientRun, RestingClients
+from .compared_plans import ComparedPlans, compare_plans
 from .environment import use_settings
 from .errors import PostgresError
 from .filtering.plans import explained
@@ -39,7 +41,7 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
         self._resting_clients = RestingClients()
         self._batch: list[ClientRun] = []
         self._filtered: dict[int, Any] = {}  # queries with a filter that were sent, each object once
-        self._plans = ""  # of these, as JSON
+        self._plans: dict[str, Any] = {}  # what is stored of their plans
 
     def use_settings(self, settings: Mapping[str, str]) -> None:
         """Have the server and all sessions of this index run with these settings, when it is its turn."""
@@ -179,6 +181,17 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
 
     # Afterwards
 
+    def compare_plans(self, X: Sequence[Any], n: int, seconds: float) -> ComparedPlans | None:
+        """Have queries answered by every plan, in about so many seconds; None where they have no filter."""
+        statement = self.statement(X[0], n)
+        if not statement.has_filter:
+            return None
+
+        def opened(settings: Mapping[str, str]) -> QuerySession:
+            return QuerySession(replace(statement, settings={**statement.settings, **settings}))
+
+        return compare_plans(opened, X, seconds)
+
     def get_additional(self) -> dict[str, Any]:
         """Return what is stored with the measurements: facts of the table, settings and plan of a session."""
         if self._session is not None:
@@ -209,22 +222,27 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
         known = len(self._filtered)
         self._filtered |= {id(query): query for query in queries}
         if len(self._filtered) > known:
-            self._plans = ""
+            self._plans = {}
 
     def _forget_plans(self) -> None:
         """Begin anew: what is sent from now on has other settings, or is another set."""
-        self._filtered, self._plans = {}, ""
+        self._filtered, self._plans = {}, {}
 
-    def _plan_facts(self) -> dict[str, str]:
-        """Return the shares of the plans of the last queries: found out once, in a session of its own."""
+    def _plan_facts(self) -> dict[str, Any]:
+        """Return what is stored of the plans of the last queries, and whether these have default settings.
+
+        That is found out once, in a session of its own.
+        """
         queries = explained(list(self._filtered.values()))
         if queries and not self._plans:
             session = QuerySession(self.statement(queries[0], self._session_count))
             try:
-                self._plans = session.plans(queries)
+                chosen = (*self._indexed.session_settings, *self._query_settings)
+                has_defaults = self._rerank is None and session.has_defaults(chosen)
+                self._plans = {"plans": session.plans(queries), "has_default_settings": has_defaults}
             finally:
                 session.close()
-        return {"plans": self._plans} if queries else {}
+        return self._plans if queries else {}
 
     def _session_for(self, q: Any, n: int) -> QuerySession:
         """Return the session for the n nearest rows; `q` is a query to prepare and plan by."""

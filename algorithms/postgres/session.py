@@ -13,12 +13,18 @@ import psycopg
 from psycopg import pq
 
 from .errors import PostgresError, refusal
-from .filtering.plans import plan_shares
+from .filtering.plans import plan_names, plan_shares
 from .servers.libpq import connect
+from .settings import apply_settings
 from .statement import QueryStatement, check_plan, load_libraries, set_and_check
 from .watching import CLIENT_APPLICATION, flush_statement
 
 STATEMENT = b"ann_query"
+# Also those that PostgreSQL takes on its fast path; but not what this question locks itself.
+_LOCKS = """
+    SELECT count(DISTINCT relation) FROM pg_locks
+    WHERE pid = pg_backend_pid() AND locktype = 'relation' AND relation <> 'pg_locks'::regclass"""
+_CHANGED = "SELECT count(*) FROM pg_settings WHERE name = ANY(%s) AND setting IS DISTINCT FROM boot_val"
 
 
 @dataclass(frozen=True)
@@ -130,27 +136,53 @@ class QuerySession(PreparedSession):
 
     def plan(self, example: str, values: Sequence[str] = ()) -> dict[str, Any]:
         """Return the plan that the statement has for a query: its vector's literal, its filter's values."""
-        arguments = ", ".join([f"'{example}'", *values])
-        try:
-            row = self._connection.execute(
-                f"EXPLAIN (FORMAT JSON, VERBOSE) EXECUTE ann_query({arguments})"
-            ).fetchone()
-        except psycopg.DatabaseError as error:
-            raise refusal("the server cannot plan the query", error) from None
-        assert row is not None
-        plan: dict[str, Any] = row[0][0]["Plan"]
+        plan: dict[str, Any] = self._explained([f"'{example}'", *values], "VERBOSE")["Plan"]
         return plan
+
+    def explain(self, query: Any, *options: str) -> dict[str, Any]:
+        """Return what EXPLAIN says of a query with a filter: its "Plan", and more with further options."""
+        statement = self._statement
+        assert statement.conditions is not None
+        vector = f"'{statement.column.literal(query.vector)}'"
+        return self._explained([vector, *statement.conditions.literals(query.filter)], "VERBOSE", *options)
+
+    def explain_and_lock(self, query: Any, *options: str) -> tuple[dict[str, Any], int]:
+        """Return the same, and how many relations are locked at the end of the query's transaction."""
+        with self._connection.transaction():
+            found = self.explain(query, *options)
+            row = self._connection.execute(_LOCKS).fetchone()
+        assert row is not None
+        return found, row[0]
 
     def plans(self, queries: Sequence[Any]) -> str:
         """Return the shares of the plans that queries with a filter have, as JSON."""
-        statement = self._statement
-        assert statement.conditions is not None
-        literals = statement.conditions.literals
+        return plan_shares(self._connection, lambda query: self.explain(query)["Plan"], queries)
 
-        def explain(query: Any) -> dict[str, Any]:
-            return self.plan(statement.column.literal(query.vector), literals(query.filter))
+    def plan_names(self, plans: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Name each plan."""
+        return plan_names(self._connection, plans)
 
-        return plan_shares(self._connection, explain, queries)
+    def limit(self, seconds: float) -> None:
+        """Have the server cancel each statement from now on that takes longer."""
+        apply_settings(self._connection, {"statement_timeout": str(max(round(1000 * seconds), 1))})
+
+    def has_defaults(self, names: Iterable[str]) -> bool:
+        """Whether each of these settings has the value that the server, or its extension, is built with."""
+        row = self._connection.execute(_CHANGED, [list(names)]).fetchone()
+        assert row is not None
+        return not row[0]
+
+    def _explained(self, arguments: Sequence[str], *options: str) -> dict[str, Any]:
+        try:
+            row = self._connection.execute(
+                f"EXPLAIN ({', '.join(['FORMAT JSON', *options])}) EXECUTE ann_query({', '.join(arguments)})"
+            ).fetchone()
+        except psycopg.DatabaseError as error:
+            doing = "run" if "ANALYZE" in options else "plan"
+            raise refusal(f"the server cannot {doing} the query", error) from None
+        assert row is not None
+        found: dict[str, Any] = row[0][0]
+        return found
 
     def facts(self) -> SessionFacts:
         """Describe it, with every setting that is not the server's built-in default."""

@@ -20,7 +20,8 @@ class Measured:
     """One run: `times` (n,) in s, `neighbors` (queries, at least count), -1 for none.
 
     `answered` (queries,) is whether a query's neighbours are those of an answer that this run has counted;
-    None: all are.
+    None: all are. `numbers` (n,) are those of the queries that took the times, -1 where that is not known;
+    None: each query has one, in their order.
     """
 
     times: np.ndarray
@@ -30,6 +31,7 @@ class Measured:
     answered: np.ndarray | None = None
     started: float = math.nan  # s since 1970
     repeats: int = 0  # times that it was measured in vain before, because others took CPU
+    numbers: np.ndarray | None = None
 
 
 ALWAYS_WAITING = 0.8  # share of the time that clients wait for answers, below which they are the limit
@@ -38,6 +40,7 @@ LARGE_SHARE = 0.33  # of the machine's CPU that the clients take
 LATE_SHARE = 0.25  # of the median latency, by which clients that were free sent their queries late
 ROUNDING = 1e-6  # s, of the clocks' readings
 MOST_SKIPPED = 1000  # first arrivals that may not have been sent
+_NOT_SENT = -1  # in place of a query's number
 _NO_ANSWERS = np.empty((0, 0), dtype=np.int64)
 
 
@@ -60,7 +63,9 @@ def closed_loop(
     chosen = [(a.sent >= start) & (a.sent < end) for a in answers]
     sent = np.concatenate([a.sent[those] for a, those in zip(answers, chosen, strict=True)])
     times = np.concatenate([(a.answered - a.sent)[those] for a, those in zip(answers, chosen, strict=True)])
-    times = times[np.argsort(sent, kind="stable")]
+    numbers = np.concatenate([a.numbers[those] for a, those in zip(answers, chosen, strict=True)])
+    in_order = np.argsort(sent, kind="stable")
+    times, numbers = times[in_order], numbers[in_order].astype(np.int32)
     if end <= start:
         raise UserError(
             f"the first of {len(answers)} clients was done before the last had begun: "
@@ -81,7 +86,7 @@ def closed_loop(
     }
     stored["clients_were_limit"] = stored["clients_waiting_share"] < ALWAYS_WAITING or _no_cpu_left(stored)
     seconds = (end - start) / counted if queries_per_second is None else 1 / queries_per_second
-    return Measured(times, _NO_ANSWERS, seconds, stored)
+    return Measured(times, _NO_ANSWERS, seconds, stored, numbers=numbers)
 
 
 def open_loop(
@@ -103,8 +108,10 @@ def open_loop(
     waiting = np.delete(due, _nearest(due, all_sent - start))
     times = np.concatenate([a.answered - due_of for a, due_of in of_sent] + [due[-1] + patience - waiting])
     came = np.concatenate([due_of for _, due_of in of_sent] + [start + waiting])
+    numbers = np.concatenate([a.numbers for a in sent] + [np.full(len(waiting), _NOT_SENT)])
     in_order = np.argsort(came, kind="stable")
-    times = times[in_order][came[in_order] >= begin]
+    in_order = in_order[came[in_order] >= begin]
+    times, numbers = times[in_order], numbers[in_order].astype(np.int32)
     waiting = waiting[start + waiting >= begin]
     counted = [due_of >= begin for _, due_of in of_sent]
     if not any(chosen.any() for chosen in counted):
@@ -135,7 +142,7 @@ def open_loop(
     stored["clients_were_limit"] = stored["clients_late_seconds"] > LATE_SHARE * stored["service_p50"] or (
         len(waiting) > 0 and _no_cpu_left(stored)
     )
-    return Measured(times, _NO_ANSWERS, (end - begin) / answered, stored)
+    return Measured(times, _NO_ANSWERS, (end - begin) / answered, stored, numbers=numbers)
 
 
 def active_span(answers: Sequence[Answers]) -> tuple[float, float]:

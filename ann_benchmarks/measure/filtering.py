@@ -1,5 +1,6 @@
-"""Queries with filters: answers that are filtered afterwards, and whether all that are given pass."""
+"""Queries with filters: answers filtered afterwards, whether all that are given pass, and their figures."""
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,10 @@ import numpy as np
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.filters import Filter, FilteredVector, RowAttributes, passing
+from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.plugin import Plugin
+from ann_benchmarks.results.deciles import deciles
+from ann_benchmarks.results.intervals import share_interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,3 +65,33 @@ class AnswerCheck:
             f"query {query} was answered with row {neighbors[query, place]}, which does not pass its filter"
             f" {self._filters[query]}"
         )
+
+
+def filter_figures(complete: np.ndarray) -> dict[str, float]:
+    """Return what is stored of the rows returned, by the completeness of each query, (queries,)."""
+    is_short = (complete < 1).astype(float)
+    of_rows, of_answers = share_interval(complete), share_interval(is_short)
+    return {
+        "completeness": float(complete.mean()),
+        "completeness_low": of_rows.low,
+        "completeness_high": of_rows.high,
+        "short_answers": float(is_short.mean()),
+        "short_answers_low": of_answers.low,
+        "short_answers_high": of_answers.high,
+    }
+
+
+def decile_figures(
+    matches: np.ndarray, recalls: np.ndarray, complete: np.ndarray, runs: Sequence[Measured]
+) -> dict[str, str]:
+    """Return what is stored of queries by how many rows match, each array (queries,), as JSON.
+
+    Nothing where that differs little.
+    """
+    found = deciles(matches, recalls, complete, [(run.times, _numbers(run)) for run in runs])
+    return {"deciles": json.dumps(found)} if found else {}
+
+
+def _numbers(run: Measured) -> np.ndarray:
+    """Return the number of the query that took each of the times, (n,), -1 where that is not known."""
+    return np.arange(len(run.times)) if run.numbers is None else run.numbers

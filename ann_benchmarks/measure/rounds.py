@@ -72,6 +72,7 @@ class TurnsTaken:
     rounds: list[int] = field(default_factory=list)
     found_facts: dict[str, Any] = field(default_factory=dict)  # of the search for its arguments
     plugin_facts: dict[str, Any] = field(default_factory=dict)  # of the last turn: others have theirs since
+    plan_facts: dict[str, Any] | None = None  # which are found once, when it is stored first
     recording: Recording = field(default_factory=Recording)
 
 
@@ -152,11 +153,14 @@ class EnteredJob:
                 if not is_last and is_of_others(self.job.path(self.job.points[place]), facts):
                     continue
                 own = {"started_at": contender.started_at, "run_rounds": contender.rounds}
-                before = {**contender.plugin_facts, **own, **facts}
                 arguments = self.job.points[place]
                 self.points.set_arguments(arguments, contender.found_facts)
+                if contender.plan_facts is None:
+                    contender.plan_facts = self.points.plan_figures(arguments)
+                before = {**contender.plugin_facts, **own, **facts}
                 self._monitor.before = contender.recording
-                self.points.keep(arguments, filled(contender.runs), before, contender.found_facts)
+                found, plans = contender.found_facts, contender.plan_facts
+                self.points.keep(arguments, filled(contender.runs), before, found, plans)
 
     def found(self) -> Iterator[Mapping[str, Any]]:
         """Yield what the search for its points' arguments has found."""

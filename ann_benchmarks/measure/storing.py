@@ -28,13 +28,14 @@ from ann_benchmarks.results.intervals import (
     share_interval,
 )
 from ann_benchmarks.results.length import relaxations
-from ann_benchmarks.results.metrics import RECALL_SLACK, completeness_of_each, recall_of_each
 from ann_benchmarks.results.percentiles import known_percentile, stored_percentiles
+from ann_benchmarks.results.recall import RECALL_SLACK, completeness_of_each, recall_of_each
 from ann_benchmarks.results.series import ATTRIBUTE
 from ann_benchmarks.results.speeds import EXACT_SEARCH, PARTS, recall_parts
 from ann_benchmarks.results.truth import Truth
 from ann_benchmarks.results.warnings import main_wait, remarks
 
+from .filtering import decile_figures, filter_figures
 from .observed import others_facts
 
 
@@ -61,6 +62,7 @@ class PointStore:
         self.true_distances = self.queries.truth.known_distances
         truth = Truth(self.true_distances, self.queries.filters is not None)
         self.farthest, self.due = truth.nth(self.job.count) + RECALL_SLACK, truth.due(self.job.count)
+        self._matches: np.ndarray | None = None  # of each query's filter, (queries,)
         if self.queries.filters is not None:
             self.facts = self.facts | self._filter_facts(dataset)
 
@@ -81,6 +83,12 @@ class PointStore:
     def recalls_of(self, neighbors: np.ndarray) -> np.ndarray:
         """Return each query's recall, (queries,), of answers (queries, at least count)."""
         return self._recalls(self._distances(neighbors[:, : self.job.count]))
+
+    def shares_of(self, neighbors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return each query's recall and completeness, (queries,), of answers (queries, at least count)."""
+        distances = self._distances(neighbors[:, : self.job.count])
+        assert self.due is not None
+        return self._recalls(distances), completeness_of_each(distances, self.due)
 
     def keep(
         self,
@@ -132,7 +140,7 @@ class PointStore:
             "recall_high": recall.high,
             PARTS: recall_parts(found),
             EXACT_SEARCH: self.plugin.is_exact(job.count) or None,  # else not stored
-            **(filter_figures(distances, self.due) if self.due is not None else {}),
+            **self._filter_figures(runs, distances, found),
             "qps_mean": fmean(rates),
             "qps_low": qps.low,
             "qps_high": qps.high,
@@ -222,6 +230,7 @@ class PointStore:
     def _filter_facts(self, dataset: Dataset) -> dict[str, Any]:
         """Return what is stored of the filters of all queries."""
         found = dataset.filter_set(self.job.procedure.filter)
+        self._matches = found.matches
         return {
             "filter": found.name,
             "post_filter": self.job.procedure.post_filter,
@@ -229,20 +238,14 @@ class PointStore:
             "queries_without_matches": int(np.count_nonzero(found.matches == 0)),
         }
 
-
-def filter_figures(distances: np.ndarray, due: np.ndarray) -> dict[str, float]:
-    """Return what is stored of the rows returned, by their distances, (queries, k), and of `due` ones."""
-    complete = completeness_of_each(distances, due)
-    is_short = (complete < 1).astype(float)
-    of_rows, of_answers = share_interval(complete), share_interval(is_short)
-    return {
-        "completeness": float(complete.mean()),
-        "completeness_low": of_rows.low,
-        "completeness_high": of_rows.high,
-        "short_answers": float(is_short.mean()),
-        "short_answers_low": of_answers.low,
-        "short_answers_high": of_answers.high,
-    }
+    def _filter_figures(
+        self, runs: list[Measured], distances: np.ndarray, found: np.ndarray
+    ) -> dict[str, Any]:
+        """Return what is stored of the answers under filters, by their distances and each query's recall."""
+        if self.due is None or self._matches is None:
+            return {}
+        complete = completeness_of_each(distances, self.due)
+        return filter_figures(complete) | decile_figures(self._matches, found, complete, runs)
 
 
 def now() -> str:

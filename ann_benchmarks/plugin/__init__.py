@@ -8,6 +8,8 @@ from .protocols import Answers as Answers
 from .protocols import Changes as Changes
 from .protocols import Clients as Clients
 from .protocols import NoWatch as NoWatch
+from .protocols import PlanAnswers as PlanAnswers
+from .protocols import PlanComparison as PlanComparison
 from .protocols import PreparedQueries as PreparedQueries
 from .protocols import SearchedArgument as SearchedArgument
 from .protocols import ServerMonitor as ServerMonitor

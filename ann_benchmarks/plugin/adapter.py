@@ -11,7 +11,16 @@ from typing import Any
 from ann_benchmarks.common.errors import UserError
 
 from .plugin_class import check_filters, needed, optional
-from .protocols import Clients, NoWatch, PreparedQueries, SearchedArgument, ServerMonitor, Watch, Writable
+from .protocols import (
+    Clients,
+    NoWatch,
+    PlanComparison,
+    PreparedQueries,
+    SearchedArgument,
+    ServerMonitor,
+    Watch,
+    Writable,
+)
 
 
 class Plugin:
@@ -131,6 +140,15 @@ class Plugin:
     def go_through(self, way: Callable[[Any, int], Any]) -> None:
         """Have every query go this way, one by one; what a plug-in has for several at once is not used."""
         self._way = way
+
+    def compare_plans(self, queries: Sequence[Any], count: int, seconds: float) -> PlanComparison | None:
+        """Have queries with filters answered by every plan that a planner could choose.
+
+        That takes about `seconds`, and only the first queries where these are too few for all of them. None
+        without the method, and where queries go another way.
+        """
+        compare: Callable[..., PlanComparison] | None = self._optional("compare_plans")
+        return None if compare is None or self._way else compare(queries, count, seconds)
 
     # Queries
 

@@ -17,6 +17,7 @@ METHODS = (
         "set_row_attributes",
         "set_query_filters",
         "filtered_query",
+        "compare_plans",
         "most_clients",
         "set_load_options",
         "set_build_options",

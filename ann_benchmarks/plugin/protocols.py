@@ -175,6 +175,29 @@ class ServerMonitor(Protocol):
         """End it."""
 
 
+class PlanAnswers(Protocol):
+    """How the first of some queries were answered by one way to plan them.
+
+    `way` names it, `plan` says which plans it has led to: both are the plug-in's own words. `seconds` (m,)
+    and `ids`, a sequence a query, are of the first m queries.
+    """
+
+    way: str
+    plan: str
+    seconds: Sequence[float]
+    ids: Sequence[Sequence[int]]
+
+
+class PlanComparison(Protocol):
+    """Answers by every plan that differs, the planner's own choice first, and what else to store.
+
+    Those with fewer answers than the first are slower than it, and were left out after those.
+    """
+
+    answers: Sequence[PlanAnswers]
+    facts: Mapping[str, Any]
+
+
 class SearchedArgument(Protocol):
     """The query parameter that a search for a recall varies, with its values, ascending in effort."""
 

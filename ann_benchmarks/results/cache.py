@@ -21,7 +21,7 @@ from ann_benchmarks.common.command import begin_fork, signals_wait
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import DAMAGE
 
-from . import metrics, percentiles, series
+from . import metrics, percentiles, recall, series
 from .file import Stamp
 
 CACHE_NAME = ".metrics-cache.json"  # in results/DATASET/
@@ -40,7 +40,8 @@ class MetricsCache:
     def __init__(self, folder: Path) -> None:
         """Read what results/DATASET/ holds."""
         self.path = folder / CACHE_NAME
-        code = b"".join(Path(str(module.__file__)).read_bytes() for module in (metrics, percentiles, series))
+        modules = (metrics, percentiles, recall, series)
+        code = b"".join(Path(str(module.__file__)).read_bytes() for module in modules)
         self.version = f"{FORMAT}-{hashlib.sha256(code).hexdigest()}"
         self.entries: dict[str, dict[str, Any]] = self._load()
         self.changed = False

@@ -58,14 +58,14 @@ _CHECKS = {
     ),
     "yes or no": lambda value: isinstance(value, bool | int | float),
 }
-_OF_FILTERS = ("completeness", "short_answers")
+_OF_FILTERS = ("completeness", "short_answers", "planner_regret")
 _KINDS = (
     _Kind("a whole number of at least 1", ("count",)),
     _Kind("a number", (
         "best_search_time", "build_time", "candidates", "dist_comps", "index_size", "rate",
         *(f"latency_p{p}{end}" for p in (50, 95, 99, 999) for end in ("", "_low", "_high")),
         *(f"{of}_{end}" for of in ("recall", "qps", *_OF_FILTERS) for end in ("low", "high")), *_OF_FILTERS,
-        "post_filter", "selectivity",
+        "post_filter", "selectivity", "planning_time", "rows_removed", "locks",
         "qps_mean", "latency_queries", "latency_worth",
         *(f"{kind}_share" for kind in ("insert", "update", "delete")),
         "active_seconds", "asked_duration", "asked_queries", "asking_seconds", "client_cpu_share",
@@ -93,8 +93,8 @@ _KINDS = (
         "target_parameter", "tier", "tier_disk", "tier_memory_series", "tier_method", "truth", "workload",
     )),
     _Kind("yes or no", (
-        "batch_mode", "caches_dropped", "clients_were_limit", "index_reused", "runs_disagree",
-        "steady_state", "warmup_settled",
+        "batch_mode", "caches_dropped", "clients_were_limit", "has_default_settings", "index_reused",
+        "runs_disagree", "steady_state", "warmup_settled",
     )),
 )  # fmt: skip
 KINDS = {name: kind.expected for kind in _KINDS for name in kind.names}

@@ -18,8 +18,8 @@ from ann_benchmarks.common.numbers import KIB, figure_text, share_text, size_tex
 
 from .measurement import Measurement, best_throughput, throughput
 from .percentiles import PERCENTILES
+from .recall import RECALL_SLACK, completeness_of_each, recall
 
-RECALL_SLACK = 1e-3  # absolute: absorbs the rounding of an algorithm that computes distances its own way
 HIGHER, LOWER = True, False  # which values are the better ones
 QPS_AT_RECALL = "qpsatrecall"
 TARGET_RECALL = 0.95  # the throughput at it is the one that people quote
@@ -61,36 +61,6 @@ class ResultMetric:
         if self.unit == "KiB":
             return size_text(value, KIB)
         return share_text(value) if self.is_share else figure_text(value)
-
-
-def recall(found: np.ndarray, threshold: np.ndarray, count: int, due: np.ndarray | None = None) -> float:
-    """Return the mean share of each query's first `count` found distances within its threshold.
-
-    `due`, (queries,), is how many there are to be found of each query under its filter; None: `count`.
-    """
-    if due is not None:
-        return float(recall_of_each(found, threshold, count, due).mean()) if len(found) else math.nan
-    hits = int(np.count_nonzero(found[:, :count] <= threshold[:, np.newaxis]))
-    return hits / len(found) / count if len(found) else math.nan
-
-
-def recall_of_each(
-    found: np.ndarray, threshold: np.ndarray, count: int, due: np.ndarray | None = None
-) -> np.ndarray:
-    """Return each query's share; `recall` is their mean. That of a query without matches is 1."""
-    hits = np.count_nonzero(found[:, :count] <= threshold[:, np.newaxis], axis=1)
-    return hits / count if due is None else share_of_due(hits, due)
-
-
-def share_of_due(found: np.ndarray, due: np.ndarray) -> np.ndarray:
-    """Return the share that was found of what there is to find, both (queries,); 1 where that is nothing."""
-    share: np.ndarray = np.where(due > 0, np.minimum(found / np.maximum(due, 1), 1), 1.0)
-    return share
-
-
-def completeness_of_each(found: np.ndarray, due: np.ndarray) -> np.ndarray:
-    """Return the share of the rows that each query was to return, by the found distances, (queries, k)."""
-    return share_of_due(np.count_nonzero(np.isfinite(found), axis=1), due)
 
 
 def knn_recall(m: Measurement) -> float:
@@ -161,6 +131,11 @@ def size_over_throughput(m: Measurement) -> float:
     return index_size(m) / throughput(m.attrs)
 
 
+def planning_time(m: Measurement) -> float:
+    """Return the mean ms that planning a query takes, where the server says so."""
+    return 1e3 * m.number("planning_time")
+
+
 def percentile(name: str) -> ResultMetric:
     """Return the metric of a percentile of the latencies."""
     percent = f"{PERCENTILES[name]:g}"
@@ -218,6 +193,19 @@ all_metrics: dict[str, ResultMetric] = {
         short_answers,
         StoredInterval("short_answers", "short answers over queries"),
     ),
+    "regret": ResultMetric(
+        "Planner's regret: time of its own choice / of the best plan",
+        "Regret",
+        "",
+        LOWER,
+        stored("planner_regret"),
+        StoredInterval("planner_regret", "the planner's regret over queries"),
+    ),
+    "planning": ResultMetric("Planning time (millis)", "Planning (ms)", "ms", LOWER, planning_time),
+    "locks": ResultMetric("Relation locks of a query's transaction", "Locks", "", LOWER, stored("locks")),
+    "removed": ResultMetric(
+        "Rows removed by the filter per query", "Rows removed", "", LOWER, stored("rows_removed")
+    ),
     QPS_AT_RECALL: ResultMetric(
         "Queries per second at the target recall (1/s)",
         "QPS at recall",
@@ -227,7 +215,8 @@ all_metrics: dict[str, ResultMetric] = {
         StoredInterval("qps", "QPS at that recall"),
     ),
 }
-OF_FILTERS = frozenset({"completeness", "short"})  # which results without a filter do not have
+# Which results without a filter do not have.
+OF_FILTERS = frozenset({"completeness", "short", "regret", "planning", "locks", "removed"})
 standard_metrics = [name for name, metric in all_metrics.items() if metric.function]
 
 

@@ -54,6 +54,11 @@ def known_percentile(attrs: Mapping[str, Any], name: str) -> float | None:
     return attrs.get(f"latency_{name}") if is_shown(name, attrs.get(QUERIES, 0)) else None
 
 
+def shown_percentile(times: np.ndarray, name: str) -> float | None:
+    """Return a percentile of latencies, (n,) in s, None where they are too few to show it."""
+    return float(np.percentile(times, PERCENTILES[name])) if is_shown(name, len(times)) else None
+
+
 def shown_percentiles(attrs: Mapping[str, Any], times: np.ndarray) -> dict[str, float]:
     """Return the percentiles of a result by name, in s; NaN where it has too few queries for one.
 

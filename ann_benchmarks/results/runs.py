@@ -22,8 +22,9 @@ from .file import TRUTH_ATTRIBUTE, UNUSABLE, Stamp, file_stamp, is_settled, read
 from .intervals import FEWEST_RUNS, Interval
 from .kinds import checked_attributes
 from .measurement import Measurement
-from .metrics import RECALL_SLACK, all_metrics, compute_all, recall_of_each, standard_metrics
+from .metrics import all_metrics, compute_all, standard_metrics
 from .percentiles import PERCENTILES, QUERIES
+from .recall import RECALL_SLACK, recall_of_each
 from .series import Series, series_from, series_of
 from .speeds import PARTS, recall_parts
 from .truth import TruthError, Truths, filter_of

@@ -35,11 +35,28 @@ def plan_shares(
     """
     for place in range(_CUSTOM_FIRST):
         explain(queries[place % len(queries)])
-    plans = [explain(query) for query in queries]
+    counts = Counter(plan_names(connection, [explain(query) for query in queries]))
+    return json.dumps({form: round(count / len(queries), 4) for form, count in counts.most_common()})
+
+
+def plan_names(connection: psycopg.Connection[Any], plans: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name each plan: whether it was made for its query's values, and its short form."""
     names = sorted({node["Index Name"] for plan in plans for node in nodes(plan) if "Index Name" in node})
     indexes = {name: _described(*of_index) for name, *of_index in connection.execute(_INDEXES, [names])}
-    counts = Counter(f"{_kind(plan)}: {short_form(plan, indexes)}" for plan in plans)
-    return json.dumps({form: round(count / len(plans), 4) for form, count in counts.most_common()})
+    return [f"{_kind(plan)}: {short_form(plan, indexes)}" for plan in plans]
+
+
+def rows_removed(plan: Mapping[str, Any]) -> float:
+    """Return how many rows the steps of a plan that was run under EXPLAIN ANALYZE have read and removed.
+
+    The server states the mean over the loops of a step.
+    """
+    return sum(
+        float(count) * node.get("Actual Loops", 1)
+        for node in nodes(plan)
+        for name, count in node.items()
+        if name.startswith("Rows Removed by")
+    )
 
 
 def short_form(plan: Mapping[str, Any], indexes: Mapping[str, str]) -> str:
@@ -63,6 +80,11 @@ def nodes(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     yield plan
     for child in plan.get("Plans", []):
         yield from nodes(child)
+
+
+def blocks(plan: Mapping[str, Any]) -> int:
+    """Return how many blocks a plan that was run under EXPLAIN with BUFFERS has found in memory or read."""
+    return int(plan.get("Shared Hit Blocks", 0)) + int(plan.get("Shared Read Blocks", 0))
 
 
 def _kind(plan: Mapping[str, Any]) -> str:
