@@ -1,8 +1,9 @@
 """Draw the recall/QPS frontier, or any other two metrics, of the results of one dataset.
 
-With --tiers, draw throughput and tail latency by available RAM, and write them as a table. With --filters, do
-so by the share of rows that a filter lets through, with what default settings return and which strategy is the
-fastest where. With --monitoring, draw what the machine and the server did during one result.
+With --tiers, draw throughput and tail latency by available RAM, and write them as a table. With --filters,
+draw throughput and what default settings return by the share of rows that a filter lets through, and
+which strategy is the fastest where. With --monitoring, draw what the machine and the server did during one
+result.
 """
 
 if __name__ == "__main__":  # before the imports, which take seconds on a busy machine

@@ -16,7 +16,7 @@ from .points import Point
 from .scales import Scale, apply_scale, with_room
 from .styles import LIGHT_COLORS, MARKERS, Style
 
-CROSS, STEP = 5.0, 7.0  # points: a cross, and from one to the next above it
+ARROW, SIZE, STEP = r"$\downarrow$", 6.0, 8.0  # the mark of what is not reached; points, to the next above
 SHARES = (-0.04, 1.04)  # limits of an axis of shares
 TICK_SIZE = 8
 MARGIN = 0.06  # of the x axis, at either end
@@ -44,7 +44,7 @@ class StrategyLooks:
 def draw_speeds(panels: Mapping[Axes, FilterPanel], names: Sequence[str], looks: StrategyLooks) -> int:
     """Draw throughput by share of rows, all panels by the same y axis; return the number of points.
 
-    A cross at the foot marks a strategy that was measured and does not reach the recall.
+    An arrow at the foot marks a strategy that was measured and does not reach the recall.
     """
     lines = {axes: speed_lines(panel, names, looks.intervals) for axes, panel in panels.items()}
     every = [point for of in lines.values() for pieces in of.values() for piece in pieces for point in piece]
@@ -61,7 +61,7 @@ def draw_speeds(panels: Mapping[Axes, FilterPanel], names: Sequence[str], looks:
             axes.set_ylim(*_limits(with_room(values, ends, Scale("log")), axes, most))
         else:
             axes.set_yticks([])
-        _crosses(axes, panel, names, looks)
+        _arrows(axes, panel, names, looks)
         _finish(axes, panel)
     return len(every)
 
@@ -96,27 +96,27 @@ def _draw(
         draw_bars(axes, [(point, looks.color(name)) for piece in pieces for point in piece])
 
 
-def _limits(values: Sequence[float], axes: Axes, crosses: int) -> tuple[float, float]:
-    """Return the limits of a logarithmic axis around values, with room for crosses below them."""
+def _limits(values: Sequence[float], axes: Axes, arrows: int) -> tuple[float, float]:
+    """Return the limits of a logarithmic axis around values, with room for arrows below them."""
     low, high = min(values), max(values)
     if high < 1.5 * low:
         low, high = low / 1.25, high * 1.25
     height = axes.bbox.height * 72 / axes.figure.dpi  # in points
-    foot, top = (STEP * (crosses + 1) if crosses else 5.0) / height, 8.0 / height
+    foot, top = (STEP * (arrows + 1) if arrows else 5.0) / height, 8.0 / height
     length = 1 - foot - top
     factor = high / low
     return low / factor ** (foot / length), high * factor ** (top / length)
 
 
-def _crosses(axes: Axes, panel: FilterPanel, names: Sequence[str], looks: StrategyLooks) -> None:
+def _arrows(axes: Axes, panel: FilterPanel, names: Sequence[str], looks: StrategyLooks) -> None:
     """Mark at the foot which strategies do not reach the recall, one above the other."""
     height = axes.bbox.height * 72 / axes.figure.dpi
     foot = blended_transform_factory(axes.transData, axes.transAxes)
     for place, one in zip(panel.places, panel.sets, strict=True):
         for i, name in enumerate(name for name in names if name in one.missed):
             y = STEP * (i + 0.8) / height
-            how = {"color": looks.color(name), "ms": CROSS, "mew": 1.3, "zorder": 2}
-            axes.plot([place], [y], "x", transform=foot, **how)
+            how = {"color": looks.color(name), "marker": ARROW, "ms": SIZE, "mew": 0.3, "ls": "", "zorder": 2}
+            axes.plot([place], [y], transform=foot, **how)
 
 
 def _finish(axes: Axes, panel: FilterPanel) -> None:

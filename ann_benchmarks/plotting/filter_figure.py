@@ -1,6 +1,7 @@
 """The picture of filters: throughput what defaults return, and which strategy is the fastest where."""
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,14 @@ from .styles import Style
 
 COLUMNS = 4  # of panels
 WIDTHS = (6.5, 4.8, 3.9, 3.3)  # of a panel, in inches as all lengths here, by the number of columns
-SPEEDS, DEFAULTS = 0.66, 0.42  # heights of panels, in widths
-LEFT, RIGHT, TOP, ACROSS, ABOVE, BELOW = 0.85, 0.15, 0.72, 0.25, 0.28, 0.42  # around panels
-SECTION = 0.36  # a line of text above panels
+SPEEDS, DEFAULTS = (0.66, 3.2), (0.42, 2.0)  # heights of panels, in widths, and the most
+LEFT, RIGHT, TOP, ACROSS, ABOVE, BELOW = 0.85, 0.15, 0.72, 0.25, 0.28, 0.5  # around panels
+SECTION = 0.3  # a line of text above panels
 MAP_LEFT, MAP_TOP, CELLS = 1.0, 0.28, (1.2, 2.4)  # around the map, and the width of a cell of it
 LETTER, HANDLE, ROW = 0.071, 0.62, 0.2  # of the legend
+READING = 0.06  # a letter of the last lines
 SPEED_TEXT = (
-    "Queries per second at a recall of {} and a completeness of {}: up is better. Crosses: not reached"
+    "Queries per second at a recall of {} and a completeness of {}: up is better. Arrows: not reached"
 )
 DEFAULT_TEXT = (
     "At default settings: completeness (filled, rows returned / rows there were to return), recall (hollow)"
@@ -77,9 +79,9 @@ def create_filter_figure(
     per_row = max(int((width - LEFT) / (max(map(len, names)) * LETTER + HANDLE)), 1)
     legend = ROW * math.ceil(len(names) / per_row) + 0.15
     named = 0.15 if any("\n" in text for panel in panels for text in panel.texts) else 0.0
-    of_kinds = [SPEEDS * wide, *([DEFAULTS * wide] if has_defaults else [])]
+    of_kinds = [min(share * wide, most) for share, most in (SPEEDS, *([DEFAULTS] if has_defaults else []))]
     of_panels = sum(SECTION + down * (ABOVE + high + BELOW + named) for high in of_kinds)
-    page = _Page(width, TOP + legend + of_panels + SECTION + MAP_TOP + of_map + 0.35)
+    page = _Page(width, TOP + legend + of_panels + SECTION + MAP_TOP + of_map + 0.55)
 
     target, complete = (f"{value:g}" for value in (found[0].compared.target, COMPLETE))
     page.write(0.12, 0.05, title, fontsize=13, fontweight="bold")
@@ -102,7 +104,7 @@ def create_filter_figure(
             placed[axes] = panel
             if not column:
                 axes.set_ylabel("QPS" if is_speed else "Share", fontsize=9, color=GREY)
-            if row == down - 1 and not column:
+            if row == down - 1 and not column and not panel.is_named:
                 axes.set_xlabel(SHARE_OF_ROWS, loc="left", fontsize=8, color=GREY)
         if is_speed:
             drawn = draw_speeds(placed, names, looks)
@@ -112,7 +114,8 @@ def create_filter_figure(
     page.write(0.12, top, MAP_TEXT.format(target, complete), fontsize=10, color=GREY)
     axes = page.axes(MAP_LEFT, top + SECTION + MAP_TOP - 0.1, cell * len(shown.columns), of_map)
     draw_map(axes, shown, fastest, {name: looks.color(name) for name in names}, letters)
-    page.write(0.12, top + SECTION + MAP_TOP + of_map, HOW_TO_READ, fontsize=7.5, color="0.5")
+    reading = textwrap.fill(HOW_TO_READ, int(width / READING))
+    page.write(0.12, top + SECTION + MAP_TOP + of_map, reading, fontsize=7.5, color="0.5")
     save(page.figure, output)
     return drawn
 

@@ -26,8 +26,7 @@ from .filter_panels import says_share
 SAME = 1.25  # the largest share of rows in a column over the smallest
 MOST_NAMED = 3  # of those that cannot be told apart
 MOST_STRIPES = 6
-LETTER, LINE, ROOM = 0.06, 0.125, 0.1  # inches: a letter, a line, and around the text of a cell
-STRIPES = 3  # of each of several colours
+LETTER, LINE, ROOM = 0.06, 0.145, 0.12  # inches: a letter, a line, and around the text of a cell
 SURE, UNSURE = 0.42, 0.16  # how strong a colour is
 KNOWN = (FASTEST, ONLY, ALONE)  # states in which no other can be the fastest
 SAYS = {
@@ -155,13 +154,11 @@ def draw_map(
             above, names, says = cell_lines(one, known, row.is_named, wide)
             how: dict[str, Any] = {"ha": "center", "parse_math": False, "clip_on": False}
             at = column + 0.5
-            axes.text(at, number + 0.09, above, va="top", fontsize=7.5, color=GREY, **how)
+            axes.text(at, number + 0.07, above, va="top", fontsize=7.5, color=GREY, **how)
             weight = "bold" if known.state in KNOWN else "normal"
-            text = "\n".join(names)
-            axes.text(
-                at, number + 0.47 + 0.05 * bool(above), text, va="center", fontsize=8, weight=weight, **how
-            )
-            low = {"y": number + 0.92, "va": "bottom"} if names else {"y": number + 0.5, "va": "center"}
+            middle = number + (0.49 if above else 0.42)
+            axes.text(at, middle, "\n".join(names), va="center", fontsize=8, weight=weight, **how)
+            low = {"y": number + 0.94, "va": "bottom"} if names else {"y": number + 0.5, "va": "center"}
             axes.text(x=at, s=says, fontsize=7, color=GREY, **low, **how)
 
 
@@ -169,12 +166,10 @@ def _fill(axes: Axes, place: tuple[int, int], known: FastestStrategy, colors: Ma
     """Fill a cell with the colours of those that are or may be the fastest, in stripes of each."""
     left, top, width, height = place[0] + 0.02, place[1] + 0.03, 0.96, 0.94
     names = known.names[:MOST_STRIPES]
-    stripes = STRIPES * len(names) if len(names) > 1 else len(names)
+    stripes = len(names)
     for stripe in range(stripes):
         box = Rectangle((left + stripe * width / stripes, top), width / stripes, height, clip_on=False)
-        box.set(
-            fc=colors[names[stripe % len(names)]], alpha=SURE if known.state in KNOWN else UNSURE, ec="none"
-        )
+        box.set(fc=colors[names[stripe]], alpha=SURE if known.state in KNOWN else UNSURE, ec="none")
         axes.add_patch(box)
     edge = colors[names[0]] if len(names) == 1 else "0.6"
     how = {"ls": "-" if names else (0, (3, 3)), "lw": 0.8, "ec": edge, "clip_on": False}
