@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, NullLocator
 
 from ann_benchmarks.common.numbers import plain_number
 from ann_benchmarks.results.deciles import DecileLine
@@ -32,6 +32,7 @@ def create_decile_figure(lines: Sequence[DecileLine], output: Path, title: str) 
             (handles[line.strategy],) = axes.plot(xs, ys, **looks.line(line.strategy))
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(FuncFormatter(plain_number))
+        axes.xaxis.set_minor_locator(NullLocator())
         if name in TIMES:
             axes.set_ylim(bottom=0)
         else:

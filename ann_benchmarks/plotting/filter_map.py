@@ -27,7 +27,7 @@ SAME = 1.25  # the largest share of rows in a column over the smallest
 MOST_NAMED = 3  # of those that cannot be told apart
 MOST_STRIPES = 6
 LETTER, LINE, ROOM = 0.06, 0.145, 0.12  # inches: a letter, a line, and around the text of a cell
-SURE, UNSURE = 0.42, 0.16  # how strong a colour is
+SURE, UNSURE = 0.32, 0.14  # how strong a colour is
 KNOWN = (FASTEST, ONLY, ALONE)  # states in which no other can be the fastest
 SAYS = {
     FASTEST: "{ratio} times the next",

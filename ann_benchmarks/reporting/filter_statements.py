@@ -132,7 +132,7 @@ def three_rows(rows: float) -> str:
 
 
 def of_planner(found: Sequence[UnderFilter]) -> list[Statement]:
-    """Say where the server's own plans take much longer than the best ones in every result, the worst first."""
+    """Say where the server's own plans take much longer than the best ones in every result, worst first."""
     cases = []
     for one in found:
         for name, at in one.at_recall.items():
