@@ -28,6 +28,7 @@ from ann_benchmarks.results.filtered import (
     filtered_speed,
     under_filters,
 )
+from ann_benchmarks.website.filtered import filter_columns, filter_section
 
 from .filtered_data import EVERY_ROUND, make_filtered, sweep, with_deciles
 from .report_data import make_run
@@ -220,6 +221,17 @@ def test_results_of_another_load_are_not_compared_and_this_is_said():
     runs = [*sweep(2, ("uniform",)), make_filtered("z", "uniform:0.5", 1e6, clients=16)]
     text = said(runs, "Which strategy under filters")
     assert "with 1 client" in text and "Left out: c16 (1 point)." in text and " z " not in text
+
+
+def test_the_page_of_a_dataset_has_the_same_load_and_the_same_fastest():
+    runs = [*sweep(3, ("uniform", "near"), (0.5, 0.001)), make_filtered("z", "far:0.5", 1e6, clients=16)]
+    section = filter_section(runs)
+    assert section.kinds == ["uniform", "near"] and section.with_defaults == {"uniform", "near"}
+    assert section.rows[1][:3] == ["uniform:0.001", "0.1%", "pgvector_exact"]
+    assert section.rows[1][3].startswith("the fastest; ") and section.notes == ["left out: c16 (1 point)"]
+    kind, share, _ = filter_columns(runs)
+    assert kind.value(runs[0]) == "uniform" and share.value(runs[0]) == 0.5 and kind.value(runs[-1]) is None
+    assert filter_section([make_run()]) is None
 
 
 # --- deciles ---

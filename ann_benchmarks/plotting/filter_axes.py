@@ -115,7 +115,14 @@ def _arrows(axes: Axes, panel: FilterPanel, names: Sequence[str], looks: Strateg
     for place, one in zip(panel.places, panel.sets, strict=True):
         for i, name in enumerate(name for name in names if name in one.missed):
             y = STEP * (i + 0.8) / height
-            how = {"color": looks.color(name), "marker": ARROW, "ms": SIZE, "mew": 0.3, "ls": "", "zorder": 2}
+            how: dict[str, Any] = {
+                "color": looks.color(name),
+                "marker": ARROW,
+                "ms": SIZE,
+                "mew": 0.3,
+                "ls": "",
+                "zorder": 2,
+            }
             axes.plot([place], [y], transform=foot, **how)
 
 

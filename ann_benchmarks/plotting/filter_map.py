@@ -158,7 +158,9 @@ def draw_map(
             weight = "bold" if known.state in KNOWN else "normal"
             middle = number + (0.49 if above else 0.42)
             axes.text(at, middle, "\n".join(names), va="center", fontsize=8, weight=weight, **how)
-            low = {"y": number + 0.94, "va": "bottom"} if names else {"y": number + 0.5, "va": "center"}
+            low: dict[str, Any] = (
+                {"y": number + 0.94, "va": "bottom"} if names else {"y": number + 0.5, "va": "center"}
+            )
             axes.text(x=at, s=says, fontsize=7, color=GREY, **low, **how)
 
 
@@ -172,7 +174,7 @@ def _fill(axes: Axes, place: tuple[int, int], known: FastestStrategy, colors: Ma
         box.set(fc=colors[names[stripe]], alpha=SURE if known.state in KNOWN else UNSURE, ec="none")
         axes.add_patch(box)
     edge = colors[names[0]] if len(names) == 1 else "0.6"
-    how = {"ls": "-" if names else (0, (3, 3)), "lw": 0.8, "ec": edge, "clip_on": False}
+    how: dict[str, Any] = {"ls": "-" if names else (0, (3, 3)), "lw": 0.8, "ec": edge, "clip_on": False}
     axes.add_patch(Rectangle((left, top), width, height, fill=False, **how))
 
 

@@ -49,8 +49,9 @@ def _decile(stored: dict[str, Any]) -> Decile:
     numbers = [stored[name] for name in ("least", "most", "queries", "recall", "completeness")]
     if not all(is_number(value) for value in numbers):
         raise ValueError
-    times = [value if is_number(value) else math.nan for value in (stored.get("p50"), stored.get("p99"))]
-    return Decile(*(int(value) for value in numbers[:3]), *map(float, numbers[3:]), *map(float, times))
+    known = (stored.get("p50"), stored.get("p99"))
+    times = [float(value) if value is not None and is_number(value) else math.nan for value in known]
+    return Decile(*(int(value) for value in numbers[:3]), *map(float, numbers[3:]), *times)
 
 
 def decile_lines(one: UnderFilter) -> list[DecileLine]:
