@@ -1,7 +1,9 @@
 """Draw the recall/QPS frontier, or any other two metrics, of the results of one dataset.
 
-With --tiers, draw throughput and tail latency by available RAM, and write them as a table. With --monitoring,
-draw what the machine and the server did during one result.
+With --tiers, draw throughput and tail latency by available RAM, and write them as a table. With --filters,
+draw throughput and what default settings return by the share of rows that a filter lets through, and
+which strategy is the fastest where. With --monitoring, draw what the machine and the server did during one
+result.
 """
 
 if __name__ == "__main__":  # before the imports, which take seconds on a busy machine
@@ -15,12 +17,20 @@ from ann_benchmarks.common.cli import file_to_write, limit, number, path, positi
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.plotting.dashboard import draw_monitoring
 from ann_benchmarks.plotting.draw import PlotRequest, draw_dataset, draw_tiers
+from ann_benchmarks.plotting.draw_filters import draw_filters
 from ann_benchmarks.plotting.facets import FACETS
 from ann_benchmarks.plotting.figure import View
 from ann_benchmarks.published import published_names
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, TARGET_RECALL, all_metrics
 
-OF_METRICS = ("x_axis", "y_axis", "x_scale", "y_scale", "raw", "facet")  # that --tiers chooses itself
+OF_METRICS = (
+    "x_axis",
+    "y_axis",
+    "x_scale",
+    "y_scale",
+    "raw",
+    "facet",
+)  # that --tiers and --filters choose themselves
 
 
 def main() -> None:
@@ -35,7 +45,10 @@ def main() -> None:
     parser.add_argument("--definitions", metavar="FILE", default="algos.yaml", help="accepted and not used")
     parser.add_argument("--limit", type=limit, default=-1, help="accepted and not used")
     parser.add_argument(
-        "-o", "--output", type=file_to_write, help="default: results/DATASET.png or DATASET-tiers.png"
+        "-o",
+        "--output",
+        type=file_to_write,
+        help="default: results/DATASET.png, DATASET-tiers.png or DATASET-filters.png",
     )
     parser.add_argument(
         "-x", "--x-axis", choices=list(all_metrics), default="k-nn", help="metric on the x axis"
@@ -72,7 +85,8 @@ def main() -> None:
         "--target-recall",
         type=number,
         metavar="RECALL",
-        help=f"what a point must reach for the metric {QPS_AT_RECALL} and --tiers (default {TARGET_RECALL})",
+        help=f"what a point must reach for the metric {QPS_AT_RECALL}, --tiers and --filters"
+        f" (default {TARGET_RECALL})",
     )
     parser.add_argument("--no-intervals", action="store_true", help="leave out the bars of 95%% intervals")
     parser.add_argument(
@@ -80,6 +94,11 @@ def main() -> None:
     )
     parser.add_argument(
         "--tiers", action="store_true", help="QPS and p99 by available RAM, and a table next to the picture"
+    )
+    parser.add_argument(
+        "--filters",
+        action="store_true",
+        help="QPS and what default settings return by share of rows, the fastest strategies, and a table",
     )
     parser.add_argument(
         "--published",
@@ -114,13 +133,17 @@ def main() -> None:
         series=args.series,
         facet=args.facet,
     )
-    if not args.tiers:
+    special = {"--tiers": args.tiers, "--filters": args.filters}
+    if not any(special.values()):
         draw_dataset(request)
         return
+    if all(special.values()):
+        raise UserError("--tiers and --filters have a picture each: leave out one of them")
+    option = "--tiers" if args.tiers else "--filters"
     given = [name for name in OF_METRICS if getattr(args, name) != parser.get_default(name)]
     if given:
-        raise UserError(f"--tiers has axes of its own: leave out --{given[0].replace('_', '-')}")
-    draw_tiers(request)
+        raise UserError(f"{option} has axes of its own: leave out --{given[0].replace('_', '-')}")
+    (draw_tiers if args.tiers else draw_filters)(request)
 
 
 if __name__ == "__main__":

@@ -267,7 +267,8 @@ def test_what_shows_results_shows_those_with_filters(workspace):
     assert float(rows["exact-filter-uniform-0.02"]["completeness"]) == 1
     call("report", "--dataset", "tiny")
     text = (workspace.path / "reports/tiny/report.md").read_text()
-    assert "exact-filter-uniform-0.02" in text and "under the filter uniform:0.5" in text
+    assert "exact-filter-uniform-0.02" in text and "Which strategy under filters:" in text
+    assert "-filters.md" in call("plot", "--dataset", "tiny", "--filters")
     call("create_website", "--outputdir", "site")
     listed = call(
         "compare",

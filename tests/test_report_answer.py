@@ -48,8 +48,6 @@ SAID = [
      "vchord and hnsw were measured in 3 rounds, too few to be believed: 4 are the least."),
     ([make_run("vchord", (200, 202, 198), **FEW_ROUNDS), make_run("hnsw", **FEW_ROUNDS)], "In short",
      "vchord is ahead: 2 times as fast as hnsw (measured in 3 rounds, too few to be believed)."),
-    ([make_run(name, (rate,), filter="near:0.1") for name, rate in (("a", 200), ("b", 100))], "In short",
-     "With 1 client under the filter near:0.1, a is ahead: 2 times as fast as b"),
     ([make_run("vchord", (200,), **ROUND), make_run("hnsw", (100,), **ROUND)], "In short",
      "2 times as fast as hnsw (single runs, measured in 1 round, too few to be believed)."),
     ([make_run("vchord", (200, 202, 198), **FEW_ROUNDS), steady("hnsw", 100, **OTHER_ROUNDS)],

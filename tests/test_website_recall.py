@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.results.at_recall import at_recall
+from ann_benchmarks.results.filtered import filtered_speed
 from ann_benchmarks.results.series import Series
 from ann_benchmarks.website import create_website
 from ann_benchmarks.website.data import server_column
 
 from .browser import CHROMIUM, Browser
+from .filtered_data import make_filtered
 from .plotting_data import make_result, make_truth
 from .report_data import make_run
 
@@ -97,3 +99,14 @@ def test_figures_at_a_recall_are_those_of_reports(browser):
     )
     for theirs, ours in zip(browser.run(script), expected, strict=True):
         assert theirs == (ours and pytest.approx(ours, rel=1e-9))
+
+
+@pytest.mark.parametrize(("recall", "complete"), [(0.97, 1.0), (0.97, 0.98), (0.97, 0.995), (0.9, 0.99)])
+def test_pages_judge_recall_and_completeness_as_reports_do(browser, recall, complete):
+    run = make_filtered("a", "uniform:0.1", 100, recall, complete)
+    known = [run.attrs[f"completeness_{end}"] for end in ("low", "high")]
+    bars = {"k-nn": [run.attrs["recall_low"], run.attrs["recall_high"]], "completeness": known}
+    point = {"k-nn": recall, "completeness": complete, "bars": bars}
+    found = browser.run(f"withBoth({json.dumps(point)}, 0.95)")
+    speed = filtered_speed(run, 0.95)
+    assert [found["k-nn"], *found["bars"]["k-nn"]] == pytest.approx([speed.recall, *speed.interval])

@@ -30,6 +30,11 @@ def share_text(value: float | None) -> str:
     return f"{value:.4f}" if value is not None and math.isfinite(value) else UNKNOWN
 
 
+def percent_text(share: float) -> str:
+    """Write a share of rows in percent, with two digits."""
+    return f"{plain_number(float(f'{100 * share:.2g}'))}%"
+
+
 def size_text(size: float | None, unit: int = 1) -> str:
     """Write a number of units of bytes with three digits, as GB from one on (2^30 bytes); 0 is unknown."""
     if not size or not math.isfinite(size):

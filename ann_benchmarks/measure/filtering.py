@@ -12,8 +12,9 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.filters import Filter, FilteredVector, RowAttributes, passing
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.plugin import Plugin
-from ann_benchmarks.results.deciles import deciles
 from ann_benchmarks.results.intervals import share_interval
+
+from .deciles import deciles
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,8 +42,11 @@ def chosen(runs: Sequence[Run], patterns: Sequence[str], facet: Facet = NO_FACET
     return Choice([run for run in runs if run.algorithm in fitting])
 
 
-def of_one_load(runs: Sequence[Run], facet: Facet = NO_FACET) -> Choice:
-    """Return the results of the load and server with the most points, and say which others there are."""
+def of_one_load(runs: Sequence[Run], facet: Facet = NO_FACET, ways: str = "") -> Choice:
+    """Return the results of the load and server with the most points, and say which others there are.
+
+    `ways` says how to see those, where not by a facet.
+    """
     kept, others, servers_left_out = _most(runs, facet)
     if not kept:
         return Choice(runs)
@@ -61,7 +64,7 @@ def of_one_load(runs: Sequence[Run], facet: Facet = NO_FACET) -> Choice:
     same = facet.without(kept[0].series)
     text = _shared(same, facet) if "clients" in facet.fields else load_text(same)
     if notes:
-        notes.append(f"drawn: {text}, with the most points; {_ways(runs, kept)}")
+        notes.append(f"drawn: {text}, with the most points; {ways or _ways(runs, kept)}")
     return Choice(kept, text if others else "", notes)
 
 

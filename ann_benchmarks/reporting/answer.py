@@ -21,6 +21,7 @@ from ann_benchmarks.results.runs import Run, number
 from ann_benchmarks.results.speeds import OVERSTATED
 
 from .builds import IndexNames
+from .filter_statements import filter_statements
 from .memory import Need, memory_in_short, memory_statements, needs
 from .statements import Statement, certainty_of_all, doubt, listed
 from .workloads import workload_statements
@@ -53,7 +54,25 @@ def answers(runs: Iterable[Run], records: Iterable[Record], target: float) -> li
 
 
 def statements(runs: Sequence[Run], has_writes: bool, target: float) -> list[Statement]:
-    """Return what results on one dataset say."""
+    """Return what results on one dataset say: first of strategies under filters, where there are any.
+
+    The speed of algorithms is that without a filter, and is left out where nothing was measured so.
+    """
+    under = filter_statements(runs, target, ERROR_RATE / 2)
+    plain = [run for run in runs if not run.series.filter] if under else runs
+    if not plain:
+        return [*under, *of_indexes(runs, target), *unmeasured(runs, [], False, has_writes)]
+    return [*under, *of_speed(plain, has_writes, target, ERROR_RATE / 2 if under else ERROR_RATE)]
+
+
+def of_indexes(runs: Sequence[Run], target: float) -> list[Statement]:
+    """Say what filtered indexes cost, and how much memory they need."""
+    reaching = [one for one in comparisons(runs, target) if one.fastest]
+    return [*(costs(reaching[0]) if reaching else []), *memory_statements(needs(runs, target))]
+
+
+def of_speed(runs: Sequence[Run], has_writes: bool, target: float, error_rate: float) -> list[Statement]:
+    """Say which algorithm is the fastest, what it costs and which memory it needs."""
     compared = comparisons(runs, target)
     reaching = [comparison for comparison in compared if comparison.fastest]
     if not reaching:
@@ -63,11 +82,10 @@ def statements(runs: Sequence[Run], has_writes: bool, target: float) -> list[Sta
     shown = [reaching[0], *reaching[-1:]] if len(reaching) > 1 else reaching
     need = needs(runs, target)
     scarce = [least for one in shown if (least := with_least_memory(runs, target, one))]
-    rate = ERROR_RATE / (len(shown) + len(scarce))  # of each, so that it is ERROR_RATE for all that is said
+    rate = error_rate / (len(shown) + len(scarce))  # of each, so that it is error_rate for all that is said
     return [
         *in_short(shown, scarce, need, rate),
         *(Statement(f"Speed, {one.who_asks}", speed(one, rate)) for one in shown),
-        *other_filters(runs, shown),
         *missed(runs, target),
         *costs(reaching[0]),
         *memory_statements(need),
@@ -185,18 +203,6 @@ def pace(comparison: Comparison, name: str) -> str:
     whose = f" at recall {recalls[0]:.3f}" if standing.reach == BETWEEN else ""  # else it stands before
     tail = f", p99 {three_digits(p99)} ms{whose}" if math.isfinite(p99) else ""
     return f"{rate} queries/s ({recall}{tail})"
-
-
-def other_filters(runs: Sequence[Run], shown: Sequence[Comparison]) -> list[Statement]:
-    """Say which filters are not in the comparisons: what is fast under one need not be under another."""
-    compared = {run.series.filter for comparison in shown for run in comparison.runs}
-    others = sorted({run.series.filter for run in runs} - compared - {""})
-    if not others:
-        return []
-    text = (
-        f"These comparisons do not include the filters {listed(others)}: plot.py --facet filter shows them."
-    )
-    return [Statement("Filters", text)]
 
 
 def missed(runs: Sequence[Run], target: float) -> list[Statement]:

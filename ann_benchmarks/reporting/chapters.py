@@ -7,7 +7,8 @@ from pathlib import Path
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import canonical_name, make_truth_file
 from ann_benchmarks.plotting.draw import checked_target, without_results
-from ann_benchmarks.results.comparable import clients, is_on_tier
+from ann_benchmarks.results.comparable import clients, is_on_tier, is_open
+from ann_benchmarks.results.deciles import deciles_of_run
 from ann_benchmarks.results.file import RESULTS_FOLDER, iter_result_paths
 from ann_benchmarks.results.records import Record, iter_record_paths, read_record
 from ann_benchmarks.results.runs import LeftOut, Run, load_runs, skipped
@@ -123,6 +124,7 @@ def worth_drawing(runs: Sequence[Run], records: Sequence[Record]) -> list[str]:
     kinds = {
         "frontier": any(not is_on_tier(run) for run in runs) or (bool(runs) and not has_tiers),
         "tiers": has_tiers,
+        **of_filters(runs),
         "clients": len({clients(run) for run in runs if not is_on_tier(run)}) > 1,
         "latency": bool(runs),
         "builds": any(run.metrics["build"] > 0 for run in runs),
@@ -137,11 +139,18 @@ def worth_listing(runs: Sequence[Run], records: Sequence[Record]) -> list[str]:
     kinds = {
         "speedups": len(runs) > 1,
         "tiers": any(as_tier_run(run) for run in runs),
+        **of_filters(runs),
         "builds": any(run.metrics["build"] > 0 for run in runs),
         **of_records(records),
         "points": bool(runs),
     }
     return [kind for kind, is_worth in kinds.items() if is_worth]
+
+
+def of_filters(runs: Sequence[Run]) -> dict[str, bool]:
+    """Return whether there are filtered results, and such with figures by decile of matches."""
+    filtered = [run for run in runs if run.series.filter and not is_open(run)]
+    return {"filters": bool(filtered), "deciles": any(deciles_of_run(run) for run in filtered)}
 
 
 def of_records(records: Sequence[Record]) -> dict[str, bool]:

@@ -34,6 +34,7 @@ from .builds import builds_of
 from .content import MOST_ROWS, Kind, Overlay, Shown, origin_note
 from .document import Block, Picture
 from .drawing import draw_builds, draw_latencies, draw_writes
+from .filters import decile_picture, filter_picture
 from .scaling import NO_OVERLAY, by_clients, inserts
 
 SIDE_BY_SIDE = 2  # workloads in a picture
@@ -207,6 +208,8 @@ picture_kinds: dict[str, Kind] = {
     "frontier": frontier,
     "latency": latency,
     "tiers": tiers,
+    "filters": filter_picture,
+    "deciles": decile_picture,
     "builds": builds,
     "clients": by_clients,
     "inserts": inserts,

@@ -39,6 +39,7 @@ from ann_benchmarks.results.tiers import as_tier_run, whole_machine
 from .builds import IndexNames, build_table
 from .content import Kind, Shown, known_table
 from .document import Block, Paragraph, Table
+from .filters import decile_table, filter_table
 from .statements import doubt
 from .workloads import insert_table, write_tables
 
@@ -209,6 +210,8 @@ table_kinds: dict[str, Kind] = {
     "points": point_table,
     "builds": build_table,
     "tiers": tier_table,
+    "filters": filter_table,
+    "deciles": decile_table,
     "speedups": speedup_tables,
     "inserts": insert_table,
     "writes": write_tables,

@@ -1,6 +1,6 @@
 """How a result was measured, apart from its index, and which results can be compared."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,6 +12,7 @@ from .contest import Contest, contest
 from .equal_recall import Standing
 from .runs import Run, number
 from .series import SHUFFLED, Series
+from .speeds import Speed
 
 ONE_CLIENT = 1
 
@@ -80,11 +81,15 @@ def memory_of(run: Run) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Results under the same conditions, all of each algorithm, compared at a recall."""
+    """Results under the same conditions, all of each algorithm, compared at a recall.
+
+    `speed` may have more required of a result than the recall.
+    """
 
     clients: int
     runs: Sequence[Run]
     target: float
+    speed: Callable[[Run], Speed] = speed_of_run
 
     @cached_property
     def families(self) -> dict[str, list[Run]]:
@@ -98,7 +103,7 @@ class Comparison:
     @cached_property
     def contest(self) -> Contest:
         """The algorithms at the recall."""
-        speeds = {name: [*map(speed_of_run, runs)] for name, runs in self.families.items()}
+        speeds = {name: [*map(self.speed, runs)] for name, runs in self.families.items()}
         return contest(speeds, self.target)
 
     @cached_property

@@ -1,44 +1,61 @@
-"""What queries get by how many rows match their filters, as large and small tenants do."""
+"""Figures by decile of matches: what small and large tenants get of the same result."""
 
+import json
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
+from .filtered import UnderFilter
+from .kinds import is_number
+from .runs import Run
 
-from .percentiles import shown_percentile
-
-LEAST_RANGE = 10  # times the smallest number of matches, that the largest one has
-_PERCENTILES = ("p50", "p99")
+ATTRIBUTE = "deciles"  # of a result: a list of objects as JSON, the fewest matches first
+MOST = 10
 
 
-def deciles(
-    matches: np.ndarray,
-    recalls: np.ndarray,
-    completeness: np.ndarray,
-    runs: Sequence[tuple[np.ndarray, np.ndarray]],
-) -> list[dict[str, Any]]:
-    """Return the figures of up to ten groups of queries, from those with the fewest matches on.
+@dataclass(frozen=True)
+class Decile:
+    """Queries with `least` to `most` matching rows; latencies in s, NaN where too few queries show one."""
 
-    The first three arrays are of all queries, (queries,). `runs` has the seconds of each run and the numbers
-    of the queries that took them, both (n,); -1 where that is not known. Queries with equally many matches
-    are in one group, so that groups can differ in size. Nothing where matches differ by less than 10 times.
-    A percentile is that of the latencies of all runs, in s, and None where these are too few.
-    """
-    if not len(matches) or matches.max() < LEAST_RANGE * max(matches.min(), 1):
+    least: int
+    most: int
+    queries: int
+    recall: float
+    completeness: float
+    p50: float
+    p99: float
+
+
+@dataclass(frozen=True)
+class DecileLine:
+    """The deciles of the result that stands for a strategy."""
+
+    strategy: str
+    deciles: Sequence[Decile]
+
+
+def deciles_of_run(run: Run) -> list[Decile]:
+    """Return the deciles of a result, nothing where it has none or they cannot be read."""
+    try:
+        stored = run.attrs.get(ATTRIBUTE, "[]")
+        found = json.loads(stored) if isinstance(stored, str) else stored
+        return [_decile(one) for one in found[:MOST]]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return []
-    edges = np.unique(np.quantile(matches, np.arange(1, 10) / 10, method="lower"))
-    group_of = np.searchsorted(edges, matches)
-    seconds = np.concatenate([times[numbers >= 0] for times, numbers in runs])
-    of_latency = group_of[np.concatenate([numbers[numbers >= 0] for _, numbers in runs])]
-    found = []
-    for group in np.unique(group_of):
-        those, latencies = group_of == group, seconds[of_latency == group]
-        found.append({
-            "least": int(matches[those].min()),
-            "most": int(matches[those].max()),
-            "queries": int(np.count_nonzero(those)),
-            "recall": float(recalls[those].mean()),
-            "completeness": float(completeness[those].mean()),
-            **{name: shown_percentile(latencies, name) for name in _PERCENTILES},
-        })  # fmt: skip
-    return found
+
+
+def _decile(stored: dict[str, Any]) -> Decile:
+    numbers = [stored[name] for name in ("least", "most", "queries", "recall", "completeness")]
+    if not all(is_number(value) for value in numbers):
+        raise ValueError
+    known = (stored.get("p50"), stored.get("p99"))
+    times = [float(value) if value is not None and is_number(value) else math.nan for value in known]
+    return Decile(*(int(value) for value in numbers[:3]), *map(float, numbers[3:]), *times)
+
+
+def decile_lines(one: UnderFilter) -> list[DecileLine]:
+    """Return each strategy's deciles: of the result next to the recall, else of that nearest to it."""
+    chosen = {name: at.run for name, at in one.at_recall.items()} | one.missed
+    lines = [DecileLine(name, deciles_of_run(run)) for name, run in sorted(chosen.items())]
+    return [line for line in lines if line.deciles]

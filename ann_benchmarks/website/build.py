@@ -22,7 +22,19 @@ Place = tuple[bool, str, str, int]  # batch mode, distance, dataset, k
 LONGEST_NAME = 120  # characters of a file, far below what file systems take
 SCRIPTS = (
     *("dom", "marks", "scales", "points", "curves", "state", "details", "chart", "pointing"),
-    *("frontiers", "recall", "compare", "others", "bars", "writing", "filters", "table", "preview", "page"),
+    *(
+        "frontiers",
+        "recall",
+        "compare",
+        "filtered",
+        "others",
+        "bars",
+        "writing",
+        "filters",
+        "table",
+        "preview",
+        "page",
+    ),
 )  # each uses those before it; the site has them in one file
 
 

@@ -18,6 +18,7 @@ from ann_benchmarks.results.runs import Run
 
 from .columns import SiteColumn
 from .data import others_data, points_data, styles_data
+from .filtered import filter_columns, filter_section
 from .plots import all_plot_variants, chart_data, pairs, pgfplots, plot_title
 from .writing import writing_data
 
@@ -62,7 +63,8 @@ class Page:
     def columns(self) -> list[SiteColumn]:
         """The columns that distinguish curves on this page, besides those of every page."""
         if self.is_of_dataset:
-            return [SiteColumn("series", "Series of results", "words", lambda run: run.algorithm, True)]
+            series = SiteColumn("series", "Series of results", "words", lambda run: run.algorithm, True)
+            return [series, *filter_columns(self.runs)]
         return [
             SiteColumn("dataset", "Dataset", "words", lambda run: self.titles[id(run)], True),
             SiteColumn("k", "k", "number", lambda run: run.count, True),
@@ -119,7 +121,10 @@ def detail_page(
         "target": TARGET_RECALL,
     }
     template = templates.get_template("detail.html")
-    return template.render(main=MAIN, page=page, charts=charts, empty=empty, scatter=scatter, data=data)
+    filters = filter_section(page.runs) if page.is_of_dataset else None
+    return template.render(
+        filters=filters, main=MAIN, page=page, charts=charts, empty=empty, scatter=scatter, data=data
+    )
 
 
 def latex_code(page: Page, variant: str, scatter: bool) -> str:

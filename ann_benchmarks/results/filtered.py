@@ -1,0 +1,183 @@
+"""Strategies under filters: how fast each is at a recall and a completeness, and what its defaults return.
+
+What a page, a picture or a table says of filters comes from here. Whoever calls chooses results of one load
+on one server.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import groupby
+
+from ann_benchmarks.data.filters import SYNTHETIC_KINDS
+
+from .at_recall import AtRecall, is_known, speed_of_run
+from .comparable import Comparison, clients, family, is_open
+from .contest import Ratio
+from .intervals import Interval
+from .judging import ERROR_RATE
+from .runs import Run, interval, number
+from .speeds import Speed
+
+COMPLETE = 0.99  # the completeness that is required beside the recall
+DEFAULTS = "has_default_settings"  # attribute: nothing that a query depends on was set
+REGRET, REGRET_PLAN = "planner_regret", "planner_best"  # attributes
+# What is known of the fastest strategy under a filter.
+FASTEST, AHEAD, ALIKE = "fastest", "ahead", "alike"
+ONLY, ALONE, NONE = "only", "alone", "none"  # one reaches the recall, one was measured, none reaches it
+
+
+@dataclass(frozen=True)
+class FastestStrategy:
+    """Which strategy is the fastest under a filter, by `state`: FASTEST, AHEAD, ALIKE, ONLY, ALONE or NONE.
+
+    `names` are those that are or may be it, the first first. `ratios` are the speeds of the first over every
+    other strategy that reaches the recall, whose intervals hold together with those of other filters.
+    """
+
+    state: str
+    names: Sequence[str]
+    ratios: Mapping[str, Ratio]
+
+    @property
+    def next(self) -> Ratio | None:
+        """The ratio to the best of those that are surely or probably slower, None where there is none."""
+        behind = [ratio for name, ratio in self.ratios.items() if name not in self.names]
+        return min(behind, key=lambda ratio: ratio.value, default=None)
+
+
+@dataclass(frozen=True)
+class UnderFilter:
+    """The results under one filter set; `selectivity` is the mean share of the rows that pass."""
+
+    name: str
+    selectivity: float
+    compared: Comparison
+
+    @property
+    def kind(self) -> str:
+        """What comes before the number in its name, of a set of the user's own the whole name."""
+        return self.name.partition(":")[0]
+
+    @property
+    def strategies(self) -> list[str]:
+        """All that were measured, by name."""
+        return sorted({family(run) for run in self.compared.runs})
+
+    @cached_property
+    def at_recall(self) -> dict[str, AtRecall]:
+        """How each strategy stands that reaches the recall and the completeness, the fastest first."""
+        found = self.compared.contest.standings.items()
+        return {name: AtRecall(self.compared.chosen(name, one), one) for name, one in found}
+
+    @cached_property
+    def missed(self) -> dict[str, Run]:
+        """The result that comes nearest to both, of each strategy that reaches them with none."""
+        nearest: dict[str, Run] = {}
+        for run in sorted(self.compared.runs, key=lambda run: -self.compared.speed(run).recall):
+            if family(run) not in self.at_recall:
+                nearest.setdefault(family(run), run)
+        return dict(sorted(nearest.items()))
+
+    @cached_property
+    def defaults(self) -> dict[str, Run]:
+        """The result of each strategy at default settings; of several indexes, that of the best recall."""
+        found: dict[str, Run] = {}
+        for run in sorted(self.compared.runs, key=lambda run: -run.metrics["k-nn"]):
+            if run.attrs.get(DEFAULTS):
+                found.setdefault(family(run), run)
+        return dict(sorted(found.items()))
+
+    def fastest(self, error_rate: float) -> FastestStrategy:
+        """Judge which is the fastest, so that all that is said of this filter errs at this rate."""
+        names = [*self.at_recall]
+        ratios = self.compared.contest.ratios(error_rate) if names else {}
+        if not ratios:
+            is_alone = len(self.strategies) == 1
+            return FastestStrategy((ALONE if is_alone else ONLY) if names else NONE, names, {})
+        alike = [name for name, found in ratios.items() if found.is_noise or not found.is_fair]
+        if alike:
+            return FastestStrategy(ALIKE, [names[0], *alike], ratios)
+        is_sure = all(found.is_sure for found in ratios.values())
+        return FastestStrategy(FASTEST if is_sure else AHEAD, names[:1], ratios)
+
+
+def under_filters(runs: Iterable[Run], target: float) -> list[UnderFilter]:
+    """Return the results of each filter set, those of a kind together, from the largest share of rows on.
+
+    Left out is what has no filter, a given rate, or no known recall or throughput.
+    """
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        if run.series.filter and not is_open(run) and is_known(run) and number(run, "selectivity"):
+            groups.setdefault(run.series.filter, []).append(run)
+    speed = partial(filtered_speed, target=target)
+    found = [
+        UnderFilter(
+            name,
+            number(group[0], "selectivity") or 0.0,
+            Comparison(clients(group[0]), group, target, speed),
+        )
+        for name, group in groups.items()
+    ]
+    known = {kind: place for place, kind in enumerate(SYNTHETIC_KINDS)}
+    return sorted(
+        found, key=lambda one: (known.get(one.kind, len(known)), one.kind, -one.selectivity, one.name)
+    )
+
+
+def filtered_speed(run: Run, target: float) -> Speed:
+    """Return the speed of a result, with a recall at which it stands for recall and completeness at once.
+
+    Where a share r of the neighbours is missed and a share c of the rows that there were to return, that is
+    1 - max(r, c (1 - target) / (1 - COMPLETE)): the target is reached where both are. With all rows returned,
+    it is the recall.
+    """
+    speed, known = speed_of_run(run), interval(run, "completeness")
+    scale = (1 - target) / (1 - COMPLETE)
+
+    def as_recall(completeness: float) -> float:
+        return 1 - scale * (1 - completeness)
+
+    complete = as_recall(run.metrics["completeness"])
+    if not complete < 1:
+        return speed
+    bounds = Interval(*map(as_recall, known)) if known else None
+    stands, is_incomplete = min(speed.recall, complete), complete < speed.recall
+    decisive = bounds if is_incomplete else speed.interval
+    if decisive is None:
+        return replace(speed, recall=stands, interval=None, parts=())
+    highest = min(
+        one.high if one else value for one, value in ((speed.interval, speed.recall), (bounds, complete))
+    )
+    within = Interval(min(decisive.low, stands), max(highest, stands))
+    return replace(speed, recall=stands, interval=within, parts=() if is_incomplete else speed.parts)
+
+
+def by_kind(found: Iterable[UnderFilter]) -> dict[str, list[UnderFilter]]:
+    """Return the filter sets of each kind, in their order."""
+    return {kind: list(group) for kind, group in groupby(found, lambda one: one.kind)}
+
+
+def judged_together(found: Sequence[UnderFilter], error_rate: float = ERROR_RATE) -> list[FastestStrategy]:
+    """Judge the fastest strategy under each filter, so that all of it together errs at the rate."""
+    return [one.fastest(error_rate / len(found)) for one in found]
+
+
+def at_defaults(one: UnderFilter, metric: str) -> dict[str, tuple[float, Interval | None]]:
+    """Return a metric of each strategy at its default settings, with its interval."""
+    return {name: (run.metrics[metric], interval(run, metric)) for name, run in one.defaults.items()}
+
+
+def regret(run: Run) -> float | None:
+    """Return how many times the time of the fastest plan as good the server's own took, None if unknown."""
+    value = number(run, REGRET)
+    return value if value is not None and value >= 1 else None
+
+
+def rows_returned(run: Run, write: Callable[[float], str]) -> str:
+    """Say how many rows came back: of k, where each query had as many matches, else as a share."""
+    complete, found = run.metrics["completeness"], run.metrics["candidates"]
+    if abs(found / run.count - complete) < 1e-6:
+        return f"{write(found)} of {run.count} rows"
+    return f"{100 * complete:.3g}% of the rows that there are to return"
