@@ -317,6 +317,9 @@ def test_a_plan_in_short():
     }
     assert short_form(plan, {}) == "Sort over Parallel Seq Scan"
     assert short_form({"Node Type": "Index Scan", "Index Name": "x"}, {"x": "hnsw"}) == "Index Scan (hnsw)"
+    parts = [{"Node Type": "Index Scan", "Index Name": name} for name in ("x", "y", "x")]
+    append = {"Node Type": "Merge Append", "Plans": parts}
+    assert short_form(append, {"x": "hnsw", "y": "hnsw"}) == "Merge Append over Index Scan (hnsw)"
 
 
 def test_a_row_with_a_large_vector_still_fits_its_page(plugin_server: Server):

@@ -1,30 +1,29 @@
-"""The planner's regret and the deciles by matches: by hand, by a plug-in made for it, and in PostgreSQL."""
+"""The planner's regret: by hand, by a plug-in made for it, and in PostgreSQL."""
 
 import json
 import math
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
-from ann_benchmarks.algorithms.postgres.compared_plans import ways
+from ann_benchmarks.algorithms.postgres.compared_plans import PlannedWay, answer_all, time_all, ways
 from ann_benchmarks.algorithms.postgres.filtering.plans import rows_removed
-from ann_benchmarks.data.datasets import get_dataset, prepare_filters
+from ann_benchmarks.data.datasets import prepare_filters
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Note, PointDone
 from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
 from ann_benchmarks.load.request import Load
-from ann_benchmarks.load.spans import closed_loop, open_loop
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure import plan_choice
 from ann_benchmarks.measure.deciles import deciles
 from ann_benchmarks.measure.job import carry_out
 from ann_benchmarks.results.file import read_result
-from ann_benchmarks.results.metrics import OF_FILTERS
 from ann_benchmarks.results.regret import regret_of
 from ann_benchmarks.results.runs import load_runs
 
-from .client_answers import made_answers
 from .conftest import make_dataset
 from .filtered_rows import QUERIES, TRAIN, K, attributes, filtered, one
 
@@ -156,43 +155,44 @@ def test_ways_have_names_that_can_be_repeated():
         assert list(settings.values()).count("off") == len(name.split()) - 1
 
 
-def test_deciles_by_hand():
-    """20 queries: those of 1 to 10 rows once each, and ten of one tenant of 500."""
-    matches = np.array([*range(1, 11), *[500] * 10])
-    recalls, complete = np.linspace(0, 1, 20), np.ones(20)
-    numbers = np.tile(np.arange(20), 100)
-    runs = [(numbers / 1000, numbers), (np.array([9.0]), np.array([-1]))]
-    found = deciles(matches, recalls, complete, runs)
-    assert [group["queries"] for group in found] == [2, 2, 2, 2, 2, 10]
-    assert [(group["least"], group["most"]) for group in found] == [
-        *((1, 2), (3, 4), (5, 6), (7, 8), (9, 10), (500, 500))
-    ]
-    assert found[0]["recall"] == pytest.approx((recalls[0] + recalls[1]) / 2)
-    assert found[0]["p50"] == pytest.approx(0.0005) and found[0]["p99"] is None
-    assert found[-1]["p99"] == pytest.approx(np.percentile(numbers[numbers >= 10], 99) / 1000)
-    assert deciles(np.array([3, 29]), recalls[:2], complete[:2], runs) == []
-    assert (
-        len(deciles(np.arange(1000), np.ones(1000), np.ones(1000), [(np.ones(1000), np.arange(1000))])) == 10
+class SessionDouble:
+    """Stands for a session whose queries take some time, or are cancelled; a query is its own answer."""
+
+    def __init__(self, seconds: float, is_cancelled: bool = False) -> None:
+        self.seconds, self.is_cancelled, self.asked = seconds, is_cancelled, 0
+
+    def encode(self, query):
+        return query
+
+    def run(self, query):
+        time.sleep(self.seconds)
+        self.asked += 1
+        return SimpleNamespace(ids=[query], error_field=lambda field: b"57014" if self.is_cancelled else None)
+
+    def ids(self, result):
+        return result.ids
+
+
+def test_hopeless_ways_are_given_up():
+    sessions = {
+        "own": SessionDouble(0.002),
+        "quick": SessionDouble(0.001),
+        "slow": SessionDouble(0.2),
+        "cancelled": SessionDouble(0.001, True),
+    }
+    found = own, quick, slow, cancelled = [PlannedWay(name, each) for name, each in sessions.items()]
+    assert answer_all(found, range(8), lambda: False, 0.1) == 8
+    time_all(found, range(8), lambda: False)
+    assert [way.is_given_up for way in found] == [False, False, True, True]
+    assert own.ids == quick.ids == [[number] for number in range(8)]
+    assert (slow.ids, cancelled.ids) == ([[0]], []) and (slow.session.asked, cancelled.session.asked) == (
+        1,
+        1,
     )
-
-
-def test_latencies_of_clients_are_those_of_their_queries():
-    """Query n takes n seconds, in whatever order clients send."""
-    sent = [np.array([0.0, 3.0, 4.0]), np.array([0.5, 2.5])]
-    numbers = [np.array([3, 1, 2]), np.array([2, 4])]
-    clients = [
-        made_answers(number, start, start + number) for start, number in zip(sent, numbers, strict=True)
-    ]
-    run = closed_loop(clients, {})
-    assert run.times.tolist() == pytest.approx(run.numbers) and len(run.numbers) >= 4
-    due = np.array([0.0, 0.5, 2.5, 3.0, 4.0, 5.0])
-    clients = [
-        made_answers(number, start, start + number, start)
-        for start, number in zip(sent, numbers, strict=True)
-    ]
-    run = open_loop(clients, due, 1.0, {})
-    assert run.numbers.tolist() == [3, 2, 4, 1, 2, -1]
-    assert run.times[:5].tolist() == pytest.approx(run.numbers[:5])
+    assert len(own.seconds) == len(quick.seconds) == 8 and len(slow.seconds) == 1
+    assert answer_all([own], range(8), lambda: True, 1) == 1
+    quick.names = ["generic: b", "generic: a", "generic: a"]
+    assert quick.plan == "generic: a or generic: b"
 
 
 def test_a_generic_plan_is_several_times_slower_than_the_best(plugin_server, workspace, monkeypatch):
@@ -253,20 +253,3 @@ def test_what_settings_are_defaults(plugin_server):
     finally:
         algorithm.use_settings({})
         algorithm.done()
-
-
-def test_deciles_are_stored_where_matches_differ(workspace):
-    exact = Definition(
-        *("exact", "ExactScan", "ann_benchmarks.algorithms.bruteforce", "t", ["euclidean"], [], False)
-    )
-    (run,) = load_runs([carried_out(exact, "tiny", Procedure(2, filter="tenants:100"))[0]])
-    found = json.loads(run.attrs["deciles"])
-    matches = get_dataset("tiny")[0].filter_set("tenants:100").matches
-    assert [found[0]["least"], found[-1]["most"]] == [matches.min(), matches.max()]
-    assert sum(group["queries"] for group in found) == 20
-    assert {group["recall"] for group in found} == {group["completeness"] for group in found} == {1}
-    for procedure in (Procedure(1, filter="uniform:0.5"), Procedure(1)):
-        (run,) = load_runs([carried_out(exact, "tiny", procedure)[0]])
-        ours = ("planner_plans", "has_default_settings", "locks", "planning_time", "rows_removed", "deciles")
-        assert not {*ours} & {*run.attrs}
-    assert all(math.isnan(run.metrics[name]) for name in OF_FILTERS)

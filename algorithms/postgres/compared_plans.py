@@ -120,13 +120,13 @@ def compare_plans(
         for way in found[1:]:
             way.session.limit(max(_HOPELESS * own.longest, _SHORTEST_LIMIT) + facts["planning_time"])
         most = _ANSWERED * seconds / len(found)
-        count = _answer_all(found, queries[:count], part(_ANSWERED), most)
+        count = answer_all(found, queries[:count], part(_ANSWERED), most)
         found = [
             way
             for place, way in enumerate(found)
             if all(way.names[:count] != known.names[:count] for known in found[:place])
         ]
-        _time_all(found, queries[:count], part(_TIMED))
+        time_all(found, queries[:count], part(_TIMED))
     for way in found:
         way.names = way.names[: len(own.seconds)]
     return ComparedPlans(found, facts)
@@ -167,7 +167,7 @@ def _plan(way: PlannedWay, queries: Sequence[Any], is_time: Callable[[], bool]) 
     return sum(float(each["Planning Time"]) for each in found) / len(found) / 1000
 
 
-def _answer_all(
+def answer_all(
     found: Sequence[PlannedWay], queries: Sequence[Any], is_time: Callable[[], bool], most: float
 ) -> int:
     """Have the queries answered once by each way; return how many of them were.
@@ -186,7 +186,7 @@ def _answer_all(
     return count
 
 
-def _time_all(found: Sequence[PlannedWay], queries: Sequence[Any], is_time: Callable[[], bool]) -> None:
+def time_all(found: Sequence[PlannedWay], queries: Sequence[Any], is_time: Callable[[], bool]) -> None:
     """Time the queries by each way that was not given up, whose answers are known."""
     timed = [way for way in found if not way.is_given_up]
     for way in timed:

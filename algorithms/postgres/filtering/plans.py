@@ -62,7 +62,8 @@ def rows_removed(plan: Mapping[str, Any]) -> float:
 def short_form(plan: Mapping[str, Any], indexes: Mapping[str, str]) -> str:
     """Name the steps of a plan, from the last one on, and the indexes by what `indexes` has for their names.
 
-    As PostgreSQL names them: "Index Scan (hnsw)", "Sort over Seq Scan".
+    As PostgreSQL names them: "Index Scan (hnsw)", "Sort over Seq Scan". A step that is there for each of many
+    partitions is named once.
     """
     steps = []
     for node in nodes(plan):
@@ -72,7 +73,7 @@ def short_form(plan: Mapping[str, Any], indexes: Mapping[str, str]) -> str:
         name = node.get("Index Name")
         index = f" ({indexes.get(name, name)})" if name else ""
         steps.append(f"{parallel}{node['Node Type']}{index}")
-    return " over ".join(steps)
+    return " over ".join(dict.fromkeys(steps))
 
 
 def nodes(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
