@@ -18,7 +18,6 @@ from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure import plan_choice
-from ann_benchmarks.measure.deciles import deciles
 from ann_benchmarks.measure.job import carry_out
 from ann_benchmarks.results.file import read_result
 from ann_benchmarks.results.regret import regret_of
