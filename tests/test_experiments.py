@@ -11,7 +11,7 @@ from ann_benchmarks.common.command import Ended
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import get_dataset
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.experiments.carrying_out import carry_out, command_of, report_arguments
+from ann_benchmarks.experiments.carrying_out import arguments_of, carry_out, command_of, report_arguments
 from ann_benchmarks.experiments.findings import StepPoint, judged, selected
 from ann_benchmarks.experiments.options import Options
 from ann_benchmarks.experiments.report import report_of
@@ -364,6 +364,13 @@ def test_a_point_is_selected_by_its_filter_and_its_setting():
         ({"setting": generic, "filter": "uniform:0.01"}, []),
     ):
         assert selected(selection, points) == [points[i] for i in chosen]
+
+
+def test_given_filters_replace_those_of_a_step(options):
+    step = replace(read_experiment(find_experiment("choose"), True, options).steps[0], groups={})
+    step = replace(step, arguments=["--filter", "uniform:0.1", "near:0.1", "--setting", "jit=off"])
+    args = arguments_of(step, make_parser(), ["--filter", "far:0.1", "--setting", "work_mem=4MB"])
+    assert args.filter == [["far:0.1"]] and len(args.settings) == 2
 
 
 def test_settings_are_options_of_a_step(options):

@@ -111,9 +111,14 @@ def steps_to_build(steps: Sequence[Step]) -> Iterator[Step]:
 
 
 def command_of(step: Step, given: Sequence[str]) -> str:
-    """Write the command line of a step, each option once: those given take the place of its own."""
+    """Write the command line of a step."""
+    return f"python run.py {shlex.join(words_of(step, given))}"
+
+
+def words_of(step: Step, given: Sequence[str]) -> list[str]:
+    """Return the words of a step's command line, each option once: those given take the place of its own."""
     names = {word.partition("=")[0] for word in given if word.startswith("--")} - ACCUMULATED
-    return f"python run.py {shlex.join([*without_options(step.arguments, names), *given])}"
+    return [*without_options(step.arguments, names), *given]
 
 
 def without_options(words: Sequence[str], names: Collection[str]) -> list[str]:
@@ -129,7 +134,7 @@ def without_options(words: Sequence[str], names: Collection[str]) -> list[str]:
 
 def arguments_of(step: Step, parser: argparse.ArgumentParser, given: Sequence[str]) -> argparse.Namespace:
     """Return the options of a step, as run.py's parser does."""
-    args = Options(parser).parse([*step.arguments, *given])
+    args = Options(parser).parse(words_of(step, given))
     args.run_groups = step.groups
     args.skips_unavailable = True
     return args
