@@ -11,7 +11,7 @@ from ann_benchmarks.common.command import Ended
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import get_dataset
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.experiments.carrying_out import carry_out, command_of, report_arguments
+from ann_benchmarks.experiments.carrying_out import arguments_of, carry_out, command_of, report_arguments
 from ann_benchmarks.experiments.findings import StepPoint, judged, selected
 from ann_benchmarks.experiments.options import Options
 from ann_benchmarks.experiments.report import report_of
@@ -348,3 +348,61 @@ def test_the_demo_has_its_rounds_in_time_on_a_slow_machine(options):
     a_round = sum(0.7 + 1000 * (3e-4 + 1e-5 * depth) for depth in depths)
     assert FEWEST_ROUNDS * a_round < read_time(step.arguments[step.arguments.index("--budget") + 1])
     assert FEWEST_ROUNDS * 2 * a_round < 100  # of four minutes, with a build and all that is installed
+
+
+def test_a_point_is_selected_by_its_filter_and_its_setting():
+    one, other = (point("a", 1.0, filter=name) for name in ("uniform:0.01", "near:0.01"))
+    definition = replace(other.job.definition, settings={"plan_cache_mode": "force_generic_plan"})
+    other = replace(other, job=replace(other.job, definition=definition))
+    points = [one, other, point("a", 1.0)]
+    generic = {"plan_cache_mode": "force_generic_plan"}
+    for selection, chosen in (
+        ({"filter": "uniform:0.01"}, [0]),
+        ({"filter": ["uniform:0.01", "near:0.01"]}, [0, 1]),
+        ({"filter": ""}, [2]),
+        ({"setting": generic}, [1]),
+        ({"setting": generic, "filter": "uniform:0.01"}, []),
+    ):
+        assert selected(selection, points) == [points[i] for i in chosen]
+
+
+def test_given_filters_replace_those_of_a_step(options):
+    step = replace(read_experiment(find_experiment("choose"), True, options).steps[0], groups={})
+    step = replace(step, arguments=["--filter", "uniform:0.1", "near:0.1", "--setting", "jit=off"])
+    args = arguments_of(step, make_parser(), ["--filter", "far:0.1", "--setting", "work_mem=4MB"])
+    assert args.filter == [["far:0.1"]] and len(args.settings) == 2
+
+
+def test_settings_are_options_of_a_step(options):
+    words = options.arguments("setting", ["jit=off,on"])
+    assert words == ["--setting", "jit=off,on"] and options.parse(words).settings
+
+
+BUILT = """\
+title: Two indexes
+text: how they are measured
+steps:
+- name: first
+  run: {algorithm: bruteforce-numpy, dataset: clustered-500-8-euclidean, clients: [1, 2], duration: 0.3,
+    budget: 1h, target-recall: 0.95, tiers: mini}
+- name: second
+  run: {algorithm: bruteforce-numpy, dataset: clustered-300-4-ip, filter: "uniform:0.1", rounds: 9}
+- name: third
+  run: {algorithm: bruteforce-numpy, dataset: clustered-300-4-ip, workload: inserts, writers: [1]}
+"""
+
+
+def test_all_indexes_of_an_experiment_are_built(tmp_path):
+    path = written(tmp_path, BUILT)
+    done = run(tmp_path, "--experiment", path, "--build-only")
+    assert done.returncode == 0, done.stderr
+    left_out = (
+        "--clients, --duration, --budget, --target-recall, --tiers left out, because nothing is measured"
+    )
+    assert f"step first: {left_out}" in done.stdout and "step second: --rounds left out" in done.stdout
+    assert "step third: nothing to build, because its workload builds a table of its own" in done.stdout
+    assert done.stdout.count("1 definition built") == 2 and not (tmp_path / "results").exists()
+    assert f"to measure: python run.py --experiment {path} --local" in done.stdout
+    assert "--filter uniform:0.1 --local" in done.stdout
+    refused = run(tmp_path, "--experiment", path, "--build-only", "--tiers", "mini")
+    assert refused.returncode == 1 and "--build-only measures nothing: leave --tiers out" in refused.stderr

@@ -15,10 +15,12 @@ CHECKED = {
     "1b": 3631426067,
     "5m": 1790763542,
     "double-buffering": 901155112,
+    "filtered": 166169544,
     "insert-scaling": 3504387386,
     "pgvectorscale": 796330861,
     "query-scaling": 4061307579,
     "storage": 2702408646,
+    "tenants": 1816446786,
     "vectordbbench": 3854004870,
     "year-in-review": 3976234610,
 }
@@ -88,6 +90,16 @@ def curves(**requested):
 
 INSERTS = {"published": "insert-scaling", "table": "inserts", "x": "clients", "y": "tps"}
 ONE = {"version": "0.5.1", "instance": "m7g.16xl", "dimension": 128}
+
+
+def test_what_issues_say_of_filters_follows_from_their_figures():
+    latency = {row["index"]: row["latency"] for row in published("tenants").table("partial-index").rows}
+    assert latency["one index for all"] / latency["partial index"] == pytest.approx(50, abs=0.5)
+    (locks,) = published("tenants").table("locks").rows
+    assert locks["lock_slots"] == 64 * 100
+    assert locks["lock_slots"] / locks["indexes_of_a_tenant"] == pytest.approx(
+        locks["most_tenants"], rel=0.02
+    )
 
 
 def test_a_selection_is_a_curve_absolute_or_over_its_first_point():

@@ -3,8 +3,9 @@
 import argparse
 import os
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from ann_benchmarks.common.cli import path_or_pattern
 from ann_benchmarks.common.errors import UserError
@@ -17,6 +18,13 @@ from .schema import FOLDER, Experiment, Step, find_experiment, read_experiment
 
 EXPERIMENT_OPTIONS = ("--experiment", "--mini")
 ACCUMULATED = {"--setting"}  # options that add to those of the same name
+BUILD_ONLY = "--build-only"
+# Options of a step that say how to measure, without which its indexes are built all the same.
+OF_MEASURING = {
+    *("--clients", "--rate", "--slo", "--max-queries", "--duration", "--warmup", "--query-order"),
+    *("--distinct-queries", "--debug-single-query", "--driver", "--scheduler", "--target-recall", "--runs"),
+    *("--rounds", "--until", "--budget", "--tiers", "--tier-method", "--restart-command"),
+}
 SETTINGS = "ANN_BENCHMARKS_PG_SETTINGS"
 
 
@@ -51,6 +59,9 @@ def carry_out(
     if not chosen.experiment:
         raise UserError("--mini is the miniature of an experiment: add --experiment")
     experiment = read_experiment(find_experiment(chosen.experiment), chosen.mini, Options(parser))
+    is_build = Options(parser).parse(given).build_only
+    if is_build:
+        experiment = replace(experiment, steps=list(steps_to_build(experiment.steps)))
     steps = [(step, arguments_of(step, parser, given)) for step in experiment.steps if not step.skip]
     say(f"experiment {experiment.name}: {experiment.title} ({counted(len(steps), 'step')})")
     failed = []
@@ -66,7 +77,11 @@ def carry_out(
             status = 1
         if status:
             failed.append(step.name)
-    say(f"report: python report.py {shlex.join(report_arguments(experiment, given))}")
+    if is_build:
+        left = [word for word in given if word != BUILD_ONLY]
+        say(f"to measure: python run.py {shlex.join(report_arguments(experiment, left))}")
+    else:
+        say(f"report: python report.py {shlex.join(report_arguments(experiment, given))}")
     if failed:
         say(f"not complete: {', '.join(failed)}; the same command goes on")
     return 1 if failed else 0
@@ -79,21 +94,47 @@ def report_arguments(experiment: Experiment, given: Sequence[str]) -> list[str]:
     return ["--experiment", name, *(["--mini"] if experiment.is_mini else []), *given]
 
 
+def steps_to_build(steps: Sequence[Step]) -> Iterator[Step]:
+    """Give the steps with the options alone that say what to build, and say what is left out.
+
+    A workload that writes has a table of its own, which it builds when it is measured.
+    """
+    for step in steps:
+        if "--workload" in step.arguments and not step.skip:
+            say(f"step {step.name}: nothing to build, because its workload builds a table of its own")
+            continue
+        kept = without_options(step.arguments, OF_MEASURING)
+        if len(kept) < len(step.arguments) and not step.skip:
+            names = dict.fromkeys(word for word in step.arguments if word in OF_MEASURING)
+            say(f"step {step.name}: {', '.join(names)} left out, because nothing is measured")
+        yield replace(step, arguments=kept)
+
+
 def command_of(step: Step, given: Sequence[str]) -> str:
-    """Write the command line of a step, each option once: those given take the place of its own."""
+    """Write the command line of a step."""
+    return f"python run.py {shlex.join(words_of(step, given))}"
+
+
+def words_of(step: Step, given: Sequence[str]) -> list[str]:
+    """Return the words of a step's command line, each option once: those given take the place of its own."""
     names = {word.partition("=")[0] for word in given if word.startswith("--")} - ACCUMULATED
+    return [*without_options(step.arguments, names), *given]
+
+
+def without_options(words: Sequence[str], names: Collection[str]) -> list[str]:
+    """Return the words of a command line without some options and their values."""
     kept: list[str] = []
     is_kept = True
-    for word in step.arguments:
+    for word in words:
         if word.startswith("--"):
             is_kept = word not in names
         kept += [word] if is_kept else []
-    return f"python run.py {shlex.join([*kept, *given])}"
+    return kept
 
 
 def arguments_of(step: Step, parser: argparse.ArgumentParser, given: Sequence[str]) -> argparse.Namespace:
     """Return the options of a step, as run.py's parser does."""
-    args = Options(parser).parse([*step.arguments, *given])
+    args = Options(parser).parse(words_of(step, given))
     args.run_groups = step.groups
     args.skips_unavailable = True
     return args

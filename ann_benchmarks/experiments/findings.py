@@ -47,6 +47,8 @@ class StepPoint:
         arguments = {"build": self.job.definition.arguments, "query": self.query_arguments}
         if key in arguments:
             return is_part(value, arguments[key])
+        if key == "setting":
+            return all(self.job.definition.settings.get(name) == str(one) for name, one in value.items())
         known: dict[str, Any] = {
             "step": self.step,
             "algorithm": self.job.definition.algorithm,
@@ -55,6 +57,7 @@ class StepPoint:
             "disk": self.attrs.get("tier_disk", ""),
             "cpus": self.attrs.get("tier_cpus", ""),
             "order": self.attrs.get("query_order", ""),
+            "filter": self.attrs.get("filter", ""),
         }
         if isinstance(self.outcome, Record):
             known |= {

@@ -19,11 +19,14 @@ class Options:
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         """Take run.py's parser."""
         self._parser = parser
-        self._defaults = {
-            name.replace("_", "-"): value
-            for name, value in vars(parser.parse_args([])).items()
-            if f"--{name.replace('_', '-')}" in parser.format_help()
-        }
+        self._defaults: dict[str, Any] = {}
+        help_text = parser.format_help()
+        for destination, value in vars(parser.parse_args([])).items():
+            name = destination.replace("_", "-")
+            for option in (name, name.removesuffix("s")):  # --setting adds to settings
+                if f"--{option}" in help_text:
+                    self._defaults[option] = value
+                    break
 
     def arguments(self, name: str, value: Any) -> list[str]:
         """Return an option as words of a command line; UserError where it, or its value, is not known.

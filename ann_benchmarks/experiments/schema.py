@@ -21,7 +21,7 @@ FINDING_KEYS = ("says", "published", "not-testable", "compare", "metric", "to-me
 FINDING_TEXTS = ("says", "published", "not-testable", "compare", "metric", "to-metric", "over", "unit")
 COMPARISONS = ("ratio", "spread", "value")
 SELECTION_KEYS = ("step", "algorithm", "dataset", "clients", "writers", "tier", "disk", "cpus", "build",
-                  "query", "order", "workload", "rate")  # fmt: skip
+                  "query", "order", "workload", "rate", "filter", "setting")  # fmt: skip
 INSTALL_KEYS = ("algorithm", "build-arg")
 PICTURES = ("frontier", "latency", "tiers", "builds", "clients", "inserts", "writes", "dashboard")
 TABLES = ("points", "builds", "tiers", "speedups", "inserts", "writes", "published")
@@ -222,6 +222,8 @@ class ExperimentFile(YamlFile):
         for key in ("of", "to"):
             selection = merged.get(key, {})
             self.mapping((*where, key), selection, "the selection", SELECTION_KEYS)
+            if "setting" in selection:
+                self.mapping((*where, key, "setting"), selection["setting"], "settings such as jit: 'off'")
             if "step" in selection:
                 self.member((*where, key, "step"), selection["step"], "step", steps)
         for key in ("least", "most", "at-recall"):

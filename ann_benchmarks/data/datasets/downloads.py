@@ -44,6 +44,16 @@ def get_parts(parts: Parts, data: Path, connections: int) -> None:
     fetch(missing, connections, HINT)
 
 
+def get_file(parts: Parts, address: str, check: Check, connections: int) -> Path:
+    """Download one more file of a dataset unless it is there, as those of filters are; return its path."""
+    file = _file(parts, address, parts.place(address), check)
+    if not file.path.exists():
+        if not is_url(file.url):
+            raise UserError(f"{file.path}, which filters of '{parts.name}' need, is not there; put it there")
+        fetch([file], connections, HINT)
+    return file.path
+
+
 def _train_file(parts: Parts, address: str, path: Path) -> DownloadRequest:
     if parts.whole_rows is None or not path.name.endswith(f".crop_nb_{parts.rows}"):
         return _file(parts, address, path, partial(_check_vectors, parts))

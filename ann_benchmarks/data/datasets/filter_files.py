@@ -22,7 +22,7 @@ from ann_benchmarks.common.foreign import DAMAGE, reason_of
 from ann_benchmarks.common.hdf5 import fits_in_memory, is_plain, lacking
 
 from ..filters import (
-    SYNTHETIC_KINDS,
+    KINDS_WITH_NUMBERS,
     Filter,
     FilterSet,
     Predicate,
@@ -256,7 +256,7 @@ def _check_version(path: Path, file: h5py.File) -> None:
 
 def _remedy(name: str, path: Path | None = None) -> str:
     kind, dash, number = ("" if path is None else path.stem).partition("-")
-    sets = f"{kind}:{number}" if dash and kind in SYNTHETIC_KINDS else "SETS"
+    sets = f"{kind}:{number}" if dash and kind in KINDS_WITH_NUMBERS else "SETS"
     return f"make it by: python create_dataset.py --add-filters {name} --filters {sets}"
 
 

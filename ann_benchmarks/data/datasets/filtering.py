@@ -25,6 +25,7 @@ from .filter_files import (
     write_attribute,
     write_filter_set,
 )
+from .published_filters import compare_published, published_filters, published_source, sources_of
 from .queries import TrueNeighbors
 from .write import NEIGHBORS
 
@@ -34,15 +35,18 @@ QUERY_PLACES = "place of queries"  # a column of the queries, not of the rows
 def check_filters(name: str, filters: Sequence[str]) -> list[str]:
     """Return the canonical names of filter sets, each once; UserError for one that cannot be had."""
     stored = stored_filters(name, DATA_FOLDER)
-    for filter in filters:
-        if synthetic_set(filter) is None and filter not in stored:
-            kinds = ", ".join(f"{kind}:..." for kind in SYNTHETIC_KINDS)
-            raise UserError(
-                f"dataset '{name}' has no filters '{shown(filter)}'; there are {', '.join([*stored, kinds])};"
-                f" one's own come from: python create_dataset.py --add-filters {name} --attributes FILE"
-                " --filters FILE.yml"
-            )
-    return list(dict.fromkeys(canonical_filter(filter) for filter in filters))
+    names = list(dict.fromkeys(canonical_filter(filter) for filter in filters))
+    for filter in names:
+        if synthetic_set(filter) or filter in stored or published_source(name, filter):
+            continue
+        kinds = [f"{kind}:..." for kind in SYNTHETIC_KINDS]
+        known = ", ".join([*stored, *kinds, *(source.names for source in sources_of(name))])
+        raise UserError(
+            f"dataset '{name}' has no filters '{shown(filter)}'; there are {known};"
+            f" one's own come from: python create_dataset.py --add-filters {name} --attributes FILE"
+            " --filters FILE.yml"
+        )
+    return names
 
 
 def prepare_filters(
@@ -74,13 +78,21 @@ def prepare_filters(
 
 def _prepare(dataset: Dataset, name: str, synthetic: SyntheticSet | None, count: int, force: bool) -> None:
     """Make one set unless it is there with `count` neighbours or more."""
+    filters: Sequence[Filter]
     path = filter_path(dataset.name, name, dataset.data)
-    stored = dataset.filter_set(name) if path.exists() and not (force and synthetic) else None
+    source = published_source(dataset.name, name)
+    can_be_made = synthetic is not None or source is not None
+    stored = dataset.filter_set(name) if path.exists() and not (force and can_be_made) else None
     if stored is not None and not force and dataset.truth(name).neighbors.shape[1] >= count:
+        return
+    if source is not None:
+        filters, attributes = published_filters(dataset, name, source)
+        found = store_filters(dataset, name, filters, attributes, count)
+        compare_published(dataset, found, filters, attributes)
         return
     if synthetic is None:
         assert stored is not None
-        filters: Sequence[Filter] = stored.filters
+        filters = stored.filters
         attributes = dataset.attributes([name])
     elif synthetic.column == "place":
         attributes, places = _places(dataset)
@@ -117,8 +129,8 @@ def _places(dataset: Dataset) -> tuple[RowAttributes, np.ndarray]:
 
 def store_filters(
     dataset: Dataset, name: str, filters: Sequence[Filter], attributes: RowAttributes, count: int
-) -> FilterSet:
-    """Find the rows that pass each filter, and the true neighbours among them; store both.
+) -> TrueNeighbors:
+    """Find the rows that pass each filter, and the true neighbours among them; store both, return the latter.
 
     UserError where no query has a row that passes its filter.
     """
@@ -138,4 +150,4 @@ def store_filters(
     made = FilterSet(name, filters, matches, dataset.rows)
     write_filter_set(path, made, found, dataset.mark(), attributes.mark)
     state.unlink(missing_ok=True)
-    return made
+    return found

@@ -25,6 +25,7 @@ from .filter_files import (
 )
 from .filtering import store_filters
 from .own import QUERIES, OwnVectors
+from .published_filters import published_source
 from .write import NEIGHBORS
 
 
@@ -59,6 +60,11 @@ def add_own_filters(
     """Read filters for a dataset that is there, and store them; return the names of the sets."""
     with get_dataset(canonical_name(name))[0] as dataset:
         found = read_own_filters(files.attributes, files.filters, dataset.rows, len(dataset.test()))
+        for filter in found.sets:
+            if published_source(dataset.name, filter):
+                raise UserError(
+                    f"'{filter}' are the published filters of {dataset.name}; choose another name"
+                )
         _check_matches(files, found, dataset.rows)
         return store_own_filters(dataset, found, neighbors, force)
 

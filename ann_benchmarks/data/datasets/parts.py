@@ -1,7 +1,7 @@
 """Datasets in files of their own for vectors, queries and neighbours: where they lie, and what they hold."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from ann_benchmarks.distance import BIT_METRICS
 
 from ..vectors import FirstRows, Rows, checked, open_parts, open_rows, read_neighbors, shard_ids
 from .dataset import DATA_FOLDER, Dataset, as_one_array
+from .filter_sources import FilterSource
 from .queries import TrueNeighbors, rows_of_ids
 
 BINARY = {".fbin": 4, ".u8bin": 1, ".i8bin": 1}  # bytes of a number; before them 8 of rows and dimension
@@ -39,6 +40,7 @@ class Parts:
     folder: str = ""
     whole_rows: int | None = None
     checksums: Mapping[str, str] = field(default_factory=dict)
+    filters: tuple[FilterSource, ...] = ()  # that were published with it
 
     def place(self, address: str, data: Path = DATA_FOLDER) -> Path:
         """Where the file of an address lies or would lie."""
@@ -168,7 +170,14 @@ class PartsDataset(Dataset):
         if not self.has_published_truth:
             return None
         path = self.parts.place(self.parts.neighbors, self.data)
-        ids, _ = read_neighbors(path)
+        return TrueNeighbors(self.neighbors_in(path), None, self.name)
+
+    def neighbors_in(self, path: Path, may_lack: bool = False) -> np.ndarray:
+        """Read a published file of neighbours: row numbers (queries, k) int64, in the order of the queries.
+
+        UserError where it does not fit the dataset. With `may_lack`, -1 stands where there are fewer than k.
+        """
+        ids, _ = read_neighbors(path, may_lack)
         queries = len(self._test)
         if len(ids) != queries:
             raise UserError(f"{path} has the neighbours of {len(ids):,} queries, but there are {queries:,}")
@@ -176,9 +185,17 @@ class PartsDataset(Dataset):
         if path.suffix == test.suffix == ".parquet" and (order := shard_ids([test])) is not None:
             # Neighbours come in the order of the queries' ids.
             ids = ids[np.argsort(np.argsort(np.concatenate(list(order)), kind="stable"), kind="stable")]
+        return rows_of_ids(ids, self.ids_of_rows(), self.rows, path, may_lack)
+
+    def ids_of_rows(self) -> Iterator[np.ndarray] | None:
+        """Give the ids that the publisher has given the rows, int64 in blocks; None: their numbers."""
         originals = [self.parts.place(address, self.data) for address in self.parts.train]
-        numbered = shard_ids(originals) if all(part.suffix == ".parquet" for part in originals) else None
-        return TrueNeighbors(rows_of_ids(ids, numbered, self.rows, path), None, self.name)
+        if not all(part.suffix == ".parquet" for part in originals):
+            return None
+        for part in originals:
+            if not part.exists():
+                raise UserError(f"{part} is not there, which has the ids of the rows; fetch it again")
+        return shard_ids(originals)
 
     @property
     def has_published_truth(self) -> bool:

@@ -196,10 +196,13 @@ def read_truth(path: Path, mark: str | None = None) -> TrueNeighbors:
     )
 
 
-def rows_of_ids(ids: np.ndarray, numbered: Iterable[np.ndarray] | None, rows: int, path: Path) -> np.ndarray:
+def rows_of_ids(
+    ids: np.ndarray, numbered: Iterable[np.ndarray] | None, rows: int, path: Path, may_lack: bool = False
+) -> np.ndarray:
     """Turn the ids that a published truth names into row numbers.
 
-    `numbered` gives the id of every row in order, in blocks; without it, ids are row numbers.
+    `numbered` gives the id of every row in order, in blocks; without it, ids are row numbers. With
+    `may_lack`, ids below 0 stand for no row, and become -1.
     """
     if numbered is not None:
         named = np.unique(ids)
@@ -214,8 +217,11 @@ def rows_of_ids(ids: np.ndarray, numbered: Iterable[np.ndarray] | None, rows: in
         found[found >= rows] = -1
     else:
         found = np.where((ids >= 0) & (ids < rows), ids, -1).astype(np.int64)
-    query, place = np.unravel_index(np.argmin(found), found.shape)
-    if found[query, place] < 0:
+    unknown = (found < 0) & (ids >= 0) if may_lack else found < 0
+    if may_lack:
+        found[ids < 0] = -1
+    if unknown.any():
+        query, place = np.unravel_index(np.argmax(unknown), found.shape)
         raise UserError(
             f"{path} row {query} (from 0) names id {ids[query, place]}, which none of the {rows:,} training"
             " rows has; delete it and get it again"

@@ -17,6 +17,7 @@ from . import generated
 from .dataset import DATA_FOLDER, Dataset
 from .downloads import get_hdf5, get_parts
 from .file import HDF5Dataset
+from .filter_sources import read_sources
 from .parts import Parts
 from .sparse_file import SparseDataset, is_sparse_dataset
 from .sparse_sources import convert_sparse
@@ -75,6 +76,7 @@ _REGISTRY = Path(__file__).with_name("registry.yml")
 _KEYS = {
     *("distance", "rows", "dimension", "queries", "aliases", "hdf5", "generate"),
     *("train", "test", "neighbors", "folder", "first_of", "sha256", "md5", "recompute_distances"),
+    "filters",
 }
 _RANGE = re.compile(r"\{([0-9]{1,9})\.\.([0-9]{1,9})\}")
 _MOST_PARTS = 100_000
@@ -124,7 +126,8 @@ class DescriptionFile(YamlFile):
             if parent not in others or "rows" not in content:
                 self.fail(where, "first_of needs `rows`, and the name of another dataset there")
             whole = others[parent]["rows"]
-            content = {"folder": parent, **others[parent], "aliases": [], "neighbors": "", **content}
+            of_all = {"folder": parent, **others[parent], "aliases": [], "neighbors": "", "filters": {}}
+            content = {**of_all, **content}
         known = {key: content[key] for key in ("rows", "dimension", "queries") if key in content}
         names = tuple(content.get("aliases", ()))
         if "train" not in content:
@@ -154,9 +157,12 @@ class DescriptionFile(YamlFile):
             folder=content.get("folder", name),
             whole_rows=whole,
             checksums=checksums,
+            filters=read_sources(self, (*where, "filters"), content.get("filters", {})),
         )
         if not parts.train[0].endswith(SPARSE_SUFFIXES):
             return parts
+        if parts.filters:
+            self.fail((*where, "filters"), "published filters need dense vectors")
         return SingleFile(name, content["distance"], **known, aliases=names, sparse=parts)
 
     def _check(self, where: Where, content: Any) -> None:
@@ -165,6 +171,8 @@ class DescriptionFile(YamlFile):
             self.fail((*where, "distance"), f"distance must be one of {', '.join(METRICS)}")
         if ("train" in content) != ("test" in content):
             self.fail(where, "train and test belong together")
+        if "filters" in content and "train" not in content:
+            self.fail((*where, "filters"), "filters are of datasets in several files: name train and test")
         for key in ("rows", "dimension", "queries"):
             if key in content and (type(content[key]) is not int or content[key] < 1):
                 self.fail((*where, key), f"{key} must be a whole number of at least 1")

@@ -22,8 +22,8 @@ from ann_benchmarks.common.yaml_file import YamlFile
 
 from .attributes import RowAttribute
 from .filter import OPERATORS, Filter, Predicate
+from .naming import KINDS_WITH_NUMBERS
 from .own_columns import attribute_names, read_columns, value_list
-from .synthetic import SYNTHETIC_KINDS
 
 _COMPARISONS = ("=", "<", "<=", ">", ">=", "in")
 # Texts have no order that all servers share.
@@ -73,7 +73,7 @@ def read_own_filters(attributes: Path, filters: Path, rows: int, queries: int) -
 def _check_set(file: YamlFile, name: Any, predicates: Any) -> None:
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
         file.fail((name,), f"'{shown(name)}' cannot be the name of filters; use letters, digits and '-_.'")
-    if name.partition("-")[0] in SYNTHETIC_KINDS:
+    if name.partition("-")[0] in KINDS_WITH_NUMBERS:
         file.fail((name,), f"'{shown(name)}' is too much like {name.partition('-')[0]}:...; choose another")
     if _OF_SERIES.fullmatch(name):
         file.fail((name,), f"'{shown(name)}' reads like a way of measuring, as -cold does; rename it")

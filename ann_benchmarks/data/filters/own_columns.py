@@ -14,9 +14,11 @@ from ann_benchmarks.common.names import too_long
 
 from ..vectors.reading import reading
 from .attributes import RowAttribute
+from .published import PUBLISHED_COLUMNS
 
 LONGEST_COLUMN = 63  # bytes of a name that PostgreSQL keeps
-_RESERVED = r"uniform|place|labels|tenant_of_\d+|place of queries"  # columns of synthetic filter sets
+# Columns of synthetic and of published filter sets.
+_RESERVED = rf"uniform|place|labels|tenant_of_\d+|place of queries|{PUBLISHED_COLUMNS}"
 _KINDS = "whole numbers, texts, dates or timestamps, or lists of whole numbers, which are labels"
 
 
@@ -33,7 +35,7 @@ def read_columns(path: Path, columns: list[str], rows: int) -> dict[str, RowAttr
         if problem or not name.isprintable() or "/" in name or not name.strip(". "):
             raise UserError(f"{path}: '{shown(name)}' cannot be the name of an attribute; rename the column")
         if re.fullmatch(_RESERVED, name):
-            raise UserError(f"{path}: '{name}' is a column of synthetic filters; rename yours")
+            raise UserError(f"{path}: '{name}' is a column of other filters; rename yours")
     with reading(path):
         table = pq.read_table(path, columns=columns)
     if table.num_rows != rows:

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
 
-from ann_benchmarks.common.errors import UserError, closest, shown
+from ann_benchmarks.common.errors import UserError, shown
 
 SMALLEST, LARGEST = Decimal("0.0001"), Decimal("0.5")
 FEWEST_TENANTS, MOST_TENANTS = 10, 10_000
@@ -64,16 +64,9 @@ class SyntheticSet:
 def synthetic_set(name: str) -> SyntheticSet | None:
     """Read the name of a synthetic set; None if it is not one. UserError for a number out of range."""
     kind, colon, text = name.partition(":")
-    if not colon:
+    if not colon or kind not in SYNTHETIC_KINDS:
         return None
-    if kind not in SYNTHETIC_KINDS:
-        raise UserError(
-            f"there is no kind of filter '{shown(kind)}' ('{shown(name)}'); {closest(kind, SYNTHETIC_KINDS)}"
-        )
-    try:
-        number = Decimal(text) if re.fullmatch(r"[0-9.]{1,20}(e-?[0-9])?", text) else None
-    except InvalidOperation:
-        number = None
+    number = read_number(text)
     if kind == "tenants":
         if number is None or number != int(number) or not FEWEST_TENANTS <= number <= MOST_TENANTS:
             raise UserError(
@@ -88,7 +81,9 @@ def synthetic_set(name: str) -> SyntheticSet | None:
     return SyntheticSet(kind, number.normalize())
 
 
-def canonical_filter(name: str) -> str:
-    """Return the one name that a filter set has, however its number is written."""
-    found = synthetic_set(name)
-    return name if found is None else found.name
+def read_number(text: str) -> Decimal | None:
+    """Read the number in the name of a filter set; None if it is none."""
+    try:
+        return Decimal(text) if re.fullmatch(r"[0-9.]{1,20}(e-?[0-9])?", text) else None
+    except InvalidOperation:
+        return None

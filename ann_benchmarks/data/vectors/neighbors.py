@@ -14,11 +14,12 @@ BIG_ANN_HEADER = 8  # bytes: uint32 queries, uint32 neighbours of each
 BATCH = 2**16  # ids at once
 
 
-def read_neighbors(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
+def read_neighbors(path: Path, may_lack: bool = False) -> tuple[np.ndarray, np.ndarray | None]:
     """Read ids (queries, k) int64 and distances (queries, k), or None where the file has none.
 
     From .npy, .ivecs, HDF5 (`neighbors`, `distances`), Parquet (`neighbors_id`, in the order of the column
-    `id` where there is one), else the big-ann layout: header, int32 ids, float32 distances or nothing.
+    `id` where there is one), else the big-ann layout: header, int32 ids, float32 distances or nothing. With
+    `may_lack`, numbers below 0 are allowed, and stand for no row.
     """
     if not path.is_file():
         raise UserError(f"there is no file {path}; give the path of a file of neighbours")
@@ -31,10 +32,10 @@ def read_neighbors(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
         ids, distances = open_rows(path)[:], None
     else:
         ids, distances = _read_big_ann(path)
-    return _plausible(path, ids, distances), distances
+    return _plausible(path, ids, distances, may_lack), distances
 
 
-def _plausible(path: Path, ids: np.ndarray, distances: np.ndarray | None) -> np.ndarray:
+def _plausible(path: Path, ids: np.ndarray, distances: np.ndarray | None, may_lack: bool) -> np.ndarray:
     if ids.dtype.kind not in "iu":
         raise UserError(f"{path} holds {ids.dtype} where neighbours are the numbers of rows, integers")
     if not ids.size:
@@ -43,7 +44,7 @@ def _plausible(path: Path, ids: np.ndarray, distances: np.ndarray | None) -> np.
         )
     ids = ids.astype(np.int64)
     negative = (ids < 0).any(axis=1)
-    if negative.any():
+    if negative.any() and not may_lack:
         row = int(np.argmax(negative))
         raise UserError(
             f"{path} row {row} (from 0) has neighbour {ids[row].min()} where row numbers begin at 0; "
