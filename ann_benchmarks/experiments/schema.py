@@ -23,8 +23,9 @@ COMPARISONS = ("ratio", "spread", "value")
 SELECTION_KEYS = ("step", "algorithm", "dataset", "clients", "writers", "tier", "disk", "cpus", "build",
                   "query", "order", "workload", "rate", "filter", "setting")  # fmt: skip
 INSTALL_KEYS = ("algorithm", "build-arg")
-PICTURES = ("frontier", "latency", "tiers", "builds", "clients", "inserts", "writes", "dashboard")
-TABLES = ("points", "builds", "tiers", "speedups", "inserts", "writes", "published")
+PICTURES = ("frontier", "latency", "tiers", "builds", "clients", "filters", "deciles", "inserts", "writes",
+            "dashboard")  # fmt: skip
+TABLES = ("points", "builds", "tiers", "filters", "deciles", "speedups", "inserts", "writes", "published")
 
 
 @dataclass(frozen=True)
