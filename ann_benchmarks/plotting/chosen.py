@@ -7,7 +7,7 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError, closest
 from ann_benchmarks.common.output import counted
-from ann_benchmarks.results.comparable import is_on_tier, memory_of
+from ann_benchmarks.results.comparable import is_on_tier, is_open, memory_of
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.results.series import Series
 
@@ -15,6 +15,7 @@ from .facets import FACETS, NO_FACET, ONE_PROCESS, Facet, load_text, servers
 
 ALL = "all"
 MOST_NAMED = 4  # loads that are named
+OTHER_LOADS = "--series '*-c16*' chooses another load by the names of its series"
 
 
 @dataclass(frozen=True)
@@ -117,3 +118,10 @@ def _of_one_server(runs: Sequence[Run], facet: Facet) -> tuple[list[Run], list[s
     most = max(dict.fromkeys(known), key=known.count)
     kept = [run for run, place in zip(runs, places, strict=True) if place == most or not groups[place]]
     return kept, list(dict.fromkeys(names[place] for place in known if place != most))
+
+
+def filtered_of_one_load(runs: Sequence[Run]) -> Choice:
+    """Return the filtered results in a closed loop, of the load and the server with the most points."""
+    return of_one_load(
+        [run for run in runs if run.series.filter and not is_open(run)], FACETS["filter"], OTHER_LOADS
+    )

@@ -6,19 +6,15 @@ from pathlib import Path
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.output import warn
 from ann_benchmarks.data.datasets import canonical_name
-from ann_benchmarks.results.comparable import is_open
 from ann_benchmarks.results.filtered import UnderFilter, under_filters
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.results.warnings import of_environments
 
-from .chosen import Choice, chosen, of_one_load
+from .chosen import chosen, filtered_of_one_load
 from .draw import PlotRequest, checked_target, runs_of, to_folder
-from .facets import FACETS
 from .filter_figure import create_filter_figure
 from .filter_table import NO_DEFAULTS, write_filter_table
 from .styles import result_styles, told_apart
-
-WAYS = "--series '*-c16*' chooses another load by the names of its series"
 
 
 def draw_filters(request: PlotRequest) -> None:
@@ -33,7 +29,7 @@ def draw_filters(request: PlotRequest) -> None:
             raise UserError(f"--filters draws QPS and shares as they are: leave out --{option}")
     dataset = canonical_name(request.dataset)
     runs = runs_of(dataset, request)
-    choice = of_filters(chosen(runs, request.series).runs if request.series else runs)
+    choice = filtered_of_one_load(chosen(runs, request.series).runs if request.series else runs)
     found = under_filters(choice.runs, target)
     if not found:
         raise UserError(without_filters(dataset, request.count, runs))
@@ -58,13 +54,6 @@ def draw_filters(request: PlotRequest) -> None:
         )
 
     to_folder(request.output, f"{dataset}-filters{'-batch' if request.batch else ''}.png", draw)
-
-
-def of_filters(runs: Sequence[Run]) -> Choice:
-    """Return the filtered results in a closed loop, of the load and the server with the most points."""
-    return of_one_load(
-        [run for run in runs if run.series.filter and not is_open(run)], FACETS["filter"], WAYS
-    )
 
 
 def check_strategies(found: Sequence[UnderFilter], target: float) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from ann_benchmarks.common.numbers import percent_text, three_digits
-from ann_benchmarks.plotting.draw_filters import of_filters
+from ann_benchmarks.plotting.chosen import filtered_of_one_load
 from ann_benchmarks.results.filtered import (
     AHEAD,
     ALIKE,
@@ -39,7 +39,7 @@ def filter_statements(runs: Sequence[Run], target: float, error_rate: float) -> 
     All of it together errs at the rate.
     """
     single = [run for run in runs if not run.batch]
-    choice = of_filters(single or runs)
+    choice = filtered_of_one_load(single or runs)
     found = under_filters(choice.runs, target)
     if not found:
         return []

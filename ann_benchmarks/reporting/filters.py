@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import milliseconds, share_text
+from ann_benchmarks.plotting.chosen import filtered_of_one_load
 from ann_benchmarks.plotting.decile_figure import create_decile_figure
-from ann_benchmarks.plotting.draw_filters import of_filters
 from ann_benchmarks.plotting.filter_figure import create_filter_figure
 from ann_benchmarks.plotting.filter_table import WORDS, filter_tables, notes_of
 from ann_benchmarks.plotting.styles import assign_styles
@@ -18,7 +18,7 @@ from .document import Block, Paragraph, Picture, Table
 
 def found_in(shown: Shown) -> tuple[list[UnderFilter], Sequence[str]]:
     """Return the filter sets of the load with the most points, and what was left out."""
-    choice = of_filters(shown.runs)
+    choice = filtered_of_one_load(shown.runs)
     found = under_filters(choice.runs, shown.target)
     if not found:
         raise UserError("no result in a closed loop has a filter")

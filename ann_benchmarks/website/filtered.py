@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ann_benchmarks.common.numbers import percent_text, three_digits
-from ann_benchmarks.plotting.draw_filters import of_filters
+from ann_benchmarks.plotting.chosen import filtered_of_one_load
 from ann_benchmarks.plotting.filter_table import OF_FIRST
 from ann_benchmarks.results.filtered import (
     COMPLETE,
@@ -37,7 +37,7 @@ class FilterSection:
 
 def filter_section(runs: Sequence[Run]) -> FilterSection | None:
     """Return what filtered results of a dataset say at the recall that people quote; None without any."""
-    choice = of_filters(runs)
+    choice = filtered_of_one_load(runs)
     found = under_filters(choice.runs, TARGET_RECALL)
     if not found:
         return None
@@ -61,7 +61,7 @@ def _cells(known: FastestStrategy) -> list[str]:
 
 def filter_columns(runs: Sequence[Run]) -> tuple[SiteColumn, ...]:
     """Return the columns that charts of filters draw: `kind` is that of the results of the compared load."""
-    compared = {id(run) for run in of_filters(runs).runs}
+    compared = {id(run) for run in filtered_of_one_load(runs).runs}
 
     def kind(run: Run) -> str | None:
         return run.series.filter.partition(":")[0] if id(run) in compared else None

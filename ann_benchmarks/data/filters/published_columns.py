@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ann_benchmarks.common.disk import disk_errors
 from ann_benchmarks.common.errors import UserError
@@ -59,8 +58,11 @@ def label_column(name: str, path: Path, ids: np.ndarray) -> RowAttribute:
     return RowAttribute(name, "text", texts_of[all_codes[order][at]])
 
 
-def _label_batches(path: Path) -> Iterator[tuple[np.ndarray | None, pa.DictionaryArray]]:
+def _label_batches(path: Path) -> Iterator[tuple[np.ndarray | None, Any]]:
     """Give ids, or None where the file has none, and labels, some rows at a time."""
+    import pyarrow as pa  # which plots and reports, that need no such files, do not wait for
+    import pyarrow.parquet as pq
+
     with reading(path):
         file = pq.ParquetFile(path)
         names = file.schema_arrow.names
@@ -79,7 +81,9 @@ def _label_batches(path: Path) -> Iterator[tuple[np.ndarray | None, pa.Dictionar
             yield numbers, found
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
