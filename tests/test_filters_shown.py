@@ -215,6 +215,9 @@ def test_the_answer_says_where_the_planner_is_wrong_in_every_result():
     assert "4.2 times as long with a under uniform:0.01 (Sort over Bitmap Heap Scan)" in text
     unsure = [runs[0], replace(runs[1], attrs=runs[1].attrs | {"planner_regret": 1.2})]
     assert "The planner" not in {each.about for each in statements(unsure, False, 0.95)}
+    for low, is_said in ((1.0, False), (1.2, True)):
+        chance = [make_filtered("a", "uniform:0.01", 100, 0.96, **bad, planner_regret_low=low)]
+        assert ("The planner" in {each.about for each in statements(chance, False, 0.95)}) == is_said
 
 
 def test_results_of_another_load_are_not_compared_and_this_is_said():

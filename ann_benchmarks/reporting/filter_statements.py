@@ -16,6 +16,7 @@ from ann_benchmarks.results.filtered import (
     FastestStrategy,
     UnderFilter,
     by_kind,
+    is_chance,
     judged_together,
     regret,
     rows_returned,
@@ -136,9 +137,10 @@ def of_planner(found: Sequence[UnderFilter]) -> list[Statement]:
     cases = []
     for one in found:
         for name, at in one.at_recall.items():
-            known = [value for run in one.compared.families[name] if (value := regret(run)) is not None]
+            known = [run for run in one.compared.families[name] if regret(run) is not None]
             value = regret(at.run)
-            if value and min(known) > LARGE_REGRET:  # in every result: that of one has no interval
+            is_large = all((regret(run) or 0) > LARGE_REGRET and not is_chance(run) for run in known)
+            if value and is_large:
                 cases.append((value, one, name, str(at.run.attrs.get(REGRET_PLAN) or "")))
     if not cases:
         return []

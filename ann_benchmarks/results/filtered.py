@@ -21,7 +21,8 @@ from .speeds import Speed
 
 COMPLETE = 0.99  # the completeness that is required beside the recall
 DEFAULTS = "has_default_settings"  # attribute: nothing that a query depends on was set
-REGRET, REGRET_PLAN = "planner_regret", "planner_best"  # attributes
+# Attributes.
+REGRET, REGRET_LOW, REGRET_PLAN = "planner_regret", "planner_regret_low", "planner_best"
 # What is known of the fastest strategy under a filter.
 FASTEST, AHEAD, ALIKE = "fastest", "ahead", "alike"
 ONLY, ALONE, NONE = "only", "alone", "none"  # one reaches the recall, one was measured, none reaches it
@@ -173,6 +174,12 @@ def regret(run: Run) -> float | None:
     """Return how many times the time of the fastest plan as good the server's own took, None if unknown."""
     value = number(run, REGRET)
     return value if value is not None and value >= 1 else None
+
+
+def is_chance(run: Run) -> bool:
+    """Whether the interval of a regret is known and includes 1."""
+    low = number(run, REGRET_LOW)
+    return low is not None and low <= 1
 
 
 def rows_returned(run: Run, write: Callable[[float], str]) -> str:
