@@ -115,6 +115,30 @@ def test_indexes_of_partitions_take_turns(plugin_server: Server):
 
 
 @pytest.mark.parametrize(
+    ("mode", "locked"), [("force_custom_plan", 3), ("auto", 1 + 2 * len(TEXTS)), ("", 1 + 2 * len(TEXTS))]
+)
+def test_clients_of_partitions_have_room_for_what_they_lock(
+    plugin_server: Server, monkeypatch, mode: str, locked: int
+):
+    """The sixth execution makes a plan without values, to compare its costs, and locks every partition."""
+    queries = queries_of(EQUAL)
+    with divided(queries, division="partitions") as (algorithm, _):
+        algorithm.use_settings({"plan_cache_mode": mode} if mode else {})
+        algorithm.fit(TRAIN)
+        algorithm.set_query_arguments(40)
+        session = algorithm._session_for(queries[0], K)
+        assert max(session.explain_and_lock(query)[1] for query in queries) == locked
+        for transactions, is_enough in ((-(-3 * locked // 2), True), (-(-3 * locked // 2) - 1, False)):
+            monkeypatch.setattr(LockRoom, "of", lambda *_, size=transactions: LockRoom(1, size, True))
+            if is_enough:
+                algorithm.open_clients(queries, K, 3).close()
+            else:
+                with pytest.raises(PostgresError, match=f"queries lock {locked} relations each of 3 clients"):
+                    algorithm.open_clients(queries, K, 3)
+        algorithm.use_settings({})
+
+
+@pytest.mark.parametrize(
     ("filters", "found"),
     [
         ([one("uniform", "<", 5)], "none"),
