@@ -1,5 +1,6 @@
 """What filtered results say in pictures, tables and answers, by results that are made up."""
 
+import json
 import math
 import runpy
 import sys
@@ -101,6 +102,14 @@ def test_filter_sets_are_in_order_and_rates_and_unfiltered_results_left_out():
     assert [found.name for found in under_filters(runs, 0.95)] == [
         "uniform:0.5", "uniform:0.01", "near:0.5", "near:0.01", "cheap:0.5", "cheap:0.01"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("share", [2, -1, math.nan, 0, "0.1"])
+def test_a_share_of_rows_that_is_none_is_left_out(share):
+    good = make_filtered("b", "uniform:0.1", 50)
+    assert one(good, make_filtered("a", "uniform:0.1", 100, selectivity=share)).strategies == ["b"]
+    unknown = replace(good, metrics=good.metrics | {"completeness": math.nan})
+    assert under_filters([unknown], 0.95) == []
 
 
 # --- the picture and the tables ---
@@ -246,6 +255,12 @@ def test_deciles_are_read_and_damaged_ones_left_out(tmp_path):
     assert (first.least, first.most, first.queries) == (10, 15, 50) and math.isnan(first.p99)
     for damaged in ("[{}]", "no JSON", '[{"least": "x"}]', "[1]", 7):
         assert deciles_of_run(replace(run, attrs={"deciles": damaged})) == []
+    known = json.loads(run.attrs["deciles"])
+    for impossible in ({"least": 16}, {"least": -1}, {"queries": 0}, {"recall": 7}, {"completeness": -0.1}):
+        damaged = json.dumps([{**known[0], **impossible}, *known[1:]])
+        assert deciles_of_run(replace(run, attrs={"deciles": damaged})) == []
+    late = json.dumps([{**known[0], "p50": -1.0}])
+    assert math.isnan(deciles_of_run(replace(run, attrs={"deciles": late}))[0].p50)
     shown = Shown([run], [], 0.95, "t", tmp_path, "1-", {})
     (table,) = decile_table(shown)
     assert table.rows[0] == ["a", "10 to 15", "50", "0.8200", "1.0000", "1.000", "-"]

@@ -106,11 +106,12 @@ class UnderFilter:
 def under_filters(runs: Iterable[Run], target: float) -> list[UnderFilter]:
     """Return the results of each filter set, those of a kind together, from the largest share of rows on.
 
-    Left out is what has no filter, a given rate, or no known recall or throughput.
+    Left out is what has no filter, a given rate, or no known recall, completeness, throughput or selectivity.
     """
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        if run.series.filter and not is_open(run) and is_known(run) and number(run, "selectivity"):
+        is_share = 0 < (number(run, "selectivity") or 0) <= 1 and run.metrics["completeness"] >= 0
+        if run.series.filter and not is_open(run) and is_known(run) and is_share:
             groups.setdefault(run.series.filter, []).append(run)
     speed = partial(filtered_speed, target=target)
     found = [
