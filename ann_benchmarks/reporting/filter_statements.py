@@ -90,10 +90,10 @@ def says(first: FastestStrategy, every: Sequence[FastestStrategy], target: float
     name = first.names[0]
     if first.state in (FASTEST, AHEAD):
         times = [one.next.value for one in every if one.next]
-        ratio = three_digits(min(times))
-        least = "at least " if len(times) > 1 else ""
+        # Estimates, the smallest of which is no lower bound.
+        ratios = " to ".join(dict.fromkeys(map(three_digits, (min(times), max(times)))))
         how = "is the fastest" if first.state == FASTEST else "is ahead"
-        return f"{name} {how}, {least}{ratio} times as fast as the next"
+        return f"{name} {how}, {ratios} times as fast as the next"
     return f"{name} is the only one that {'was measured' if first.state == ALONE else 'reaches it'}"
 
 
