@@ -193,6 +193,14 @@ def test_neighbours_of_others_are_reported_and_not_used(
         np.testing.assert_array_equal(dataset.truth("tags").neighbors, ours)
 
 
+def test_no_published_neighbours_do_not_agree(server: FileServer, capsys: pytest.CaptureFixture) -> None:
+    none = np.full(true_tags().shape, -1, "<i4")
+    server.bodies["GT.ibin"] = np.array(none.shape, "<u4").tobytes() + none.tobytes()
+    prepare_filters("tagged", ["tags"], K)
+    said = capsys.readouterr()
+    assert "not compared: data/tagged/GT.ibin names no row" in said.err and "100.000%" not in said.out
+
+
 def damage_rows(server: FileServer) -> None:
     server.bodies["base.spmat"] = server.bodies["query.spmat"]
 
