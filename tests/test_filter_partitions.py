@@ -97,6 +97,19 @@ def test_each_partition_has_an_index(plugin_server: Server, mode: str):
         assert usual.table_name != algorithm.table_name
 
 
+@pytest.mark.parametrize("kind", ["custom", "generic"])
+def test_a_value_of_no_partition_has_the_kind_of_plan_that_is_forced(plugin_server: Server, kind: str):
+    queries = queries_of([one(WORD, "=", "it's"), one(WORD, "=", "in no row")])
+    with divided(queries, division="partitions") as (algorithm, _):
+        algorithm.use_settings({"plan_cache_mode": f"force_{kind}_plan"})
+        algorithm.fit(TRAIN)
+        algorithm.set_query_arguments(40)
+        assert recall(algorithm, queries) > 0.9
+        plans = plans_of(algorithm)
+        assert len(plans) == 2 and all(plan.startswith(f"{kind}: ") for plan in plans)
+        algorithm.use_settings({})
+
+
 def test_indexes_of_partitions_take_turns(plugin_server: Server):
     queries = queries_of(EQUAL)
     for more in ({}, {"M": 6}, {}):
