@@ -226,7 +226,10 @@ def test_the_answer_says_where_the_planner_is_wrong_in_every_result():
     unsure = [runs[0], replace(runs[1], attrs=runs[1].attrs | {"planner_regret": 1.2})]
     assert "The planner" not in {each.about for each in statements(unsure, False, 0.95)}
     for low, is_said in ((1.0, False), (1.2, True)):
-        chance = [make_filtered("a", "uniform:0.01", 100, 0.96, **bad, planner_regret_low=low)]
+        bounds = {"planner_regret_low": low, "planner_regret_high": 9.0}
+        chance = [make_filtered("a", "uniform:0.01", 100, 0.96, **bad, **bounds)]
+        (table,) = filter_tables(under_filters(chance, 0.95))
+        assert f"4.2 ({low:g} to 9)" in table.rows[0]
         assert ("The planner" in {each.about for each in statements(chance, False, 0.95)}) == is_said
 
 

@@ -22,7 +22,8 @@ from .speeds import Speed
 COMPLETE = 0.99  # the completeness that is required beside the recall
 DEFAULTS = "has_default_settings"  # attribute: nothing that a query depends on was set
 # Attributes.
-REGRET, REGRET_LOW, REGRET_PLAN = "planner_regret", "planner_regret_low", "planner_best"
+REGRET, REGRET_PLAN = "planner_regret", "planner_best"
+REGRET_LOW, REGRET_HIGH = "planner_regret_low", "planner_regret_high"
 # What is known of the fastest strategy under a filter.
 FASTEST, AHEAD, ALIKE = "fastest", "ahead", "alike"
 ONLY, ALONE, NONE = "only", "alone", "none"  # one reaches the recall, one was measured, none reaches it
