@@ -97,6 +97,19 @@ def test_each_partition_has_an_index(plugin_server: Server, mode: str):
         assert usual.table_name != algorithm.table_name
 
 
+@pytest.mark.parametrize("kind", ["custom", "generic"])
+def test_a_value_of_no_partition_has_the_kind_of_plan_that_is_forced(plugin_server: Server, kind: str):
+    queries = queries_of([one(WORD, "=", "it's"), one(WORD, "=", "in no row")])
+    with divided(queries, division="partitions") as (algorithm, _):
+        algorithm.use_settings({"plan_cache_mode": f"force_{kind}_plan"})
+        algorithm.fit(TRAIN)
+        algorithm.set_query_arguments(40)
+        assert recall(algorithm, queries) > 0.9
+        plans = plans_of(algorithm)
+        assert len(plans) == 2 and all(plan.startswith(f"{kind}: ") for plan in plans)
+        algorithm.use_settings({})
+
+
 def test_indexes_of_partitions_take_turns(plugin_server: Server):
     queries = queries_of(EQUAL)
     for more in ({}, {"M": 6}, {}):
@@ -112,6 +125,30 @@ def test_indexes_of_partitions_take_turns(plugin_server: Server):
             options, count = f"{{m={more.get('M', SMALL['M'])},ef_construction=32}}", len(TEXTS)
             btree = ("btree", None, count * len(ORDERED))
             assert used == [btree, ("gin", None, count), ("hnsw", options, count)]
+
+
+@pytest.mark.parametrize(
+    ("mode", "locked"), [("force_custom_plan", 3), ("auto", 1 + 2 * len(TEXTS)), ("", 1 + 2 * len(TEXTS))]
+)
+def test_clients_of_partitions_have_room_for_what_they_lock(
+    plugin_server: Server, monkeypatch, mode: str, locked: int
+):
+    """The sixth execution makes a plan without values, to compare its costs, and locks every partition."""
+    queries = queries_of(EQUAL)
+    with divided(queries, division="partitions") as (algorithm, _):
+        algorithm.use_settings({"plan_cache_mode": mode} if mode else {})
+        algorithm.fit(TRAIN)
+        algorithm.set_query_arguments(40)
+        session = algorithm._session_for(queries[0], K)
+        assert max(session.explain_and_lock(query)[1] for query in queries) == locked
+        for transactions, is_enough in ((-(-3 * locked // 2), True), (-(-3 * locked // 2) - 1, False)):
+            monkeypatch.setattr(LockRoom, "of", lambda *_, size=transactions: LockRoom(1, size, True))
+            if is_enough:
+                algorithm.open_clients(queries, K, 3).close()
+            else:
+                with pytest.raises(PostgresError, match=f"queries lock {locked} relations each of 3 clients"):
+                    algorithm.open_clients(queries, K, 3)
+        algorithm.use_settings({})
 
 
 @pytest.mark.parametrize(

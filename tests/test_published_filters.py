@@ -20,6 +20,7 @@ from ann_benchmarks.data.datasets.parts import Parts
 from ann_benchmarks.data.datasets.registry import find_entry, read_description
 from ann_benchmarks.data.filters import Filter, Predicate, canonical_filter
 from ann_benchmarks.data.filters.published import PublishedShare
+from ann_benchmarks.data.filters.published_columns import label_column
 
 from .file_server import FileServer
 from .test_parts import TEST, TRAIN, distances_of, write_bin, write_shards
@@ -192,6 +193,14 @@ def test_neighbours_of_others_are_reported_and_not_used(
         np.testing.assert_array_equal(dataset.truth("tags").neighbors, ours)
 
 
+def test_no_published_neighbours_do_not_agree(server: FileServer, capsys: pytest.CaptureFixture) -> None:
+    none = np.full(true_tags().shape, -1, "<i4")
+    server.bodies["GT.ibin"] = np.array(none.shape, "<u4").tobytes() + none.tobytes()
+    prepare_filters("tagged", ["tags"], K)
+    said = capsys.readouterr()
+    assert "not compared: data/tagged/GT.ibin names no row" in said.err and "100.000%" not in said.out
+
+
 def damage_rows(server: FileServer) -> None:
     server.bodies["base.spmat"] = server.bodies["query.spmat"]
 
@@ -223,6 +232,17 @@ def test_a_file_that_does_not_fit_is_one_line_and_nothing_is_left(server: FileSe
     assert "\n" not in str(error.value)
     assert not Path("data/tagged.filters/tags.h5").exists()
     assert not list(Path("data/tagged.filters").rglob(".*"))
+
+
+def test_an_id_has_one_label(tmp_path: Path) -> None:
+    path = tmp_path / "labels.parquet"
+    for labels, is_one in ((["a", "b", "a"], True), (["a", "b", None], False)):
+        pq.write_table(pa.table({"id": [7, 2, 7], "labels": labels}), path)
+        if is_one:
+            assert label_column("label", path, np.array([2, 7])).values.tolist() == ["b", "a"]
+        else:
+            with pytest.raises(UserError, match=r"labels.parquet has two labels for id 7; fetch it again"):
+                label_column("label", path, np.array([2, 7]))
 
 
 @pytest.mark.parametrize(

@@ -143,12 +143,13 @@ class IndexedTable:
         """Size of all indexes in KiB, 0 before they are built."""
         return self._indexes.kib
 
-    def check_clients(self, filtered: Any, clients: int) -> None:
-        """Raise PostgresError where the server cannot lock what clients' queries need, such as this one."""
+    def check_clients(self, settings: Mapping[str, str], clients: int) -> None:
+        """Raise PostgresError where the server cannot lock what clients need, whose sessions have these."""
         if self._division is not None:
             with self.server.connect() as connection:
                 room = LockRoom.of(connection, self.server.is_ours)
-            self._indexes.check_locks(room, filtered.filter.shape, clients)
+            may_be_generic = settings.get("plan_cache_mode") != "force_custom_plan"
+            self._indexes.check_locks(room, may_be_generic, clients)
 
     def facts(self) -> dict[str, Any]:
         """Return what is stored of it: versions, sizes, parts of the build time."""

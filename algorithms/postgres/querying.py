@@ -116,7 +116,7 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
         statement = self.statement(X[0], n)
         self._forget_plans()
         if statement.has_filter:
-            self._indexed.check_clients(X[0], clients)
+            self._indexed.check_clients(statement.settings, clients)
             self._explain_later(X)
         self._session_count = n
         if how.get("driver") == "pgbench":

@@ -1,6 +1,6 @@
 """All indexes that fit makes on a table: of its vectors, one or one for each part, and of its attributes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,11 +81,11 @@ class TableIndexes:
                 "attribute_index_build_time": self._attributes.seconds,
             }
 
-    def check_locks(self, room: LockRoom, shape: Sequence[tuple[str, str]], clients: int) -> None:
-        """Raise PostgresError where clients whose queries compare this cannot lock what their plans need."""
+    def check_locks(self, room: LockRoom, may_be_generic: bool, clients: int) -> None:
+        """Raise PostgresError where clients cannot lock what their plans need."""
         if self._division is not None:
             others = len(self._attributes.names)
-            room.check(self._division.locked_by_query(shape, others), "queries", clients)
+            room.check(self._division.locked_by_query(others, may_be_generic), "queries", clients)
 
     def prewarm(self, connection: psycopg.Connection[Any], warm: Callable[[str], str | None]) -> None:
         """Bring them into the server's memory; `warm` does so with one of vectors, and says how."""

@@ -15,6 +15,8 @@ from ann_benchmarks.results.filtered import (
     COMPLETE,
     FASTEST,
     ONLY,
+    REGRET_HIGH,
+    REGRET_LOW,
     FastestStrategy,
     UnderFilter,
     by_kind,
@@ -23,7 +25,7 @@ from ann_benchmarks.results.filtered import (
 )
 from ann_benchmarks.results.intervals import interval_text
 from ann_benchmarks.results.metrics import all_metrics
-from ann_benchmarks.results.runs import Run, interval
+from ann_benchmarks.results.runs import Run, interval, number
 
 WORDS = frozenset({"Filter", "Strategy", "Fastest"})
 OF_FIRST = {
@@ -100,13 +102,16 @@ def _at_recall(one: UnderFilter, name: str, fastest: FastestStrategy, intervals:
         if ratio
         else "1",
         "Fastest": says,
-        "Plan": _regret_text(at.run),
+        "Plan": _regret_text(at.run, intervals),
     }
 
 
-def _regret_text(run: Run) -> str:
+def _regret_text(run: Run, intervals: bool) -> str:
     value = regret(run)
-    return UNKNOWN if value is None else three_digits(value)
+    if value is None:
+        return UNKNOWN
+    bounds = [number(run, name) for name in (REGRET_LOW, REGRET_HIGH)] if intervals else None
+    return three_digits(value) + interval_text(bounds, three_digits)
 
 
 def _at_defaults(one: UnderFilter, name: str, intervals: bool) -> dict[str, str]:

@@ -16,6 +16,7 @@ from ann_benchmarks.results.filtered import (
     FastestStrategy,
     UnderFilter,
     by_kind,
+    is_chance,
     judged_together,
     regret,
     rows_returned,
@@ -89,10 +90,10 @@ def says(first: FastestStrategy, every: Sequence[FastestStrategy], target: float
     name = first.names[0]
     if first.state in (FASTEST, AHEAD):
         times = [one.next.value for one in every if one.next]
-        ratio = three_digits(min(times))
-        least = "at least " if len(times) > 1 else ""
+        # Estimates, the smallest of which is no lower bound.
+        ratios = " to ".join(dict.fromkeys(map(three_digits, (min(times), max(times)))))
         how = "is the fastest" if first.state == FASTEST else "is ahead"
-        return f"{name} {how}, {least}{ratio} times as fast as the next"
+        return f"{name} {how}, {ratios} times as fast as the next"
     return f"{name} is the only one that {'was measured' if first.state == ALONE else 'reaches it'}"
 
 
@@ -136,9 +137,10 @@ def of_planner(found: Sequence[UnderFilter]) -> list[Statement]:
     cases = []
     for one in found:
         for name, at in one.at_recall.items():
-            known = [value for run in one.compared.families[name] if (value := regret(run)) is not None]
+            known = [run for run in one.compared.families[name] if regret(run) is not None]
             value = regret(at.run)
-            if value and min(known) > LARGE_REGRET:  # in every result: that of one has no interval
+            is_large = all((regret(run) or 0) > LARGE_REGRET and not is_chance(run) for run in known)
+            if value and is_large:
                 cases.append((value, one, name, str(at.run.attrs.get(REGRET_PLAN) or "")))
     if not cases:
         return []

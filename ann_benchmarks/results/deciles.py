@@ -49,9 +49,13 @@ def _decile(stored: dict[str, Any]) -> Decile:
     numbers = [stored[name] for name in ("least", "most", "queries", "recall", "completeness")]
     if not all(is_number(value) for value in numbers):
         raise ValueError
-    known = (stored.get("p50"), stored.get("p99"))
-    times = [float(value) if value is not None and is_number(value) else math.nan for value in known]
-    return Decile(*(int(value) for value in numbers[:3]), *map(float, numbers[3:]), *times)
+    least, most, queries = map(int, numbers[:3])
+    shares = [float(value) for value in numbers[3:]]
+    if not 0 <= least <= most or queries < 1 or not all(0 <= share <= 1 for share in shares):
+        raise ValueError
+    known = (stored.get("p50", math.nan), stored.get("p99", math.nan))
+    times = [float(value) if is_number(value) and value > 0 else math.nan for value in known]
+    return Decile(least, most, queries, *shares, *times)
 
 
 def decile_lines(one: UnderFilter) -> list[DecileLine]:

@@ -21,7 +21,9 @@ from .speeds import Speed
 
 COMPLETE = 0.99  # the completeness that is required beside the recall
 DEFAULTS = "has_default_settings"  # attribute: nothing that a query depends on was set
-REGRET, REGRET_PLAN = "planner_regret", "planner_best"  # attributes
+# Attributes.
+REGRET, REGRET_PLAN = "planner_regret", "planner_best"
+REGRET_LOW, REGRET_HIGH = "planner_regret_low", "planner_regret_high"
 # What is known of the fastest strategy under a filter.
 FASTEST, AHEAD, ALIKE = "fastest", "ahead", "alike"
 ONLY, ALONE, NONE = "only", "alone", "none"  # one reaches the recall, one was measured, none reaches it
@@ -105,11 +107,12 @@ class UnderFilter:
 def under_filters(runs: Iterable[Run], target: float) -> list[UnderFilter]:
     """Return the results of each filter set, those of a kind together, from the largest share of rows on.
 
-    Left out is what has no filter, a given rate, or no known recall or throughput.
+    Left out is what has no filter, a given rate, or no known recall, completeness, throughput or selectivity.
     """
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        if run.series.filter and not is_open(run) and is_known(run) and number(run, "selectivity"):
+        is_share = 0 < (number(run, "selectivity") or 0) <= 1 and run.metrics["completeness"] >= 0
+        if run.series.filter and not is_open(run) and is_known(run) and is_share:
             groups.setdefault(run.series.filter, []).append(run)
     speed = partial(filtered_speed, target=target)
     found = [
@@ -173,6 +176,12 @@ def regret(run: Run) -> float | None:
     """Return how many times the time of the fastest plan as good the server's own took, None if unknown."""
     value = number(run, REGRET)
     return value if value is not None and value >= 1 else None
+
+
+def is_chance(run: Run) -> bool:
+    """Whether the interval of a regret is known and includes 1."""
+    low = number(run, REGRET_LOW)
+    return low is not None and low <= 1
 
 
 def rows_returned(run: Run, write: Callable[[float], str]) -> str:

@@ -27,16 +27,17 @@ def regret_of(own: np.ndarray, others: Sequence[np.ndarray]) -> Regret:
     """Return the mean of `own` over the smallest mean of all, each (queries,) in s, and at least 1.
 
     The interval is from drawing queries with replacement, the same ones for all ways (the paired percentile
-    bootstrap, Efron 1979). Its lower end is of the way that is the best here. Its upper end is of the best
-    one of each draw: ways that are equally fast differ by chance, and the regret is none the smaller.
+    bootstrap, Efron 1979). Its lower end is of the way that is the best here, judged together with the others
+    (Bonferroni), because chance chooses it among them. Its upper end is of the best one of each draw: ways
+    that are equally fast differ by chance, and the regret is none the smaller.
     """
     seconds = np.array([own, *others])
     best = int(np.argmin(seconds.mean(axis=1)))
     queries = seconds.shape[1]
     drawn = np.random.default_rng(_SEED).integers(queries, size=(_SAMPLES, queries))
     means = seconds[:, drawn].mean(axis=2)
-    ends = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
-    low = float(np.quantile(means[0] / means[best], ends[0]))
-    high = float(np.quantile(means[0] / means.min(axis=0), ends[1]))
+    beyond = (1 - CONFIDENCE) / 2
+    low = float(np.quantile(means[0] / means[best], beyond / max(len(others), 1)))
+    high = float(np.quantile(means[0] / means.min(axis=0), 1 - beyond))
     ratio = float(seconds[0].mean() / seconds[best].mean())
     return Regret(ratio, max(min(low, ratio), 1.0), max(high, ratio), best - 1 if best else None)

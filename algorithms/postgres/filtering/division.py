@@ -55,8 +55,11 @@ class Division:
         """Raise PostgresError where the server cannot lock what making the table, or a query of it, takes."""
         raise NotImplementedError
 
-    def locked_by_query(self, shape: Sequence[tuple[str, str]], others: int) -> int:
-        """Return how many relations a query locks; `others` is the number of other indexes of a table."""
+    def locked_by_query(self, others: int, may_be_generic: bool) -> int:
+        """Return the most relations that a query locks; `others` is the number of other indexes of a table.
+
+        Where PostgreSQL may plan without a query's values, it locks what any values need, if only to compare.
+        """
         raise NotImplementedError
 
 

@@ -48,7 +48,7 @@ class PartialIndexes(Division):
         count = len(self._counts)
         room.check(1 + count, f"{count:,} partial indexes: the plans of queries")
 
-    def locked_by_query(self, shape: Sequence[tuple[str, str]], others: int) -> int:
+    def locked_by_query(self, others: int, may_be_generic: bool) -> int:
         """Return the table with all of its indexes: planning a query locks each."""
         return 1 + len(self._counts) + others
 

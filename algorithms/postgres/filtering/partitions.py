@@ -52,6 +52,10 @@ class ListPartitions(Division):
         locks = 1 + count * _LOCKS_OF_A_NEW_PARTITION
         room.check(locks, f"{count:,} partitions: the transactions that make them")
 
-    def locked_by_query(self, shape: Sequence[tuple[str, str]], others: int) -> int:
-        """Return the table, one partition and its indexes: the others are pruned before they are locked."""
-        return 3 + others
+    def locked_by_query(self, others: int, may_be_generic: bool) -> int:
+        """Return the table, partitions and the indexes of all of them.
+
+        With a query's values, all partitions but one are pruned before they are locked.
+        """
+        partitions = len(self._counts) if may_be_generic else 1
+        return 1 + others + partitions * (2 + others)

@@ -89,7 +89,13 @@ def blocks(plan: Mapping[str, Any]) -> int:
 
 
 def _kind(plan: Mapping[str, Any]) -> str:
-    """Whether a plan was made for the values of its query: others have parameters in their order."""
+    """Whether a plan was made for the values of its query: others have parameters in their order.
+
+    Of partitions that are removed as a plan is run, nothing is shown but their number. A plan for the values
+    has none of them from the start.
+    """
+    if any(node.get("Subplans Removed") for node in nodes(plan)):
+        return "generic"
     orders = [text for node in nodes(plan) for text in (node.get("Order By", ""), *node.get("Sort Key", ()))]
     return "generic" if any(re.search(r"\$1\b", text) for text in orders) else "custom"
 

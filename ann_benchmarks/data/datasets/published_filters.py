@@ -97,6 +97,9 @@ def compare_published(
     except UserError as error:
         warn(f"the published neighbours under '{found.filter}' are not compared: {error}")
         return
+    if not (published >= 0).any() and (found.neighbors >= 0).any():
+        warn(f"the published neighbours under '{found.filter}' are not compared: {path} names no row")
+        return
     shared, passed = agreement_of_ids(found.neighbors, published, filters, attributes)
     text = (
         f"{found.filter}: {shared:.3%} of the published neighbours are among those found here;"

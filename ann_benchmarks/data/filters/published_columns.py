@@ -48,14 +48,17 @@ def label_column(name: str, path: Path, ids: np.ndarray) -> RowAttribute:
         codes[-1][found.indices.is_null().to_numpy(zero_copy_only=False)] = 0
     all_ids, all_codes = (np.concatenate(parts or [np.empty(0, np.int64)]) for parts in (of, codes))
     order = np.argsort(all_ids, kind="stable")
-    all_ids = all_ids[order]
+    all_ids, all_codes = all_ids[order], all_codes[order]
+    twice = (all_ids[1:] == all_ids[:-1]) & (all_codes[1:] != all_codes[:-1])
+    if twice.any():
+        raise UserError(f"{path} has two labels for id {all_ids[np.argmax(twice)]}; fetch it again")
     at = np.minimum(np.searchsorted(all_ids, ids), max(len(all_ids) - 1, 0))
     lacking = np.ones(len(ids), bool) if not len(all_ids) else all_ids[at] != ids
     if lacking.any():
         row = int(np.argmax(lacking))
         raise UserError(f"{path} has no label for id {ids[row]} of row {row} (from 0); fetch it again")
     texts_of = np.array([*known], object)
-    return RowAttribute(name, "text", texts_of[all_codes[order][at]])
+    return RowAttribute(name, "text", texts_of[all_codes[at]])
 
 
 def _label_batches(path: Path) -> Iterator[tuple[np.ndarray | None, Any]]:
