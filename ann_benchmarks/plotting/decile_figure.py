@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
@@ -16,6 +17,7 @@ from .styles import assign_styles, told_apart
 
 PANELS = {"recall": "Recall", "completeness": "Completeness", "p50": "p50 (ms)", "p99": "p99 (ms)"}
 TIMES = ("p50", "p99")
+TOO_FEW = "too few queries were counted"
 SIZE, COLUMNS = (10.0, 6.2), 3  # inches; of the legend
 
 
@@ -33,8 +35,14 @@ def create_decile_figure(lines: Sequence[DecileLine], output: Path, title: str) 
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(FuncFormatter(plain_number))
         axes.xaxis.set_minor_locator(NullLocator())
-        if name in TIMES:
-            axes.set_ylim(bottom=0)
+        drawn = [y for line in axes.lines for y in np.asarray(line.get_ydata(), float) if math.isfinite(y)]
+        if not drawn:
+            axes.text(0.5, 0.5, TOO_FEW, ha="center", transform=axes.transAxes, fontsize=9, color=GREY)
+            axes.set_yticks([])
+        elif name in TIMES:
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter(FuncFormatter(plain_number))
+            axes.yaxis.set_minor_locator(NullLocator())
         else:
             axes.set_ylim(*SHARES)
         axes.set_title(label, loc="left", fontsize=10, color=GREY)
