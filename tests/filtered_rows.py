@@ -13,6 +13,17 @@ TEXTS = np.array(
     ["plain", "it's", 'a "quote"', "back\\slash", "$1", "naïve ✓", "", "\t\n,", "Z", "a"], object
 )
 
+# Answers exactly, from a list of what it was given; takes filters in its own way.
+OWN_WAY = """\
+def set_row_attributes(self, attributes):
+    self.values = attributes["uniform"].values
+def fit(self, X):
+    self.X = np.array(X)
+def query(self, q, n):
+    rows = np.flatnonzero(self.values < q.filter.predicates[0].value)
+    return rows[np.argsort(((self.X[rows] - q.vector) ** 2).sum(1))[:n]]
+"""
+
 
 def attributes(seed: int = 3, rows: int = ROWS, only: tuple[str, ...] = ()) -> RowAttributes:
     """Return an attribute of each kind, named as nobody should name a column."""

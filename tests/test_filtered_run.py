@@ -19,6 +19,7 @@ from ann_benchmarks.results.file import read_result, write_result
 from ann_benchmarks.results.runs import load_runs
 from ann_benchmarks.results.series import stored_series
 
+from .filtered_rows import OWN_WAY
 from .programs import call_program
 
 EXACT = {
@@ -28,16 +29,6 @@ EXACT = {
 }
 FILTERS = ("uniform:0.5", "uniform:0.02", "tenants:10", "labels:0.1")  # 4 of 200 rows, and fewer, match some
 
-# Answers exactly, from a list of what it was given; takes filters in its own way.
-OWN_WAY = """\
-def set_row_attributes(self, attributes):
-    self.values = attributes["uniform"].values
-def fit(self, X):
-    self.X = np.array(X)
-def query(self, q, n):
-    rows = np.flatnonzero(self.values < q.filter.predicates[0].value)
-    return rows[np.argsort(((self.X[rows] - q.vector) ** 2).sum(1))[:n]]
-"""
 UNFILTERED = """\
 def fit(self, X):
     self.X = np.array(X)

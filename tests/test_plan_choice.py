@@ -24,17 +24,12 @@ from ann_benchmarks.results.regret import regret_of
 from ann_benchmarks.results.runs import load_runs
 
 from .conftest import make_dataset
-from .filtered_rows import QUERIES, TRAIN, K, attributes, filtered, one
+from .filtered_rows import OWN_WAY, QUERIES, TRAIN, K, attributes, filtered, one
 
 # Answers exactly, and says that it could have planned its queries in other ways.
-PLANNED = """\
-def set_row_attributes(self, attributes):
-    self.values = attributes["uniform"].values
-def fit(self, X):
-    self.X = np.array(X)
-def query(self, q, n):
-    rows = np.flatnonzero(self.values < q.filter.predicates[0].value)
-    return rows[np.argsort(((self.X[rows] - q.vector) ** 2).sum(1))[:n]]
+PLANNED = (
+    OWN_WAY
+    + """\
 def compare_plans(self, X, n, seconds):
     from types import SimpleNamespace
     right = [self.query(q, n).tolist() for q in X]
@@ -45,6 +40,7 @@ def compare_plans(self, X, n, seconds):
         way("given up", 0.001, right[:4]), way("slower", 0.04, right), way("best", 0.01, right),
         way("cannot", 0, [])])
 """
+)
 FAILING = (
     PLANNED + "def compare_plans(self, X, n, seconds):\n    raise RuntimeError('there is no\\nserver')\n"
 )

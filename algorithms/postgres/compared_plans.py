@@ -9,21 +9,20 @@ from typing import Any
 
 from psycopg import pq
 
-from .filtering.plans import blocks, rows_removed
+from .filtering.plans import CUSTOM_FIRST, blocks, rows_removed
 from .session import QuerySession
 
 OWN, CUSTOM = "own", "custom"
 _MODES = {"generic": "force_generic_plan", CUSTOM: "force_custom_plan"}
 _STEPS = ("enable_seqscan", "enable_indexscan", "enable_bitmapscan", "enable_sort")
-# What is off, so that each kind of plan is reached: a scan of all rows; a bitmap of those that pass; an
-# index, whose rows may be sorted; the index that has them in order.
+# What is off for each kind of plan: a scan of all rows; a bitmap of the rows that pass; an index scan, with
+# or without a sort; an index scan without a sort.
 _OFF = (
     ("enable_indexscan", "enable_bitmapscan"),
     ("enable_seqscan", "enable_indexscan"),
     ("enable_seqscan", "enable_bitmapscan"),
     ("enable_seqscan", "enable_bitmapscan", "enable_sort"),
 )
-_CUSTOM_FIRST = 5  # executions that PostgreSQL plans anew before it may choose the generic plan
 # Shares of the time that each part has.
 _ANALYSED, _PLANNED, _ANSWERED, _TIMED = 0.2, 0.2, 0.3, 0.3
 _FEWEST_PLANNED = 20  # queries, for which it may take longer
@@ -85,7 +84,7 @@ def ways() -> Iterator[tuple[str, dict[str, str]]]:
 def compare_plans(
     open_session: Callable[[Mapping[str, str]], QuerySession], queries: Sequence[Any], seconds: float
 ) -> ComparedPlans:
-    """Have queries answered by each plan, within about so many seconds: the first of them, or all.
+    """Have queries answered by each plan for about `seconds`: the first of them, or all.
 
     `open_session` gives a session with some more settings. Ways that lead to the same plans are one. Every
     query is answered once by each way to warm the caches, and once more, in random order, to be timed. The
@@ -138,7 +137,7 @@ def _analyse(own: PlannedWay, queries: Sequence[Any], is_time: Callable[[], bool
     The first executions in a session, which are planned anew, count in the locks alone.
     """
     most = 0
-    for place in range(_CUSTOM_FIRST):
+    for place in range(CUSTOM_FIRST):
         most = max(most, own.session.explain_and_lock(queries[place % len(queries)])[1])
     plans = []
     for query in queries:
@@ -187,7 +186,7 @@ def answer_all(
 
 
 def time_all(found: Sequence[PlannedWay], queries: Sequence[Any], is_time: Callable[[], bool]) -> None:
-    """Time the queries by each way that was not given up, whose answers are known."""
+    """Time the queries by each way that was not given up. Their answers are known by then."""
     timed = [way for way in found if not way.is_given_up]
     for way in timed:
         way.seconds, way.ids = [], []

@@ -144,7 +144,7 @@ class IndexedTable:
         return self._indexes.kib
 
     def check_clients(self, settings: Mapping[str, str], clients: int) -> None:
-        """Raise PostgresError where the server cannot lock what clients need, whose sessions have these."""
+        """Raise PostgresError where the server cannot lock what clients with these settings need."""
         if self._division is not None:
             with self.server.connect() as connection:
                 room = LockRoom.of(connection, self.server.is_ours)

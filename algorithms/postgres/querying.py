@@ -182,7 +182,7 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
     # Afterwards
 
     def compare_plans(self, X: Sequence[Any], n: int, seconds: float) -> ComparedPlans | None:
-        """Have queries answered by every plan, in about so many seconds; None where they have no filter."""
+        """Have queries answered by every plan for about `seconds`; None where they have no filter."""
         statement = self.statement(X[0], n)
         if not statement.has_filter:
             return None

@@ -1,4 +1,4 @@
-"""A table's vectors divided among several indexes, each of which serves some of the filters."""
+"""A table's vectors divided among several indexes. Each index serves some of the filters."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -76,7 +76,7 @@ class PartialIndexes(Division):
 
 
 def _compared_by_value(filters: Sequence[SharedShape]) -> int | None:
-    """Return the place of the predicate whose values have an index each, None where there is none."""
+    """Return the place of the predicate that has an index for each value; None: there is none."""
     operators = [operator for _, operator in filters[0].shape]
     if "=" in operators:
         return operators.index("=")

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 
 MOST_EXPLAINED = 100  # queries
-_CUSTOM_FIRST = 5  # executions that PostgreSQL plans anew before it may choose the generic plan
+CUSTOM_FIRST = 5  # executions that PostgreSQL plans anew before it may choose the generic plan
 _WITHOUT_A_CHOICE = ("Limit", "Result", "Subquery Scan")
 _OF_ATTRIBUTES = ("btree", "gin", "hash", "brin")
 _INDEXES = """
@@ -33,7 +33,7 @@ def plan_shares(
     `explain` returns a query's plan in a session that does nothing else: as in a session that queries, its
     first executions have plans of their own, and do not count here.
     """
-    for place in range(_CUSTOM_FIRST):
+    for place in range(CUSTOM_FIRST):
         explain(queries[place % len(queries)])
     counts = Counter(plan_names(connection, [explain(query) for query in queries]))
     return json.dumps({form: round(count / len(queries), 4) for form, count in counts.most_common()})
