@@ -48,6 +48,7 @@ def imported(module):
         ("ann_benchmarks.results.runs", f"{HEAVY} matplotlib jinja2"),
         ("create_website", f"{HEAVY} matplotlib"),
         ("plot", f"{HEAVY} jinja2"),
+        ("create_dataset", f"{HEAVY} matplotlib jinja2"),
     ],
 )
 def test_nothing_is_imported_that_is_not_used(module, unwanted):

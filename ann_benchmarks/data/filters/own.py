@@ -23,7 +23,6 @@ from ann_benchmarks.common.yaml_file import YamlFile
 from .attributes import RowAttribute
 from .filter import OPERATORS, Filter, Predicate
 from .naming import KINDS_WITH_NUMBERS
-from .own_columns import attribute_names, read_columns, value_list
 
 _COMPARISONS = ("=", "<", "<=", ">", ">=", "in")
 # Texts have no order that all servers share.
@@ -51,6 +50,8 @@ def read_own_filters(attributes: Path, filters: Path, rows: int, queries: int) -
 
     Only the columns that filters are about are read.
     """
+    from .own_columns import attribute_names, read_columns  # whose Parquet library is slow to import
+
     file = YamlFile(filters, "names of filter sets, each with a list of predicates")
     file.mapping((), file.content, "filter sets")
     if not file.content:
@@ -110,6 +111,8 @@ def _set(
             continue
         listed = predicate["values"]
         if isinstance(listed, str):
+            from .own_columns import value_list
+
             listed = value_list(file.path.parent / listed)
         else:
             file.checked((*where, "values"), listed, list)
