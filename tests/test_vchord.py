@@ -18,15 +18,14 @@ from ann_benchmarks.algorithms.postgres.catalog import drop_index
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.module import PostgresANN
 from ann_benchmarks.algorithms.postgres.servers import Server
-from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.statement import index_of_plan
 from ann_benchmarks.algorithms.vchord.module import VectorChord
 from ann_benchmarks.algorithms.vchord.size import automatic_lists, index_bytes
 
 from .index_table import documented, offered
-from .postgres_fixtures import clustered, copied, fitted, measured_recall, planned
-from .vchord_archives import installation_with_vchord, server_with
+from .postgres_fixtures import clustered, copied, fitted, measured_recall, planned, started
+from .vchord_archives import installation_with_vchord, installation_without_vchord, server_with
 
 K = 10
 TRAIN = clustered(6000, 48, seed=8)
@@ -146,12 +145,13 @@ def test_another_run_of_another_plugin_on_the_same_table(made_server: Path, monk
     folder = Path(tempfile.mkdtemp(prefix="ann-vchord-"))
     try:
         folder.chmod(0o755)
-        programs = installation_with_vchord("1.1", folder) / "bin"
+        programs = installation_with_vchord("1.1", folder / "with") / "bin"
+        programs_without = installation_without_vchord(folder / "without") / "bin"
         copied(made_server, folder / "server")
         for algorithm, query, place in (
             (VectorChord("euclidean", {"lists": 30}), (30,), programs),
             (PGVectorHNSW("euclidean", {"M": 8, "efConstruction": 32}), (40,), programs),
-            (PGVectorHNSW("euclidean", {"M": 8, "efConstruction": 32}), (), embedded_installation() / "bin"),
+            (PGVectorHNSW("euclidean", {"M": 8, "efConstruction": 32}), (), programs_without),
         ):
             server = LocalServer(place, folder / "server")
             monkeypatch.setattr(servers, "_current", server)
@@ -509,9 +509,13 @@ def test_a_folder_of_another_version(made_server: Path, monkeypatch: pytest.Monk
         shutil.rmtree(folder)
 
 
-def test_without_the_extension_both_ways_to_get_it_are_named(plugin_server: Server):
-    with pytest.raises(PostgresError) as caught:
-        VectorChord("euclidean").fit(TRAIN)
+def test_without_the_extension_both_ways_to_get_it_are_named(
+    made_server: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with started(made_server, installation_without_vchord) as server:
+        monkeypatch.setattr(servers, "_current", server)
+        with pytest.raises(PostgresError) as caught:
+            VectorChord("euclidean").fit(TRAIN)
     message = str(caught.value)
     assert message.startswith("the server does not have the extension 'vchord': `python install.py --local")
     assert "--algorithm vchord" in message

@@ -60,6 +60,14 @@ def installation_with_vchord(version_prefix: str, folder: Path) -> Path:
     return copy
 
 
+def installation_without_vchord(folder: Path) -> Path:
+    """A copy of the embedded PostgreSQL without VectorChord, which the user may have put into the original."""
+    copy = copied_installation(folder)
+    for file in list(copy.rglob("vchord*")):
+        file.unlink()
+    return copy
+
+
 def server_with(version_prefix: str, made_server: Path) -> Iterator[Server]:
     """A server with this version of VectorChord, for a fixture."""
     with started(made_server, partial(installation_with_vchord, version_prefix)) as server:
