@@ -61,7 +61,7 @@ def installation_with_vchord(version_prefix: str, folder: Path) -> Path:
 
 
 def installation_without_vchord(folder: Path) -> Path:
-    """A copy of the embedded PostgreSQL without VectorChord, which the user may have put into the original."""
+    """A copy of the embedded PostgreSQL without VectorChord, which the user may have installed there."""
     copy = copied_installation(folder)
     for file in list(copy.rglob("vchord*")):
         file.unlink()
