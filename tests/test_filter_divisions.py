@@ -98,6 +98,15 @@ def test_an_interrupted_build_goes_on(plugin_server: Server, monkeypatch, capsys
     assert "7 indexes are to be built, with up to" in said and "10 indexes found as built before" in said
 
 
+def test_one_index_is_singular(plugin_server: Server, capsys: pytest.CaptureFixture):
+    queries = queries_of([one("uniform", "<", 300)])
+    for ending in ("built", "found as built before"):
+        with divided(queries, division="partial", M=7):
+            said = capsys.readouterr().out
+        assert f"1 index {ending} (" in said and "1 indexes" not in said
+        assert ("1 index is to be built, with up to" in said) == (ending == "built")
+
+
 def test_large_values_have_an_index_and_small_ones_are_sorted(plugin_server: Server):
     filters = [one("labels", "contains", (label,)) for label in range(8)]
     rows = sorted(int(passes(each, TABLE).sum()) for each in filters)

@@ -228,9 +228,9 @@ class Plugin:
         return None if self._way else found
 
     @property
-    def clients_opener(self) -> Callable[[Any, int], Callable[[int], Any]] | None:
+    def clients_opener(self) -> Callable[[Any, int, int], Callable[[int], Any]] | None:
         """What returns a function that starts clients on another machine; None: they cannot."""
-        found: Callable[[Any, int], Callable[[int], Any]] | None = self._optional("clients_opener")
+        found: Callable[[Any, int, int], Callable[[int], Any]] | None = self._optional("clients_opener")
         return None if self._way else found
 
     # The server behind it
