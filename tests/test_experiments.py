@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ann_benchmarks.common.command import Ended
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.errors import NoDefinitionRuns, UserError
 from ann_benchmarks.data.datasets import get_dataset
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.experiments.carrying_out import arguments_of, carry_out, command_of, report_arguments
@@ -75,6 +75,18 @@ def test_what_comes_along_can_be_read(path, is_mini, options):
     assert experiment.title and experiment.text and experiment.steps
     assert [step for step in experiment.steps if not step.skip]
     assert is_mini or not [step for step in experiment.steps if step.skip]
+
+
+def test_what_no_step_can_run_without_ends_the_experiment(tmp_path):
+    ran = []
+
+    def run_step(args):
+        ran.append(args)
+        raise NoDefinitionRuns("the folder is in use")
+
+    with pytest.raises(NoDefinitionRuns):
+        carry_out(["--experiment", str(written(tmp_path, SMALL)), "--local"], make_parser(), run_step)
+    assert len(ran) == 1
 
 
 MISTAKES = [

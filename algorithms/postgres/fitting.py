@@ -45,10 +45,11 @@ class IndexedTable:
         self.table: LoadedTable | None = None
         self.versions: dict[str, str] = {}  # that the index depends on
         self.training_set: Any = None  # while an index is built
-        self._extension, self._metric, self._hooks = extension, metric, hooks
+        self._extension, self._metric = extension, metric
+        self._hooks = hooks.entering(lambda: self.enter_phase("build"))
         self._options = BuildOptions()
         self._division: Division | None = None
-        self._indexes = TableIndexes(self._options, {}, None, hooks)
+        self._indexes = TableIndexes(self._options, {}, None, self._hooks)
         self._session_settings: dict[str, str] = {}
         self._facts: dict[str, Any] = {}
         self._guard: psycopg.Connection[Any] | None = None
@@ -271,8 +272,6 @@ class IndexedTable:
 
     def _build(self, connection: psycopg.Connection[Any], index: Index | None, X: Any) -> None:
         assert self.table is not None
-        if index is not None:
-            self.enter_phase("build")
         self.training_set = X
         place = BuildPlace(self.server, connection, self.versions)
         self._indexes.build(place, self.table.name, index, (X.shape[0], self.column.dimension))

@@ -112,6 +112,11 @@ class Plugin:
         if set_listener := self._optional("set_phase_listener"):
             set_listener(enter)
 
+    @property
+    def has_found_index(self) -> bool:
+        """Whether the last fit has found an index that an earlier run has built; by default it has not."""
+        return bool(self._optional("has_found_index", False))
+
     # Filters
 
     def check_filters(self) -> None:

@@ -66,13 +66,9 @@ class IndexParts:
                     built.append(build.run(part.rows, hooks, rebuilds)[0])
                     bar.update(part.rows if is_missing else 0)
             self.built, self.are_found = built, not any(missing)
+            _report([each for each, is_missing in zip(built, missing, strict=True) if is_missing], len(built))
         if not parts:
             print("no value has enough rows for an index of its own: none is built", flush=True)
-            return
-        found = "found as built before" if self.are_found else "built"
-        seconds = sum(each.build_seconds for each in self.built)
-        in_all = " in all" if len(self.built) > 1 else ""
-        print(f"{_counted(len(self.built))} {found} ({seconds:.1f} s{in_all})", flush=True)
 
 
 def _announce(server: Server, indexes: Sequence[Index]) -> None:
@@ -85,6 +81,15 @@ def _announce(server: Server, indexes: Sequence[Index]) -> None:
     are, each = ("is", "") if len(indexes) == 1 else ("are", " each")
     what = f"{_counted(len(indexes))} {are} to be built"
     print(f"{what}, with up to {size_text(memory)} of memory{each}{on_disk}", flush=True)
+
+
+def _report(built: Sequence[BuiltIndex], every: int) -> None:
+    """Say what was built, of `every` index that there is now."""
+    if built:
+        seconds = sum(each.build_seconds for each in built)
+        in_all = " in all" if len(built) > 1 else ""
+        found = f"; {_counted(every - len(built))} found as built before" if len(built) < every else ""
+        print(f"{_counted(len(built))} built ({seconds:.1f} s{in_all}){found}", flush=True)
 
 
 def _counted(indexes: int) -> str:
