@@ -96,7 +96,7 @@ def test_an_interrupted_build_goes_on(plugin_server: Server, monkeypatch, capsys
             assert bool(facts["index_reused"]) == (expected == 0)
             assert facts["index_build_time"] > 0 and facts["partial_indexes"] == len(TEXTS)
     said = capsys.readouterr().out
-    assert "7 indexes are to be built, with up to" in said and said.count("10 indexes") == 0
+    assert "7 indexes are to be built, with up to" in said and "10 indexes found" not in said
     assert re.search(r"^7 indexes built \(.* s in all\); 3 indexes found as built before$", said, re.M)
 
 

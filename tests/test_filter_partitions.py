@@ -109,7 +109,6 @@ def test_indexes_of_partitions_have_room_before_they_are_built(plugin_server: Se
         with plugin_server.connect() as connection, connection.transaction(force_rollback=True):
             connection.execute(f"CREATE INDEX again ON {algorithm.table_name} (uniform)")
             assert count_locks(connection) == 2 + 2 * count < 1 + 3 * count
-    use_settings({})
 
 
 def test_clients_on_a_cluster_send_queries_with_filters(plugin_server: Server):

@@ -10,7 +10,7 @@ from ann_benchmarks.results.warnings import Remark
 
 @dataclass(frozen=True)
 class BuildBegun:
-    """The data is loaded or the index built, and not found as an earlier run has built it."""
+    """A job that only builds has something to load or to build, and has not found all of it."""
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,7 @@ def _build(
     def enter(phase: str) -> None:
         if phase != (entered or ["build"])[-1]:  # else the next of many indexes
             monitor.enter(phase)
-        if phase in _BUILDING and not {*_BUILDING} & {*entered}:
+        if job.execution.build_only and phase in _BUILDING and not {*_BUILDING} & {*entered}:
             report(BuildBegun())
         entered.append(phase)
 
