@@ -35,6 +35,7 @@ def divided(
         algorithm.set_query_arguments(*(point or (400,)))
         yield algorithm, algorithm.get_additional()
     finally:
+        algorithm.use_settings({})  # which are those of the process
         algorithm.done()
 
 

@@ -30,6 +30,7 @@ from ann_benchmarks.common.quantities import byte_size
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.definitions.tags import split_tag, tagged
 from ann_benchmarks.jobs.events import (
+    BuildBegun,
     Built,
     Failure,
     Finished,
@@ -98,6 +99,7 @@ def raw(content, attached=0, attachment=b""):
 @pytest.mark.parametrize("piece", [1, 7, 2**20])
 def test_messages_arrive_whole_however_they_are_cut(piece):
     sent = [
+        (BuildBegun(), b""),
         (Built(1.5, None, True), b""),
         (POINT, os.urandom(1000)),
         (PhaseDone("before: 5 s"), b""),

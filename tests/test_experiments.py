@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ann_benchmarks.common.command import Ended
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.errors import NoDefinitionRuns, UserError
 from ann_benchmarks.data.datasets import get_dataset
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.experiments.carrying_out import arguments_of, carry_out, command_of, report_arguments
@@ -23,6 +23,7 @@ from ann_benchmarks.results.contest import FEWEST_ROUNDS
 from ann_benchmarks.results.records import Phase, Record
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.results.series import Series
+from ann_benchmarks.run.filter_options import requested_filters
 from run import every_job, make_parser
 
 from .hostile_yaml import EXPERIMENT
@@ -75,6 +76,27 @@ def test_what_comes_along_can_be_read(path, is_mini, options):
     assert experiment.title and experiment.text and experiment.steps
     assert [step for step in experiment.steps if not step.skip]
     assert is_mini or not [step for step in experiment.steps if step.skip]
+
+
+def test_what_no_step_can_run_without_ends_the_experiment(tmp_path):
+    ran = []
+
+    def run_step(args):
+        ran.append(args)
+        raise NoDefinitionRuns("the folder is in use")
+
+    with pytest.raises(NoDefinitionRuns):
+        carry_out(["--experiment", str(written(tmp_path, SMALL)), "--local"], make_parser(), run_step)
+    assert len(ran) == 1
+
+
+def test_filters_of_labels_are_measured_also_in_miniature(options):
+    for is_mini in (False, True):
+        experiment = read_experiment(find_experiment("filtered"), is_mini, options)
+        args = options.parse(next(step for step in experiment.steps if step.name == "labels").arguments)
+        named = {name for names in args.algorithm for name in ([names] if isinstance(names, str) else names)}
+        assert {"pgvectorscale_labels", "vchord_prefilter", "pgvector_hnsw_indexed"} < named
+        assert {name.partition(":")[0] for name in requested_filters(args)} == {"labels", "labels2"}
 
 
 MISTAKES = [

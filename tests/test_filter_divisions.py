@@ -1,5 +1,6 @@
 """Several indexes of vectors in place of one, on a real server: built, used, found again, refused."""
 
+import re
 from typing import Any
 
 import pytest
@@ -95,7 +96,17 @@ def test_an_interrupted_build_goes_on(plugin_server: Server, monkeypatch, capsys
             assert bool(facts["index_reused"]) == (expected == 0)
             assert facts["index_build_time"] > 0 and facts["partial_indexes"] == len(TEXTS)
     said = capsys.readouterr().out
-    assert "7 indexes are to be built, with up to" in said and "10 indexes found as built before" in said
+    assert "7 indexes are to be built, with up to" in said and "10 indexes found" not in said
+    assert re.search(r"^7 indexes built \(.* s in all\); 3 indexes found as built before$", said, re.M)
+
+
+def test_one_index_is_singular(plugin_server: Server, capsys: pytest.CaptureFixture):
+    queries = queries_of([one("uniform", "<", 300)])
+    with divided(queries, division="partial", M=7):
+        said = capsys.readouterr().out
+    assert "1 index is to be built, with up to" in said and "1 index built (" in said
+    with divided(queries, division="partial", M=7) as (algorithm, _):
+        assert algorithm.has_found_index and not capsys.readouterr().out
 
 
 def test_large_values_have_an_index_and_small_ones_are_sorted(plugin_server: Server):

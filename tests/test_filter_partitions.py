@@ -1,12 +1,19 @@
 """List partitions on a real server; what they and partial indexes lock, and the blocks that are read."""
 
+from typing import Any
+
+import numpy as np
+import psycopg
 import pytest
+from distributed import LocalCluster
 
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
+from ann_benchmarks.algorithms.postgres.environment import use_settings
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.filtering.locks import LockRoom
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.data.filters import Filter, Predicate
+from ann_benchmarks.load.remote_clients import RemoteClients
 
 from .divided_table import EQUAL, ORDERED, SMALL, WORD, divided, plans_of, queries_of, recall
 from .filtered_rows import ROWS, TEXTS, TRAIN, K, one
@@ -26,10 +33,14 @@ def relations_locked(server: Server, algorithm: PGVectorHNSW) -> int:
     """Relations of the schema that a transaction holds locks on, after it has planned a query."""
     with server.connect() as connection, connection.transaction():
         connection.execute(f"EXPLAIN SELECT id FROM {algorithm.table_name} WHERE uniform < 5")
-        row = connection.execute(
-            "SELECT count(*) FROM pg_locks JOIN pg_class ON pg_class.oid = relation"
-            " WHERE pid = pg_backend_pid() AND relnamespace = 'ann_benchmarks'::regnamespace"
-        ).fetchone()
+        return count_locks(connection)
+
+
+def count_locks(connection: psycopg.Connection[Any]) -> int:
+    row = connection.execute(
+        "SELECT count(DISTINCT relation) FROM pg_locks JOIN pg_class ON pg_class.oid = relation"
+        " WHERE pid = pg_backend_pid() AND relnamespace = 'ann_benchmarks'::regnamespace"
+    ).fetchone()
     assert row is not None
     return int(row[0])
 
@@ -47,8 +58,74 @@ def test_more_partial_indexes_than_the_server_can_lock(plugin_server: Server, mo
     room = LockRoom(1, 11, False)
     with divided(queries, division="partial") as (algorithm, _):
         algorithm.open_clients(queries, K, 2).close()
-        with pytest.raises(PostgresError, match=r"each of 3 clients.* 11: set max_locks_per_transaction=2"):
-            algorithm.open_clients(queries, K, 3)
+        for begin in (algorithm.open_clients, algorithm.clients_opener):
+            with pytest.raises(
+                PostgresError, match=r"each of 3 clients.* 11: set max_locks_per_transaction=2"
+            ):
+                begin(queries, K, 3)
+    indexed = (
+        r"^10 partial indexes and 4 of attributes: the plans of queries lock 15 relations each, .* 14: set"
+    )
+    room = LockRoom(1, 14, True)
+    with (
+        pytest.raises(PostgresError, match=indexed),
+        divided(queries, division="partial", attribute_index="auto"),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "auto"])
+@pytest.mark.parametrize("division", ["partial", "partitions"])
+def test_indexes_of_attributes_are_locked_too(plugin_server: Server, monkeypatch, division: str, mode: str):
+    """One session has just enough room for what the server says that its queries lock."""
+    queries = queries_of(EQUAL)
+    with divided(queries, division=division, attribute_index="auto") as (algorithm, _):
+        algorithm.use_settings({"plan_cache_mode": mode})
+        algorithm.fit(TRAIN)
+        algorithm.set_query_arguments(40)
+        session = algorithm._session_for(queries[0], K)
+        locked = max(session.explain_and_lock(query)[1] for query in queries)
+        monkeypatch.setattr(LockRoom, "of", lambda *_: LockRoom(1, locked, True))
+        algorithm.end_sessions()
+        algorithm.query(queries[0], K)
+        monkeypatch.setattr(LockRoom, "of", lambda *_: LockRoom(1, locked - 1, True))
+        algorithm.end_sessions()
+        with pytest.raises(PostgresError, match=f"^queries lock {locked} relations .* {locked - 1}: set"):
+            algorithm.query(queries[0], K)
+        algorithm.use_settings({})
+
+
+def test_indexes_of_partitions_have_room_before_they_are_built(plugin_server: Server, monkeypatch):
+    queries, count = queries_of(EQUAL), len(TEXTS)
+    own = {"division": "partitions", "attribute_index": "auto", "M": 5}
+    room = LockRoom(1, 4 + count * 6, True)  # one too few: 4 attributes have an index of each partition
+    monkeypatch.setattr(LockRoom, "of", lambda *_: room)
+    message = f"^10 partitions: the plans of queries lock {room.size + 1} .* {room.size}: set"
+    with pytest.raises(PostgresError, match=message), divided(queries, **own):
+        pass
+    use_settings({"plan_cache_mode": "force_custom_plan"})
+    with divided(queries, **own) as (algorithm, _):
+        algorithm.query(queries[0], K)
+        with plugin_server.connect() as connection, connection.transaction(force_rollback=True):
+            connection.execute(f"CREATE INDEX again ON {algorithm.table_name} (uniform)")
+            assert count_locks(connection) == 2 + 2 * count < 1 + 3 * count
+
+
+def test_clients_on_a_cluster_send_queries_with_filters(plugin_server: Server):
+    queries = queries_of(EQUAL)
+    how = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
+    with divided(queries, division="partial") as (algorithm, _), LocalCluster(**how) as cluster:
+        clients = RemoteClients(algorithm.clients_opener(queries, K, 2), 2, cluster.scheduler_address)
+        orders = [np.arange(0, len(queries), 2), np.arange(1, len(queries), 2)]
+        clients.prepare(orders)
+        clients.run()
+        answers = clients.answers()
+        clients.close()
+    found = {number: ids for part in answers for number, ids in zip(part.sampled, part.ids, strict=True)}
+    with divided(queries, division="partial") as (algorithm, _):
+        assert [found[number].tolist() for number in range(len(queries))] == algorithm.time_queries(
+            queries, K
+        )[1]
 
 
 def test_the_room_for_locks_is_that_of_the_manual(plugin_server: Server):

@@ -223,6 +223,11 @@ def test_the_answer_says_where_the_planner_is_wrong_in_every_result():
     ]
     text = said(runs, "The planner")
     assert "4.2 times as long with a under uniform:0.01 (Sort over Bitmap Heap Scan)" in text
+    for damaged in ("x" * 10**6, ["y" * 999] * 999):
+        text = said(
+            [make_filtered("a", "uniform:0.01", 100, 0.96, **bad | {"planner_best": damaged})], "The planner"
+        )
+        assert len(text) < 500 and " ... " in text
     unsure = [runs[0], replace(runs[1], attrs=runs[1].attrs | {"planner_regret": 1.2})]
     assert "The planner" not in {each.about for each in statements(unsure, False, 0.95)}
     for low, is_said in ((1.0, False), (1.2, True)):

@@ -4,67 +4,26 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import yaml
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.data.datasets import aliases, get_dataset, present_names, registered, truth_file
+from ann_benchmarks.data.datasets import get_dataset, present_names, registered, truth_file
 from ann_benchmarks.data.datasets.listing import dataset_table
 from ann_benchmarks.data.datasets.maintenance import find_truth
 from ann_benchmarks.data.datasets.own import OwnVectors, create_in_place
 from ann_benchmarks.data.ground_truth import checkpoint, truth
-from ann_benchmarks.distance import pair_distances
 from ann_benchmarks.results.file import truth_mark
 
 from .file_server import FileServer
 from .programs import run_program
+from .served_datasets import TEST, TRAIN, distances_of, served, write_bin, write_shards, write_truth
 
 ROOT = Path(__file__).resolve().parent.parent
-RANDOM = np.random.default_rng(3)
-TRAIN = RANDOM.standard_normal((500, 6)).astype(np.float32)
-TEST = RANDOM.standard_normal((12, 6)).astype(np.float32)
-
-
-def distances_of(metric: str, train: np.ndarray, test: np.ndarray) -> np.ndarray:
-    pairs = [pair_distances(metric, np.tile(query, (len(train), 1)), train) for query in test]
-    return np.array(pairs)
-
-
-def write_bin(path: Path, vectors: np.ndarray) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(np.array(vectors.shape, "<u4").tobytes() + vectors.tobytes())
-
-
-def write_truth(path: Path, metric: str, train: np.ndarray, test: np.ndarray, k: int = 20) -> None:
-    """As big-ann-benchmarks has it: distances squared, equal ones in any order."""
-    every = distances_of(metric, train, test)
-    ids = np.argsort(every, axis=1)[:, :k]
-    found = np.take_along_axis(every, ids, 1) ** 2
-    shape = np.array(ids.shape, "<u4").tobytes()
-    path.write_bytes(shape + ids.astype("<i4").tobytes() + found.astype("<f4").tobytes())
-
-
-def write_shards(folder: Path, numbers: list[np.ndarray], metric: str = "angular") -> None:
-    """Shards whose ids are `numbers`, with the neighbours by id."""
-    folder.mkdir(parents=True, exist_ok=True)
-    ids = np.concatenate(numbers)
-    start = 0
-    for i, part in enumerate(numbers):
-        rows = [list(map(float, row)) for row in TRAIN[start : start + len(part)]]
-        start += len(part)
-        pq.write_table(pa.table({"id": part, "emb": rows}), folder / f"train-{i:02d}.parquet")
-    pq.write_table(
-        pa.table({"id": 3 * np.arange(12)[::-1], "emb": [list(map(float, q)) for q in TEST]}),
-        folder / "test.parquet",
-    )
-    nearest = np.argsort(distances_of(metric, TRAIN, TEST), axis=1)[:, :20]
-    table = pa.table({"id": 3 * np.arange(12)[::-1], "neighbors_id": [list(ids[row]) for row in nearest]})
-    pq.write_table(table, folder / "neighbors.parquet")
 
 
 @pytest.fixture
@@ -80,42 +39,31 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServ
     for i, part in enumerate((bits[:30], bits[30:30], bits[30:])):
         np.save(remote / f"part_{i}.npy", part)
     np.save(remote / "gt.npy", np.argsort(distances_of("ip", bits, bits[:5]), axis=1)[:, :15])
-    running = FileServer()
-    files = (path for path in remote.rglob("*") if path.is_file())
-    running.bodies = {str(path.relative_to(remote)): path.read_bytes() for path in files}
-    content = {
-        "whole": {
-            "distance": "euclidean", "rows": 500, "dimension": 6, "queries": 12, "aliases": ["whole-l2"],
-            "train": running.url("base.fbin"), "test": running.url("query.fbin"),
-            "neighbors": running.url("truth.bin"),
-        },
-        "first200": {"first_of": "whole", "rows": 200, "neighbors": running.url("truth-200")},
-        "first100": {"first_of": "whole", "rows": 100},
-        "shards": {
-            "distance": "angular", "rows": 500, "dimension": 6,
-            "train": running.url("shards/train-{00..01}.parquet"),
-            "test": running.url("shards/test.parquet"),
-            "neighbors": running.url("shards/neighbors.parquet"),
-        },
-        "parts": {
-            "distance": "ip", "dimension": 6, "test": "train[:5]",
-            "train": running.url("part_{0..2}.npy"),
-            "neighbors": running.url("gt.npy"),
-        },
-    }  # fmt: skip
-    path = tmp_path / "registry.yml"
-    path.write_text(yaml.safe_dump(content))
-    monkeypatch.setattr("ann_benchmarks.data.datasets.registry._REGISTRY", path)
-    registered.cache_clear()
-    aliases.cache_clear()
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.chdir(home)
-    yield running
-    running.shutdown()
-    running.server_close()
-    registered.cache_clear()
-    aliases.cache_clear()
+
+    def described(url: Callable[[str], str]) -> dict[str, Any]:
+        return {
+            "whole": {
+                "distance": "euclidean", "rows": 500, "dimension": 6, "queries": 12, "aliases": ["whole-l2"],
+                "train": url("base.fbin"), "test": url("query.fbin"),
+                "neighbors": url("truth.bin"),
+            },
+            "first200": {"first_of": "whole", "rows": 200, "neighbors": url("truth-200")},
+            "first100": {"first_of": "whole", "rows": 100},
+            "shards": {
+                "distance": "angular", "rows": 500, "dimension": 6,
+                "train": url("shards/train-{00..01}.parquet"),
+                "test": url("shards/test.parquet"),
+                "neighbors": url("shards/neighbors.parquet"),
+            },
+            "parts": {
+                "distance": "ip", "dimension": 6, "test": "train[:5]",
+                "train": url("part_{0..2}.npy"),
+                "neighbors": url("gt.npy"),
+            },
+        }  # fmt: skip
+
+    with served(remote, described, tmp_path, monkeypatch) as running:
+        yield running
 
 
 def assert_exact(name: str, metric: str, train: np.ndarray, test: np.ndarray, k: int) -> None:
@@ -251,7 +199,7 @@ def test_a_truth_that_does_not_fit_is_named(server: FileServer) -> None:
     path.write_bytes(
         np.array(content.shape, "<u4").tobytes() + content.tobytes() + content.astype("<f4").tobytes()
     )
-    with pytest.raises(UserError, match=r"truth.bin row 0 \(from 0\) names id 500, which none of the 500"):
+    with pytest.raises(UserError, match=r"truth.bin query 0 \(from 0\) names id 500, which none of the 500"):
         get_dataset("whole")[0].truth()
 
 

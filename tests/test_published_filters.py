@@ -1,19 +1,19 @@
 """Filter sets that were published with a dataset: fetched, read, and compared with our truth."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from scipy.sparse import csr_matrix
 from scipy.sparse import random as random_sparse
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.data.datasets import aliases, check_filters, get_dataset, prepare_filters, registered
+from ann_benchmarks.data.datasets import check_filters, get_dataset, prepare_filters
 from ann_benchmarks.data.datasets.listing import dataset_table
 from ann_benchmarks.data.datasets.own_filters import FilterFiles, add_own_filters
 from ann_benchmarks.data.datasets.parts import Parts
@@ -23,7 +23,7 @@ from ann_benchmarks.data.filters.published import PublishedShare
 from ann_benchmarks.data.filters.published_columns import label_column
 
 from .file_server import FileServer
-from .test_parts import TEST, TRAIN, distances_of, write_bin, write_shards
+from .served_datasets import TEST, TRAIN, distances_of, served, write_bin, write_shards
 
 TAGS, QUERIES, K = 30, len(TEST), 10
 RANDOM = np.random.default_rng(7)
@@ -96,43 +96,32 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServ
             {"id": 3 * np.arange(QUERIES)[::-1], "neighbors_id": [list(ids[each]) for each in rows]}
         )
         pq.write_table(table, remote / "shards" / f"neighbors_{name}.parquet")
-    running = FileServer()
-    files = (path for path in remote.rglob("*") if path.is_file())
-    running.bodies = {str(path.relative_to(remote)): path.read_bytes() for path in files}
-    content = {
-        "tagged": {
-            "distance": "euclidean", "rows": 500, "dimension": 6, "queries": QUERIES,
-            "train": running.url("base.u8bin"), "test": running.url("query.u8bin"),
-            "filters": {
-                "tags": {"of_rows": running.url("base.spmat"), "of_queries": running.url("query.spmat"),
-                         "neighbors": running.url("GT.ibin")},
+
+    def described(url: Callable[[str], str]) -> dict[str, Any]:
+        return {
+            "tagged": {
+                "distance": "euclidean", "rows": 500, "dimension": 6, "queries": QUERIES,
+                "train": url("base.u8bin"), "test": url("query.u8bin"),
+                "filters": {
+                    "tags": {"of_rows": url("base.spmat"), "of_queries": url("query.spmat"),
+                             "neighbors": url("GT.ibin")},
+                },
             },
-        },
-        "shards": {
-            "distance": "angular", "rows": 500, "dimension": 6,
-            "train": running.url("shards/train-{00..01}.parquet"), "test": running.url("shards/test.parquet"),
-            "filters": {
-                "int": {"of_rows": "id", "shares": [0.01, 0.5],
-                        "neighbors": running.url("shards/neighbors_int_{removed}p.parquet")},
-                "label": {"of_rows": running.url("shards/scalar_labels.parquet"), "label": "label_{passing}p",
-                          "shares": [0.02, 0.5],
-                          "neighbors": running.url("shards/neighbors_labels_label_{passing}p.parquet")},
+            "shards": {
+                "distance": "angular", "rows": 500, "dimension": 6,
+                "train": url("shards/train-{00..01}.parquet"), "test": url("shards/test.parquet"),
+                "filters": {
+                    "int": {"of_rows": "id", "shares": [0.01, 0.5],
+                            "neighbors": url("shards/neighbors_int_{removed}p.parquet")},
+                    "label": {"of_rows": url("shards/scalar_labels.parquet"), "label": "label_{passing}p",
+                              "shares": [0.02, 0.5],
+                              "neighbors": url("shards/neighbors_labels_label_{passing}p.parquet")},
+                },
             },
-        },
-    }  # fmt: skip
-    path = tmp_path / "registry.yml"
-    path.write_text(yaml.safe_dump(content))
-    monkeypatch.setattr("ann_benchmarks.data.datasets.registry._REGISTRY", path)
-    registered.cache_clear()
-    aliases.cache_clear()
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.chdir(home)
-    yield running
-    running.shutdown()
-    running.server_close()
-    registered.cache_clear()
-    aliases.cache_clear()
+        }  # fmt: skip
+
+    with served(remote, described, tmp_path, monkeypatch) as running:
+        yield running
 
 
 def test_tags_are_fetched_and_their_truth_is_found(server: FileServer, capsys: pytest.CaptureFixture) -> None:
@@ -186,7 +175,7 @@ def test_neighbours_of_others_are_reported_and_not_used(
 ) -> None:
     ours = true_tags()
     header = np.array(ours.shape, "<u4").tobytes()
-    server.bodies["GT.ibin"] = header + ((ours + 1) % 500).astype("<i4").tobytes()
+    server.bodies["GT.ibin"] = header + np.where(ours >= 0, (ours + 1) % 500, -1).astype("<i4").tobytes()
     prepare_filters("tagged", ["tags"], K)
     assert "recall is of those found here" in capsys.readouterr().err
     with get_dataset("tagged")[0] as dataset:
@@ -199,6 +188,25 @@ def test_no_published_neighbours_do_not_agree(server: FileServer, capsys: pytest
     prepare_filters("tagged", ["tags"], K)
     said = capsys.readouterr()
     assert "not compared: data/tagged/GT.ibin names no row" in said.err and "100.000%" not in said.out
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ((4, -2), "query 4 (from 0) names id -2, which none of the 500 training rows has"),
+        ((4, None), "query 4 (from 0) names id {first} more than once"),
+    ],
+)
+def test_neighbours_that_are_none_are_one_line(
+    server: FileServer, capsys: pytest.CaptureFixture, wrong: tuple[int, int | None], message: str
+) -> None:
+    (query, value), truth = wrong, true_tags().astype("<i4")
+    truth[query, 3] = truth[query, 0] if value is None else value
+    server.bodies["GT.ibin"] = np.array(truth.shape, "<u4").tobytes() + truth.tobytes()
+    prepare_filters("tagged", ["tags"], K)
+    said = capsys.readouterr()
+    expected = f"are not compared: data/tagged/GT.ibin {message.format(first=truth[query, 0])}"
+    assert expected in said.err and said.err.count("warning") == 1 and "published" not in said.out
 
 
 def damage_rows(server: FileServer) -> None:

@@ -131,6 +131,20 @@ def test_what_fails_is_said_and_the_others_go_on(workspace):
     assert rows["a-crash"] == ["0", "0", "1"]
 
 
+def test_what_no_definition_can_run_without_is_said_once(workspace):
+    lacks = (
+        "def fit(self, X):\n    error = RuntimeError('the folder is in use')\n"
+        "    error.ends_run = {}\n    raise error"
+    )
+    workspace.add_plugin("a-lacks", lacks.format(True), {"args": [[1, 2, 3]]})
+    for more in ((), ("--rounds", "4")):
+        run = workspace.run("--algorithm", "a-lacks", *more)
+        assert (run.returncode, run.stderr) == (1, "error: RuntimeError: the folder is in use\n")
+        assert run.stdout.count("a-lacks(") == 1
+    workspace.add_plugin("b-fails", lacks.format(False), {"args": [[1, 2, 3]]})
+    assert workspace.run("--algorithm", "b-fails").stderr.count("the folder is in use") == 3
+
+
 def test_what_takes_too_long_is_ended(workspace):
     workspace.add_plugin("a-sleeps", "def fit(self, X): time.sleep(60)\ndef done(self): Path('done').touch()")
     workspace.add_plugin("b-quick", ANSWER)

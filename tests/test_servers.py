@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from ann_benchmarks.algorithms.postgres.environment import given_settings, server_kind
-from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.algorithms.postgres.errors import FolderInUseError, PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server, _make_server
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation
@@ -68,7 +68,7 @@ def test_a_folder_in_use_is_refused(server_folder: Path):
     server = make_server(server_folder)
     server.start(SMALL)
     with pytest.raises(
-        PostgresError, match=f"in use by process {os.getpid()}.*ANN_BENCHMARKS_PG_DATA"
+        FolderInUseError, match=f"in use by process {os.getpid()}.*ANN_BENCHMARKS_PG_DATA"
     ) as error:
         make_server(server_folder).start(SMALL)
     assert shortage(error.value) is None  # of processes, which has the same number

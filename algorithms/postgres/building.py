@@ -91,6 +91,15 @@ class IndexHooks:
     note: Callable[[str, float], dict[str, Any]]  # a message of the server, seconds since the build began
     prewarm: Callable[[str], str | None]  # index
 
+    def entering(self, enter: Callable[[], object]) -> "IndexHooks":
+        """Return hooks that call `enter` whenever an index is made, and not found."""
+
+        def create(statement: str, name: str, table: str) -> dict[str, Any]:
+            enter()
+            return self.create(statement, name, table)
+
+        return replace(self, create=create)
+
 
 class IndexBuild:
     """An index on a table, as it is to be built on one server."""
@@ -129,8 +138,6 @@ class IndexBuild:
         found = catalog.find_index_like(self._connection, self._table, self._built_from)
         if found is None:
             raise PostgresError("the index is not built: build it first, with run.py --build-only")
-        if not self._is_one_of_many:
-            _report_found(found)
         return found
 
     def run(self, rows: int, hooks: IndexHooks, rebuild: bool = False) -> tuple[BuiltIndex, bool]:
@@ -139,11 +146,8 @@ class IndexBuild:
         Otherwise the plug-in builds it, in one transaction, in place of the one that is there.
         """
         built, is_found = self._found_or_built(rows, hooks, rebuild)
-        if self._is_one_of_many:
+        if self._is_one_of_many or is_found:
             return built, is_found
-        if is_found:
-            _report_found(built)
-            return built, True
         clustering = built.facts.get("clustering_time")
         parts = f" ({clustering:.1f} s clustering)" if clustering else ""
         size = size_text(relation_bytes(self._connection, built.name))
@@ -229,7 +233,3 @@ class IndexBuild:
             return self._index.build_memory  # the memory of that server is not known here
         limit = build_memory_limit(machine.memory_bytes(), shared_buffers(self._connection))
         return min(self._index.build_memory, limit)
-
-
-def _report_found(index: BuiltIndex) -> None:
-    print(f"index found as built before ({index.build_seconds:.1f} s)", flush=True)

@@ -13,6 +13,12 @@ class NotInstalledError(PostgresError):
     is_unavailable = True
 
 
+class FolderInUseError(PostgresError):
+    """Another process has the folder of our server: no definition can run."""
+
+    ends_run = True
+
+
 def refusal(doing: str, error: psycopg.Error) -> PostgresError:
     """Put the server's message on one line: an extension's may have several, and a stack trace."""
     message = " ".join((error.diag.message_primary or str(error)).split())

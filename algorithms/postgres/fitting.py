@@ -17,7 +17,7 @@ from .errors import PostgresError
 from .extension import RequiredExtension
 from .filtering.conditions import conditions_of
 from .filtering.division import Division, FilteredRows
-from .filtering.locks import LockRoom
+from .filtering.locks import LockRoom, may_be_generic
 from .filtering.parts import BuildPlace
 from .forms import query_sql, whole_form
 from .machine import drop_from_cache
@@ -45,10 +45,11 @@ class IndexedTable:
         self.table: LoadedTable | None = None
         self.versions: dict[str, str] = {}  # that the index depends on
         self.training_set: Any = None  # while an index is built
-        self._extension, self._metric, self._hooks = extension, metric, hooks
+        self._extension, self._metric = extension, metric
+        self._hooks = hooks.entering(lambda: self.enter_phase("build"))
         self._options = BuildOptions()
         self._division: Division | None = None
-        self._indexes = TableIndexes(self._options, {}, None, hooks)
+        self._indexes = TableIndexes(self._options, {}, None, self._hooks)
         self._session_settings: dict[str, str] = {}
         self._facts: dict[str, Any] = {}
         self._guard: psycopg.Connection[Any] | None = None
@@ -63,7 +64,9 @@ class IndexedTable:
         self._indexes = TableIndexes(options, self._kinds, self._division, self._hooks)
         with self._preparing(rows) as (connection, index):
             if self._division is not None:
-                self._division.check_room(LockRoom.of(connection, self.server.is_ours))
+                of_queries = {**FILTERED_SESSION, **self._division.settings, **self._session_settings}
+                room = LockRoom.of(connection, self.server.is_ours)
+                self._indexes.check_room(room, may_be_generic(of_queries))
             mark = fingerprint(X) + (f" {attributes.mark}" if attributes is not None else "")
             mark += self._division.mark if self._division is not None else ""
             # Types other than the usual ones have a table of their own.
@@ -148,8 +151,7 @@ class IndexedTable:
         if self._division is not None:
             with self.server.connect() as connection:
                 room = LockRoom.of(connection, self.server.is_ours)
-            may_be_generic = settings.get("plan_cache_mode") != "force_custom_plan"
-            self._indexes.check_locks(room, may_be_generic, clients)
+            self._indexes.check_locks(room, may_be_generic(settings), clients)
 
     def facts(self) -> dict[str, Any]:
         """Return what is stored of it: versions, sizes, parts of the build time."""
@@ -270,8 +272,6 @@ class IndexedTable:
 
     def _build(self, connection: psycopg.Connection[Any], index: Index | None, X: Any) -> None:
         assert self.table is not None
-        if index is not None:
-            self.enter_phase("build")
         self.training_set = X
         place = BuildPlace(self.server, connection, self.versions)
         self._indexes.build(place, self.table.name, index, (X.shape[0], self.column.dimension))

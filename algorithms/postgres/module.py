@@ -159,6 +159,11 @@ class PostgresANN(InstallableExtension, QueriedTable):
         return self._indexed.names()[0]
 
     @property
+    def has_found_index(self) -> bool:
+        """Whether the last fit has found the index as an earlier run has built it."""
+        return bool(self._indexed.facts().get("index_reused"))
+
+    @property
     def index_name(self) -> str | None:
         """The name of the index, with its schema; None before it is there, or without one."""
         return self._indexed.names()[1]

@@ -112,13 +112,7 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
 
         `how` may name another driver.
         """
-        self.end_sessions()
-        statement = self.statement(X[0], n)
-        self._forget_plans()
-        if statement.has_filter:
-            self._indexed.check_clients(statement.settings, clients)
-            self._explain_later(X)
-        self._session_count = n
+        statement = self._statement_of_clients(X, n, clients)
         if how.get("driver") == "pgbench":
             from .clients.pgbench import (
                 PgbenchClients,
@@ -135,15 +129,9 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
             self._session_facts = _facts(opened.members[0])
         return opened
 
-    def clients_opener(self, X: Sequence[Any], n: int) -> Callable[[int], ClientPool]:
-        """Return what starts a number of clients on another machine."""
-        self.end_sessions()
-        statement = self.statement(X[0], n)
-        self._forget_plans()
-        if statement.has_filter:
-            self._explain_later(X)
-        self._session_count = n
-        return partial(ClientPool, statement, X)
+    def clients_opener(self, X: Sequence[Any], n: int, clients: int) -> Callable[[int], ClientPool]:
+        """Return what starts a number of clients on another machine; `clients` is that of all machines."""
+        return partial(ClientPool, self._statement_of_clients(X, n, clients), X)
 
     def prepare_batch_query(self, X: Sequence[Any], n: int) -> None:
         """Start a client for each core, which are to share the rows of X out."""
@@ -217,6 +205,17 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
         self._resting_clients.end()
         self._indexed.release()
 
+    def _statement_of_clients(self, X: Sequence[Any], n: int, clients: int) -> QueryStatement:
+        """Return what this number of clients is to send, in place of the session."""
+        self.end_sessions()
+        statement = self.statement(X[0], n)
+        self._forget_plans()
+        if statement.has_filter:
+            self._indexed.check_clients(statement.settings, clients)
+            self._explain_later(X)
+        self._session_count = n
+        return statement
+
     def _explain_later(self, queries: Sequence[Any]) -> None:
         """Have get_additional report the plans of these queries, too; they come in pieces, and again."""
         known = len(self._filtered)
@@ -249,7 +248,10 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
         if self._session is None or n != self._session_count or not self._session.takes(q):
             self.end_sessions()
             self._forget_plans()
-            self._session = QuerySession(self.statement(q, n))
+            statement = self.statement(q, n)
+            if statement.has_filter:
+                self._indexed.check_clients(statement.settings, 1)
+            self._session = QuerySession(statement)
             self._session_count = n
         return self._session
 

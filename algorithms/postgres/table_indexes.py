@@ -81,11 +81,16 @@ class TableIndexes:
                 "attribute_index_build_time": self._attributes.seconds,
             }
 
+    def check_room(self, room: LockRoom, may_be_generic: bool) -> None:
+        """Raise PostgresError where the server cannot lock all indexes, of vectors and of attributes."""
+        if self._division is not None:
+            self._division.check_room(room, self._attributes.count, may_be_generic)
+
     def check_locks(self, room: LockRoom, may_be_generic: bool, clients: int) -> None:
         """Raise PostgresError where clients cannot lock what their plans need."""
         if self._division is not None:
-            others = len(self._attributes.names)
-            room.check(self._division.locked_by_query(others, may_be_generic), "queries", clients)
+            locked = self._division.locked_by_query(self._attributes.count, may_be_generic)
+            room.check(locked, "queries", clients)
 
     def prewarm(self, connection: psycopg.Connection[Any], warm: Callable[[str], str | None]) -> None:
         """Bring them into the server's memory; `warm` does so with one of vectors, and says how."""

@@ -17,6 +17,10 @@ class UserError(Exception):
         return one_line(super().__str__())
 
 
+class NoDefinitionRuns(UserError):
+    """What every definition of a run needs cannot be had: that is said once, and the run ends."""
+
+
 def one_line(text: str, longest: int = LONGEST_LINE) -> str:
     """Write a text on one line of bounded length that leaves a terminal as it is, whatever it quotes."""
     text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text.split()))

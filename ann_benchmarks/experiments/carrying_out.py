@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from ann_benchmarks.common.cli import path_or_pattern
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.errors import NoDefinitionRuns, UserError
 from ann_benchmarks.common.output import counted, say, warn
 from ann_benchmarks.installing.main import main as install
 from ann_benchmarks.run.containers.engine import OTHER_WAY, connect, find_image
@@ -53,7 +53,7 @@ def carry_out(
     """Run the steps of the experiment that a command line names; its other options override theirs.
 
     Return the exit status. A failed step is reported, and the next one begins: the same command continues
-    with what is missing.
+    with what is missing. NoDefinitionRuns ends the experiment.
     """
     chosen, given = split_arguments(words)
     if not chosen.experiment:
@@ -72,6 +72,8 @@ def carry_out(
             with settings_of(step):
                 (install_releases if args.local else build_images)(step)
                 status = run(args)
+        except NoDefinitionRuns:
+            raise
         except UserError as error:
             warn(f"step {step.name}: {error}")
             status = 1

@@ -9,6 +9,11 @@ from ann_benchmarks.results.warnings import Remark
 
 
 @dataclass(frozen=True)
+class BuildBegun:
+    """A job that only builds has something to load or to build, and has not found all of it."""
+
+
+@dataclass(frozen=True)
 class Built:
     """The index is there: seconds that it took, KiB or None, and whether it is one of an earlier run."""
 
@@ -112,6 +117,7 @@ class Failure:
     text: str
     details: str = ""
     is_unavailable: bool = False  # something that the plug-in needs is not installed
+    ends_run: bool = False  # no other definition can run either
 
 
 @dataclass(frozen=True)
@@ -121,4 +127,4 @@ class Located:
     facts: dict[str, Any]
 
 
-Event = Built | TurnDone | PointDone | PhaseDone | WorkloadDone | PointFailed | Note
+Event = BuildBegun | Built | TurnDone | PointDone | PhaseDone | WorkloadDone | PointFailed | Note

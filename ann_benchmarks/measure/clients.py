@@ -23,7 +23,8 @@ def open_clients(subject: Subject, load: Load, driver: str = OWN_DRIVER) -> Any:
     if load.scheduler is not None:
         if plugin.clients_opener is None:
             raise UserError(f"{plugin.class_name} has no clients for other machines: leave --scheduler out")
-        return RemoteClients(plugin.clients_opener(queries, count), load.clients, load.scheduler)
+        opener = plugin.clients_opener(queries, count, load.clients)
+        return RemoteClients(opener, load.clients, load.scheduler)
     if plugin.open_clients is not None:
         return plugin.open_clients(queries, count, load.clients)
     return open_local_clients(plugin, queries, count, load.clients)

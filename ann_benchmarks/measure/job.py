@@ -10,7 +10,7 @@ import numpy as np
 from ann_benchmarks.common.errors import UserError, describe
 from ann_benchmarks.data.datasets import Dataset, get_dataset
 from ann_benchmarks.definitions.definition import construct
-from ann_benchmarks.jobs.events import Built, Event
+from ann_benchmarks.jobs.events import BuildBegun, Built, Event
 from ann_benchmarks.jobs.job import Job, JobRequest
 from ann_benchmarks.monitoring import Monitor, NoMonitor, Phases
 from ann_benchmarks.plugin import Plugin
@@ -19,6 +19,8 @@ from .filtering import check_clients_of, filter_afterwards
 from .observed import Kills
 from .points import Points
 from .workloads.workload import run_workload
+
+_BUILDING = ("load", "build")  # phases of a fit that does not find all
 
 
 def carry_out(request: JobRequest, report: Callable[[Event], None]) -> None:
@@ -68,7 +70,7 @@ def build(
     """Build a job's index, or find it, and report that; return what is stored with each point."""
     kills = Kills(request.conditions)
     try:
-        facts = request.all_facts | _build(plugin, dataset, request.job, monitor)
+        facts = request.all_facts | _build(plugin, dataset, request.job, monitor, report)
     except Exception as error:
         if of_memory := kills.reason():
             raise UserError(describe(error) + of_memory) from error
@@ -77,7 +79,8 @@ def build(
         facts |= request.conditions.facts
     if request.job.execution.build_only:
         facts |= plugin.get_additional()
-    report(Built(facts["build_time"], facts["index_size"], bool(facts.get("index_reused"))))
+    is_found = plugin.has_found_index or bool(facts.get("index_reused"))
+    report(Built(facts["build_time"], facts["index_size"], is_found))
     return facts
 
 
@@ -100,7 +103,9 @@ def _check_arguments(job: Job, plugin: Plugin) -> None:
         )
 
 
-def _build(plugin: Plugin, dataset: Dataset, job: Job, monitor: Phases) -> dict[str, Any]:
+def _build(
+    plugin: Plugin, dataset: Dataset, job: Job, monitor: Phases, report: Callable[[Event], None]
+) -> dict[str, Any]:
     train: Any
     kind = dataset.attrs.get("type")
     if kind != "sparse" and plugin.streams_training_set:
@@ -114,13 +119,24 @@ def _build(plugin: Plugin, dataset: Dataset, job: Job, monitor: Phases) -> dict[
     if job.procedure.conditions is not None:
         plugin.serve_only()
     plugin.supports_prepared_queries()
-    plugin.set_phase_listener(monitor.enter)
+    entered: list[str] = []
+
+    def enter(phase: str) -> None:
+        if phase != (entered or ["build"])[-1]:  # else the next of many indexes
+            monitor.enter(phase)
+        if job.execution.build_only and phase in _BUILDING and not {*_BUILDING} & {*entered}:
+            report(BuildBegun())
+        entered.append(phase)
+
     if job.execution.filters:
         plugin.take_filters(dataset.attributes(job.execution.filters))
     elif job.procedure.post_filter is not None:
         filter_afterwards(plugin, dataset.attributes([job.procedure.filter]), job.procedure.post_filter)
     before = plugin.get_memory_usage()
     with monitor.phase("build"):
+        plugin.set_phase_listener(enter)
+        if not plugin.has("set_phase_listener"):
+            enter("build")
         build_started = time.perf_counter()
         for name in _filters_to_build_for(job):
             plugin.take_query_filters(dataset.filter_set(name).matches_by_filter if name else {})

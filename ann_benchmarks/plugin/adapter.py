@@ -112,6 +112,11 @@ class Plugin:
         if set_listener := self._optional("set_phase_listener"):
             set_listener(enter)
 
+    @property
+    def has_found_index(self) -> bool:
+        """Whether the last fit has found an index that an earlier run has built; by default it has not."""
+        return bool(self._optional("has_found_index", False))
+
     # Filters
 
     def check_filters(self) -> None:
@@ -228,9 +233,9 @@ class Plugin:
         return None if self._way else found
 
     @property
-    def clients_opener(self) -> Callable[[Any, int], Callable[[int], Any]] | None:
+    def clients_opener(self) -> Callable[[Any, int, int], Callable[[int], Any]] | None:
         """What returns a function that starts clients on another machine; None: they cannot."""
-        found: Callable[[Any, int], Callable[[int], Any]] | None = self._optional("clients_opener")
+        found: Callable[[Any, int, int], Callable[[int], Any]] | None = self._optional("clients_opener")
         return None if self._way else found
 
     # The server behind it

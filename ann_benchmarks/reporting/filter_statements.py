@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import groupby
 
+from ann_benchmarks.common.foreign import shortened
 from ann_benchmarks.common.numbers import percent_text, three_digits
 from ann_benchmarks.plotting.chosen import filtered_of_one_load
 from ann_benchmarks.results.filtered import (
@@ -141,7 +142,7 @@ def of_planner(found: Sequence[UnderFilter]) -> list[Statement]:
             value = regret(at.run)
             is_large = all((regret(run) or 0) > LARGE_REGRET and not is_chance(run) for run in known)
             if value and is_large:
-                cases.append((value, one, name, str(at.run.attrs.get(REGRET_PLAN) or "")))
+                cases.append((value, one, name, shortened(at.run.attrs.get(REGRET_PLAN) or "")))
     if not cases:
         return []
     cases.sort(key=lambda case: -case[0])

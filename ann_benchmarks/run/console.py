@@ -6,7 +6,16 @@ from contextlib import suppress
 
 from ann_benchmarks.common.numbers import KIB, UNKNOWN, size_text
 from ann_benchmarks.common.output import counted, say, warn
-from ann_benchmarks.jobs.events import Built, Event, Note, PhaseDone, PointDone, PointFailed, WorkloadDone
+from ann_benchmarks.jobs.events import (
+    BuildBegun,
+    Built,
+    Event,
+    Note,
+    PhaseDone,
+    PointDone,
+    PointFailed,
+    WorkloadDone,
+)
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.results.intervals import interval_text
 from ann_benchmarks.results.percentiles import least_queries
@@ -31,16 +40,19 @@ class Console:
         self._remarks: list[tuple[str, str]] = []
 
     def started(self, job: Job) -> None:
-        """Say that a definition is begun."""
-        what = "building" if job.execution.build_only else counted(len(job.points), "point")
-        say(f"{job.label()}: {what}")
+        """Say that a definition is begun; where nothing is measured, its worker says if it is built."""
+        if not job.execution.build_only:
+            say(f"{job.label()}: {counted(len(job.points), 'point')}")
 
     def event(self, job: Job, event: Event) -> None:
         """Print what a worker reports."""
-        if isinstance(event, Built):
+        if isinstance(event, BuildBegun):
+            if job.execution.build_only:
+                say(f"{job.label()}: building")
+        elif isinstance(event, Built):
             size = "" if event.index_size is None else f", {size_text(event.index_size, KIB)}"
             if not job.execution.build_only:
-                what = "ready after"
+                what = "found, ready after" if event.is_reused else "ready after"
             else:
                 what = "found, built earlier in" if event.is_reused else "built in"
             say(f"{job.definition}: index {what} {event.build_time:.1f} s{size}")

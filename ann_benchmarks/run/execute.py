@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby, islice
 from operator import attrgetter
@@ -194,6 +194,8 @@ class WorkerPool:
             worker.stop()
             answer = Failure(f"not finished after {self.timeout:g} s (--timeout)")
         if isinstance(answer, Failure):
+            if len(self.busy) > 1:  # what it lacks may be what another one of ours has
+                answer = replace(answer, ends_run=False)
             note_failure(outcome, answer, worker, observer)
         if answer is not None:
             self._release(worker, answer)

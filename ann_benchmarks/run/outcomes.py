@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+from ann_benchmarks.common.errors import NoDefinitionRuns
 from ann_benchmarks.jobs.events import Built, Event, Failure, PointDone, PointFailed, WorkloadDone
 from ann_benchmarks.jobs.job import Job
 
@@ -62,7 +63,9 @@ def noted(outcome: JobOutcome, message: Event, worker: Worker) -> Event:
 
 
 def note_failure(outcome: JobOutcome, failure: Failure, worker: Worker, observer: Observer) -> None:
-    """Take account of the end of a job that has failed."""
+    """Take account of the end of a job that has failed; NoDefinitionRuns where all others would, too."""
+    if failure.ends_run:
+        raise NoDefinitionRuns(failure.text)
     outcome.failure = failure.text + _kept(outcome.job, failure, "a" if worker.keeps_log else "w")
     observer.failed(outcome)
 

@@ -115,7 +115,8 @@ def failure_of(error: BaseException) -> Failure:
         return Failure(f"cannot be imported: {text}", details, is_unavailable=True)
     if getattr(error, "is_unavailable", False):
         return Failure(text, is_unavailable=True)
-    return Failure(shortage(error) or describe(error), details)
+    ends_run = bool(getattr(error, "ends_run", False))
+    return Failure(shortage(error) or describe(error), "" if ends_run else details, ends_run=ends_run)
 
 
 def death_of(status: int | None, details: str) -> Failure:

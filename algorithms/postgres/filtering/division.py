@@ -51,8 +51,11 @@ class Division:
         """Return what is stored of it."""
         raise NotImplementedError
 
-    def check_room(self, room: LockRoom) -> None:
-        """Raise PostgresError where the server cannot lock what making the table, or a query of it, takes."""
+    def check_room(self, room: LockRoom, others: int, may_be_generic: bool) -> None:
+        """Raise PostgresError where the server cannot lock what making the table, or a query of it, takes.
+
+        The arguments are those of locked_by_query.
+        """
         raise NotImplementedError
 
     def locked_by_query(self, others: int, may_be_generic: bool) -> int:

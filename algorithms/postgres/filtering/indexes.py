@@ -38,6 +38,11 @@ class AttributeIndexes:
         self.built: Sequence[BuiltIndex] = []
 
     @property
+    def count(self) -> int:
+        """How many there are, or will be once they are built."""
+        return len(self._kinds)
+
+    @property
     def names(self) -> list[str]:
         """The names of the indexes, with their schema, once they are built."""
         return [index.name for index in self.built]

@@ -1,5 +1,6 @@
 """How many relations a server can lock at a time: many indexes, or partitions, may be more."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,3 +51,8 @@ class LockRoom:
             f"{what} lock {relations:,} relations each{by}, and the server's settings make room for"
             f" {self.size:,}: set {how}"
         )
+
+
+def may_be_generic(settings: Mapping[str, str]) -> bool:
+    """Whether a session with these settings may plan a prepared statement without its values."""
+    return settings.get("plan_cache_mode") != "force_custom_plan"

@@ -43,10 +43,10 @@ class PartialIndexes(Division):
         least = {"partial_index_rows": min(self._counts.values())} if self._counts else {}
         return {"partial_indexes": len(self._counts), **least}
 
-    def check_room(self, room: LockRoom) -> None:
+    def check_room(self, room: LockRoom, others: int, may_be_generic: bool) -> None:
         """Raise PostgresError for more indexes than the server can lock."""
-        count = len(self._counts)
-        room.check(1 + count, f"{count:,} partial indexes: the plans of queries")
+        what = f"{len(self._counts):,} partial indexes" + (f" and {others} of attributes" if others else "")
+        room.check(self.locked_by_query(others, may_be_generic), f"{what}: the plans of queries")
 
     def locked_by_query(self, others: int, may_be_generic: bool) -> int:
         """Return the table with all of its indexes: planning a query locks each."""

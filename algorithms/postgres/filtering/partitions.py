@@ -46,11 +46,14 @@ class ListPartitions(Division):
         """Return the number of partitions."""
         return {"partitions": len(self._counts)}
 
-    def check_room(self, room: LockRoom) -> None:
-        """Raise PostgresError for more partitions than one transaction can make."""
-        count = len(self._counts)
-        locks = 1 + count * _LOCKS_OF_A_NEW_PARTITION
-        room.check(locks, f"{count:,} partitions: the transactions that make them")
+    def check_room(self, room: LockRoom, others: int, may_be_generic: bool) -> None:
+        """Raise PostgresError for more partitions than one transaction can make, or query.
+
+        An index of an attribute of all partitions takes fewer locks than making these.
+        """
+        what, count = f"{len(self._counts):,} partitions", len(self._counts)
+        room.check(1 + count * _LOCKS_OF_A_NEW_PARTITION, f"{what}: the transactions that make them")
+        room.check(self.locked_by_query(others, may_be_generic), f"{what}: the plans of queries")
 
     def locked_by_query(self, others: int, may_be_generic: bool) -> int:
         """Return the table, partitions and the indexes of all of them.

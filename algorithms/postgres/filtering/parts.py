@@ -61,17 +61,14 @@ class IndexParts:
             _announce(place.server, [index for _, index, _, is_missing in every if is_missing])
             rows = sum(part.rows for part, _, _, is_missing in every if is_missing)
             built = []
-            with progress_bar(rows, f"building {sum(missing):,} indexes") as bar:
+            with progress_bar(rows, f"building {_counted(sum(missing))}") as bar:
                 for part, _, build, is_missing in every:
                     built.append(build.run(part.rows, hooks, rebuilds)[0])
                     bar.update(part.rows if is_missing else 0)
             self.built, self.are_found = built, not any(missing)
+            _report([each for each, is_missing in zip(built, missing, strict=True) if is_missing], len(built))
         if not parts:
             print("no value has enough rows for an index of its own: none is built", flush=True)
-            return
-        found = "found as built before" if self.are_found else "built"
-        seconds = sum(each.build_seconds for each in self.built)
-        print(f"{len(self.built):,} indexes {found} ({seconds:.1f} s in all)", flush=True)
 
 
 def _announce(server: Server, indexes: Sequence[Index]) -> None:
@@ -80,11 +77,23 @@ def _announce(server: Server, indexes: Sequence[Index]) -> None:
         return
     disk, memory = sum(index.disk_bytes for index in indexes), max(index.build_memory for index in indexes)
     server.check_disk(disk, "the indexes")
-    on_disk = f", about {size_text(disk)} on disk in all" if disk else ""
-    print(
-        f"{len(indexes):,} indexes are to be built, with up to {size_text(memory)} of memory each{on_disk}",
-        flush=True,
-    )
+    on_disk = f", about {size_text(disk)} on disk" if disk else ""
+    are, each = ("is", "") if len(indexes) == 1 else ("are", " each")
+    what = f"{_counted(len(indexes))} {are} to be built"
+    print(f"{what}, with up to {size_text(memory)} of memory{each}{on_disk}", flush=True)
+
+
+def _report(built: Sequence[BuiltIndex], every: int) -> None:
+    """Say what was built, of `every` index that there is now."""
+    if built:
+        seconds = sum(each.build_seconds for each in built)
+        in_all = " in all" if len(built) > 1 else ""
+        found = f"; {_counted(every - len(built))} found as built before" if len(built) < every else ""
+        print(f"{_counted(len(built))} built ({seconds:.1f} s{in_all}){found}", flush=True)
+
+
+def _counted(indexes: int) -> str:
+    return "1 index" if indexes == 1 else f"{indexes:,} indexes"
 
 
 def _index_of(part: Part, hooks: IndexHooks, dimension: int) -> Index:

@@ -21,7 +21,7 @@ import psutil
 import psycopg
 
 from ..environment import OTHER_FOLDER
-from ..errors import PostgresError
+from ..errors import FolderInUseError, PostgresError
 from . import folder_files
 from .account import ServerAccount
 from .way import place_for_root
@@ -65,7 +65,7 @@ class ClusterFolder:
         if not is_free:  # not raised above: the lock's error is that of a lack of processes
             holder = re.match(r"\d*", lock.read(20))
             lock.close()
-            raise PostgresError(
+            raise FolderInUseError(
                 f"{self.root} is in use by process {(holder and holder[0]) or 'unknown'}: "
                 f"wait for it, or name {OTHER_FOLDER}"
             )

@@ -175,7 +175,8 @@ class PartsDataset(Dataset):
     def neighbors_in(self, path: Path, may_lack: bool = False) -> np.ndarray:
         """Read a published file of neighbours: row numbers (queries, k) int64, in the order of the queries.
 
-        UserError where it does not fit the dataset. With `may_lack`, -1 stands where there are fewer than k.
+        UserError where it does not fit the dataset. With `may_lack`, -1 stands for no row, and no row may be
+        named twice.
         """
         ids, _ = read_neighbors(path, may_lack)
         queries = len(self._test)

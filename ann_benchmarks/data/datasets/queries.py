@@ -201,8 +201,8 @@ def rows_of_ids(
 ) -> np.ndarray:
     """Turn the ids that a published truth names into row numbers.
 
-    `numbered` gives the id of every row in order, in blocks; without it, ids are row numbers. With
-    `may_lack`, ids below 0 stand for no row, and become -1.
+    `numbered` gives the id of every row in order, in blocks; without it, ids are row numbers. UserError for
+    an id that no row has. With `may_lack`, -1 stands for no row, and a query may name each row once only.
     """
     if numbered is not None:
         named = np.unique(ids)
@@ -217,15 +217,22 @@ def rows_of_ids(
         found[found >= rows] = -1
     else:
         found = np.where((ids >= 0) & (ids < rows), ids, -1).astype(np.int64)
-    unknown = (found < 0) & (ids >= 0) if may_lack else found < 0
-    if may_lack:
-        found[ids < 0] = -1
+    unknown = (found < 0) & (ids != -1) if may_lack else found < 0
     if unknown.any():
         query, place = np.unravel_index(np.argmax(unknown), found.shape)
         raise UserError(
-            f"{path} row {query} (from 0) names id {ids[query, place]}, which none of the {rows:,} training"
+            f"{path} query {query} (from 0) names id {ids[query, place]}, which none of the {rows:,} training"
             " rows has; delete it and get it again"
         )
+    if may_lack:
+        ordered = np.sort(ids, axis=1)
+        is_repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+        if is_repeated.any():
+            query, place = np.unravel_index(np.argmax(is_repeated), is_repeated.shape)
+            raise UserError(
+                f"{path} query {query} (from 0) names id {ordered[query, place]} more than once;"
+                " delete it and get it again"
+            )
     return found
 
 

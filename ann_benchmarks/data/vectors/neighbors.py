@@ -19,7 +19,7 @@ def read_neighbors(path: Path, may_lack: bool = False) -> tuple[np.ndarray, np.n
 
     From .npy, .ivecs, HDF5 (`neighbors`, `distances`), Parquet (`neighbors_id`, in the order of the column
     `id` where there is one), else the big-ann layout: header, int32 ids, float32 distances or nothing. With
-    `may_lack`, numbers below 0 are allowed, and stand for no row.
+    `may_lack`, numbers below 0 are allowed: -1 stands for no row, and the dataset refuses others.
     """
     if not path.is_file():
         raise UserError(f"there is no file {path}; give the path of a file of neighbours")

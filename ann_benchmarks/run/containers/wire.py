@@ -21,6 +21,7 @@ import numpy as np
 
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import (
+    BuildBegun,
     Built,
     Failure,
     Finished,
@@ -79,7 +80,8 @@ class Died:
 
 
 _KINDS = (
-    *(Built, TurnDone, PointDone, PhaseDone, WorkloadDone, PointFailed, Note, Finished, Failure, Located),
+    *(BuildBegun, Built, TurnDone, PointDone, PhaseDone, WorkloadDone, PointFailed, Note),
+    *(Finished, Failure, Located),
     *(Checked, Died),
 )
 _MESSAGES = {kind.__name__: kind for kind in _KINDS}
