@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from ann_benchmarks.common.numbers import figure_text, size_text, three_digits
+from ann_benchmarks.common.numbers import figure_text, three_digits
 from ann_benchmarks.common.output import counted
 from ann_benchmarks.pricing.costs import ServerCost
 from ann_benchmarks.pricing.prices import LOCAL, PriceList, Quote
@@ -57,7 +57,7 @@ def pace(cost: ServerCost, target: ServiceTarget) -> str:
 def load_text(cost: ServerCost) -> str:
     """Write who sends the queries."""
     clients = counted(cost.run.series.clients or 1, "client")
-    return f"at that rate, to {clients}" if cost.is_given else f"with {clients}"
+    return f"with {clients}{', at a given rate' * cost.is_given}"
 
 
 def money(cost: ServerCost, prices: PriceList) -> str:
@@ -94,8 +94,3 @@ def percentile_text(cost: ServerCost, name: str) -> str:
 def rate_text(cost: ServerCost) -> str:
     """Write a throughput with its interval, as tables have it."""
     return f"{LOWER_BOUND * cost.is_bound}{figure_text(cost.rate)}{interval_text(cost.rate_interval)}"
-
-
-def memory_text(cost: ServerCost) -> str:
-    """Write the memory of a server, as tables have it."""
-    return size_text(cost.server.memory)

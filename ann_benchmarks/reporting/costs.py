@@ -141,6 +141,10 @@ def by_algorithm(answer: CostAnswer) -> str:
             continue
         doubt = f", not sure: {found.why}" if found.kept == Kept.UNSURE else ""
         has = capacity_text(found.server)
+        alike = [cost.server for cost in own if cost.kept == found.kept and cost.price == found.price]
+        least = min(alike, key=lambda server: (server.memory or 0, server.cpus or 0))
+        if (least.memory or 0) < (found.server.memory or 0):
+            has += f"; {capacity_text(least)} keeps it, too"
         texts.append(f"{name} {money(found, answer.prices)} on {found.server.name} ({has}{doubt})")
     return f"The cheapest server that keeps the objective, a month: {'; '.join(texts)}."
 
