@@ -11,11 +11,11 @@ from ann_benchmarks.common.output import counted
 from ann_benchmarks.pricing.costs import ServerCost
 from ann_benchmarks.pricing.prices import PriceList
 from ann_benchmarks.pricing.servers import capacity_text
-from ann_benchmarks.results.intervals import Interval, interval_text
+from ann_benchmarks.results.intervals import Interval
 
 from .builds import IndexNames
 from .content import known_table
-from .cost_words import load_text, many, percentile_text, rate_text, storage_text
+from .cost_words import load_text, percentile_text, queries_text, rate_text, storage_text
 from .costs import CostAnswer
 from .document import Block, Heading, Items, Line, Paragraph, Strong
 
@@ -79,7 +79,7 @@ def cost_table(answer: CostAnswer) -> list[Block]:
 def queries_cell(cost: ServerCost, prices: PriceList) -> str:
     """Write the queries for one unit of the currency, with their interval."""
     value = cost.queries(prices)
-    return UNKNOWN if value is None else many(value) + interval_text(cost.queries_interval(prices), many)
+    return UNKNOWN if value is None else queries_text(value, cost.queries_interval(prices))
 
 
 def write_costs(path: Path, answers: Sequence[CostAnswer]) -> None:

@@ -10,13 +10,14 @@ from ann_benchmarks.pricing.prices import LOCAL, PriceList, Quote
 from ann_benchmarks.pricing.servers import capacity_text
 from ann_benchmarks.pricing.target import ServiceTarget
 from ann_benchmarks.results.at_recall import LOWER_BOUND
-from ann_benchmarks.results.intervals import interval_text
+from ann_benchmarks.results.intervals import Interval, interval_text
 from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.runs import interval
 
 from .statements import listed
 
 MOST_NAMED = 5
+LARGE = ((1e9, " billion"), (1e6, " million"))
 
 
 def offer(cost: ServerCost, prices: PriceList) -> str:
@@ -65,17 +66,11 @@ def money(cost: ServerCost, prices: PriceList) -> str:
     return prices.money(cost.price)
 
 
-def queries_text(value: float) -> str:
-    """Write a number of queries."""
-    return f"{many(value)} queries"
-
-
-def many(value: float) -> str:
-    """Write a large number with three digits."""
-    for size, name in ((1e9, "billion"), (1e6, "million")):
-        if value >= size:
-            return f"{three_digits(value / size)} {name}"
-    return three_digits(value)
+def queries_text(value: float, bounds: Interval | None = None) -> str:
+    """Write a large number of queries with three digits, and its interval in the same unit."""
+    size, name = next(((size, name) for size, name in LARGE if value >= size), (1.0, ""))
+    interval = None if bounds is None else [end / size for end in bounds]
+    return f"{three_digits(value / size)}{interval_text(interval, three_digits)}{name}"
 
 
 def some(texts: Sequence[str]) -> str:
