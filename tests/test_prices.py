@@ -152,7 +152,7 @@ def test_the_quote_is_the_cheapest_that_suffices(prices, need):
 
 
 def test_prices_of_months_are_not_multiplied(tmp_path):
-    by_month = read_prices(file_of(tmp_path, per="month", hours_a_month=720))
+    by_month = read_prices(file_of(tmp_path, per="month", hours_a_month=720, instances=[INSTANCE]))
     assert by_month.quote(Capacity(2, 8 * GB, GB)).price == pytest.approx(0.10 + 1.0)
     assert by_month.seconds == 720 * 3600
 
