@@ -9,6 +9,7 @@ import argparse
 from pathlib import Path
 
 from ann_benchmarks.common.cli import path, run_command
+from ann_benchmarks.pricing.reading import read_prices
 from ann_benchmarks.website import create_website
 from ann_benchmarks.website.plots import all_plot_variants
 
@@ -24,8 +25,12 @@ def main() -> None:
     parser.add_argument(
         "--recompute", action="store_true", help="compute the metrics anew, whatever is cached"
     )
+    parser.add_argument(
+        "--prices", type=path, metavar="FILE", help="price the measured servers with this file of prices"
+    )
     args = parser.parse_args()
-    pages = create_website(args.outputdir, args.plottype, args.latex, args.scatter, args.recompute)
+    prices = None if args.prices is None else read_prices(args.prices)
+    pages = create_website(args.outputdir, args.plottype, args.latex, args.scatter, args.recompute, prices)
     print(f"wrote {args.outputdir / 'index.html'} (pages: {pages})")
 
 
