@@ -81,7 +81,8 @@ WORDS = {
 
 def conclusion(compared: SideBySide, criteria: Criteria, has_to_see: bool = False) -> str:
     """Return what --fail-if-slower decides, in one sentence with the ratio of all points and its interval."""
-    decided = WORDS[status(compared, criteria, has_to_see)].format(worth=percent(criteria.worth))
+    found_status = status(compared, criteria, has_to_see)
+    decided = WORDS[found_status].format(worth=percent(criteria.worth))
     found = compared.metrics.get(compared.judged_by)
     if found is None:
         return f"{decided}: {METRICS[compared.judged_by].title} is not known for both sides"
@@ -91,7 +92,9 @@ def conclusion(compared: SideBySide, criteria: Criteria, has_to_see: bool = Fals
     over = "" if len(found.points) == 1 else f", the geometric mean of {len(found.points)} points"
     title = METRICS[compared.judged_by].title
     worst = "".join(f"; {text}" for text in failures(compared, criteria) if not text.startswith(ALL_POINTS))
-    return f"{decided}: {title} B / A is {found.mean.ratio:.3f} ({bounds}{over}){worst}"
+    is_noisy = found_status != SLOWER and found.mean.verdict(criteria.error_rate, criteria.worth) == NOISY
+    hidden = "; the noise could hide it" if is_noisy else ""
+    return f"{decided}: {title} B / A is {found.mean.ratio:.3f} ({bounds}{over}){worst}{hidden}"
 
 
 def warnings(compared: SideBySide, criteria: Criteria) -> Iterator[str]:

@@ -48,9 +48,8 @@ def export(folder: Path, definitions: Path, algorithm: str | None = None) -> Non
             contents = _needed(only, contents)
         target = folder / ALGORITHMS
         states = {name: state_of(target / name, new, _record(folder)) for name, new in contents.items()}
-        plugins = [
-            name for name, content in contents.items() if "config.yml" in content and only in (None, name)
-        ]
+        plugins = [name for name, content in contents.items() if "config.yml" in content]
+        plugins = plugins if only is None else [only]
         shared = [name for name in contents if name not in plugins]
         for name in shared:
             if states[name] in ("theirs", "changed"):
