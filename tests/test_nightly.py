@@ -127,9 +127,9 @@ def test_the_workflows_commands_measure_two_builds_and_end_in_a_verdict(workplac
     assert builds == {f"pgvector_hnsw-{tag}": build_of(folder) for tag, folder in folders.items()}
     assert len(set(builds.values())) == 2
     decided = run_program(*compare_both, cwd=workplace)
-    assert decided.returncode in (0, 1, 2), decided.stderr
-    assert re.match(r"\*\*(B is|cannot tell whether B is)", decided.stdout), decided.stdout + decided.stderr
-    assert decided.returncode == 2 or re.search(r"\(95% interval [\d.]+ to [\d.]+", decided.stdout)
+    assert decided.returncode in (0, 1), decided.stderr  # of a moment's measurement, either
+    first = rf"\*\*B is {'' if decided.returncode else 'not shown to be '}slower by more than 5%: QPS B / A is"
+    assert re.match(rf"{first} [\d.]+ \(95% interval [\d.]+ to ", decided.stdout), decided.stdout
 
 
 def test_a_new_build_under_the_same_name_is_another_one(tmp_path, monkeypatch):
