@@ -8,6 +8,7 @@ import hashlib
 import shutil
 from pathlib import Path
 
+from .errors import PostgresError
 from .servers.binaries import embedded_installation
 from .servers.installation import ExtensionRelease, Installation, install
 
@@ -30,8 +31,12 @@ def make_build(release: ExtensionRelease, folder: Path) -> None:
     original = embedded_installation()
     package = original.parent
     # The wheel's layout is kept: its programs look for libraries in a folder next to their package's.
-    for part in (original, *package.parent.glob(f"{package.name}.libs")):
-        shutil.copytree(part, folder / part.relative_to(package.parent), symlinks=True)
+    try:
+        for part in (original, *package.parent.glob(f"{package.name}.libs")):
+            shutil.copytree(part, folder / part.relative_to(package.parent), symlinks=True)
+    except OSError as error:
+        reason = error.strerror or "some of its files cannot be copied"
+        raise PostgresError(f"cannot copy {original} to {folder}: {reason}; free some space there") from None
     install(release, Installation(folder / original.relative_to(package.parent)))
     (folder / _MARK).write_text(_digest(release))
 

@@ -106,11 +106,13 @@ def install_release(extension: str, version: str, archive: Path | None) -> str:
 
     It is the PostgreSQL of a wheel, or a copy of the embedded one with the archive's build of the extension.
     """
+    target = folder_of(extension) / version
     if archive is None:
+        if build := build_of(target):
+            return f"{extension}, build {build}, is here already: {target}"
         check_extension(extension, version)
         if there := installed(extension, version):
             return f"pgvector {version} is here already: {there}"
-    target = folder_of(extension) / version
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".partial-") as folder:
         partial = Path(folder)
