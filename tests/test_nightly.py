@@ -83,8 +83,6 @@ def test_commands_have_only_options_that_exist(words):
 
 
 def test_the_report_has_the_options_that_the_workflow_gives():
-    if not (ROOT / "ann_benchmarks/submission").is_dir():
-        pytest.skip("bundles are not there yet")
     (words,) = (words for words in python_lines() if words[0] == "report.py")
     assert {word for word in words if word.startswith("--")} <= options_of("report.py")
 
@@ -111,13 +109,13 @@ def workplace(tmp_path):
 
 
 def test_the_workflows_commands_measure_two_builds_and_end_in_a_verdict(workplace):
-    install_base, install_head, measure, compare_both = (
-        brief(words) for words in python_lines() if words[0] in ("install.py", "run.py", "compare.py")
+    install_base, install_head, measure, compare_both, write_bundle = (
+        brief(words) for words in python_lines() if words[0] != "-m"
     )
     for words in (install_base, install_head):
         done = run_program(*words, cwd=workplace)
         assert done.returncode == 0 and ", build " in done.stdout, done.stderr
-    ran = run_program(*measure, "--max-n-algorithms", "1", cwd=workplace)
+    ran = run_program(*measure, cwd=workplace)
     assert ran.returncode == 0, ran.stderr + ran.stdout
     builds = {}
     for path in workplace.glob("results/*/10/*/*.hdf5"):
@@ -128,6 +126,8 @@ def test_the_workflows_commands_measure_two_builds_and_end_in_a_verdict(workplac
     assert len(set(builds.values())) == 2
     decided = run_program(*compare_both, cwd=workplace)
     assert decided.returncode in (0, 1), decided.stderr  # of a moment's measurement, either
+    bundled = run_program(*write_bundle, cwd=workplace)
+    assert bundled.returncode == 0 and (workplace.parent / "bundle/manifest.json").is_file(), bundled.stderr
     word = "" if decided.returncode else "not shown to be "
     first = rf"\*\*B is {word}slower by more than 5%: QPS B / A is [\d.]+ \(95% interval [\d.]+ to "
     assert re.match(first, decided.stdout), decided.stdout
