@@ -26,7 +26,12 @@ from .test_docs import options_of
 WORKFLOW = yaml.load((ROOT / "templates/nightly/index-speed.yml").read_text(), yaml.BaseLoader)
 STEPS = [(job, step) for job, content in WORKFLOW["jobs"].items() for step in content["steps"]]
 ENVIRONMENT = {**WORKFLOW["env"], "DATASET": "clustered-500-8-euclidean", "GITHUB_STEP_SUMMARY": "summary.md"}
-BRIEF = {"--until": ("--rounds", "4"), "--budget": (), "--duration": ("--duration", "0.05")}
+BRIEF = {
+    "--until": ("--rounds", "4"),
+    "--budget": (),
+    "--duration": ("--duration", "0.05"),
+    "--clients": ("--clients", "1"),
+}
 
 
 def archive(path: Path, comment: str) -> Path:
