@@ -23,8 +23,8 @@ from ann_benchmarks.comparing.listing import list_runs, show_run
 from ann_benchmarks.comparing.matching import SideBySide, compare
 from ann_benchmarks.comparing.measurements import METRICS
 from ann_benchmarks.comparing.sides import ResultFilter, read_side
-from ann_benchmarks.comparing.tables import FORMATS, render
-from ann_benchmarks.comparing.verdicts import UNDECIDED, Criteria, failures, percent, status
+from ann_benchmarks.comparing.tables import FORMATS, headline, render
+from ann_benchmarks.comparing.verdicts import UNDECIDED, Criteria, conclusion, failures, percent, status
 from ann_benchmarks.results.file import RESULTS_FOLDER
 
 
@@ -53,10 +53,14 @@ def main() -> int:
         noise = read_side(args.noise, ResultFilter()) if args.noise else ()
         compared = compare(a, b, noise, args.by, args.paired)
     except UserError as error:
+        if args.fail_if_slower is not None and args.format == "markdown":
+            print(headline(f"cannot tell whether B is slower: {error}", args.format), end="")
         print(f"error: {error}", file=sys.stderr)
         return UNDECIDED
     names = [" ".join(side) for side in sides]
-    print(render(compared, names, criteria, args.format, sys.stdout.isatty()), end="")
+    is_decided = args.fail_if_slower is not None and compared.pairs
+    verdict = conclusion(compared, criteria, args.fail_if_unsure) if is_decided else ""
+    print(render(compared, names, criteria, args.format, sys.stdout.isatty(), verdict), end="")
     return ending(compared, criteria, args)
 
 

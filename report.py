@@ -19,10 +19,10 @@ from ann_benchmarks.common.cli import (
     run_command,
 )
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.experiments.report import report_experiment
+from ann_benchmarks.experiments.report import add_bundle_options, report_experiment, requested_bundle
 from ann_benchmarks.load.request import Objective
 from ann_benchmarks.pricing.reading import cost_request
-from ann_benchmarks.reporting.chapters import ReportOptions, report_results
+from ann_benchmarks.reporting.chapters import ReportOptions, bundle_results, report_results
 from ann_benchmarks.results.metrics import TARGET_RECALL
 from run import every_job, make_parser
 
@@ -52,7 +52,10 @@ def main() -> None:
         help="report an experiment; give the options that run.py was given",
     )
     add("--mini", action="store_true", help="with --experiment: report its miniature")
+    add_bundle_options(parser)
     args, others = parser.parse_known_args()
+    request = requested_bundle(args)
+    folder = None
     if args.experiment:
         folder = report_experiment(sys.argv[1:], make_parser(), every_job)
     elif others or args.mini:
@@ -60,8 +63,15 @@ def main() -> None:
     else:
         costs = cost_request(args.prices, args.slo, args.target_rate)
         options = ReportOptions(args.title, args.target_recall, args.recompute, costs)
-        folder = report_results(args.dataset, args.algorithm, args.count, args.output, options)
-    print(f"wrote {folder / 'report.html'} and report.md, points.csv, report.json")
+        what = (args.dataset, args.algorithm, args.count)
+        if request is not None:
+            bundle_results(request, *what, options)
+        else:
+            folder = report_results(*what, args.output, options)
+    if folder is None:
+        print(f"wrote {args.bundle / 'manifest.json'} and all that it lists")
+    else:
+        print(f"wrote {folder / 'report.html'} and report.md, points.csv, report.json")
 
 
 if __name__ == "__main__":

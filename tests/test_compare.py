@@ -2,6 +2,7 @@ import csv
 import io
 import json
 import math
+import re
 import sys
 from pathlib import Path
 
@@ -106,6 +107,25 @@ def test_repetitions_of_the_same_differ_by_nothing_and_a_slow_down_is_found(call
     assert call("--a", *a, "--b", *slow, "--fail-if-slower", "20%")[0] == 0
     assert call("--a", *slow, "--b", *a, "--fail-if-slower", "5%")[0] == 0  # which is faster
     assert call("--a", *a, "--b", *slow)[0] == 0
+
+
+def test_the_verdict_is_the_first_line(call, tmp_path):
+    a, slow = repeated(tmp_path, "a", 0.001), repeated(tmp_path, "slow", 0.00125)
+    _, out, _ = call("--a", *a, "--b", *slow, "--fail-if-slower", "5%", "--format", "markdown")
+    first, empty = out.splitlines()[:2]
+    found = re.fullmatch(
+        r"\*\*B is slower by more than 5%: .* B / A is (\S+) \(95% interval (\S+) to (\S+), the geometric"
+        r" mean of 2 points\); HNSW\(M_16_20\): .*%\*\*",
+        first,
+    )
+    assert found and not empty
+    ratio, low, high = map(float, found.groups())
+    assert low < ratio < high and low < 0.8 < high
+    _, out, _ = call("--a", *a, "--b", *slow, "--fail-if-slower", "30%", "--format", "json")
+    assert json.loads(out)["verdict"].startswith("B is not shown to be slower by more than 30%: ")
+    assert "verdict" not in json.loads(call("--a", *a, "--b", *slow, "--format", "json")[1])
+    status, out, err = call("a0", "nowhere", "--fail-if-slower", "5%", "--format", "markdown")
+    assert status == 2 and out.startswith("**cannot tell whether B is slower: ") and "error: " in err
 
 
 def test_pairs_do_not_see_what_slows_both(call):

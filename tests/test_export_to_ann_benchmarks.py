@@ -88,6 +88,27 @@ def test_exactly_the_plugins_are_copied(checkout, definitions, capsys):
     ]
 
 
+def test_one_algorithm_is_copied_with_what_it_needs(checkout, definitions, capsys):
+    (definitions / "one/more").mkdir()
+    (definitions / "one/more/part.py").write_text("from ...shared.inner import code\n")
+    (definitions / "two/module.py").write_text("from ..one.module import x\n# from shared\n")
+    plugin(definitions, "three")
+    dockerfile = definitions / "three/Dockerfile"
+    dockerfile.write_text(f"FROM ann-benchmarks\nCOPY {ALGORITHMS}/shared/inner/step.sh /tmp/\n")
+    export(checkout, definitions, "three")
+    there = {path.name for path in (checkout / ALGORITHMS).iterdir()}
+    assert {"three", "shared"} <= there and not {"one", "two"} & there
+    export(checkout, definitions, "two")
+    capsys.readouterr()
+    export(checkout, definitions, "one-more")  # an algorithm of the folder one
+    assert "one: there already" in capsys.readouterr().out
+    (checkout / ALGORITHMS / "one/module.py").write_text("y = 1\n")
+    with pytest.raises(UserError, match="one is not as exported from here, and the plug-ins need"):
+        export(checkout, definitions, "two")
+    with pytest.raises(UserError, match="'none' is no algorithm to export; there are one, three, two"):
+        export(checkout, definitions, "none")
+
+
 def test_an_earlier_export_is_replaced(checkout, definitions, capsys):
     export(checkout, definitions)
     (checkout / ALGORITHMS / "one/__pycache__").mkdir()  # it ran there

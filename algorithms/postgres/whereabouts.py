@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 
 from .environment import given_settings, server_kind
-from .servers import Server, chosen_programs
+from .servers import Server, chosen_build, chosen_programs
 from .servers.binaries import built_version
 from .servers.external import ExternalServer
 from .servers.installation import extension_version
@@ -73,7 +73,8 @@ def _of_external(extensions: Sequence[str]) -> dict[str, Any]:
 
 def _of_ours() -> dict[str, Any]:
     kind = server_kind()
-    return {"server": "embedded" if kind == "external" else kind, "given_settings": _given()}
+    build = {"build_version": chosen_build()} if chosen_build() else {}
+    return {"server": "embedded" if kind == "external" else kind, "given_settings": _given(), **build}
 
 
 def _given() -> str:

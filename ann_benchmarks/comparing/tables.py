@@ -68,15 +68,27 @@ def csv_text(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def render(
-    compared: SideBySide, names: Sequence[str], criteria: Criteria, form: str, colors: bool = False
+    compared: SideBySide,
+    names: Sequence[str],
+    criteria: Criteria,
+    form: str,
+    colors: bool = False,
+    verdict: str = "",
 ) -> str:
-    """Return the whole text; `names` are those of A and B."""
+    """Return the whole text; `names` are those of A and B, the verdict is that of --fail-if-slower."""
     if form == "json":
-        return json.dumps(_content(compared, names, criteria), indent=2, allow_nan=False) + "\n"
+        content = {**_content(compared, names, criteria), **({"verdict": verdict} if verdict else {})}
+        return json.dumps(content, indent=2, allow_nan=False) + "\n"
     if form == "csv":
         rows = list(_rows(compared, criteria))
         return csv_text(list(rows[0]) if rows else ["figure"], [list(row.values()) for row in rows])
-    return "\n".join(_text(compared, names, criteria, form, colors)) + "\n"
+    return headline(verdict, form) + "\n".join(_text(compared, names, criteria, form, colors)) + "\n"
+
+
+def headline(verdict: str, form: str) -> str:
+    """Return a verdict as the first paragraph, as a comment on a pull request begins; "" without one."""
+    mark = "**" * (form == "markdown")
+    return f"{mark}{verdict}{mark}\n\n" if verdict else ""
 
 
 def _text(

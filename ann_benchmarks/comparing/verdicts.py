@@ -72,6 +72,31 @@ def status(compared: SideBySide, criteria: Criteria, has_to_see: bool = False) -
     return UNDECIDED if has_to_see and is_noisy else NOT_SLOWER
 
 
+WORDS = {
+    NOT_SLOWER: "B is not shown to be slower by more than {worth}",
+    SLOWER: "B is slower by more than {worth}",
+    UNDECIDED: "cannot tell whether B is slower by more than {worth}",
+}
+
+
+def conclusion(compared: SideBySide, criteria: Criteria, has_to_see: bool = False) -> str:
+    """Return what --fail-if-slower decides, in one sentence with the ratio of all points and its interval."""
+    found_status = status(compared, criteria, has_to_see)
+    decided = WORDS[found_status].format(worth=percent(criteria.worth))
+    found = compared.metrics.get(compared.judged_by)
+    if found is None:
+        return f"{decided}: {METRICS[compared.judged_by].title} is not known for both sides"
+    low, high = found.mean.interval(criteria.error_rate)
+    known = not math.isnan(low)
+    bounds = f"{criteria.confidence} interval {low:.3f} to {high:.3f}" if known else "interval unknown"
+    over = "" if len(found.points) == 1 else f", the geometric mean of {len(found.points)} points"
+    title = METRICS[compared.judged_by].title
+    worst = "".join(f"; {text}" for text in failures(compared, criteria) if not text.startswith(ALL_POINTS))
+    is_noisy = found_status != SLOWER and found.mean.verdict(criteria.error_rate, criteria.worth) == NOISY
+    hidden = "; the noise could hide it" if is_noisy else ""
+    return f"{decided}: {title} B / A is {found.mean.ratio:.3f} ({bounds}{over}){worst}{hidden}"
+
+
 def warnings(compared: SideBySide, criteria: Criteria) -> Iterator[str]:
     """Say what the reader of the figures has to know."""
     found = compared.metrics.get(compared.judged_by)

@@ -1,12 +1,13 @@
 """install.py --export: our plug-ins copied into a checkout of ann-benchmarks."""
 
 import hashlib
+import re
 import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.definitions.configs import read_config
 
 Content = dict[str, tuple[bytes, bool]]  # path inside of a folder -> what the file holds, may it be executed
@@ -22,6 +23,8 @@ OF_A_CHECKOUT = (
 RECORD = "exported-plugins.log"
 SCRATCH = "ann_benchmarks/.export"
 NOT_COPIED = ("__pycache__", "tests")
+_IMPORTED = re.compile(r"^ *from \.{2,}(\w+)", re.MULTILINE)
+_OF_IMAGE = re.compile(rf"{ALGORITHMS}/(\w+)/")
 # ann-benchmarks' install.py takes every folder for an algorithm, and one without a Dockerfile for a failure.
 SHARED_DOCKERFILE = b"""\
 # No algorithm, but what others share: built so that an install of everything does not fail on it.
@@ -29,19 +32,25 @@ FROM ann-benchmarks
 """
 
 
-def export(folder: Path, definitions: Path) -> None:
+def export(folder: Path, definitions: Path, algorithm: str | None = None) -> None:
     """Copy the plug-ins of `definitions`, and what they share, into a checkout of ann-benchmarks.
 
     Each folder is copied whole or not at all. What an earlier export put there is replaced, what others
-    changed is left alone; one line for each says so.
+    changed is left alone; one line for each says so. With the name of an algorithm or of its folder, only
+    that folder is copied, and what it needs: what a pull request of one algorithm consists of.
     """
     check_checkout(folder, definitions)
     shutil.rmtree(folder / SCRATCH, ignore_errors=True)  # of an export that was killed
     try:
         contents = {path.name: content_of(path) for path in folders_to_copy(definitions)}
+        only = None if algorithm is None else _folder_of(algorithm, contents, definitions)
+        if only is not None:
+            contents = _needed(only, contents)
         target = folder / ALGORITHMS
         states = {name: state_of(target / name, new, _record(folder)) for name, new in contents.items()}
-        shared = [name for name, content in contents.items() if "config.yml" not in content]
+        plugins = [name for name, content in contents.items() if "config.yml" in content]
+        plugins = plugins if only is None else [only]
+        shared = [name for name in contents if name not in plugins]
         for name in shared:
             if states[name] in ("theirs", "changed"):
                 raise UserError(
@@ -54,7 +63,6 @@ def export(folder: Path, definitions: Path) -> None:
             print(f"{name}: {_outcome(states[name], content, target / name)}")
     except OSError as error:
         raise UserError(f"cannot export to {folder}: {error.filename}: {error.strerror}") from None
-    plugins = [name for name in contents if name not in shared]
     there = [name for name in plugins if states[name] not in ("theirs", "changed")]
     for text in _remarks(target, there, contents):
         print(f"note: {text}")
@@ -86,6 +94,30 @@ def folders_to_copy(definitions: Path) -> list[Path]:
         for path in sorted(definitions.iterdir())
         if path.name not in ("base", *NOT_COPIED) and any((path / mark).is_file() for mark in marks)
     ]
+
+
+def _folder_of(algorithm: str, contents: dict[str, Content], definitions: Path) -> str:
+    """Return the name of an algorithm's folder; UserError where no plug-in has it."""
+    plugins = [name for name, content in contents.items() if "config.yml" in content]
+    if algorithm in plugins:
+        return algorithm
+    for name in plugins:
+        if algorithm in read_config(definitions / name / "config.yml").names():
+            return name
+    raise UserError(f"'{shown(algorithm)}' is no algorithm to export; there are {', '.join(plugins)}")
+
+
+def _needed(name: str, contents: dict[str, Content]) -> dict[str, Content]:
+    """Return a folder with those that it imports from, or whose files its image is built from."""
+    found, left = {name}, [name]
+    while left:
+        for inside, (data, _) in contents[left.pop()].items():
+            pattern = _OF_IMAGE if inside == "Dockerfile" else _IMPORTED if inside.endswith(".py") else None
+            named = set(pattern.findall(data.decode(errors="replace"))) if pattern else set()
+            more = named & contents.keys() - found
+            found |= more
+            left += more
+    return {each: content for each, content in contents.items() if each in found}
 
 
 def content_of(folder: Path) -> Content:

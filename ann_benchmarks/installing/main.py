@@ -66,7 +66,8 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         "--export",
         metavar="DIR",
         type=path,
-        help="copy the plug-ins into the ann-benchmarks checkout DIR instead",
+        help="copy the plug-ins, or that of --algorithm with what it needs, into the ann-benchmarks checkout"
+        " DIR instead",
     )
     add("--local", action="store_true", help="install a published release for this machine itself instead")
     release = parser.add_mutually_exclusive_group()
@@ -98,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.export is not None:
         from .export import export
 
-        export(args.export, args.definitions)
+        export(args.export, args.definitions, args.algorithm)
         return 0
     if args.local:
         from .local import install_local
@@ -117,9 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def check_options(args: argparse.Namespace) -> None:
     """Refuse options that do not go together."""
     if args.export is not None:
-        refuse(
-            args, ("--local", "--algorithm", *FOR_LOCAL, *FOR_IMAGES), "--export, which copies all plug-ins"
-        )
+        refuse(args, ("--local", *FOR_LOCAL, *FOR_IMAGES), "--export, which copies plug-ins")
     elif args.local:
         refuse(args, FOR_IMAGES, "--local, which builds no image")
     else:

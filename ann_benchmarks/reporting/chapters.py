@@ -15,7 +15,9 @@ from ann_benchmarks.results.file import RESULTS_FOLDER, iter_result_paths
 from ann_benchmarks.results.records import Record, iter_record_paths, read_record
 from ann_benchmarks.results.runs import LeftOut, Run, load_runs, skipped
 from ann_benchmarks.results.tiers import as_tier_run
+from ann_benchmarks.submission.bundle import BundleRequest
 
+from .bundling import write_bundle
 from .content import Chapter, Report, is_named
 from .pictures import MONITORED
 from .report import write_report
@@ -51,15 +53,36 @@ def report_results(
     options: ReportOptions = ReportOptions(),
 ) -> Path:
     """Write a report of the results of one dataset; return its folder, by default reports/DATASET."""
-    target = checked_target(options.target_recall)
-    dataset = only_dataset() if dataset is None else canonical_name(dataset)
+    dataset, report = report_of(dataset, algorithms, count, options)
     folder = folder or FOLDER / dataset
+    write_report(report, folder, checked_target(options.target_recall))
+    return folder
+
+
+def bundle_results(
+    request: BundleRequest,
+    dataset: str | None,
+    algorithms: Sequence[str] = (),
+    count: int | None = None,
+    options: ReportOptions = ReportOptions(),
+) -> None:
+    """Write the report of one dataset, and all that it rests on, as a bundle."""
+    _, report = report_of(dataset, algorithms, count, options)
+    write_bundle(report, request, checked_target(options.target_recall))
+
+
+def report_of(
+    dataset: str | None, algorithms: Sequence[str], count: int | None, options: ReportOptions
+) -> tuple[str, Report]:
+    """Return the name of a dataset, the only one by default, and the report of its results."""
+    checked_target(options.target_recall)
+    dataset = only_dataset() if dataset is None else canonical_name(dataset)
     left_out: LeftOut = {}
     runs, records = results_of(dataset, algorithms, count, options.recompute, left_out)
     words = ["python", "report.py", "--dataset", dataset]
     words += ["--algorithm", *algorithms] if algorithms else []
     words += ["--count", str(count)] if count else []
-    report = Report(
+    return dataset, Report(
         options.title or f"Vector search on {dataset}",
         "",
         shlex.join([*words, *options.words]),
@@ -67,8 +90,6 @@ def report_results(
         left_out=left_out,
         costs=options.costs,
     )
-    write_report(report, folder, target)
-    return folder
 
 
 def only_dataset() -> str:

@@ -10,10 +10,10 @@ from .cluster import default_folder
 from .external import ExternalServer
 from .local import LocalServer
 
-__all__ = ["Server", "chosen_programs", "current_server", "use_installation"]
+__all__ = ["Server", "chosen_build", "chosen_programs", "current_server", "use_installation"]
 
 _current: Server | None = None
-_chosen: tuple[Path, str] | None = None
+_chosen: tuple[Path, str, str] | None = None  # programs, name of the data's folder, build
 
 
 def current_server() -> Server:
@@ -24,13 +24,21 @@ def current_server() -> Server:
     return _current
 
 
-def use_installation(installation: Path, name: str) -> None:
-    """Have the server of this process run by the programs of a folder, with data in a folder of its own."""
+def use_installation(installation: Path, name: str, build: str = "") -> None:
+    """Have the server of this process run by the programs of a folder, with data in a folder of its own.
+
+    `build` is what tells it from others of the same version.
+    """
     global _current, _chosen
-    if _chosen != (installation, name):
+    if _chosen != (installation, name, build):
         if _current is not None:
             _current.stop()
-        _current, _chosen = None, (installation, name)
+        _current, _chosen = None, (installation, name, build)
+
+
+def chosen_build() -> str:
+    """Return what tells this process's server from others of the same version, "" where nothing does."""
+    return "" if _chosen is None else _chosen[2]
 
 
 def chosen_programs() -> Path | None:
