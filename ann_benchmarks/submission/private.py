@@ -123,8 +123,7 @@ class Private:
             for name, title in version_names(attrs).items():
                 self._versions |= set(str(attrs[name]).split())
                 self._software |= set(title.lower().split())
-            named = " ".join([*map(str, attrs), str(attrs.get("algo")), str(attrs.get("dataset"))])
-            words |= set(re.findall(r"[^\W_]+", named.lower()))
+            words |= set(re.findall(r"[^\W_]+", " ".join(map(str, attrs)).lower()))
         self._ordinary = manual_words() | words | COMMON_HOSTS
         self._numbers: dict[tuple[str, str], int] = {}
         self._known: dict[str, str] = {}
