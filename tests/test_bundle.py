@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -17,8 +18,9 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.pricing.reading import cost_request
 from ann_benchmarks.reporting import bundling
-from ann_benchmarks.reporting.chapters import bundle_results
+from ann_benchmarks.reporting.chapters import ReportOptions, bundle_results
 from ann_benchmarks.results.file import truth_mark
 from ann_benchmarks.results.records import write_record
 from ann_benchmarks.results.runs import load_runs_of
@@ -125,6 +127,16 @@ def test_a_whole_bundle(results, capsys):
     said = capsys.readouterr().out.splitlines()
     assert len(said) == 1 and said[0].startswith("left out of out as private: names of hosts: 1")
     assert not left_behind()
+
+
+def test_the_prices_of_a_report_are_part_of_its_bundle(results):
+    shutil.copy(ROOT / "prices/example.yml", "prices-of-xenia.yml")
+    costs = cost_request(Path("prices-of-xenia.yml"), None, None)
+    bundle_results(BundleRequest(OUT), "mine", options=ReportOptions(costs=costs))
+    assert (OUT / "prices.yml").read_bytes() == (ROOT / "prices/example.yml").read_bytes()
+    assert "prices.yml" in read_manifest(OUT).files and (OUT / "report/costs.csv").exists()
+    for path in filter(Path.is_file, OUT.rglob("*")):
+        assert not [word for word in PRIVATE if word in path.read_bytes()], path
 
 
 def test_the_copies_have_the_same_figures_and_servers(results):

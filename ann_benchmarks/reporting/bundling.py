@@ -7,9 +7,10 @@ from pathlib import Path
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.output import say
 from ann_benchmarks.common.whole_folder import whole_folder
+from ann_benchmarks.pricing.prices import PriceList
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run
-from ann_benchmarks.submission.bundle import REPORT, Bundle, BundleRequest, check_replaceable
+from ann_benchmarks.submission.bundle import PRICES, REPORT, Bundle, BundleRequest, check_replaceable
 from ann_benchmarks.submission.own_facts import facts_here
 from ann_benchmarks.submission.private import Private
 
@@ -28,6 +29,8 @@ def write_bundle(
     outcomes: list[Run | Record] = [*report.runs, *report.records]
     if not outcomes:
         raise UserError("nothing to bundle: there is no result; run run.py first")
+    if report.costs is not None:
+        request = replace(request, prices=report.costs.prices.path)
     private = Private(facts_here(), [one.attrs for one in outcomes])
     with whole_folder(request.folder, check_replaceable, "--bundle") as place:
         bundle = Bundle(place, private)
@@ -78,8 +81,20 @@ def without_private(
         chapters=[chapter(one) for one in report.chapters],
         findings=[finding(one) for one in report.findings],
         source=text(report.source),
+        costs=report.costs and replace(report.costs, prices=bundled_prices(report.costs.prices, private)),
         left_out={
             Path(private.name(path.as_posix())): UserError(text(str(error)))
             for path, error in report.left_out.items()
         },
+    )
+
+
+def bundled_prices(prices: PriceList, private: Private) -> PriceList:
+    """Return prices that name the file in the bundle, without private texts."""
+    return replace(
+        prices,
+        path=Path(PRICES),
+        label=private.text(prices.label),
+        source=private.text(prices.source),
+        notes=[private.text(note) for note in prices.notes],
     )
