@@ -9,7 +9,6 @@ from ann_benchmarks.results.environment import (
     SERVER,
     UNKNOWN,
     Facts,
-    environment_of,
     environments,
     names_of,
 )
@@ -70,9 +69,8 @@ def servers(runs: Sequence[Run]) -> tuple[list[int], Sequence[Facts], list[str]]
     """
     facts = []
     for run in runs:
-        every = environment_of(run.attrs)
-        kept = every.keys() & SERVER if run.series.version else every.keys()
-        facts.append({name: value for name, value in every.items() if name in kept})
+        kept = run.facts.keys() & SERVER if run.series.version else run.facts.keys()
+        facts.append({name: value for name, value in run.facts.items() if name in kept})
     places, groups = environments(facts)
     return list(places), groups, names_of(groups)
 

@@ -17,7 +17,7 @@ from ann_benchmarks.common.foreign import DAMAGE, clean_text
 from ann_benchmarks.common.host import usable_cores
 
 from .cache import MetricsCache, each
-from .environment import environment_names
+from .environment import environment_names, environment_of
 from .file import TRUTH_ATTRIBUTE, UNUSABLE, Stamp, file_stamp, is_settled, read_result
 from .intervals import FEWEST_RUNS, Interval
 from .kinds import checked_attributes
@@ -56,6 +56,11 @@ class Run:
     def algorithm(self) -> str:
         """The name of its curve."""
         return self.series.label
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """What is known of where it was measured."""
+        return environment_of(self.attrs)
 
     def as_data(self) -> dict[str, Any]:
         """Return all of it as JSON holds it, with the name of the curve."""

@@ -8,7 +8,7 @@ from ann_benchmarks.common.foreign import from_json
 from ann_benchmarks.common.numbers import figure_text
 
 from .comparable import clients, family
-from .environment import environment_of, in_words
+from .environment import in_words
 from .length import length_remark
 from .measurement import has_mean_throughput
 from .runs import LeftOut, Run, unusable_distances
@@ -204,7 +204,7 @@ def of_environments(runs: Iterable[Run]) -> Iterator[str]:
     """Yield in what the servers of results differ, apart from releases that name their series."""
     found: dict[str, dict[str, None]] = {}
     for run in runs:
-        for name, value in environment_of(run.attrs).items():
+        for name, value in run.facts.items():
             if name not in ("cpu", "cores", "memory") and value != run.series.version:
                 found.setdefault(name, {})[in_words(name, value)] = None
     differing = [" and ".join(sorted(values)) for values in found.values() if len(values) > 1]
