@@ -1,4 +1,4 @@
-"""Make a website of all results: interactive plots and tables that open from a file."""
+"""Make a website of all results, or a table of submitted bundles: interactive pages that open from a file."""
 
 if __name__ == "__main__":  # before the imports, which take seconds on a busy machine
     from ann_benchmarks.common.beginning import begin
@@ -6,11 +6,15 @@ if __name__ == "__main__":  # before the imports, which take seconds on a busy m
     begin()
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from ann_benchmarks.common.cli import path, run_command
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.output import counted, say
 from ann_benchmarks.website import create_website
 from ann_benchmarks.website.plots import all_plot_variants
+from ann_benchmarks.website.submissions import create_submissions_site
 
 
 def main() -> None:
@@ -24,9 +28,33 @@ def main() -> None:
     parser.add_argument(
         "--recompute", action="store_true", help="compute the metrics anew, whatever is cached"
     )
+    parser.add_argument(
+        "--submissions",
+        nargs="+",
+        type=path,
+        metavar="FOLDER",
+        help="make the table of these bundles instead, or of the bundles in these folders",
+    )
     args = parser.parse_args()
+    if args.submissions:
+        for_plots = {"--plottype": args.plottype != variants, "--latex": args.latex}
+        for_plots |= {"--scatter": args.scatter, "--recompute": args.recompute}
+        if unfit := [option for option, is_given in for_plots.items() if is_given]:
+            raise UserError(
+                f"{unfit[0]} is for the site of results/, which --submissions leaves alone: omit it"
+            )
+        make_table(args.outputdir, args.submissions)
+        return
     pages = create_website(args.outputdir, args.plottype, args.latex, args.scatter, args.recompute)
     print(f"wrote {args.outputdir / 'index.html'} (pages: {pages})")
+
+
+def make_table(folder: Path, submissions: Sequence[Path]) -> None:
+    """Make the table of bundles; UserError in the end if some were left out."""
+    bundles, left_out = create_submissions_site(folder, submissions)
+    say(f"wrote {folder / 'index.html'} (bundles: {bundles})")
+    if left_out:
+        raise UserError(f"{counted(left_out, 'bundle')} left out: mend what the lines above name")
 
 
 if __name__ == "__main__":
