@@ -8,10 +8,21 @@ if __name__ == "__main__":  # before the imports, which take seconds on a busy m
 import argparse
 import sys
 
-from ann_benchmarks.common.cli import file_to_write, number, path_or_pattern, positive_int, run_command
+from ann_benchmarks.common.cli import (
+    file_to_write,
+    number,
+    path,
+    path_or_pattern,
+    positive_float,
+    positive_int,
+    read_by,
+    run_command,
+)
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.experiments.report import report_experiment
-from ann_benchmarks.reporting.chapters import report_results
+from ann_benchmarks.load.request import Objective
+from ann_benchmarks.pricing.reading import cost_request
+from ann_benchmarks.reporting.chapters import ReportOptions, report_results
 from ann_benchmarks.results.metrics import TARGET_RECALL
 from run import every_job, make_parser
 
@@ -28,6 +39,11 @@ def main() -> None:
     add("--title", help="the report's heading")
     add("--target-recall", type=number, metavar="RECALL", help="the recall that results must reach to be"
         f" compared (default {TARGET_RECALL})")  # fmt: skip
+    add("--prices", type=path, metavar="FILE", help="price the measured servers with this file of prices")
+    add("--slo", type=read_by(Objective.parse), metavar="PERCENTILE:TIME", help="with --prices: the latency"
+        " that a server must keep, such as p99:50ms")  # fmt: skip
+    add("--target-rate", type=positive_float, metavar="N", help="with --prices: the queries a second that a"
+        " server must answer")  # fmt: skip
     add("--recompute", action="store_true", help="compute the metrics anew, whatever is cached")
     add(
         "--experiment",
@@ -42,8 +58,9 @@ def main() -> None:
     elif others or args.mini:
         raise UserError(f"{(others or ['--mini'])[0]} is for the report of an experiment: add --experiment")
     else:
-        how = (args.output, args.title, args.target_recall, args.recompute)
-        folder = report_results(args.dataset, args.algorithm, args.count, *how)
+        costs = cost_request(args.prices, args.slo, args.target_rate)
+        options = ReportOptions(args.title, args.target_recall, args.recompute, costs)
+        folder = report_results(args.dataset, args.algorithm, args.count, args.output, options)
     print(f"wrote {folder / 'report.html'} and report.md, points.csv, report.json")
 
 

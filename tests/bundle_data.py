@@ -1,7 +1,5 @@
 """Bundles by their layout, with results of known recall, for tests of what is shown of them."""
 
-from pathlib import Path
-
 import h5py
 import pytest
 
@@ -38,6 +36,8 @@ def machine_attrs(name):
         "tier_method": "cgroup",
         "tier_disk": disk,
         "tier_cpus": cpus,
+        "tier_iops": 3000,
+        "table_size": 4e4,
         "cpu": "Some CPU",
         "cores": 64,
         "memory_bytes": 256 * GB,
@@ -50,7 +50,15 @@ def put_result(folder, dataset, series, arguments, recall, qps, **attrs):
     with h5py.File(folder / "truth" / f"{dataset}.hdf5") as file:
         truth = file["distances"][()]
     bounds = {"qps_low": 0.9 * qps, "qps_high": 1.1 * qps, "recall_low": recall - 0.01, "recall_high": recall}
-    attrs = {**bounds, "latency_p99": 3 / qps, "clients": series.clients or 1, **attrs, ATTRIBUTE: series.as_json()}
+    attrs = {
+        **bounds,
+        "latency_p50": 1 / qps,
+        "latency_p99": 3 / qps,
+        "latency_queries": 10_000,
+        "clients": series.clients or 1,
+        **attrs,
+        ATTRIBUTE: series.as_json(),
+    }
     attrs |= {"build_arguments": '["euclidean", {"M": 16}]', "algo": series.label}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -76,7 +84,9 @@ def finish_bundle(folder, title, claimed=(), texts=None, **more):
             mark = truth_mark(file["distances"][()])
         if "--" not in path.stem:
             datasets[path.stem] = BundledDataset(20, 2, "euclidean", QUERIES, mark)
-    claims = [ClaimedPoint("d", "vchord", 10, False, 1, 0.96, 100.0, file, 90.0, 110.0, 9.9) for file in claimed]
+    claims = [
+        ClaimedPoint("d", "vchord", 10, False, 1, 0.96, 100.0, file, 90.0, 110.0, 9.9) for file in claimed
+    ]
     files = {
         name: BundledFile(sha256_of(folder / name), (folder / name).stat().st_size)
         for name in files_in(folder)
@@ -88,13 +98,20 @@ def finish_bundle(folder, title, claimed=(), texts=None, **more):
 
 
 def make_bundle(folder, machine="small", title=None, algorithms=("pgvector_hnsw", "vchord"), **more):
-    """Write the bundle of a simulated server: algorithms by clients and recalls; vchord also from cold caches."""
+    """Write the bundle of a simulated server: algorithms by clients and recalls, and one cold point."""
     begin_bundle(folder)
     attrs, claimed = machine_attrs(machine), []
     cpus, size, disk, speed = MACHINES[machine]
-    tier = {"tier_method": "cgroup", "tier_cpus": cpus, "tier_disk": disk, "tier_memory": f"sb1GB-ram{size}GB"}
+    tier = {
+        "tier_method": "cgroup",
+        "tier_cpus": cpus,
+        "tier_disk": disk,
+        "tier_memory": f"sb1GB-ram{size}GB",
+    }
     for factor, algorithm in enumerate(algorithms, 1):
-        versions = {"vector_version": "0.8.1"} | ({"vchord_version": "1.0.0"} if algorithm == "vchord" else {})
+        versions = {"vector_version": "0.8.1"} | (
+            {"vchord_version": "1.0.0"} if algorithm == "vchord" else {}
+        )
         for clients in (1, 32):
             for recall in (0.9, 0.96):
                 qps = 100 * factor * speed * clients**0.5 * (1.5 - recall)

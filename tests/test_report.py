@@ -13,7 +13,7 @@ import yaml
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.reporting import drawing
-from ann_benchmarks.reporting.chapters import report_results
+from ann_benchmarks.reporting.chapters import ReportOptions, report_results
 from ann_benchmarks.reporting.content import Chapter, Finding, Report, Shown, make
 from ann_benchmarks.reporting.facts import what_was_run, when
 from ann_benchmarks.reporting.output import MARK_FILE
@@ -77,7 +77,7 @@ def on_buffers(run, size):
 
 
 def test_a_report_of_one_dataset(results):
-    folder = report_results(None, title="Mine & others")
+    folder = report_results(None, options=ReportOptions(title="Mine & others"))
     assert folder == Path("reports/mine")
     markdown, html = read(folder)
     page = Page(html)
@@ -146,7 +146,7 @@ def test_what_there_is_is_named_when_nothing_fits(results, tmp_path, monkeypatch
     with pytest.raises(UserError, match="unknown dataset 'mien'"):
         report_results("mien")
     with pytest.raises(UserError, match="--target-recall 2 is no share"):
-        report_results("mine", target_recall=2.0)
+        report_results("mine", options=ReportOptions(target_recall=2.0))
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
     with pytest.raises(UserError, match="results/ is empty"):

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ann_benchmarks.common.cli import file_to_write
+from ann_benchmarks.common.cli import file_to_write, positive_float
+from ann_benchmarks.common.cli import path as path_type
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.output import counted, say
 from ann_benchmarks.jobs.job import Job
+from ann_benchmarks.pricing.reading import cost_request
 from ann_benchmarks.reporting.chapters import FOLDER, readable_records
 from ann_benchmarks.reporting.content import Chapter, Report
 from ann_benchmarks.reporting.report import write_report
@@ -44,11 +46,16 @@ def report_experiment(words: Sequence[str], parser: argparse.ArgumentParser, job
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     own.add_argument("-o", "--output", type=file_to_write)
     own.add_argument("--title")
+    own.add_argument("--prices", type=path_type)
+    own.add_argument("--target-rate", type=positive_float)
     args, given = own.parse_known_args(others)
-    target = Options(parser).parse(given).target_recall or TARGET_RECALL
+    requested = Options(parser).parse(given)
+    target = requested.target_recall or TARGET_RECALL
+    latency = None if args.prices is None else requested.slo
+    costs = cost_request(args.prices, latency, args.target_rate)
     name, report = report_of(experiment.experiment, experiment.mini, parser, given, jobs_of)
     folder = args.output or FOLDER / name
-    write_report(replace(report, title=args.title or report.title), folder, target)
+    write_report(replace(report, title=args.title or report.title, costs=costs), folder, target)
     if text := unmeasured(report):
         say(text)
     return folder

@@ -2,11 +2,13 @@
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import canonical_name, make_truth_file
 from ann_benchmarks.plotting.draw import checked_target, without_results
+from ann_benchmarks.pricing.target import CostRequest
 from ann_benchmarks.results.comparable import clients, is_on_tier, is_open
 from ann_benchmarks.results.deciles import deciles_of_run
 from ann_benchmarks.results.file import RESULTS_FOLDER, iter_result_paths
@@ -21,27 +23,50 @@ from .report import write_report
 FOLDER = Path("reports")
 
 
+@dataclass(frozen=True)
+class ReportOptions:
+    """The heading, the recall to reach, whether to compute metrics anew, and what to price servers with."""
+
+    title: str | None = None
+    target_recall: float | None = None
+    recompute: bool = False
+    costs: CostRequest | None = None
+
+    @property
+    def words(self) -> list[str]:
+        """The words of a command line that request it, without the heading."""
+        words = [] if self.target_recall is None else ["--target-recall", f"{self.target_recall:g}"]
+        if self.costs is not None:
+            words += ["--prices", str(self.costs.prices.path)]
+            words += ["--slo", str(self.costs.latency)] if self.costs.latency is not None else []
+            words += ["--target-rate", f"{self.costs.rate:.12g}"] if self.costs.rate is not None else []
+        return words
+
+
 def report_results(
     dataset: str | None,
     algorithms: Sequence[str] = (),
     count: int | None = None,
     folder: Path | None = None,
-    title: str | None = None,
-    target_recall: float | None = None,
-    recompute: bool = False,
+    options: ReportOptions = ReportOptions(),
 ) -> Path:
     """Write a report of the results of one dataset; return its folder, by default reports/DATASET."""
-    target = checked_target(target_recall)
+    target = checked_target(options.target_recall)
     dataset = only_dataset() if dataset is None else canonical_name(dataset)
     folder = folder or FOLDER / dataset
     left_out: LeftOut = {}
-    runs, records = results_of(dataset, algorithms, count, recompute, left_out)
+    runs, records = results_of(dataset, algorithms, count, options.recompute, left_out)
     words = ["python", "report.py", "--dataset", dataset]
     words += ["--algorithm", *algorithms] if algorithms else []
     words += ["--count", str(count)] if count else []
-    words += ["--target-recall", f"{target:g}"] if target_recall is not None else []
-    title = title or f"Vector search on {dataset}"
-    report = Report(title, "", shlex.join(words), chapters(dataset, runs, records), left_out=left_out)
+    report = Report(
+        options.title or f"Vector search on {dataset}",
+        "",
+        shlex.join([*words, *options.words]),
+        chapters(dataset, runs, records),
+        left_out=left_out,
+        costs=options.costs,
+    )
     write_report(report, folder, target)
     return folder
 

@@ -10,6 +10,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import UNKNOWN
 from ann_benchmarks.common.yaml_file import is_number
 from ann_benchmarks.plotting.styles import Style
+from ann_benchmarks.pricing.target import CostRequest
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import LeftOut, Run
 
@@ -56,6 +57,7 @@ class Report:
     findings: Sequence[Finding] = ()
     source: str = ""  # where the findings were published
     left_out: LeftOut = field(default_factory=dict)
+    costs: CostRequest | None = None  # what to price servers with, None: nothing
 
     @property
     def runs(self) -> list[Run]:

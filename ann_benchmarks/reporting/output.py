@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from ann_benchmarks.results.records import Record
 
 from .answer import Answer
 from .content import Report, identity
+from .cost_output import costs_as_json
+from .costs import CostAnswer
 
 MARK_FILE = "report.json"
 MARK = {"made_by": "python report.py"}
@@ -95,13 +97,16 @@ def files_of_report(folder: Path) -> set[str] | None:
         return None
 
 
-def write_json(
-    folder: Path,
-    report: Report,
-    target: float,
-    answers: Sequence[Answer],
-    warnings: Sequence[tuple[str, list[str]]],
-) -> None:
+@dataclass(frozen=True)
+class Said:
+    """What a report says of its results: answers, warnings with the results that they are of, and costs."""
+
+    answers: Sequence[Answer]
+    warnings: Sequence[tuple[str, list[str]]]
+    costs: Sequence[CostAnswer] = ()
+
+
+def write_json(folder: Path, report: Report, target: float, said: Said) -> None:
     """Write all that a report says, and the names of its files. What is not known is null."""
     runs, records = report.runs, report.records
     places = {identity(run): place for place, run in enumerate(runs)}
@@ -115,9 +120,10 @@ def write_json(
         "command": report.command,
         "source": report.source,
         "target_recall": target,
-        "answers": [asdict(answer) for answer in answers],
+        "answers": [asdict(answer) for answer in said.answers],
+        "costs": costs_as_json(said.costs),
         "findings": [asdict(finding) for finding in report.findings],
-        "warnings": [{"text": text, "results": names} for text, names in warnings],
+        "warnings": [{"text": text, "results": names} for text, names in said.warnings],
         "chapters": [
             {
                 "title": chapter.title,

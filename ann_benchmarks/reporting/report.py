@@ -12,6 +12,9 @@ from ann_benchmarks.results.warnings import FIGURE, MOST_NAMED, of_left_out, war
 
 from .answer import Answer, answers
 from .content import Chapter, Finding, Report, Shown, make
+from .cost_output import FILE as COSTS
+from .cost_output import cost_blocks, write_costs
+from .costs import cost_answers
 from .document import (
     Block,
     Heading,
@@ -27,7 +30,7 @@ from .document import (
     read_text,
 )
 from .facts import run_blocks
-from .output import MARK_FILE, whole_folder, write_json
+from .output import MARK_FILE, Said, whole_folder, write_json
 from .pictures import picture_kinds
 from .tables import table_kinds
 
@@ -50,18 +53,22 @@ def write_report(report: Report, folder: Path, target: float = TARGET_RECALL) ->
     """
     runs = report.runs
     found, warned = answers(runs, report.records, target), [*of_left_out(report.left_out), *warnings_of(runs)]
+    costs = [] if report.costs is None else cost_answers(runs, target, report.costs)
     with whole_folder(folder) as place:
         blocks: list[Block] = [Heading(1, report.title), *read_text(report.text), *answer_blocks(found)]
+        blocks += cost_blocks(costs)
         blocks += finding_blocks(report.findings, report.source)
         if runs:
             blocks += [Heading(2, "Warnings"), *warning_blocks(warned, len(runs))]
         for number, chapter in enumerate(report.chapters, 1):
             blocks += chapter_blocks(chapter, number, target, place)
-        blocks += [*run_blocks(report), *reading_blocks(bool(runs))]
+        blocks += [*run_blocks(report), *reading_blocks(bool(runs), bool(costs))]
         (place / MARKDOWN).write_text(as_markdown(blocks), encoding="utf-8", errors="replace")
         (place / HTML).write_text(as_html(report.title, blocks), encoding="utf-8", errors="replace")
         write_csv(place / CSV, runs)
-        write_json(place, report, target, found, warned)
+        if costs:
+            write_costs(place / COSTS, costs)
+        write_json(place, report, target, Said(found, warned, costs))
 
 
 def answer_blocks(found: Sequence[Answer]) -> list[Block]:
@@ -119,11 +126,13 @@ def warning_blocks(found: Iterable[tuple[str, list[str]]], results: int) -> list
     return [Items(items)] if items else [Paragraph("None.")]
 
 
-def reading_blocks(has_runs: bool) -> list[Block]:
+def reading_blocks(has_runs: bool, has_costs: bool = False) -> list[Block]:
     """Return how to read the report, and which files lie next to it."""
     files: Line = [
         *("The same content is in ", Link("Markdown", MARKDOWN), " and ", Link("HTML", HTML), ". "),
-        *(Link(CSV, CSV), " holds everything known about each point, and "),
+        *(Link(CSV, CSV), " holds everything known about each point, "),
+        *((Link(COSTS, COSTS), " the price of each server, ") if has_costs else ()),
+        "and ",
         *(Link(MARK_FILE, MARK_FILE), " holds that and the rest of the report."),
     ]
     reading: list[Block] = [Paragraph(READING)] if has_runs else []

@@ -6,10 +6,11 @@ from itertools import islice
 
 from ann_benchmarks.common.foreign import shortened
 from ann_benchmarks.common.numbers import size_text
+from ann_benchmarks.pricing.servers import server_of
 from ann_benchmarks.results.attributes import version_names
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.metrics import all_metrics
-from ann_benchmarks.results.runs import Run, number
+from ann_benchmarks.results.runs import Run
 from ann_benchmarks.submission.manifest import Manifest
 
 from ..columns import SiteColumn, Value, attribute, build, metric, text, version, warnings
@@ -22,7 +23,19 @@ MOST_VERSIONS = 4  # of extensions, that are listed
 UNSEEN = dict.fromkeys([0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)])
 
 # Those that are shown at first, besides all that can be filtered by.
-MAIN = ("built", "parameters", "k-nn", "qps", "p99", "coldqps", "coldp99", "indexsize", "build", "dollar")
+MAIN = (
+    "built",
+    "parameters",
+    "k-nn",
+    "qps",
+    "coldqps",
+    "p99",
+    "coldp99",
+    "indexsize",
+    "build",
+    "price",
+    "queriesfor",
+)
 
 
 @dataclass(frozen=True)
@@ -32,6 +45,17 @@ class SubmittedRow:
     point: SubmittedPoint
     bundle: SubmittedBundle
     title: str
+
+
+class Priced:
+    """What the server of a row costs, and the queries that it answers for one unit of the currency."""
+
+    def __init__(self, row: SubmittedRow) -> None:
+        quote, prices = row.point.quote, row.bundle.prices
+        assert quote is not None and prices is not None
+        self.instance, self.price, self.currency = quote.instance.name, quote.price, prices.currency
+        warm = row.point.warm
+        self.queries = warm.metrics["qps"] * prices.seconds / quote.price if warm else None
 
 
 Rows = Mapping[int, SubmittedRow]  # by the identity of the run
@@ -44,27 +68,30 @@ def plain_text(value: object) -> str:
 
 def machine(run: Run) -> str:
     """Return what kind of machine it is."""
-    method = text(run, "tier_method")
-    return f"simulated by {method}" if text(run, "tier") else "whole machine"
+    found = server_of(run)
+    return f"simulated by {text(run, 'tier_method') or 'limits'}" if found.is_simulated else found.name
 
 
 def processors(run: Run) -> str | None:
     """Return the number of cores that there were, with the kind of processor."""
-    cores = run.series.tier_cpus or number(run, "cores")
-    parts = [f"{cores:.0f}" if cores else None, text(run, "cpu")]
-    return " × ".join(part for part in parts if part) or None
+    found = server_of(run)
+    return (
+        " × ".join([*([] if found.cpus is None else [f"{found.cpus}"]), found.processor]).strip(" ×") or None
+    )
 
 
 def memory(run: Run) -> str | None:
     """Return the memory that there was: of the tier, of the container or of the machine."""
-    names = ("tier_ram", "tier_available") if text(run, "tier") else ("container_memory_bytes",)
-    size = next((size for name in (*names, "memory_bytes") if (size := number(run, name))), None)
+    size = server_of(run).memory
     return size_text(size) if size else None
 
 
 def disk(run: Run) -> str | None:
-    """Return the disk: of the tier, else of the machine."""
-    return run.series.tier_disk or text(run, "disk")
+    """Return the disk: the name or the limits of the tier's, else the machine's."""
+    found = server_of(run)
+    if found.is_simulated:
+        return run.series.tier_disk or (found.disk if found.iops or found.bandwidth else text(run, "disk"))
+    return text(run, "disk") if found.processor else None  # of a server of one's own, nothing is known
 
 
 def server(run: Run) -> str | None:
@@ -128,6 +155,28 @@ def words(name: str, label: str, value: Callable[[Run], object], is_facet: bool 
     return SiteColumn(name, label, "words", written, is_facet)
 
 
+def price_columns(rows: Rows) -> tuple[SiteColumn, ...]:
+    """Return what servers cost by the prices in their bundles; nothing where no bundle has any."""
+    priced = {key: Priced(row) for key, row in rows.items() if row.point.quote}
+    currencies = {one.currency for one in priced.values()}
+    if not currencies:
+        return ()
+    unit = currencies.pop() if len(currencies) == 1 else "unit of the currency"
+
+    def number_of(value: Callable[[Priced], float | None]) -> Callable[[Run], float | None]:
+        return lambda run: value(priced[id(run)]) if id(run) in priced else None
+
+    def text_of(value: Callable[[Priced], str]) -> Callable[[Run], str | None]:
+        return lambda run: value(priced[id(run)]) if id(run) in priced else None
+
+    return (
+        words("instance", "Priced as", text_of(lambda one: one.instance), False),
+        SiteColumn("price", f"Price a month ({unit})", "number", number_of(lambda one: one.price)),
+        SiteColumn("queriesfor", f"Queries for 1 {unit}", "number", number_of(lambda one: one.queries)),
+        words("currency", "Currency", text_of(lambda one: one.currency)),
+    )
+
+
 def columns_of_rows(rows: Rows) -> tuple[SiteColumn, ...]:
     """Return the columns of submitted points; `rows` has each by the identity of its run."""
 
@@ -145,8 +194,8 @@ def columns_of_rows(rows: Rows) -> tuple[SiteColumn, ...]:
         SiteColumn("clients", "Clients", "number", lambda run: run.series.clients or 1, True),
         figure("k-nn"),
         warm(qps, rows),
-        warm(p99, rows),
         cold(qps, rows),
+        warm(p99, rows),
         cold(p99, rows),
         figure("indexsize"),
         figure("build"),
@@ -159,6 +208,7 @@ def columns_of_rows(rows: Rows) -> tuple[SiteColumn, ...]:
         words("server", "Server", server),
         words("extensions", "Extensions", extensions),
         words("load", "Load", load),
+        *price_columns(rows),
         words("claim", "Claim", lambda run: "yes" if rows[id(run)].point.is_claim else "no"),
         words("division", "Division", of_manifest(lambda manifest: manifest.division)),
         words("size", "Size", of_manifest(lambda manifest: "miniature" if manifest.mini else "full")),

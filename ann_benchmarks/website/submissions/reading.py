@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.foreign import DAMAGE, reason_of
 from ann_benchmarks.common.hdf5 import fits_in_memory, is_of_numbers, lacking
 from ann_benchmarks.common.names import name_problem
+from ann_benchmarks.pricing.prices import PriceList, Quote
+from ann_benchmarks.pricing.reading import read_prices
+from ann_benchmarks.pricing.servers import capacity_of
 from ann_benchmarks.results.file import read_result, truth_mark
 from ann_benchmarks.results.runs import Run, judged
 from ann_benchmarks.results.series import series_of
@@ -20,6 +24,7 @@ from ann_benchmarks.results.truth import Truth
 from ann_benchmarks.submission.manifest import MANIFEST, Manifest, file_in, read_manifest, sha256_of
 
 RESULT = re.compile(r"results/([^/]+)/\d+/([^/]+)/([^/]+)\.hdf5")  # dataset, series, arguments
+PRICES = "prices.yml"
 FILTERED = "--"  # in the name of a truth, between the dataset and its filter
 
 
@@ -28,14 +33,15 @@ class SubmittedPoint:
     """A row of the table: a measured point, and the same one from cold caches where both were measured.
 
     `run` is the warm one; of a point that was measured from cold caches alone, both are that. `digest` is
-    the SHA-256 of the file of `run`. A claim is what the report of the bundle rests on.
+    the SHA-256 of the file of `run`. A claim is what the report of the bundle rests on. `quote` is the price
+    of the server, None where the bundle has no prices or none that fits.
     """
 
     run: Run
     cold: Run | None
-    file: str
     digest: str
     is_claim: bool
+    quote: Quote | None = None
 
     @property
     def warm(self) -> Run | None:
@@ -50,6 +56,7 @@ class SubmittedBundle:
     folder: Path
     manifest: Manifest
     points: list[SubmittedPoint]
+    prices: PriceList | None = None
 
 
 def bundle_folders(given: Iterable[Path]) -> list[Path]:
@@ -76,12 +83,13 @@ def read_bundle(folder: Path) -> SubmittedBundle:
         if claim.file not in manifest.files:
             raise UserError(f"a claim rests on {shown(claim.file)}, which {MANIFEST} does not list")
     try:
-        return SubmittedBundle(folder, manifest, points_of(folder, manifest))
+        prices = read_prices(file_in(folder, PRICES)) if PRICES in manifest.files else None
+        return SubmittedBundle(folder, manifest, points_of(folder, manifest, prices), prices)
     except DAMAGE as error:
         raise UserError(f"{folder} cannot be read: {reason_of(error)}") from None
 
 
-def points_of(folder: Path, manifest: Manifest) -> list[SubmittedPoint]:
+def points_of(folder: Path, manifest: Manifest, prices: PriceList | None) -> list[SubmittedPoint]:
     """Return the points of a bundle, by the names of their files; UserError if it has none."""
     truths = SubmittedTruths(folder, manifest)
     warm: dict[str, tuple[str, Run]] = {}
@@ -101,8 +109,15 @@ def points_of(folder: Path, manifest: Manifest) -> list[SubmittedPoint]:
         files = {found[place][0] for found in (warm, cold) if place in found}
         beside = cold[place][1] if place in cold else None
         digest = manifest.files[name].sha256
-        points.append(SubmittedPoint(run, beside, name, digest, is_claim=bool(files & claimed)))
+        points.append(SubmittedPoint(run, beside, digest, bool(files & claimed), quote_of(run, prices)))
     return points
+
+
+def quote_of(run: Run, prices: PriceList | None) -> Quote | None:
+    """Return what the server of a result costs, None where that is not known."""
+    with suppress(UserError):  # no instance fits, or what it must have is not known
+        return prices.quote(capacity_of(run)) if prices else None
+    return None
 
 
 class SubmittedTruths:

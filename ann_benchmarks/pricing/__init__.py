@@ -1,0 +1,1 @@
+"""What measured servers cost: files of prices, the instance that fits a server, and what it must achieve."""
