@@ -12,6 +12,7 @@ from pathlib import Path
 from ann_benchmarks.common.cli import path, run_command
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.output import counted, say
+from ann_benchmarks.pricing.reading import read_prices
 from ann_benchmarks.website import create_website
 from ann_benchmarks.website.plots import all_plot_variants
 from ann_benchmarks.website.submissions import create_submissions_site
@@ -29,6 +30,9 @@ def main() -> None:
         "--recompute", action="store_true", help="compute the metrics anew, whatever is cached"
     )
     parser.add_argument(
+        "--prices", type=path, metavar="FILE", help="price the measured servers with this file of prices"
+    )
+    parser.add_argument(
         "--submissions",
         nargs="+",
         type=path,
@@ -37,15 +41,14 @@ def main() -> None:
     )
     args = parser.parse_args()
     if args.submissions:
-        for_plots = {"--plottype": args.plottype != variants, "--latex": args.latex}
-        for_plots |= {"--scatter": args.scatter, "--recompute": args.recompute}
-        if unfit := [option for option, is_given in for_plots.items() if is_given]:
-            raise UserError(
-                f"{unfit[0]} is for the site of results/, which --submissions leaves alone: omit it"
-            )
+        of_results = {"--plottype": args.plottype != variants, "--latex": args.latex, "--prices": args.prices}
+        of_results |= {"--scatter": args.scatter, "--recompute": args.recompute}
+        if unfit := [option for option, is_given in of_results.items() if is_given]:
+            raise UserError(f"{unfit[0]} is for the site of results/; with --submissions, leave it out")
         make_table(args.outputdir, args.submissions)
         return
-    pages = create_website(args.outputdir, args.plottype, args.latex, args.scatter, args.recompute)
+    prices = None if args.prices is None else read_prices(args.prices)
+    pages = create_website(args.outputdir, args.plottype, args.latex, args.scatter, args.recompute, prices)
     print(f"wrote {args.outputdir / 'index.html'} (pages: {pages})")
 
 

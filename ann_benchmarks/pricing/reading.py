@@ -48,9 +48,9 @@ class PriceFile(YamlFile):
     def price_list(self) -> PriceList:
         """Read the whole file."""
         root = self.content
-        self.mapping((), root, "the prices", _KEYS, [key for key in _KEYS if key not in _OPTIONAL])
+        self.mapping((), root, "the file of prices", _KEYS, [key for key in _KEYS if key not in _OPTIONAL])
         self.member(("currency",), root["currency"], "currency", CURRENCIES)
-        self.member(("per",), root["per"], "time that prices are for, hour or month:", _PER)
+        self.member(("per",), root["per"], "unit of time", _PER)
         hours = self.number((), root, "hours_a_month", HOURS)
         if not 600 <= hours <= 744:
             self.fail(("hours_a_month",), f"a month has 600 to 744 hours, not {hours:g}")

@@ -44,7 +44,7 @@ def server_of(run: Run) -> MeasuredServer:
     )
     processor = "" if is_external else str(run.attrs.get("cpu", ""))
     if is_on_tier(run):
-        name = str(run.attrs["tier"])
+        name = f"tier {run.attrs['tier']}"
         return MeasuredServer(
             name, True, cpus, memory, _whole(run, "tier_iops"), _whole(run, "tier_bandwidth"), processor
         )

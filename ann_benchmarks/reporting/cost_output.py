@@ -10,11 +10,12 @@ from ann_benchmarks.common.numbers import UNKNOWN
 from ann_benchmarks.common.output import counted
 from ann_benchmarks.pricing.costs import ServerCost
 from ann_benchmarks.pricing.prices import PriceList
-from ann_benchmarks.results.intervals import Interval, interval_text
+from ann_benchmarks.pricing.servers import capacity_text
+from ann_benchmarks.results.intervals import Interval
 
 from .builds import IndexNames
 from .content import known_table
-from .cost_words import load_text, many, memory_text, percentile_text, rate_text, storage_text
+from .cost_words import load_text, percentile_text, queries_text, rate_text, storage_text
 from .costs import CostAnswer
 from .document import Block, Heading, Items, Line, Paragraph, Strong
 
@@ -51,33 +52,34 @@ def cost_table(answer: CostAnswer) -> list[Block]:
         return []
     names, prices = IndexNames(cost.run for cost in answer.costs), answer.prices
     percentile = "p99" if answer.target.latency is None else answer.target.latency.percentile
+    loads = [load_text(cost) for cost in costs]
     columns = {
         "Server": [cost.server.name for cost in costs],
         "Index": [names.of(cost.run) for cost in costs],
-        "Load": [load_text(cost) for cost in costs],
-        "CPUs": [str(cost.server.cpus or UNKNOWN) for cost in costs],
-        "Memory": [memory_text(cost) for cost in costs],
-        "Disk": [cost.server.disk for cost in costs],
-        "Instance": [cost.quote.instance.name if cost.quote else UNKNOWN for cost in costs],
-        "Storage": [storage_text(cost.quote) if cost.quote else UNKNOWN for cost in costs],
+        **({"Load": loads} if len(set(loads)) > 1 else {}),
         "A month": [prices.money(cost.price) if cost.quote else UNKNOWN for cost in costs],
+        "Keeps it": [f"{cost.kept}{f': {cost.why}' if cost.why else ''}" for cost in costs],
         "QPS": [rate_text(cost) for cost in costs],
         f"{percentile} (ms)": [percentile_text(cost, percentile) for cost in costs],
         f"Queries per {prices.currency}": [queries_cell(cost, prices) for cost in costs],
-        "Keeps the objective": [f"{cost.kept}{f': {cost.why}' if cost.why else ''}" for cost in costs],
+        "Has": [capacity_text(cost.server) for cost in costs],
+        "Priced as": [
+            f"{cost.quote.instance.name}, {storage_text(cost.quote)}" if cost.quote else UNKNOWN
+            for cost in costs
+        ],
     }
-    words = frozenset({"Server", "Index", "Load", "Disk", "Instance", "Storage", "Keeps the objective"})
-    more = f"; {counted(len(answer.costs) - MOST_ROWS, 'more row')} in {FILE}" * (
-        len(answer.costs) > MOST_ROWS
-    )
-    caption = f"Servers by price, at {answer.target}{more}. {prices.label}, {prices.date}"
+    words = frozenset({"Server", "Index", "Load", "Keeps it", "Has", "Priced as"})
+    rest = len(answer.costs) - MOST_ROWS
+    more = f"; {counted(rest, 'more row')} in {FILE}" if rest > 0 else ""
+    load = f", {loads[0]}" if len(set(loads)) == 1 else ""
+    caption = f"Servers by price{load}: which keep {answer.target}{more}. {prices.label}, {prices.date}"
     return [known_table(columns, caption, words)]
 
 
 def queries_cell(cost: ServerCost, prices: PriceList) -> str:
     """Write the queries for one unit of the currency, with their interval."""
     value = cost.queries(prices)
-    return UNKNOWN if value is None else many(value) + interval_text(cost.queries_interval(prices), many)
+    return UNKNOWN if value is None else queries_text(value, cost.queries_interval(prices))
 
 
 def write_costs(path: Path, answers: Sequence[CostAnswer]) -> None:

@@ -3,20 +3,21 @@
 import math
 from collections.abc import Sequence
 
-from ann_benchmarks.common.numbers import figure_text, size_text, three_digits
+from ann_benchmarks.common.numbers import figure_text, three_digits
 from ann_benchmarks.common.output import counted
 from ann_benchmarks.pricing.costs import ServerCost
 from ann_benchmarks.pricing.prices import LOCAL, PriceList, Quote
 from ann_benchmarks.pricing.servers import capacity_text
 from ann_benchmarks.pricing.target import ServiceTarget
 from ann_benchmarks.results.at_recall import LOWER_BOUND
-from ann_benchmarks.results.intervals import interval_text
+from ann_benchmarks.results.intervals import Interval, interval_text
 from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.runs import interval
 
 from .statements import listed
 
 MOST_NAMED = 5
+LARGE = ((1e9, " billion"), (1e6, " million"))
 
 
 def offer(cost: ServerCost, prices: PriceList) -> str:
@@ -57,7 +58,7 @@ def pace(cost: ServerCost, target: ServiceTarget) -> str:
 def load_text(cost: ServerCost) -> str:
     """Write who sends the queries."""
     clients = counted(cost.run.series.clients or 1, "client")
-    return f"at that rate, to {clients}" if cost.is_given else f"with {clients}"
+    return f"with {clients}{', at a given rate' * cost.is_given}"
 
 
 def money(cost: ServerCost, prices: PriceList) -> str:
@@ -65,17 +66,11 @@ def money(cost: ServerCost, prices: PriceList) -> str:
     return prices.money(cost.price)
 
 
-def queries_text(value: float) -> str:
-    """Write a number of queries."""
-    return f"{many(value)} queries"
-
-
-def many(value: float) -> str:
-    """Write a large number with three digits."""
-    for size, name in ((1e9, "billion"), (1e6, "million")):
-        if value >= size:
-            return f"{three_digits(value / size)} {name}"
-    return three_digits(value)
+def queries_text(value: float, bounds: Interval | None = None) -> str:
+    """Write a large number of queries with three digits, and its interval in the same unit."""
+    size, name = next(((size, name) for size, name in LARGE if value >= size), (1.0, ""))
+    interval = None if bounds is None else [end / size for end in bounds]
+    return f"{three_digits(value / size)}{interval_text(interval, three_digits)}{name}"
 
 
 def some(texts: Sequence[str]) -> str:
@@ -94,8 +89,3 @@ def percentile_text(cost: ServerCost, name: str) -> str:
 def rate_text(cost: ServerCost) -> str:
     """Write a throughput with its interval, as tables have it."""
     return f"{LOWER_BOUND * cost.is_bound}{figure_text(cost.rate)}{interval_text(cost.rate_interval)}"
-
-
-def memory_text(cost: ServerCost) -> str:
-    """Write the memory of a server, as tables have it."""
-    return size_text(cost.server.memory)

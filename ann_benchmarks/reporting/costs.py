@@ -8,10 +8,9 @@ from ann_benchmarks.pricing.costs import ServerCost, is_plain, server_costs
 from ann_benchmarks.pricing.prices import PriceList
 from ann_benchmarks.pricing.servers import STORAGE_MARGIN, capacity_text
 from ann_benchmarks.pricing.target import CostRequest, Kept, ServiceTarget
-from ann_benchmarks.results.intervals import interval_text
 from ann_benchmarks.results.runs import Run
 
-from .cost_words import many, money, offer, pace, queries_text, some
+from .cost_words import money, offer, pace, queries_text, some
 from .statements import Statement, listed
 
 HOW_SWEPT = "python -m tiers sweep measures simulated servers"
@@ -141,6 +140,10 @@ def by_algorithm(answer: CostAnswer) -> str:
             continue
         doubt = f", not sure: {found.why}" if found.kept == Kept.UNSURE else ""
         has = capacity_text(found.server)
+        alike = [cost.server for cost in own if cost.kept == found.kept and cost.price == found.price]
+        least = min(alike, key=lambda server: (server.memory or 0, server.cpus or 0))
+        if (least.memory or 0) < (found.server.memory or 0):
+            has += f"; {capacity_text(least)} suffice, too"
         texts.append(f"{name} {money(found, answer.prices)} on {found.server.name} ({has}{doubt})")
     return f"The cheapest server that keeps the objective, a month: {'; '.join(texts)}."
 
@@ -165,8 +168,10 @@ def most_queries(answer: CostAnswer) -> str:
         return unranked
     known.sort(key=lambda one: -one[1])
     (best, value, bounds), *rest = known
-    text = f"{best.algorithm} on {best.server.name} answers {queries_text(value)} for one"
-    text += f" {answer.prices.currency}{interval_text(bounds, many)}, if it is busy all month."
+    text = (
+        f"{best.algorithm} on {best.server.name} answers {queries_text(value, bounds)} queries for one"
+        f" {answer.prices.currency}, if it is busy all month."
+    )
     alike = [f"{cost.algorithm} on {cost.server.name}" for cost, _, other in rest if other.high >= bounds.low]
     if alike:
         text += f" Their intervals overlap with this one, so that they are not ranked: {some(alike)}."

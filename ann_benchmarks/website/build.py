@@ -11,6 +11,7 @@ from tqdm import tqdm
 from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.plotting.styles import assign_styles, result_styles
+from ann_benchmarks.pricing.prices import PriceList
 from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run, load_runs
@@ -39,11 +40,17 @@ SCRIPTS = (
 
 
 def create_website(
-    folder: Path, variants: Sequence[str], latex: bool = False, scatter: bool = False, recompute: bool = False
+    folder: Path,
+    variants: Sequence[str],
+    latex: bool = False,
+    scatter: bool = False,
+    recompute: bool = False,
+    prices: PriceList | None = None,
 ) -> int:
     """Write a site of all results into a folder, which is made if need be; return the number of pages.
 
-    `variants` are names of plot_variants. UserError if there are no results or the folder is unwritable.
+    `variants` are names of plot_variants. With `prices`, each result has what its server
+    costs. UserError if there are no results or the folder is unwritable.
     """
     runs, records = list(load_runs(iter_result_paths(), recompute)), list(load_records())
     if not runs and not records:
@@ -55,6 +62,8 @@ def create_website(
         "dataset": assign_styles(page.title for page in datasets),
     }
     pages, templates = [*datasets, *algorithms], environment()
+    for page in pages:
+        page.prices = prices
     try:
         write(folder / "website.css", (FOLDER / "website.css").read_text(encoding="utf-8"))
         write(folder / "website.js", script())

@@ -12,11 +12,13 @@ from jinja2 import Environment, FileSystemLoader
 
 from ann_benchmarks.common.output import counted
 from ann_benchmarks.plotting.styles import DARK_COLORS, DASHES, LIGHT_COLORS, Style, told_apart
+from ann_benchmarks.pricing.prices import PriceList
 from ann_benchmarks.results.metrics import OF_FILTERS, TARGET_RECALL, drawable, pareto_frontier
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run
 
 from .columns import SiteColumn
+from .costs import price_columns
 from .data import others_data, points_data, styles_data
 from .filtered import filter_columns, filter_section
 from .plots import all_plot_variants, chart_data, pairs, pgfplots, plot_title
@@ -46,6 +48,7 @@ class Page:
     records: list[Record] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     siblings: dict[int, str] = field(default_factory=dict)  # the same dataset by k
+    prices: PriceList | None = None  # of the servers
 
     @property
     def is_of_dataset(self) -> bool:
@@ -64,10 +67,11 @@ class Page:
         """The columns that distinguish curves on this page, besides those of every page."""
         if self.is_of_dataset:
             series = SiteColumn("series", "Series of results", "words", lambda run: run.algorithm, True)
-            return [series, *filter_columns(self.runs)]
+            return [series, *filter_columns(self.runs), *price_columns(self.prices)]
         return [
             SiteColumn("dataset", "Dataset", "words", lambda run: self.titles[id(run)], True),
             SiteColumn("k", "k", "number", lambda run: run.count, True),
+            *price_columns(self.prices),
         ]
 
     def series(self) -> dict[str, list[Run]]:
