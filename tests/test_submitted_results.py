@@ -16,9 +16,9 @@ from ann_benchmarks.website.submissions import create_submissions_site
 from ann_benchmarks.website.submissions.columns import plain_text
 from ann_benchmarks.website.submissions.reading import bundle_folders
 
-from .bundle_data import MACHINES, begin_bundle, finish_bundle, make_bundle, put_result
 from .page import Page
 from .programs import call_program
+from .submitted_bundles import MACHINES, begin_bundle, finish_bundle, make_bundle, put_result
 from .test_website import NASTY, columns
 
 RESULT = Path("results/d/10/x/a.hdf5")

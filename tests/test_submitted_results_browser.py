@@ -8,8 +8,8 @@ from ann_benchmarks.results.series import Series
 from ann_benchmarks.website.submissions import create_submissions_site
 
 from .browser import CHROMIUM, Browser
-from .bundle_data import MACHINES, begin_bundle, finish_bundle, make_bundle, put_result
 from .programs import PATIENCE, ROOT
+from .submitted_bundles import MACHINES, begin_bundle, finish_bundle, make_bundle, put_result
 from .submitted_points import write_made_up_table
 from .test_website import NASTY
 from .test_website_browser import DESKTOP, PHONE, opened
