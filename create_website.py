@@ -1,4 +1,4 @@
-"""Make a website of all results: interactive plots and tables that open from a file."""
+"""Make a website of all results, or a table of submitted bundles: interactive pages that open from a file."""
 
 if __name__ == "__main__":  # before the imports, which take seconds on a busy machine
     from ann_benchmarks.common.beginning import begin
@@ -6,12 +6,16 @@ if __name__ == "__main__":  # before the imports, which take seconds on a busy m
     begin()
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from ann_benchmarks.common.cli import path, run_command
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.output import counted, say
 from ann_benchmarks.pricing.reading import read_prices
 from ann_benchmarks.website import create_website
 from ann_benchmarks.website.plots import all_plot_variants
+from ann_benchmarks.website.submissions import create_submissions_site
 
 
 def main() -> None:
@@ -28,10 +32,32 @@ def main() -> None:
     parser.add_argument(
         "--prices", type=path, metavar="FILE", help="price the measured servers with this file of prices"
     )
+    parser.add_argument(
+        "--submissions",
+        nargs="+",
+        type=path,
+        metavar="FOLDER",
+        help="make the table of these bundles instead, or of the bundles in these folders",
+    )
     args = parser.parse_args()
+    if args.submissions:
+        of_results = {"--plottype": args.plottype != variants, "--latex": args.latex, "--prices": args.prices}
+        of_results |= {"--scatter": args.scatter, "--recompute": args.recompute}
+        if unfit := [option for option, is_given in of_results.items() if is_given]:
+            raise UserError(f"{unfit[0]} is for the site of results/; with --submissions, leave it out")
+        make_table(args.outputdir, args.submissions)
+        return
     prices = None if args.prices is None else read_prices(args.prices)
     pages = create_website(args.outputdir, args.plottype, args.latex, args.scatter, args.recompute, prices)
     print(f"wrote {args.outputdir / 'index.html'} (pages: {pages})")
+
+
+def make_table(folder: Path, submissions: Sequence[Path]) -> None:
+    """Make the table of bundles; UserError in the end if some were left out."""
+    bundles, left_out = create_submissions_site(folder, submissions)
+    say(f"wrote {folder / 'index.html'} (bundles: {bundles})")
+    if left_out:
+        raise UserError(f"{counted(left_out, 'bundle')} left out: mend what the lines above name")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from ann_benchmarks.common.host import usable_cores
 
 from .cache import MetricsCache, each
 from .environment import environment_names, environment_of
-from .file import TRUTH_ATTRIBUTE, UNUSABLE, Stamp, file_stamp, is_settled, read_result
+from .file import TRUTH_ATTRIBUTE, UNUSABLE, Result, Stamp, file_stamp, is_settled, read_result
 from .intervals import FEWEST_RUNS, Interval
 from .kinds import checked_attributes
 from .measurement import Measurement
@@ -27,7 +27,7 @@ from .percentiles import PERCENTILES, QUERIES
 from .recall import RECALL_SLACK, recall_of_each
 from .series import Series, series_from, series_of
 from .speeds import PARTS, recall_parts
-from .truth import TruthError, Truths, filter_of
+from .truth import Truth, TruthError, Truths, filter_of
 
 FEWEST_FILES = 16  # for which a process is worth being started
 MOST_PROCESSES = 8
@@ -77,19 +77,28 @@ LeftOut = dict[Path, UserError | OSError]  # files that are no results, or none 
 def measure(path: Path, dataset: str, truths: Truths) -> Run:
     """Read one result file and compute its metrics; UserError if it is damaged or fits no dataset."""
     result = read_result(path, with_neighbors=False)
-    attrs = result.attrs
-    series = series_of(attrs, clean_text(path.parent.name))
+    series = series_of(result.attrs, clean_text(path.parent.name))
     truth = truths.read(series.filter)
-    true = truth.covering(len(result.distances), attrs["count"])
-    if attrs.get(TRUTH_ATTRIBUTE, truth.mark(attrs["count"])) != truth.mark(attrs["count"]):
+    count = result.attrs["count"]
+    true = truth.covering(len(result.distances), count)
+    return judged(result, series, dataset, true, truth.mark(count))
+
+
+def judged(result: Result, series: Series, dataset: str, truth: Truth, mark: str) -> Run:
+    """Return a result with its metrics by the true distances of its queries, whose mark is `mark`.
+
+    UserError if it was measured on others.
+    """
+    attrs = result.attrs
+    if attrs.get(TRUTH_ATTRIBUTE, mark) != mark:
         raise UserError("it was measured on other vectors of the same name: measure it again with run.py")
-    m = Measurement(true, result.distances, result.times, attrs)
+    m = Measurement(truth, result.distances, result.times, attrs)
     return Run(
         dataset=dataset,
         count=attrs["count"],
         distance=str(attrs.get("distance", "unknown")),
         series=series,
-        parameters=str(attrs.get("name", path.stem)),
+        parameters=str(attrs.get("name", result.path.stem)),
         metrics=compute_all(m),
         attrs=attrs | {PARTS: recall_parts(recall_of_each(m.found, m.kth + RECALL_SLACK, m.count, m.due))},
     )

@@ -16,11 +16,15 @@ class Filters {
     this.facets = site.state.facets
       .filter((facet) => facet.id !== "series")
       .map((facet) => this.choices(facet));
-    this.least = this.recall("Recall at least", "least", "any");
-    this.at = this.recall("Compare at recall", "at", "");
+    const hasPrices = Boolean(site.column("price"));
+    this.limits = [
+      this.limit("Recall at least", "least", 1, "any"),
+      ...(data.table ? [] : [this.limit("Compare at recall", "at", 1, "")]),
+      ...(hasPrices ? [this.limit("Price a month at most", "most", Number.MAX_VALUE, "any")] : []),
+    ];
     this.split = this.curves();
     this.panel.append(
-      element("div", { class: "recalls" }, this.least.node, this.at.node),
+      element("div", { class: "recalls" }, ...this.limits.map((limit) => limit.node)),
       this.split.node,
       ...this.facets.map((facet) => facet.node),
     );
@@ -61,20 +65,21 @@ class Filters {
       ...this.check(facet.label, () => this.state.split(facet.id)),
     }));
     const node = this.fieldset("One curve for each", checks.map((check) => check.node));
-    node.hidden = !checks.length;
+    node.hidden = !checks.length || Boolean(data.table); // which has no curves
     return { checks, node };
   }
 
-  recall(label, name, placeholder) {
-    const input = element("input", { type: "number", min: 0, max: 1, step: "any", inputmode: "decimal", placeholder });
+  limit(label, name, most, placeholder) {
+    const bounds = { min: 0, ...(most === 1 ? { max: 1 } : {}) };
+    const input = element("input", { type: "number", ...bounds, step: "any", inputmode: "decimal", placeholder });
     input.addEventListener("change", () =>
       this.state.change((state) => {
         const value = input.value === "" ? NaN : Number(input.value);
         const nothing = name === "at" ? state.standard.at : null;
-        state[name] = value >= 0 && value <= 1 ? value : nothing;
+        state[name] = value >= 0 && value <= most ? value : nothing;
       }),
     );
-    return { input, node: element("label", {}, label, input) };
+    return { input, name, node: element("label", {}, label, input) };
   }
 
   draw() {
@@ -84,8 +89,7 @@ class Filters {
     const unit = element("span", { class: "unit" }, " points");
     this.count.replaceChildren(`${numbers.format(site.kept.length)} of ${numbers.format(site.points.length)}`, unit);
     this.reset.disabled = state.isStandard;
-    this.least.input.value = state.least ?? "";
-    this.at.input.value = state.at;
+    for (const { input, name } of this.limits) input.value = state[name] ?? "";
     for (const { box, value } of this.split.checks) box.checked = state.by.includes(value);
     for (const { facet, checks } of this.facets) {
       const others = site.points.filter((point) => state.keeps(point, facet.id));

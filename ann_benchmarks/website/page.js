@@ -66,7 +66,7 @@ function drawSite() {
     }
   if (site.column("ramat")) addOthers(document.getElementById("ram"), state);
   const builds = document.getElementById("builds-list");
-  if (site.points.some((point) => drawable(point.build))) {
+  if (builds && site.points.some((point) => drawable(point.build))) {
     reveal(builds);
     new Builds(builds, site);
   }
@@ -102,7 +102,7 @@ function keepAddress(state) {
       place.scrollIntoView();
     });
   for (const link of document.querySelectorAll("[data-sibling]"))
-    link.addEventListener("click", () => (link.hash = state.written()));
+    link.addEventListener("click", () => (link.hash = state.address()));
   for (const node of document.querySelectorAll("[data-copy]"))
     node.addEventListener("click", () => copyText(document.getElementById(node.dataset.copy).textContent, node));
 }

@@ -1,6 +1,7 @@
 "use strict";
 
-// The points that are left, as a table that sorts by any column.
+// The points that are left, as a table that sorts by any column. A page of a table alone names its main columns
+// in `data.table`, and shows intervals.
 
 const FEW_ROWS = 100;
 const MAIN_COLUMNS = ["parameters", "k-nn", "qps", "p50", "p99", "build", "indexsize"];
@@ -17,11 +18,9 @@ const csvCell = (value) => {
 
 class Table {
   constructor(root, site) {
-    Object.assign(this, { site, isWhole: false, isWide: false });
-    this.sorted = { id: data.links.column, isDescending: false };
+    Object.assign(this, { site, state: site.state, isWhole: false });
     this.wider = button("All columns", () => {
-      this.isWide = !this.isWide;
-      this.drawHead();
+      this.state.keep((state) => (state.isWide = !state.isWide));
       this.draw();
     });
     const tools = [
@@ -38,16 +37,16 @@ class Table {
     const table = element("table", {}, element("thead", {}, this.head), this.body);
     const scroll = { class: "scroll", tabindex: "0", role: "region", "aria-label": "Points" };
     root.append(element("div", { class: "tools" }, ...tools), element("div", scroll, table), this.more);
-    this.drawHead();
     this.draw();
-    site.state.listeners.push(() => this.draw());
+    this.state.listeners.push(() => this.draw());
     window.addEventListener("beforeprint", () => this.more.hidden || this.more.click());
   }
 
   get columns() {
     const { columns, facets } = this.site;
-    if (this.isWide) return columns.filter((column) => !NO_COLUMNS.has(column.id));
-    const main = [data.links.column, ...MAIN_COLUMNS, ...facets.map((facet) => facet.id)];
+    if (this.state.isWide) return columns.filter((column) => !NO_COLUMNS.has(column.id));
+    const named = data.table?.columns ?? MAIN_COLUMNS;
+    const main = [data.links.column, ...named, ...facets.map((facet) => facet.id)];
     const wanted = (id) => id !== "series" && main.includes(id);
     return columns.filter((column) => wanted(column.id));
   }
@@ -56,8 +55,16 @@ class Table {
     return UNITS[kind] && !label.includes("(") ? `${label} ${UNITS[kind]}` : label;
   }
 
+  get sorted() {
+    const { sort } = this.state;
+    return { id: sort.replace(/^-/, ""), isDescending: sort.startsWith("-") };
+  }
+
+  // Only when other columns are shown: a heading that is pressed keeps the focus.
   drawHead() {
-    this.wider.setAttribute("aria-pressed", this.isWide);
+    if (this.heads && this.wasWide === this.state.isWide) return;
+    this.wasWide = this.state.isWide;
+    this.wider.setAttribute("aria-pressed", this.state.isWide);
     this.heads = this.columns.map((column) => {
       const words = column.kind === "words" ? { class: wordsClass(column) } : {};
       const head = element("th", { scope: "col", ...words }, button("", () => this.sort(column)));
@@ -67,8 +74,8 @@ class Table {
   }
 
   sort({ id, kind }) {
-    const isSame = this.sorted.id === id;
-    this.sorted = { id, isDescending: isSame ? !this.sorted.isDescending : kind !== "words" };
+    const isDescending = this.sorted.id === id ? !this.sorted.isDescending : kind !== "words";
+    this.state.keep((state) => (state.sort = isDescending ? `-${id}` : id));
     this.draw();
   }
 
@@ -86,9 +93,11 @@ class Table {
   }
 
   draw() {
+    this.drawHead();
+    const { id, isDescending } = this.sorted;
     for (const { column, head } of this.heads) {
-      const isActive = this.sorted.id === column.id;
-      const direction = this.sorted.isDescending ? "descending" : "ascending";
+      const isActive = id === column.id;
+      const direction = isDescending ? "descending" : "ascending";
       const arrow = { descending: " ▼", ascending: " ▲" }[direction];
       head.firstChild.textContent = this.label(column) + (isActive ? arrow : "");
       head.setAttribute("aria-sort", isActive ? direction : "none");
@@ -104,17 +113,24 @@ class Table {
     const cells = this.heads.map(({ column }) => {
       const value = point[column.id];
       const isWords = column.kind === "words";
-      const text = isWords ? (value ?? "–") : column.kind === "share" ? showShare(value) : showNumber(value);
+      const show = isWords ? (words) => words ?? "–" : column.kind === "share" ? showShare : showNumber;
+      const text = show(value);
       const file = column.id === data.links.column && data.links.files[point[data.links.column]];
       const content = file ? element("a", { href: file }, text) : text;
-      return element("td", isWords ? { class: wordsClass(column) } : {}, content);
+      const bar = data.table && point.bars[column.id];
+      const interval = bar ? [" ", element("small", {}, `(${bar.map(show).join("–")})`)] : [];
+      return element("td", isWords ? { class: wordsClass(column) } : {}, content, ...interval);
     });
     return element("tr", {}, ...cells);
   }
 
   csv() {
-    const lines = [this.columns.map((column) => this.label(column))];
-    for (const point of this.rows()) lines.push(this.columns.map((column) => point[column.id]));
+    const ends = ["low", "high"];
+    const endsOf = (column) => (data.table && column.low ? ends : []);
+    const heads = (column) => [this.label(column), ...endsOf(column).map((end) => `${this.label(column)} ${end}`)];
+    const cells = (column, point) => [point[column.id], ...endsOf(column).map((end, i) => point.bars[column.id]?.[i])];
+    const lines = [this.columns.flatMap(heads)];
+    for (const point of this.rows()) lines.push(this.columns.flatMap((column) => cells(column, point)));
     return lines.map((cells) => cells.map(csvCell).join(",")).join("\r\n") + "\r\n";
   }
 
