@@ -14,6 +14,7 @@ from ann_benchmarks.common.errors import UserError
 from .at_recall import indexes_at_recall
 from .file import iter_result_paths
 from .metrics import OF_FILTERS, QPS_AT_RECALL, TARGET_RECALL, standard_metrics
+from .recall import COUNTS
 from .runs import Run, load_runs
 from .speeds import PARTS
 
@@ -33,7 +34,7 @@ SOUGHT_FIRST = (
     "*_version", "docker_image", "docker_image_id", "container_memory_bytes", "cpu", "cores", "memory_bytes",
 )  # fmt: skip
 UNDER_OTHER_NAMES = {"algo", "name", "build_time", "index_size", "expect_extra"}
-OF_COMPARISONS = {PARTS}  # what is computed for them alone
+OF_COMPARISONS = {PARTS, COUNTS}  # what is computed for them and for pictures alone
 
 
 def row(run: Run, qps_at_recall: float) -> dict[str, Any]:

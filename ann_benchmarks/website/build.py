@@ -26,6 +26,7 @@ SCRIPTS = (
         "frontiers",
         "recall",
         "compare",
+        "recalls",
         "filtered",
         "others",
         "bars",

@@ -17,7 +17,7 @@ from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run
 
 from .columns import SiteColumn
-from .data import others_data, points_data, styles_data
+from .data import others_data, points_data, styles_data, tails_data
 from .filtered import filter_columns, filter_section
 from .plots import all_plot_variants, chart_data, pairs, pgfplots, plot_title
 from .writing import writing_data
@@ -108,6 +108,7 @@ def detail_page(
         words.setdefault(column["id"], set()).update(column.get("words", ()))
     data = {
         "points": points,
+        "tails": tails_data(page.runs),
         "writing": writing,
         "links": {"column": page.links, "files": page.files},
         "charts": [{key: chart[key] for key in ("id", "x", "y", "better")} for chart in charts],
