@@ -28,7 +28,8 @@ OWN_COLUMNS = [*OUR_METRICS, QPS_AT_RECALL, "batch_mode", "distance", "run_count
 # What most readers look for comes next, as far as there is any; then everything else by name.
 SOUGHT_FIRST = (
     "clients", "tier", "target_recall", "target_missed",
-    "recall_low", "recall_high", "qps_low", "qps_high", "runs_disagree", "latency_queries",
+    "recall_low", "recall_high", "recall_p5_low", "recall_p5_high", "qps_low", "qps_high",
+    "runs_disagree", "latency_queries",
     *(f"latency_p{percentile}{end}" for percentile in (50, 95, 99, 999) for end in ("", "_low", "_high")),
     "load_time", "index_build_time", "*_time", "index_reused", "*_size",
     "*_version", "docker_image", "docker_image_id", "container_memory_bytes", "cpu", "cores", "memory_bytes",
