@@ -119,6 +119,8 @@ def _build(plugin: Plugin, dataset: Dataset, job: Job, monitor: Phases) -> dict[
         plugin.take_filters(dataset.attributes(job.execution.filters))
     elif job.procedure.post_filter is not None:
         filter_afterwards(plugin, dataset.attributes([job.procedure.filter]), job.procedure.post_filter)
+    if job.execution.payload:
+        plugin.set_payload(job.execution.payload)
     before = plugin.get_memory_usage()
     with monitor.phase("build"):
         build_started = time.perf_counter()
