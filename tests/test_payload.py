@@ -134,9 +134,9 @@ def test_candidates_and_filters_have_a_payload_too(plugin_server: Server):
         pass
 
 
-def test_a_divided_table_has_no_texts(plugin_server: Server):
-    message = "table without texts: use --payload vector"
-    with pytest.raises(PostgresError, match=message), fitted("text", filtered=True, division="partial"):
+def test_a_table_with_partitions_has_no_texts(plugin_server: Server):
+    message = "a table with partitions has no texts: use --payload vector"
+    with pytest.raises(PostgresError, match=message), fitted("text", filtered=True, division="partitions"):
         pass
 
 

@@ -109,15 +109,13 @@ class TextedColumn(AttributedColumn):
 
 def table_column(column: Column, rows: int, options: BuildOptions, division: Division | None) -> Column:
     """Return the column of the vectors with those that the table has beside it."""
+    divided = division.column(column) if division is not None else None
+    if options.payload == TEXT and divided is not None:
+        raise PostgresError("a table with partitions has no texts: use --payload vector, or another division")
     if options.payload == TEXT:
-        if division is not None:
-            raise PostgresError(
-                "the build argument division has a table without texts: use --payload vector, or leave it out"
-            )
         return TextedColumn(column, rows, options.attributes, options.kinds)
     if options.attributes is None:
         return column
-    divided = division.column(column) if division is not None else None
     return divided or AttributedColumn(column, options.attributes, options.kinds)
 
 
