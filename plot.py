@@ -2,8 +2,8 @@
 
 With --tiers, draw throughput and tail latency by available RAM, and write them as a table. With --filters,
 draw throughput and what default settings return by the share of rows that a filter lets through, and
-which strategy is the fastest where. With --monitoring, draw what the machine and the server did during one
-result.
+which strategy is the fastest where. With --recalls, draw the share of queries below each recall, for the
+results next to a recall. With --monitoring, draw what the machine and the server did during one result.
 """
 
 if __name__ == "__main__":  # before the imports, which take seconds on a busy machine
@@ -18,6 +18,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.plotting.dashboard import draw_monitoring
 from ann_benchmarks.plotting.draw import PlotRequest, draw_dataset, draw_tiers
 from ann_benchmarks.plotting.draw_filters import draw_filters
+from ann_benchmarks.plotting.draw_recalls import draw_recalls
 from ann_benchmarks.plotting.facets import FACETS
 from ann_benchmarks.plotting.figure import View
 from ann_benchmarks.published import published_names
@@ -30,7 +31,7 @@ OF_METRICS = (
     "y_scale",
     "raw",
     "facet",
-)  # that --tiers and --filters choose themselves
+)  # that --tiers, --filters and --recalls choose themselves
 
 
 def main() -> None:
@@ -48,7 +49,7 @@ def main() -> None:
         "-o",
         "--output",
         type=file_to_write,
-        help="default: results/DATASET.png, DATASET-tiers.png or DATASET-filters.png",
+        help="default: results/DATASET.png, DATASET-tiers.png, DATASET-filters.png or DATASET-recalls.png",
     )
     parser.add_argument(
         "-x", "--x-axis", choices=list(all_metrics), default="k-nn", help="metric on the x axis"
@@ -85,7 +86,7 @@ def main() -> None:
         "--target-recall",
         type=number,
         metavar="RECALL",
-        help=f"what a point must reach for the metric {QPS_AT_RECALL}, --tiers and --filters"
+        help=f"what a point must reach for the metric {QPS_AT_RECALL}, --tiers, --filters and --recalls"
         f" (default {TARGET_RECALL})",
     )
     parser.add_argument("--no-intervals", action="store_true", help="leave out the bars of 95%% intervals")
@@ -99,6 +100,9 @@ def main() -> None:
         "--filters",
         action="store_true",
         help="QPS and what default settings return by share of rows, the fastest strategies, and a table",
+    )
+    parser.add_argument(
+        "--recalls", action="store_true", help="the share of queries below each recall, of each series"
     )
     parser.add_argument(
         "--published",
@@ -133,17 +137,19 @@ def main() -> None:
         series=args.series,
         facet=args.facet,
     )
-    special = {"--tiers": args.tiers, "--filters": args.filters}
-    if not any(special.values()):
+    special = {"tiers": draw_tiers, "filters": draw_filters, "recalls": draw_recalls}
+    requested = [name for name in special if getattr(args, name)]
+    if not requested:
         draw_dataset(request)
         return
-    if all(special.values()):
-        raise UserError("--tiers and --filters have a picture each: leave out one of them")
-    option = "--tiers" if args.tiers else "--filters"
+    if len(requested) > 1:
+        first, second = requested[:2]
+        raise UserError(f"--{first} and --{second} have a picture each: leave out one of them")
+    option = f"--{requested[0]}"
     given = [name for name in OF_METRICS if getattr(args, name) != parser.get_default(name)]
     if given:
         raise UserError(f"{option} has axes of its own: leave out --{given[0].replace('_', '-')}")
-    (draw_tiers if args.tiers else draw_filters)(request)
+    special[requested[0]](request)
 
 
 if __name__ == "__main__":

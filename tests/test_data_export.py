@@ -44,8 +44,8 @@ def test_columns_of_ann_benchmarks_come_first(folder):
             "queriessize",
             "dataset",
         ),
-        *("qps-best", "qpsatrecall", "batch_mode", "distance", "run_count"),
-        *("clients", "tier", "best_search_time"),
+        *("qps-best", "recall-p5", "recall-worst", "qpsatrecall", "batch_mode", "distance", "run_count"),
+        *("clients", "tier", "recall_p5_low", "recall_p5_high", "best_search_time"),
     ]
     (row,) = rows()
     assert (row["algorithm"], row["parameters"], row["dataset"]) == ("algo", "algo(x)", "mine")
@@ -65,7 +65,8 @@ def test_what_is_looked_for_most_comes_next(folder):
     (row,) = rows()
     found = list(row)
     assert found[found.index("run_count") + 1 :] == [
-        "clients", "recall_high", "qps_low", "latency_p50", "latency_p50_low", "latency_p999",
+        "clients", "recall_high", "recall_p5_low", "recall_p5_high", "qps_low",
+        "latency_p50", "latency_p50_low", "latency_p999",
         "load_time", "index_build_time", "best_search_time", "clustering_time", "table_size",
         "postgres_version", "vector_version", "docker_image", "aim", "zeal",
     ]  # fmt: skip

@@ -52,6 +52,8 @@ def test_every_metric_of_a_worked_example():
         "candidates": 2.0,
         "indexsize": 500.0,
         "queriessize": 2.0,
+        "recall-p5": pytest.approx(math.nan, nan_ok=True),  # of 20 queries and more
+        "recall-worst": 1 / 2,
         **dict.fromkeys(OF_FILTERS, pytest.approx(math.nan, nan_ok=True)),  # no filters
     }
     assert list(values) == standard_metrics

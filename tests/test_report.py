@@ -92,7 +92,8 @@ def test_a_report_of_one_dataset(results):
         and "vchord is 2 times as fast as" in page.text
     )
     pictures = sorted(path.name for path in folder.glob("*.png"))
-    assert pictures == ["1-builds.png", "1-clients.png", "1-frontier.png", "1-latency.png"]
+    kinds = ("builds", "clients", "frontier", "latency", "recalls")
+    assert pictures == [f"1-{kind}.png" for kind in kinds]
     for picture in pictures:
         assert f"]({picture})" in markdown and picture in page.references
         assert (folder / picture).stat().st_size > 5000

@@ -109,6 +109,17 @@ def test_a_dataset_that_was_only_written_to_has_its_page(browser, site):
     assert browser.run("$('.card').map((card) => card.innerText)").count("rows (k = 10)\n3 workloads") == 1
 
 
+def test_recall_by_query_is_drawn_and_follows_the_recall_that_is_compared(browser, site):
+    run = opened(browser, site / "d_10_euclidean.html")
+    curves = run("curvesOf('[data-recalls]')")
+    assert len(curves) == 6 and set(curves.values()) == {10}  # 40 queries find nothing, the others all
+    run("press(plotOf('[data-recalls]'), 'ArrowRight')")
+    note = "$('[data-recalls] .label').at(-1).textContent"
+    assert "next to a recall of 0.95" in run(note) and "nearly equal" in run(note)
+    run("setNumber(0, 0.999)")
+    assert run("curvesOf('[data-recalls]')") == {} and "0.999" in run(note)
+
+
 def test_filters_apply_to_every_plot_and_the_table_and_are_in_the_address(browser, site):
     page = site / "d_10_euclidean.html"
     run = opened(browser, page)

@@ -11,7 +11,7 @@ from . import catalog
 from .building import Index, IndexHooks
 from .catalog import LoadedTable, relation_bytes
 from .chunks import load_table
-from .columns import KINDS, AttributedColumn, Column, attribute_kinds
+from .columns import KINDS, Column, attribute_kinds
 from .environment import contender_settings, given_settings
 from .errors import PostgresError
 from .extension import RequiredExtension
@@ -19,8 +19,9 @@ from .filtering.conditions import conditions_of
 from .filtering.division import Division, FilteredRows
 from .filtering.locks import LockRoom, may_be_generic
 from .filtering.parts import BuildPlace
-from .forms import query_sql, whole_form
+from .forms import RowSource, query_sql, whole_form
 from .machine import drop_from_cache
+from .payload import mark_of, returned_column, table_column
 from .servers import Server
 from .settings import FILTERED_SESSION, QUERY_SESSION, SESSION, apply_settings, settable
 from .statement import QueryStatement, load_libraries
@@ -69,6 +70,7 @@ class IndexedTable:
                 self._indexes.check_room(room, may_be_generic(of_queries))
             mark = fingerprint(X) + (f" {attributes.mark}" if attributes is not None else "")
             mark += self._division.mark if self._division is not None else ""
+            mark += mark_of(options.payload)
             # Types other than the usual ones have a table of their own.
             other = [kind.type_name for kind in self._kinds.values() if kind not in KINDS.values()]
             mark += "".join(f" {name}" for name in other)
@@ -115,13 +117,14 @@ class IndexedTable:
         if self._options.attributes is not None:
             vector, conditions = q.vector, conditions_of(q.filter, self._kinds)
         where = conditions.where if conditions else ""
+        source = RowSource(self.table.name, where, returned_column(self._options.payload))
         # The planner is free where there is a filter: what it chooses is what is to be found out.
         session = FILTERED_SESSION if where else QUERY_SESSION
         if where and self._division is not None:
             session = {**session, **self._division.settings}
         return QueryStatement(
             self.server.connection_parameters(),
-            query_sql(self.table.name, self._form, n, self._metric, self.column, rerank, where),
+            query_sql(source, self._form, n, self._metric, self.column, rerank),
             self.column,
             self.column.literal(vector),
             {**session, **self._session_settings, **settings},
@@ -129,6 +132,7 @@ class IndexedTable:
             self._extension.all_names,
             conditions,
             conditions.literals(q.filter) if conditions else (),
+            bool(source.beside),
         )
 
     @property
@@ -263,10 +267,8 @@ class IndexedTable:
         if found := catalog.find_table(connection, name):
             return found
         self.enter_phase("load")
-        column, attributes = self.column, self._options.attributes
-        if attributes is not None:
-            divided = self._division.column(column) if self._division is not None else None
-            column = divided or AttributedColumn(column, attributes, self._options.kinds)
+        column = table_column(self.column, X.shape[0], self._options, self._division)
+        if self._options.attributes is not None:
             check_encoding(connection)
         return load_table(self.server, connection, name, column, X, mark, self._options.load)
 

@@ -107,17 +107,28 @@ def pgvector_form(name: str, metric: str, column: Column, known: tuple[str, ...]
     return FORMS[name](metric, dimension) if known else whole_form(metric, column)
 
 
-def query_sql(
-    table: str, form: Form, count: int, metric: str, column: Column, rerank: int | None, where: str = ""
-) -> str:
-    """The query for the `count` nearest rows; `rerank`: candidates to sort by exact distances.
+@dataclass(frozen=True)
+class RowSource:
+    """Which rows a query is about: a table, with a WHERE or "", and what it returns beside the id, or ""."""
 
-    `where` has the conditions for rows, behind a WHERE; it holds for candidates, too.
-    """
+    table: str
+    where: str = ""
+    beside: str = ""
+
+    def columns(self, *needed: str) -> str:
+        """Return the id, the columns that are needed, and the one beside it, each once."""
+        return ", ".join(dict.fromkeys(filter(None, ["id", *needed, self.beside])))
+
+
+def query_sql(
+    source: RowSource, form: Form, count: int, metric: str, column: Column, rerank: int | None
+) -> str:
+    """The query for the `count` nearest rows; `rerank`: candidates to sort by exact distances."""
+    rows = f"FROM {source.table}{source.where} ORDER BY {form.comparison}"
     if rerank is None:
-        return f"SELECT id FROM {table}{where} ORDER BY {form.comparison} LIMIT {count}"
-    candidates = f"SELECT id, embedding FROM {table}{where} ORDER BY {form.comparison} LIMIT {rerank}"
+        return f"SELECT {source.columns()} {rows} LIMIT {count}"
+    candidates = f"SELECT {source.columns('embedding')} {rows} LIMIT {rerank}"
     return (
-        f"SELECT id FROM ({candidates}) AS candidates"
+        f"SELECT {source.columns()} FROM ({candidates}) AS candidates"
         f" ORDER BY embedding {METRICS[metric].operator} {column.parameter} LIMIT {count}"
     )

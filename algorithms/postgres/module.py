@@ -21,6 +21,7 @@ from .filtering.division import DivisionMaker
 from .filtering.indexes import AttributeIndexes
 from .filtering.labels import labels_column
 from .fitting import IndexedTable
+from .payload import checked_payload
 from .prewarming import warm_index
 from .querying import QueriedTable
 from .releases import InstallableExtension
@@ -191,6 +192,10 @@ class PostgresANN(InstallableExtension, QueriedTable):
     def set_query_filters(self, matches: Any) -> None:
         """Build for queries that have these filters; a mapping of each to the number of rows that pass."""
         self._build_options = replace(self._build_options, matches=matches)
+
+    def set_payload(self, payload: str) -> None:
+        """Have queries return this beside the ids: text or vector."""
+        self._build_options = replace(self._build_options, payload=checked_payload(payload))
 
     def set_load_options(self, threads: int | None = None, chunk_rows: int | None = None) -> None:
         """Load over `threads` connections, `chunk_rows` in a transaction; None: as in the environment."""

@@ -14,6 +14,7 @@ from psycopg import pq
 
 from .errors import PostgresError, refusal
 from .filtering.plans import plan_names, plan_shares
+from .payload import PayloadCount
 from .servers.libpq import connect
 from .settings import apply_settings
 from .statement import QueryStatement, check_plan, load_libraries, set_and_check
@@ -88,6 +89,7 @@ class QuerySession(PreparedSession):
         super().__init__(statement.parameters, CLIENT_APPLICATION, statement.extensions)
         self._statement, self.has_filter = statement, statement.has_filter
         self.encode, self.formats = statement.encoder(), statement.formats
+        self.payload = PayloadCount()
         self.prepare(STATEMENT, statement.sql)
         set_and_check(self._connection, statement.settings)
         plan = self.plan(statement.example, statement.example_values)
@@ -131,6 +133,8 @@ class QuerySession(PreparedSession):
         """Decode an answer; the server's error, if it is one, is raised here."""
         if result.status != pq.ExecStatus.TUPLES_OK:
             self.check(result)
+        if self._statement.has_payload:
+            self.payload.read(result)
         value = result.get_value
         return [int.from_bytes(value(row, 0) or b"", "big") for row in range(result.ntuples)]
 

@@ -36,6 +36,7 @@ class QueryStatement:
     extensions: tuple[str, ...] = ()  # whose libraries define settings, besides pgvector
     conditions: WhereClause | None = None  # of a filter: whichever plan the server chooses is a result
     example_values: tuple[str, ...] = ()  # of the filter, beside the vector
+    has_payload: bool = False  # a column beside the id
 
     @property
     def has_filter(self) -> bool:

@@ -26,6 +26,7 @@ class BuildOptions:
     prewarms: bool = True
     only_serves: bool = False  # the index was built before, with any amount of memory
     attributes: NamedAttributes | None = None  # of the rows, beside their vectors
+    payload: str = ""  # what queries return beside the ids: nothing, text or vector
     attribute_index: str = NONE  # which indexes there are of them
     matches: Mapping[SharedShape, int] = field(default_factory=dict)  # filters of queries, rows that pass
     kinds: Mapping[str, Kind] = field(default_factory=lambda: KINDS)  # types of the attributes' columns

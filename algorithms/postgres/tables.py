@@ -86,8 +86,8 @@ def check_encoding(connection: psycopg.Connection[Any]) -> None:
 
 def analyze(connection: psycopg.Connection[Any], name: str, column: Column) -> None:
     """Let the planner know what the attributes are like, where there are any: nothing else will."""
-    if column.attribute_names:
-        connection.execute(f"ANALYZE {name} ({', '.join(column.attribute_names)})")
+    if names := column.analyzed_names:
+        connection.execute(f"ANALYZE {name} ({', '.join(names)})")
 
 
 def load_whole(

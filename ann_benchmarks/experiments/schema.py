@@ -23,9 +23,10 @@ COMPARISONS = ("ratio", "spread", "value")
 SELECTION_KEYS = ("step", "algorithm", "dataset", "clients", "writers", "tier", "disk", "cpus", "build",
                   "query", "order", "workload", "rate", "filter", "setting")  # fmt: skip
 INSTALL_KEYS = ("algorithm", "build-arg")
-PICTURES = ("frontier", "latency", "tiers", "builds", "clients", "filters", "deciles", "inserts", "writes",
-            "dashboard")  # fmt: skip
-TABLES = ("points", "builds", "tiers", "filters", "deciles", "speedups", "inserts", "writes", "published")
+PICTURES = ("frontier", "latency", "tiers", "builds", "clients", "filters", "deciles", "recalls", "inserts",
+            "writes", "dashboard")  # fmt: skip
+TABLES = ("points", "builds", "tiers", "filters", "deciles", "recalls", "speedups", "inserts", "writes",
+          "published")  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,8 @@ class Procedure:
     filter: str = ""  # the filter set of its queries, "" for none
     post_filter: float | None = None  # times k rows are requested without it, and filtered afterwards
 
+    payload: str = ""  # what comes back beside the ids: text or vector, "" for nothing
+
     @property
     def is_cold(self) -> bool:
         """Whether every run begins with cold caches."""
@@ -65,6 +67,7 @@ class Procedure:
             "is_cold": self.is_cold,
             "filter": self.filter,
             "post_filter": self.post_filter,
+            "payload": self.payload,
             **(load.series if load is not None else {}),
             **(self.conditions.series if self.conditions is not None else {}),
         }
@@ -78,6 +81,7 @@ class Procedure:
             text += f", filter {self.filter}"
         if self.post_filter is not None:
             text += f" applied to {self.post_filter:.12g} times as many rows"
+        text += f", payload {self.payload}" if self.payload else ""
         text = f"{text}, cold" if self.is_cold else text
         return text if self.conditions is None else f"{text} on {self.conditions}"
 
@@ -94,6 +98,7 @@ class Execution:
     monitoring: bool = True  # of the machine and the server, all the time
     show_progress: bool = True
     filters: tuple[str, ...] = ()  # of the run, for whose attributes every table has columns
+    payload: str = ""  # of the run, for which tables may have a column
     facts: Mapping[str, Any] = field(default_factory=dict)  # stored with each point
 
     @property

@@ -132,6 +132,8 @@ def _build(
         plugin.take_filters(dataset.attributes(job.execution.filters))
     elif job.procedure.post_filter is not None:
         filter_afterwards(plugin, dataset.attributes([job.procedure.filter]), job.procedure.post_filter)
+    if job.execution.payload:
+        plugin.set_payload(job.execution.payload)
     before = plugin.get_memory_usage()
     with monitor.phase("build"):
         plugin.set_phase_listener(enter)

@@ -19,7 +19,7 @@ ONE_PROCESS = "one process"  # which sends one query after the other
 WHOLE_MACHINE = "the machine as it is"
 ONE_SERVER = "one server"
 NO_FILTER = "no filter"
-_LOAD = ("clients", "query_order", "distinct_queries", "rate", "objective", "driver", "is_cold")
+_LOAD = ("clients", "query_order", "distinct_queries", "rate", "objective", "driver", "is_cold", "payload")
 _TIER = ("tier_method", "tier_cpus", "tier_disk", "tier_memory")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 
-from .plugin_class import check_filters, needed, optional
+from .plugin_class import check_filters, check_payload, needed, optional
 from .protocols import (
     Clients,
     NoWatch,
@@ -155,7 +155,10 @@ class Plugin:
         compare: Callable[..., PlanComparison] | None = self._optional("compare_plans")
         return None if compare is None or self._way else compare(queries, count, seconds)
 
-    # Queries
+    def set_payload(self, payload: str) -> None:
+        """Have queries return the text or the vector of each row, too; UserError where they cannot."""
+        check_payload(self.algorithm, self.class_name)
+        self._optional("set_payload")(payload)
 
     def set_query_arguments(self, *arguments: Any) -> None:
         """Set the arguments of a point; UserError where the plug-in takes none."""

@@ -18,6 +18,7 @@ METHODS = (
         "set_query_filters",
         "filtered_query",
         "compare_plans",
+        "set_payload",
         "most_clients",
         "set_load_options",
         "set_build_options",
@@ -48,7 +49,7 @@ def needed(plugin: Any, name: str, by: str) -> Any:
     return method
 
 
-class NoFilters(UserError):
+class Unavailable(UserError):
     """A plug-in cannot have what was requested; where it was not named, it is left out."""
 
     is_unavailable = True
@@ -57,10 +58,16 @@ class NoFilters(UserError):
 def check_filters(plugin: Any, name: str) -> None:
     """Raise UserError where a plug-in, or its class, has no method for filters."""
     if all(optional(plugin, method) is None for method in ("set_row_attributes", "filtered_query")):
-        raise NoFilters(
+        raise Unavailable(
             f"{name} takes no filters: give --post-filter FACTOR, which filters its answers, or leave"
             " --filter out"
         )
+
+
+def check_payload(plugin: Any, name: str) -> None:
+    """Raise UserError where a plug-in, or its class, returns the ids of rows and nothing else."""
+    if optional(plugin, "set_payload") is None:
+        raise Unavailable(f"{name} returns ids alone: leave --payload out")
 
 
 class PluginClass:
@@ -95,6 +102,11 @@ class PluginClass:
         """Raise UserError where queries cannot have filters; what a function constructs is not known yet."""
         if isinstance(self.constructor, type):
             check_filters(self.constructor, self.constructor.__name__)
+
+    def check_payload(self) -> None:
+        """Raise UserError where queries return ids alone; what a function constructs is not known yet."""
+        if isinstance(self.constructor, type):
+            check_payload(self.constructor, self.constructor.__name__)
 
     @property
     def can_be_installed(self) -> bool:

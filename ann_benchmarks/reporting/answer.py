@@ -23,6 +23,7 @@ from ann_benchmarks.results.speeds import OVERSTATED
 from .builds import IndexNames
 from .filter_statements import filter_statements
 from .memory import Need, memory_in_short, memory_statements, needs
+from .recalls import tail_statements
 from .statements import Statement, certainty_of_all, doubt, listed
 from .workloads import workload_statements
 
@@ -87,6 +88,7 @@ def of_speed(runs: Sequence[Run], has_writes: bool, target: float, error_rate: f
         *in_short(shown, scarce, need, rate),
         *(Statement(f"Speed, {one.who_asks}", speed(one, rate)) for one in shown),
         *missed(runs, target),
+        *tail_statements(reaching[0].fastest.values()),
         *costs(reaching[0]),
         *memory_statements(need),
         *unmeasured(runs, compared, bool(need), has_writes),

@@ -14,6 +14,7 @@ from ann_benchmarks.results.deciles import deciles_of_run
 from ann_benchmarks.results.file import RESULTS_FOLDER, iter_result_paths
 from ann_benchmarks.results.records import Record, iter_record_paths, read_record
 from ann_benchmarks.results.runs import LeftOut, Run, load_runs, skipped
+from ann_benchmarks.results.tails import counts_of
 from ann_benchmarks.results.tiers import as_tier_run
 from ann_benchmarks.submission.bundle import BundleRequest
 
@@ -173,6 +174,7 @@ def worth_drawing(runs: Sequence[Run], records: Sequence[Record]) -> list[str]:
         **of_filters(runs),
         "clients": len({clients(run) for run in runs if not is_on_tier(run)}) > 1,
         "latency": bool(runs),
+        "recalls": any(counts_of(run) for run in runs),
         "builds": any(run.metrics["build"] > 0 for run in runs),
         "dashboard": any(MONITORED in run.attrs for run in runs) or any(one.monitoring for one in records),
         **of_records(records),
@@ -184,6 +186,7 @@ def worth_listing(runs: Sequence[Run], records: Sequence[Record]) -> list[str]:
     """Return the kinds of tables that say something about these results."""
     kinds = {
         "speedups": len(runs) > 1,
+        "recalls": any(counts_of(run) for run in runs),
         "tiers": any(as_tier_run(run) for run in runs),
         **of_filters(runs),
         "builds": any(run.metrics["build"] > 0 for run in runs),

@@ -35,6 +35,7 @@ from .content import MOST_ROWS, Kind, Overlay, Shown, origin_note
 from .document import Block, Picture
 from .drawing import draw_builds, draw_latencies, draw_writes
 from .filters import decile_picture, filter_picture
+from .recalls import recall_picture
 from .scaling import NO_OVERLAY, by_clients, inserts
 
 SIDE_BY_SIDE = 2  # workloads in a picture
@@ -207,6 +208,7 @@ def left_out(rows: Sequence[Any]) -> str:
 picture_kinds: dict[str, Kind] = {
     "frontier": frontier,
     "latency": latency,
+    "recalls": recall_picture,
     "tiers": tiers,
     "filters": filter_picture,
     "deciles": decile_picture,

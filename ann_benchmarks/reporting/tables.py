@@ -40,6 +40,7 @@ from .builds import IndexNames, build_table
 from .content import Kind, Shown, known_table
 from .document import Block, Paragraph, Table
 from .filters import decile_table, filter_table
+from .recalls import recall_table
 from .statements import doubt
 from .workloads import insert_table, write_tables
 
@@ -208,6 +209,7 @@ def published_table(shown: Shown, name: str = "", where: Mapping[str, Any] | Non
 
 table_kinds: dict[str, Kind] = {
     "points": point_table,
+    "recalls": recall_table,
     "builds": build_table,
     "tiers": tier_table,
     "filters": filter_table,

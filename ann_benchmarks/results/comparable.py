@@ -140,6 +140,8 @@ class Comparison:
             parts.append(f"with {series.distinct_queries:,} different queries")
         if series.filter:
             parts.append(f"under the filter {series.filter}")
+        if series.payload:
+            parts.append(f"with the payload {series.payload}")
         if series.is_cold:
             parts.append("with cold caches")
         return "".join(f", {text}" for text in parts)

@@ -14,6 +14,7 @@ from ann_benchmarks.common.errors import UserError
 from .at_recall import indexes_at_recall
 from .file import iter_result_paths
 from .metrics import OF_FILTERS, QPS_AT_RECALL, TARGET_RECALL, standard_metrics
+from .recall import COUNTS
 from .runs import Run, load_runs
 from .speeds import PARTS
 
@@ -27,13 +28,14 @@ OWN_COLUMNS = [*OUR_METRICS, QPS_AT_RECALL, "batch_mode", "distance", "run_count
 # What most readers look for comes next, as far as there is any; then everything else by name.
 SOUGHT_FIRST = (
     "clients", "tier", "target_recall", "target_missed",
-    "recall_low", "recall_high", "qps_low", "qps_high", "runs_disagree", "latency_queries",
+    "recall_low", "recall_high", "recall_p5_low", "recall_p5_high", "qps_low", "qps_high",
+    "runs_disagree", "latency_queries",
     *(f"latency_p{percentile}{end}" for percentile in (50, 95, 99, 999) for end in ("", "_low", "_high")),
     "load_time", "index_build_time", "*_time", "index_reused", "*_size",
     "*_version", "docker_image", "docker_image_id", "container_memory_bytes", "cpu", "cores", "memory_bytes",
 )  # fmt: skip
 UNDER_OTHER_NAMES = {"algo", "name", "build_time", "index_size", "expect_extra"}
-OF_COMPARISONS = {PARTS}  # what is computed for them alone
+OF_COMPARISONS = {PARTS, COUNTS}  # what is computed for them and for pictures alone
 
 
 def row(run: Run, qps_at_recall: float) -> dict[str, Any]:

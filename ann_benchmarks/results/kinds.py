@@ -66,7 +66,7 @@ _KINDS = (
         *(f"latency_p{p}{end}" for p in (50, 95, 99, 999) for end in ("", "_low", "_high")),
         *(f"{of}_{end}" for of in ("recall", "qps", *_OF_FILTERS) for end in ("low", "high")), *_OF_FILTERS,
         "post_filter", "selectivity", "planning_time", "rows_removed", "locks",
-        "qps_mean", "latency_queries", "latency_worth",
+        "qps_mean", "latency_queries", "latency_worth", "payload_bytes",
         *(f"{kind}_share" for kind in ("insert", "update", "delete")),
         "active_seconds", "asked_duration", "asked_queries", "asking_seconds", "client_cpu_share",
         "clients_all_busy_share", "clients_late_seconds", "clients_waiting_share", "closed_loop_rate",

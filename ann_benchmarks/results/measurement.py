@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .percentiles import shown_percentiles
+from .recall import RECALL_SLACK, recall_of_each
 from .truth import Truth
 
 
@@ -41,6 +42,11 @@ class Measurement:
         """How many rows there were to return to each query under its filter; None: k each."""
         due = self.truth.due(self.count)
         return None if due is None else due[: len(self.found)]
+
+    @cached_property
+    def recalls(self) -> np.ndarray:
+        """Each query's recall, (queries,), whose mean is the recall."""
+        return recall_of_each(self.found, self.kth + RECALL_SLACK, self.count, self.due)
 
     @cached_property
     def percentiles(self) -> dict[str, float]:

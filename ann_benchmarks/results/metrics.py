@@ -18,7 +18,7 @@ from ann_benchmarks.common.numbers import KIB, figure_text, share_text, size_tex
 
 from .measurement import Measurement, best_throughput, throughput
 from .percentiles import PERCENTILES
-from .recall import RECALL_SLACK, completeness_of_each, recall
+from .recall import RECALL_SLACK, completeness_of_each, fifth_percentile, recall
 
 HIGHER, LOWER = True, False  # which values are the better ones
 QPS_AT_RECALL = "qpsatrecall"
@@ -66,6 +66,16 @@ class ResultMetric:
 def knn_recall(m: Measurement) -> float:
     """Recall with an absolute slack: a distance counts up to the k-th true one + 1e-3."""
     return recall(m.found, m.kth + RECALL_SLACK, m.count, m.due)
+
+
+def fifth_recall(m: Measurement) -> float:
+    """Return the recall at the 5th percentile of queries, as `fifth_percentile` defines it."""
+    return fifth_percentile(m.recalls)
+
+
+def worst_recall(m: Measurement) -> float:
+    """Return the recall of the worst query, which falls with the number of queries; nan without any."""
+    return float(m.recalls.min()) if len(m.recalls) else math.nan
 
 
 def epsilon_recall(epsilon: float) -> Callable[[Measurement], float]:
@@ -144,6 +154,7 @@ def percentile(name: str) -> ResultMetric:
     return ResultMetric(axis, title, "ms", LOWER, lambda m: 1e3 * m.percentiles[name], bounds, published=name)
 
 
+FIFTH = "recall_p5"
 RECALL_BOUNDS = StoredInterval("recall", "recall over queries")
 # In the order of the columns of ann-benchmarks' CSV files.
 all_metrics: dict[str, ResultMetric] = {
@@ -177,6 +188,15 @@ all_metrics: dict[str, ResultMetric] = {
     "queriessize": ResultMetric(
         "Index size (kB)/Queries per second (s)", "Index / QPS", "", LOWER, size_over_throughput
     ),
+    "recall-p5": ResultMetric(
+        "Recall at the 5th percentile of queries",
+        "Recall p5",
+        "share",
+        HIGHER,
+        fifth_recall,
+        StoredInterval(FIFTH, "recall at the 5th percentile of queries"),
+    ),
+    "recall-worst": ResultMetric("Recall of the worst query", "Worst recall", "share", HIGHER, worst_recall),
     "completeness": ResultMetric(
         "Completeness: rows returned / min(k, matches)",
         "Completeness",

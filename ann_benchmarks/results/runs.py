@@ -22,9 +22,9 @@ from .file import TRUTH_ATTRIBUTE, UNUSABLE, Result, Stamp, file_stamp, is_settl
 from .intervals import FEWEST_RUNS, Interval
 from .kinds import checked_attributes
 from .measurement import Measurement
-from .metrics import all_metrics, compute_all, standard_metrics
+from .metrics import FIFTH, all_metrics, compute_all, standard_metrics
 from .percentiles import PERCENTILES, QUERIES
-from .recall import RECALL_SLACK, recall_of_each
+from .recall import COUNTS, fifth_interval, recall_counts
 from .series import Series, series_from, series_of
 from .speeds import PARTS, recall_parts
 from .truth import Truth, TruthError, Truths, filter_of
@@ -100,8 +100,15 @@ def judged(result: Result, series: Series, dataset: str, truth: Truth, mark: str
         series=series,
         parameters=str(attrs.get("name", result.path.stem)),
         metrics=compute_all(m),
-        attrs=attrs | {PARTS: recall_parts(recall_of_each(m.found, m.kth + RECALL_SLACK, m.count, m.due))},
+        attrs=attrs | of_queries(m),
     )
+
+
+def of_queries(m: Measurement) -> dict[str, Any]:
+    """Return what is derived from each query's recall, as attributes, whoever has written the file."""
+    fifth = fifth_interval(m.recalls)
+    bounds = {} if math.isnan(fifth.low) else {f"{FIFTH}_low": fifth.low, f"{FIFTH}_high": fifth.high}
+    return {PARTS: recall_parts(m.recalls), COUNTS: recall_counts(m.recalls, m.count), **bounds}
 
 
 def measured(path: Path, truths: Truths) -> Run | UserError | OSError:

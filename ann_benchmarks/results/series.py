@@ -54,6 +54,7 @@ class Series:
     environment: str = ""  # what tells its server from another one's with results of the same
     filter: str = ""  # the filter set of its queries, such as uniform:0.01
     post_filter: float | None = None  # times k rows were requested, and filtered afterwards
+    payload: str = ""  # what came back beside the ids: text or vector
     settings: str = ""  # of its server, where they were compared: such as "jit=off work_mem=64MB"
 
     @property
@@ -112,7 +113,9 @@ class Series:
     def special(self) -> str:
         """The part of the label that neither clients nor tier explain, such as q64 or slo-p99-50ms-cold."""
         filtered = f"{FILTERED}{self.filter}".replace(":", "-") if self.filter else ""
-        return "-".join(part for part in [self.load, self.writing, filtered, "cold" * self.is_cold] if part)
+        payload = f"payload-{self.payload}" if self.payload else ""
+        parts = [self.load, self.writing, filtered, payload, "cold" * self.is_cold]
+        return "-".join(part for part in parts if part)
 
     @property
     def conditions(self) -> str:

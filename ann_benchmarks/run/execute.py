@@ -75,7 +75,9 @@ class Executor:
             pool = WorkerPool(place.parallelism, place.timeout, start or start_process)
             stack.enter_context(pool)
             has_filters = any(job.execution.filters for job in jobs)
-            check = partial(pool.check, takes_filters=has_filters) if containers is None else containers.check
+            has_payload = any(job.execution.payload for job in jobs)
+            of_pool = partial(pool.check, takes_filters=has_filters, has_payload=has_payload)
+            check = of_pool if containers is None else containers.check
             jobs, failed = available_jobs(jobs, check, limits.is_named)
             if limits.most >= 0:
                 jobs = first_definitions(jobs, limits.most, limits.most_of_each)
@@ -140,16 +142,21 @@ class WorkerPool:
             worker.stop()
 
     def check(
-        self, definition: Definition, takes_turns: bool = False, takes_filters: bool = False
+        self,
+        definition: Definition,
+        takes_turns: bool = False,
+        takes_filters: bool = False,
+        has_payload: bool = False,
     ) -> Failure | None:
         """Return why the plug-in cannot be imported or lacks the constructor; None if all is well.
 
-        With `takes_turns`, also why its indexes cannot; with `takes_filters`, why its queries cannot.
+        With `takes_turns`, also why its indexes cannot; with `takes_filters`, why its queries cannot; with
+        `has_payload`, why these return ids alone.
         """
         job = Job(definition, [], "", 0)
         worker = self._worker(job)
         self.busy[worker] = JobOutcome(job)
-        answer = ask(worker, PluginCheck(definition, takes_turns, takes_filters))
+        answer = ask(worker, PluginCheck(definition, takes_turns, takes_filters, has_payload))
         self._release(worker, answer)
         return answer if isinstance(answer, Failure) else None
 

@@ -78,9 +78,31 @@ def add_load_options(parser: argparse.ArgumentParser) -> None:
         type=share("recall", with_zero=False),
         help="measure each index where it first has recall R",
     )
+    add(
+        "--payload",
+        choices=["ids", "text", "vector"],
+        default="ids",
+        help="what comes back with each row: its id; also a text of 1 kB; or also its vector",
+    )
     add("--driver", choices=["own", "pgbench"], help="who makes the load of PostgreSQL (default: own)")
     add("--scheduler", metavar="ADDRESS", help="run the clients on the machines of this Dask cluster")
     add("--debug-single-query", action="store_true", help="have clients ask the first query again and again")
+
+
+def check_payload_options(args: argparse.Namespace) -> None:
+    """Refuse options that cannot be had together with a payload."""
+    if not requested_payload(args):
+        return
+    for name in ("workload", "post_filter", "scheduler"):
+        if getattr(args, name) is not None:
+            raise UserError(f"--payload cannot be had with {option_name(name)}: leave one of them out")
+    if args.driver == "pgbench":
+        raise UserError("pgbench takes answers as text and keeps none: leave --payload or --driver out")
+
+
+def requested_payload(args: argparse.Namespace) -> str:
+    """Return what comes back beside the ids, "" for nothing."""
+    return "" if args.payload == "ids" else str(args.payload)
 
 
 def add_rounds_options(parser: argparse.ArgumentParser) -> None:

@@ -27,8 +27,10 @@ from .load_options import (
     add_load_options,
     add_rounds_options,
     check_load_options,
+    check_payload_options,
     check_rounds_options,
     requested_loads,
+    requested_payload,
     requested_rounds,
 )
 from .workload_options import add_workload_options, check_workload_options
@@ -165,6 +167,7 @@ def check_options(args: argparse.Namespace, is_simulated: bool) -> None:
     if args.batch and args.parallelism > 1 and not args.build_only:
         raise UserError("--batch uses all cores for one definition; leave --parallelism at 1")
     check_filter_options(args)
+    check_payload_options(args)
     check_rounds_options(args)
     check_workload_options(args)
     if args.workload is None:  # which takes some of those for clients, and says which
@@ -217,6 +220,7 @@ def requested_procedures(args: argparse.Namespace, conditions: Sequence[Conditio
             rounds,
             filter,
             args.post_filter,
+            requested_payload(args),
         )
         for condition, load, filter in product(
             conditions or none, requested_loads(args) or none, requested_filters(args) or [""]
@@ -234,6 +238,7 @@ def requested_execution(args: argparse.Namespace) -> Execution:
         monitoring=not args.no_monitoring,
         show_progress=args.parallelism == 1,
         filters=() if args.post_filter is not None else requested_filters(args),
+        payload=requested_payload(args),
         facts={"command_line": command_line()},
     )
 

@@ -200,8 +200,11 @@ def _answer(
             contenders.carry_out(request, pipe.send)
         elif request.takes_turns:
             plugin.check_turns()
-        elif request.takes_filters:
-            plugin.check_filters()
+        else:
+            if request.takes_filters:
+                plugin.check_filters()
+            if request.has_payload:
+                plugin.check_payload()
     except BaseException as error:  # a plug-in may raise what ends programs
         if signal.getsignal(signal.SIGTERM) == _do_nothing:
             raise Stopped from None  # whatever a library has made of it

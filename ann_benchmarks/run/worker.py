@@ -29,6 +29,7 @@ class PluginCheck:
     definition: Definition
     takes_turns: bool = False
     takes_filters: bool = False
+    has_payload: bool = False
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ SCRIPTS = (
         "frontiers",
         "recall",
         "compare",
+        "recalls",
         "filtered",
         "others",
         "bars",

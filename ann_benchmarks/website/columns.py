@@ -131,6 +131,7 @@ OF_MEASURING = (
     SiteColumn("memory", "maintenance_work_mem", "words", lambda run: text(run, "maintenance_work_mem")),
     SiteColumn("runs", "Runs", "number", attribute("run_count")),
     SiteColumn("queries", "Queries counted", "number", attribute("queries_counted")),
+    SiteColumn("payload", "Payload of a query", "bytes", attribute("payload_bytes")),
     SiteColumn("waits", "Waits", "words", waits),
     SiteColumn("warnings", "Warnings", "words", warnings),
     SiteColumn("started", "Measured", "words", lambda run: text(run, "started_at")),

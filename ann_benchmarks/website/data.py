@@ -14,6 +14,7 @@ from ann_benchmarks.plotting.styles import Style
 from ann_benchmarks.published import published_names
 from ann_benchmarks.results.environment import UNKNOWN
 from ann_benchmarks.results.runs import Run
+from ann_benchmarks.results.tails import counts_of
 from ann_benchmarks.results.tiers import as_tier_run, whole_machine
 
 from .columns import SiteColumn, Value, columns_of
@@ -99,6 +100,19 @@ def ram_column(runs: Sequence[Run]) -> SiteColumn:
         id(run): tier_run.ram or machine for run, tier_run in zip(runs, tier_runs, strict=True) if tier_run
     }
     return SiteColumn("ramat", "", "bytes", lambda run: places.get(id(run)))
+
+
+def tails_data(runs: Sequence[Run]) -> list[list[int] | None]:
+    """Return of each result the steps of recall, then the queries with all of them, all but one and so on.
+
+    What no query falls short of is left out at the end; None where recall by query is not known.
+    """
+    found: list[list[int] | None] = []
+    for run in runs:
+        counts = counts_of(run)
+        least = next((place for place, number in enumerate(counts) if number), 0)
+        found.append([len(counts) - 1, *reversed(counts[least:])] if counts else None)
+    return found
 
 
 def styles_data(styles: dict[str, Style]) -> dict[str, list[int]]:

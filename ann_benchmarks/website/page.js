@@ -53,6 +53,7 @@ function drawSite() {
   }
   const comparisons = [
     ["[data-compare]", (root) => new Comparison(site, root.dataset.compare, root.dataset.metric)],
+    ["[data-recalls]", () => new Recalls(site)],
     ["[data-filters]", (root) => new UnderFilters(site, root.dataset)],
     ["[data-writing]", (root) => data.writing && new Writing(site, WRITING[root.dataset.writing])],
     ["[data-over-time]", (root) => data.writing && new OverTime(site, root.dataset.overTime)],

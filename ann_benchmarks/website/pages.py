@@ -19,7 +19,7 @@ from ann_benchmarks.results.runs import Run
 
 from .columns import SiteColumn
 from .costs import price_columns
-from .data import others_data, points_data, styles_data
+from .data import others_data, points_data, styles_data, tails_data
 from .filtered import filter_columns, filter_section
 from .plots import all_plot_variants, chart_data, pairs, pgfplots, plot_title
 from .writing import writing_data
@@ -112,6 +112,7 @@ def detail_page(
         words.setdefault(column["id"], set()).update(column.get("words", ()))
     data = {
         "points": points,
+        "tails": tails_data(page.runs),
         "writing": writing,
         "links": {"column": page.links, "files": page.files},
         "charts": [{key: chart[key] for key in ("id", "x", "y", "better")} for chart in charts],

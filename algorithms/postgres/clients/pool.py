@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import machine
 from ..errors import PostgresError
+from ..payload import PayloadCount, sum_of
 from ..statement import QueryStatement
 from .group import MOST_A_SECOND, ProcessGroup
 from .parameters import write_all, write_parameters
@@ -37,6 +38,7 @@ class ClientPool(ProcessGroup):
         """
         self._queries, self._rests = queries, rests
         self._seconds: float | None = None  # of the last run, if it had a given time
+        self._payload = PayloadCount()  # of the answers of the last run that were kept
         self._pace = 0.0  # queries that each client sent a second in such a run
         self._arrivals = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         with tempfile.TemporaryFile() as parameters:
@@ -95,11 +97,12 @@ class ClientPool(ProcessGroup):
 
     def answers(self) -> list[ClientRun]:
         """Return what each client measured in the last run; to be called once after each."""
-        runs = []
+        runs, payloads = [], []
         for book, work, report in self._reports():
             read = book.read(work.room, report.count)
             is_closed = isinstance(work, InOrder)
-            numbers, ids, weights = report.result
+            (numbers, ids, weights), payload = report.result
+            payloads.append(payload)
             runs.append(
                 ClientRun(
                     np.resize(work.order, report.count) if is_closed else read.numbers,
@@ -115,7 +118,12 @@ class ClientPool(ProcessGroup):
             )
         if self._seconds is not None:
             self._pace = sum(len(given.sent) for given in runs) / (len(runs) * self._seconds)
+        self._payload = sum_of(payloads)
         return runs
+
+    def facts(self) -> dict[str, float]:
+        """Return what is stored with the last run: the bytes of a query's payload, where it has one."""
+        return self._payload.facts()
 
     def _slots(self) -> int:
         return math.ceil(EVEN * len(self._queries) / len(self))

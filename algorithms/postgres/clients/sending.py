@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from psycopg import pq
 
+from ..payload import PayloadCount
 from ..session import STATEMENT, QuerySession
 from .member import MemberRun
 from .sample import RawSample
@@ -115,9 +116,11 @@ class QueryRun(MemberRun[QuerySession, InOrder | WhenDue]):
             self.count = place + 1
         yield True
 
-    def result(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the sample: numbers of queries, ids, and for how many answers each stands."""
-        return self.sample.arrays(self.count, self._number, self.session.ids)
+    def result(self) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], PayloadCount]:
+        """Return the sample (numbers of queries, ids, for how many answers each stands) and its payload."""
+        self.session.payload.taken()
+        sample = self.sample.arrays(self.count, self._number, self.session.ids)
+        return sample, self.session.payload.taken()
 
     def _number(self, place: int) -> int:
         """Which query was sent there."""

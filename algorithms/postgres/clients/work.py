@@ -45,7 +45,8 @@ class WhenDue:
 class MemberReport:
     """What a member reports besides what it has written into its book.
 
-    `result` is a client's sample of answers, or the numbers of the changes that a writer made in vain.
+    `result` is a client's sample of answers with the payload of these, or the numbers of the changes that a
+    writer made in vain.
     """
 
     count: int  # of queries or changes

@@ -86,6 +86,11 @@ class Column(ABC):
         return []
 
     @property
+    def analyzed_names(self) -> list[str]:
+        """Those that filters compare: the planner has to know what they are like."""
+        return self.attribute_names
+
+    @property
     def table_definition(self) -> str:
         """The columns of a table, as CREATE TABLE has them behind its name."""
         return f"(id int4 NOT NULL, embedding {self.declared})"

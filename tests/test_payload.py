@@ -1,0 +1,204 @@
+"""What comes back beside the ids: on a real server, in results, in names, and what is refused."""
+
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
+from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
+from ann_benchmarks.algorithms.postgres.columns import VectorColumn
+from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.algorithms.postgres.payload import TEXT_BYTES, TextedColumn, text_of
+from ann_benchmarks.algorithms.postgres.servers import Server
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.data.filters import FilteredVector
+from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.jobs.events import PointDone
+from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
+from ann_benchmarks.load.request import Load
+from ann_benchmarks.load.warmup import Warmup
+from ann_benchmarks.measure.job import carry_out
+from ann_benchmarks.plotting.chosen import of_one_load
+from ann_benchmarks.plugin import Plugin
+from ann_benchmarks.results.comparable import comparable, comparisons
+from ann_benchmarks.results.runs import load_runs
+from ann_benchmarks.results.series import Series
+from ann_benchmarks.run.options import check_options, make_parser, requested_execution, requested_procedures
+
+from .filtered_rows import DIMENSION, QUERIES, TRAIN, K, attributes, one
+from .report_data import make_run
+
+BYTES = {"text": TEXT_BYTES, "vector": 4 + 4 * DIMENSION}
+BUILD = {"M": 8, "efConstruction": 32}
+
+
+@contextmanager
+def fitted(payload="", filtered=False, is_exact=False, **build):
+    """Give a fitted plug-in with the payload; with attributes, if requested."""
+    algorithm = PGVectorExact("euclidean") if is_exact else PGVectorHNSW("euclidean", {**BUILD, **build})
+    if payload:
+        algorithm.set_payload(payload)
+    if filtered:
+        algorithm.set_row_attributes(attributes())
+        algorithm.set_query_filters({one('the "word"', "=", "plain"): 300})
+    try:
+        algorithm.fit(TRAIN)
+        algorithm.set_query_arguments(0 if is_exact else 100)
+        yield algorithm
+    finally:
+        algorithm.done()
+
+
+def by_clients(algorithm, queries, clients=3):
+    """Have the queries answered by clients; return the ids by query and what is stored."""
+    opened = algorithm.open_clients(queries, K, clients)
+    opened.prepare([np.arange(i, len(queries), clients) for i in range(clients)])
+    opened.run()
+    found = {}
+    for run in opened.answers():
+        found |= {number: ids.tolist() for number, ids in zip(run.sampled.tolist(), run.ids, strict=True)}
+    facts = opened.facts()
+    opened.close()
+    return [found[number] for number in range(len(queries))], facts
+
+
+def test_rows_come_back_whole_in_every_way_to_ask(plugin_server: Server):
+    with fitted() as plain:
+        true, name, sql = (
+            plain.time_queries(QUERIES, K)[1],
+            plain.table_name,
+            plain.statement(QUERIES[0], K).sql,
+        )
+        assert sql == f"SELECT id FROM {name} ORDER BY embedding <-> $1 LIMIT {K}"
+        assert "payload_bytes" not in plain.get_additional() and by_clients(plain, QUERIES)[1] == {}
+    for payload, size in BYTES.items():
+        with fitted(payload) as algorithm:
+            ids = algorithm.time_queries(QUERIES, K)[1]
+            if payload == "vector":
+                assert algorithm.table_name == name and algorithm.get_additional()["index_reused"]
+                assert ids == true
+            else:  # another table, whose graph has other levels
+                assert algorithm.table_name != name and not algorithm.get_additional()["index_reused"]
+                assert (
+                    np.mean([row in found for row, found in zip(true, ids, strict=True) for row in row]) > 0.8
+                )
+            assert algorithm.get_additional()["payload_bytes"] == K * size
+            assert by_clients(algorithm, QUERIES) == (ids, {"payload_bytes": K * size})
+            algorithm.batch_query(QUERIES, K)
+            assert algorithm.get_batch_results() == ids
+            assert algorithm.get_additional()["payload_bytes"] == K * size
+            session = algorithm._session_for(QUERIES[0], K)
+            found = session.run(session.encode(QUERIES[0]))
+            for place, row in enumerate(ids[0]):
+                came = found.get_value(place, 1)
+                if payload == "text":
+                    assert came.decode() == text_of(row) and len(came) == TEXT_BYTES
+                else:
+                    assert (np.frombuffer(came[4:], ">f4") == TRAIN[row]).all()
+
+
+def test_texts_lie_in_the_rows_and_leave_the_planner_as_it_is(plugin_server: Server):
+    with fitted("text") as algorithm, plugin_server.connect() as connection:
+        toast, pages = connection.execute(
+            "SELECT pg_relation_size(reltoastrelid), pg_relation_size(oid) FROM pg_class"
+            f" WHERE oid = '{algorithm.table_name}'::regclass"
+        ).fetchone()
+        kept = connection.execute(
+            "SELECT min(pg_column_size(ann_payload)), max(pg_column_compression(ann_payload)),"
+            f" count(DISTINCT ann_payload) FROM {algorithm.table_name}"
+        ).fetchone()
+        known = connection.execute(
+            "SELECT count(*) FROM pg_stats WHERE tablename = %s", [algorithm.table_name.split(".")[1]]
+        ).fetchone()
+    assert toast == 0 and pages > len(TRAIN) * TEXT_BYTES
+    assert kept == (TEXT_BYTES + 4, None, len(TRAIN)) and known == (0,)
+
+
+def test_candidates_and_filters_have_a_payload_too(plugin_server: Server):
+    with fitted("text") as algorithm:
+        algorithm.set_query_settings({"hnsw.ef_search": 100}, rerank=50)
+        sql = algorithm.statement(QUERIES[0], K).sql
+        assert sql.startswith("SELECT id, ann_payload FROM (SELECT id, embedding, ann_payload FROM ")
+        algorithm.time_queries(QUERIES[:3], K)
+        assert algorithm.get_additional()["payload_bytes"] == K * TEXT_BYTES
+    queries = [FilteredVector(query, one("uniform", "<", 5 * i)) for i, query in enumerate(QUERIES)]
+    with fitted("vector", filtered=True, is_exact=True) as vectors:
+        true = vectors.time_queries(queries, K)[1]
+    with fitted("text", filtered=True, is_exact=True) as texts:
+        assert texts.time_queries(queries, K)[1] == true and not true[0] and len(true[-1]) == K
+        rows = np.mean([len(ids) for ids in true])
+        assert texts.get_additional()["payload_bytes"] == pytest.approx(rows * TEXT_BYTES)
+    with pytest.raises(PostgresError, match="no payload 'rows': use text or vector"), fitted("rows"):
+        pass
+
+
+def test_a_table_with_partitions_has_no_texts(plugin_server: Server):
+    message = "a table with partitions has no texts: use --payload vector"
+    with pytest.raises(PostgresError, match=message), fitted("text", filtered=True, division="partitions"):
+        pass
+
+
+def test_a_text_that_would_move_the_vector_is_refused():
+    assert TextedColumn(VectorColumn(1536), 10, None).is_plain
+    with pytest.raises(PostgresError, match=r"vector\(1900\) with a text of 1,024 bytes does not fit a page"):
+        TextedColumn(VectorColumn(1900), 10, None)
+    assert not TextedColumn(VectorColumn(3000), 10, None).is_plain  # the vector lies elsewhere anyway
+
+
+@pytest.mark.parametrize("how", [{}, {"load": Load(2, seconds=0.3), "warmup": Warmup("queries", 10)}])
+def test_a_point_states_the_bytes_of_a_query(plugin_server: Server, workspace, how):
+    procedure = Procedure(1, payload="text", **how)
+    hnsw = Definition(
+        *("hnsw", "PGVectorHNSW", "ann_benchmarks.algorithms.pgvector_hnsw", "t", ["euclidean", BUILD]),
+        *([[50]], False),
+    )
+    job = Job(hnsw, [[50]], "tiny", K, procedure, Execution(payload="text", show_progress=False))
+    events: list = []
+    carry_out(JobRequest(job), events.append)
+    (done,) = [event for event in events if isinstance(event, PointDone)]
+    (run,) = load_runs([done.path])
+    assert run.attrs["payload_bytes"] == K * TEXT_BYTES and run.metrics["k-nn"] > 0.9
+    assert run.series.payload == "text" and done.path.parent.name.endswith("payload-text")
+    assert str(procedure).endswith(", payload text")
+
+
+def test_series_with_another_payload_are_kept_apart():
+    plain = Series("hnsw", clients=4)
+    texted = replace(plain, payload="text", filter="uniform:0.1", is_cold=True)
+    assert plain.as_json() == '{"algorithm": "hnsw", "clients": 4}' and plain.label == "hnsw-c4"
+    assert texted.label == "hnsw-c4-filter-uniform-0.1-payload-text-cold"
+    ids, other = make_run("hnsw"), make_run("hnsw")
+    text = replace(other, series=replace(other.series, payload="text"))
+    assert comparable([ids, text]) == [ids]
+    assert of_one_load([ids, ids, text]).runs == [ids, ids]
+    (alone,) = comparisons([text], 0.9)
+    assert alone.where == ", with the payload text"
+
+
+def requested(*words):
+    args = make_parser().parse_args(["--local", *words])
+    check_options(args, False)
+    return args
+
+
+def test_options():
+    for words, payload in (((), ""), (("--payload", "ids"), ""), (("--payload", "text"), "text")):
+        args = requested(*words)
+        assert [one.payload for one in requested_procedures(args)] == [payload]
+        assert requested_execution(args).payload == payload
+    clients = ("--payload", "vector", "--clients", "2")
+    for words, message in (
+        ((*clients, "--driver", "pgbench"), "leave --payload or --driver out"),
+        (("--payload", "text", "--filter", "uniform:0.1", "--post-filter", "4"), "with --post-filter"),
+        (("--payload", "text", "--workload", "inserts"), "cannot be had with --workload"),
+        ((*clients, "--scheduler", "tcp://127.0.0.1:1"), "cannot be had with --scheduler"),
+    ):
+        with pytest.raises(UserError, match=message):
+            requested(*words)
+
+
+def test_a_plugin_without_a_payload_is_refused():
+    with pytest.raises(UserError, match="^object returns ids alone: leave --payload out$"):
+        Plugin(object()).set_payload("text")
