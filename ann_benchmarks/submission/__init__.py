@@ -1,0 +1,1 @@
+"""Results that others can check: bundles, folders with everything that a report rests on."""

@@ -1,0 +1,81 @@
+"""The files of a bundle by their paths in its folder, which may be a stranger's: no link is followed."""
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.foreign import reason_of
+from ann_benchmarks.common.names import LONGEST_FOLDER, name_problem
+
+LONGEST_PATH = 1000  # characters of a file's path in the folder
+_BLOCK = 1 << 20
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file's content as 64 hexadecimal digits; UserError if it is no file."""
+    digest = hashlib.sha256()
+    try:
+        with opened(path) as file:
+            while block := file.read(_BLOCK):
+                digest.update(block)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read: {reason_of(error)}") from None
+    return digest.hexdigest()
+
+
+def files_in(folder: Path) -> Iterator[str]:
+    """Yield the path in a bundle of each thing that is no folder, the manifest included, sorted.
+
+    Links are not followed: each is yielded, and `file_in` refuses it. UserError if a folder cannot be read.
+    """
+
+    def fail(error: OSError) -> NoReturn:
+        raise UserError(f"{error.filename} cannot be read: {reason_of(error)}")
+
+    found = []
+    for place, folders, names in os.walk(folder, onerror=fail):
+        links = [name for name in folders if Path(place, name).is_symlink()]
+        found += [Path(place, name).relative_to(folder).as_posix() for name in (*names, *links)]
+    yield from sorted(found)
+
+
+def file_in(folder: Path, name: str) -> Path:
+    """Return the path of a bundle's file by its path in the folder.
+
+    UserError where it is not there, is no file, or a link leads to it or to a folder on the way.
+    """
+    path = folder
+    for part in checked_path(name).split("/"):
+        path = path / part
+        try:
+            mode = path.lstat().st_mode
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {reason_of(error)}") from None
+        if stat.S_ISLNK(mode):
+            raise UserError(f"{path} is a link: a bundle holds files alone")
+    if not stat.S_ISREG(mode):
+        raise UserError(f"{path} is no file")
+    return path
+
+
+def checked_path(name: str) -> str:
+    """Return the path of a file in the folder, as the manifest has it; UserError if it can lead elsewhere."""
+    problem = f"has more than {LONGEST_PATH} characters" if len(name) > LONGEST_PATH else None
+    for part in name.split("/"):  # an absolute path begins with an empty part
+        problem = problem or name_problem(part, LONGEST_FOLDER)
+    if problem:
+        raise UserError(f"'{shown(name)}' is no path of a file in this folder: a part of it {problem}")
+    return name
+
+
+def opened(path: Path) -> Any:
+    """Open a file, whose path is no link to it, to read its bytes; a pipe does not wait for a writer."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise ValueError("it is no file")
+    return os.fdopen(handle, "rb")

@@ -1,0 +1,292 @@
+"""What a bundle says of itself: manifest.json, with the size and the SHA-256 of each of its other files.
+
+Whoever reads a bundle may have it from a stranger. What is read here is of the kinds that it should be, and
+no path in it leads out of the folder; whether it is true is for the checker.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from ann_benchmarks.common.atomic import atomic_path
+from ann_benchmarks.common.disk import disk_errors
+from ann_benchmarks.common.errors import UserError, closest, shown
+from ann_benchmarks.common.foreign import reason_of
+from ann_benchmarks.common.names import LONGEST_FOLDER, name_problem
+from ann_benchmarks.results.kinds import LONGEST_NAME, made_of
+
+from .files import checked_path, opened
+from .files import file_in as file_in
+from .files import files_in as files_in
+from .files import sha256_of as sha256_of
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+PUBLISHED, OPEN = "published", "open"
+DIVISIONS = (PUBLISHED, OPEN)
+LARGEST_MANIFEST = 2**26  # bytes
+MOST_FILES = 100_000
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_FINGERPRINT = re.compile(r"[0-9a-f]{16}")
+_COMMIT = re.compile(r"([0-9a-f]{40}([0-9a-f]{24})?(-changed)?)?")
+Entry = TypeVar("Entry")
+
+
+@dataclass(frozen=True)
+class BundledFile:
+    """A file of the bundle: the SHA-256 of its content as 64 hexadecimal digits, and its size."""
+
+    sha256: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class BundledDataset:
+    """A dataset that results are of, which the bundle does not hold.
+
+    `fingerprint` is `truth_mark` of all its true distances; `filters` are the names of the filter sets that
+    queries were measured under.
+    """
+
+    rows: int
+    dimension: int
+    metric: str
+    queries: int
+    fingerprint: str
+    filters: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ClaimedPoint:
+    """The figures of one result file: of a series, the fastest point that reaches the target recall.
+
+    `series` is the label of the curve, `count` is k. `qps` is in queries per second with its 95% interval,
+    `p99` in ms; None where they are not known.
+    """
+
+    dataset: str
+    series: str
+    count: int
+    batch: bool
+    clients: int
+    recall: float
+    qps: float
+    file: str
+    qps_low: float | None = None
+    qps_high: float | None = None
+    p99: float | None = None
+    filter: str = ""
+    tier: str = ""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All that manifest.json says. `made` is an ISO date and time of UTC; "" stands for what is not known.
+
+    `commit` is that of the project's checkout, followed by "-changed" where files of it were changed.
+    `files` are those of the bundle by their paths, with "/" between the folders, but for the manifest.
+    """
+
+    title: str
+    made: str
+    division: str  # one of DIVISIONS
+    target_recall: float
+    experiment: str | None = None
+    mini: bool = False
+    contact: str = ""
+    commit: str = ""
+    project_version: str = ""
+    datasets: dict[str, BundledDataset] = field(default_factory=dict)
+    claims: list[ClaimedPoint] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    files: dict[str, BundledFile] = field(default_factory=dict)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read the manifest of a bundle; UserError where there is none, or it is not what a manifest is."""
+    path = folder / MANIFEST
+    try:
+        if not folder.is_dir():
+            raise UserError(f"{folder} is no folder: name that of a bundle")
+        if not os.path.lexists(path):
+            raise UserError(f"{folder} is no bundle: it has no {MANIFEST}")
+        with opened(path) as file:
+            text = file.read(LARGEST_MANIFEST + 1)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read: {reason_of(error)}") from None
+    if len(text) > LARGEST_MANIFEST:
+        raise UserError(f"{path} has more than {LARGEST_MANIFEST:,} bytes")
+    try:
+        content = json.loads(text.decode(), object_pairs_hook=_each_once, parse_constant=_no_number)
+        return _manifest(content)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    except RecursionError:
+        raise UserError(f"{path}: its lists and objects are nested too deeply") from None
+    except ValueError as error:
+        raise UserError(f"{path}: it is no JSON: {reason_of(error)}") from None
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest of a bundle, whole or not at all; UserError for one that could not be read back."""
+    content = {"format": FORMAT, **asdict(manifest)}
+    _manifest(content)
+    text = json.dumps(content, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
+    with disk_errors(folder / MANIFEST), atomic_path(folder / MANIFEST) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON; UserError where a key stands in it twice, of which readers choose either."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise UserError(f"the key '{shown(next(key for key in keys if keys.count(key) > 1))}' stands twice")
+    return found
+
+
+def _no_number(word: str) -> NoReturn:
+    raise UserError(f"{word} is no number")
+
+
+def _manifest(content: Any) -> Manifest:
+    """Make a manifest of what JSON holds; UserError for anything that is not of its kind."""
+    if not isinstance(content, dict) or "format" not in content:
+        raise UserError("it is no manifest: it has no 'format'")
+    number = content["format"]
+    if type(number) is not int or number != FORMAT:
+        raise UserError(
+            f"its format is {shown(number)}, and this release reads {FORMAT}: use a newer release"
+        )
+    found = {key: value for key, value in content.items() if key != "format"}
+    datasets = _named("datasets", found.get("datasets", {}), _dataset)
+    claims = [_part(f"claim {i}", _claim, one) for i, one in enumerate(_list(found, "claims"), 1)]
+    files = _named("files", found.get("files", {}), _file)
+    if len(files) > MOST_FILES:
+        raise UserError(f"it lists {len(files):,} files; the most that are read is {MOST_FILES:,}")
+    manifest = _made(Manifest, found | {"datasets": datasets, "claims": claims, "files": files})
+    if manifest.division not in DIVISIONS:
+        raise UserError(
+            f"its division is '{shown(manifest.division)}': {closest(manifest.division, DIVISIONS)}"
+        )
+    _within("target_recall", manifest.target_recall, 0, 1)
+    if not manifest.title:
+        raise UserError("its 'title' is empty")
+    if manifest.experiment is not None:
+        _checked_name("experiment", manifest.experiment)
+    if not _COMMIT.fullmatch(manifest.commit):
+        raise UserError(f"its 'commit' is no commit of git: '{shown(manifest.commit)}'")
+    for line in manifest.left_out:
+        _checked_text("left_out", line)
+    _checked_time(manifest.made)
+    return manifest
+
+
+def _dataset(name: str, content: Any) -> BundledDataset:
+    _checked_name("name", name)
+    dataset = _made(BundledDataset, content)
+    for what in ("rows", "dimension", "queries"):
+        _within(what, getattr(dataset, what), 1, 2**63)
+    if not _FINGERPRINT.fullmatch(dataset.fingerprint):
+        raise UserError(f"its 'fingerprint' is '{shown(dataset.fingerprint)}', not 16 hexadecimal digits")
+    for filter_set in dataset.filters:
+        _checked_name("filters", filter_set)
+    return dataset
+
+
+def _claim(content: Any) -> ClaimedPoint:
+    claim = _made(ClaimedPoint, content)
+    _checked_name("dataset", claim.dataset)
+    checked_path(claim.file)
+    _within("count", claim.count, 1, 2**31)
+    _within("clients", claim.clients, 1, 2**31)
+    _within("recall", claim.recall, 0, 1)
+    for what in ("qps", "qps_low", "qps_high", "p99"):
+        if (value := getattr(claim, what)) is not None:
+            _within(what, value, 0, 1e100)
+    return claim
+
+
+def _file(name: str, content: Any) -> BundledFile:
+    if checked_path(name) == MANIFEST:
+        raise UserError("the manifest cannot list itself")
+    file = _made(BundledFile, content)
+    if not _SHA256.fullmatch(file.sha256):
+        raise UserError(f"its 'sha256' is '{shown(file.sha256)}', not 64 hexadecimal digits")
+    _within("bytes", file.bytes, 0, 2**63)
+    return file
+
+
+def _list(content: Mapping[str, Any], name: str) -> list[Any]:
+    value = content.get(name, [])
+    if not isinstance(value, list):
+        raise UserError(f"its '{name}' is {shown(repr(value))}, and no list")
+    return value
+
+
+def _named(name: str, content: Any, make: Callable[[str, Any], Entry]) -> dict[str, Entry]:
+    """Make the entries of an object; UserError names the one that is wrong."""
+    if not isinstance(content, dict):
+        raise UserError(f"its '{name}' is {shown(repr(content))}, and no object")
+    return {key: _part(f"{name}: '{shown(key)}'", make, key, one) for key, one in content.items()}
+
+
+def _part(where: str, make: Callable[..., Entry], *content: Any) -> Entry:
+    try:
+        return make(*content)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
+
+
+def _made(kind: type[Entry], content: Any) -> Entry:
+    """Make a dataclass of an object of JSON; UserError if a field is missing, unknown or of another kind."""
+    if not isinstance(content, dict):
+        raise UserError(f"it is {shown(repr(content))}, and no object")
+    known = fields(kind)  # type: ignore[arg-type]
+    if unknown := sorted(set(content) - {one.name for one in known}):
+        raise UserError(f"it has '{shown(unknown[0])}', which is not known here")
+    for one in known:
+        if one.default is MISSING and one.default_factory is MISSING and one.name not in content:
+            raise UserError(f"it has no '{one.name}'")
+    try:
+        made = made_of(kind, content)
+    except TypeError as error:
+        raise UserError(str(error)) from None
+    for name, value in content.items():
+        if isinstance(value, str):
+            _checked_text(name, value)
+    return made
+
+
+def _within(name: str, value: float, least: float, most: float) -> None:
+    if not least <= value <= most:
+        raise UserError(f"its '{name}' is {shown(value)}, and not from {least:g} to {most:g}")
+
+
+def _checked_text(name: str, text: Any) -> None:
+    if not isinstance(text, str) or len(text) > LONGEST_NAME or not text.isprintable():
+        raise UserError(
+            f"its '{name}' has {shown(repr(text))}, which is no printable line of up to {LONGEST_NAME}"
+        )
+
+
+def _checked_name(name: str, value: Any) -> None:
+    _checked_text(name, value)
+    if problem := name_problem(value, LONGEST_FOLDER):
+        raise UserError(f"its '{name}' is '{shown(value)}', which {problem}")
+
+
+def _checked_time(text: str) -> None:
+    try:
+        is_utc = datetime.fromisoformat(text).utcoffset() == timedelta(0)
+    except ValueError:
+        is_utc = False
+    if not is_utc:
+        raise UserError(
+            f"its 'made' is '{shown(text)}', and no time of UTC such as 2026-01-31T12:00:00+00:00"
+        )
