@@ -1,0 +1,103 @@
+"""Private facts that are left in a bundle: addresses, e-mail, home folders, keys."""
+
+import ipaddress
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+
+from ann_benchmarks.common.errors import UserError
+
+from ..files import opened
+from .reading import opened_file
+from .rules import Findings
+
+MOST_BYTES = 64 << 20  # of a text
+TEXTS = {".json", ".md", ".yml", ".yaml", ".html", ".csv", ".log", ".txt", ".svg", ""}
+ADVICE = "replace it, and write the bundle again"
+_FIRST_OF_VERSIONS = 3  # numbers before an address, where it is a version: "version 1.2.3.4"
+_ADDRESS = re.compile(r"(?<![\w.\-+~])\d{1,3}(?:\.\d{1,3}){3}(?![\w.\-+~])")
+_ADDRESS_6 = re.compile(r"(?<![\w:.])(?:[0-9a-fA-F]{1,4}:){2,7}(?::?[0-9a-fA-F]{1,4}){1,7}(?![\w:.])")
+_PATTERNS = {
+    "an e-mail address": re.compile(r"(?<![\w.+-])[\w.+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}\b"),
+    "a home folder": re.compile(r"(?<![\w.])/(?:home|Users|var/home)/(?!USER\b|user\b)[^/\s\"'<>\\,;:)]+|(?<![\w.])/root/[\w.]"),
+    "a folder of Windows": re.compile(r"(?<!\w)[A-Z]:\\+Users\\+\w+"),
+    "a hardware address": re.compile(r"(?<![\w:])(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}(?![\w:])"),
+    "a host name of a network": re.compile(
+        r"(?<![\w.-])(?:ip-\d+-\d+-\d+-\d+\b|[\w-]+(?:\.[\w-]+)*\.(?:internal|local|lan|corp|intranet)\b)"
+    ),
+    "a private key": re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----"),
+    "a password": re.compile(
+        r"(?i)(?:PGPASSWORD|password|passwd|secret|token)\s*[=:]\s*(?!\*|\"\"|''|null\b|none\b)[\"']?[^\s\"'*<>,;]{4,}"
+    ),
+    "a key of a cloud": re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bghp_[A-Za-z0-9]{30,}|\bhf_[A-Za-z0-9]{30,}"),
+}  # fmt: skip
+
+
+def check_private(folder: Path, files: list[str], contact: str, findings: Findings) -> None:
+    """Refuse what identifies a person or a network, but for the contact that was given."""
+    for file in ["manifest.json", *files]:
+        for what in dict.fromkeys(_in_file(folder / file, contact)):
+            findings.refuse(file, "private", f"has {what} in it", ADVICE)
+
+
+def private_facts(text: str, contact: str = "") -> Iterator[str]:
+    """Yield what a text has of such facts: the kind, never the fact."""
+    if contact:
+        text = text.replace(contact, "")
+    for kind, pattern in _PATTERNS.items():
+        if pattern.search(text):
+            yield kind
+    for pattern in (_ADDRESS, _ADDRESS_6):
+        if any(_is_address(found[0]) for found in pattern.finditer(text)):
+            yield "a network address"
+
+
+def _is_address(text: str) -> bool:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return not (
+        address.is_loopback or address.is_unspecified or address.is_multicast or text.startswith("0.")
+    )
+
+
+def _in_file(path: Path, contact: str) -> Iterator[str]:
+    if path.suffix == ".hdf5":
+        try:
+            with opened_file(path) as file:
+                yield from _in_member(file, contact)
+        except UserError:
+            return  # which the reading of results says
+    elif path.suffix in TEXTS:
+        with opened(path) as file:
+            text = file.read(MOST_BYTES + 1)
+        if len(text) > MOST_BYTES:
+            yield f"more than {MOST_BYTES >> 20} MiB of text, which are not searched,"
+        yield from private_facts(text.decode(errors="replace"), contact)
+
+
+def _in_member(member: Any, contact: str) -> Iterator[str]:
+    """Yield the facts in the attributes and texts of a group and all that is below it."""
+    for name, value in member.attrs.items():
+        yield from private_facts(f"{name} {_as_text(value)}", contact)
+    if isinstance(member, h5py.Group):
+        for name in member:
+            yield from private_facts(name, contact)
+            yield from _in_member(member[name], contact)
+    elif member.dtype.kind in "OSU" and member.size:
+        yield from private_facts(_as_text(member[()]), contact)
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, str):
+        return value
+    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    if kind in ("O", "S", "U"):
+        return " ".join(_as_text(one) for one in value.ravel())
+    return ""
