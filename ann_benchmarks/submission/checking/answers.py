@@ -36,7 +36,7 @@ def check_answers(point: Point, dataset: BundledDataset, truth: Neighborhood, fi
 
 def contradictions(rows: np.ndarray, distances: np.ndarray, truth: Neighborhood) -> list[str]:
     """Say where answers contradict the true neighbours."""
-    found, problems = [], []
+    problems = []
     ordered = np.sort(distances, axis=1)
     width = min(ordered.shape[1], truth.distances.shape[1])
     best = truth.distances[:, :width]

@@ -16,7 +16,7 @@ WRITE_AGAIN = "write the bundle again"
 
 @dataclass(frozen=True)
 class Recomputed:
-    """A claim with what its file comes to: recall, queries/s with a 95% interval, p99 in ms; nan: not known."""
+    """A claim, and what its file comes to: recall, queries/s with a 95% interval, p99 in ms; nan: unknown."""
 
     claim: ClaimedPoint
     recall: float

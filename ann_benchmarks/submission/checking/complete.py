@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.results.file import result_path
+from ann_benchmarks.results.series import Series
 
 from ..manifest import PUBLISHED, Manifest
 from .expected import Expected, QueryArguments, expected_of
@@ -15,6 +16,7 @@ from .rules import Findings
 
 ADVICE = "measure and add it, or hand the bundle in under the open division"
 Curve = tuple[str, int, str]
+Place = tuple[str, int, Series]
 
 
 def check_complete(folder: Path, manifest: Manifest, points: Sequence[Point], findings: Findings) -> None:
@@ -86,7 +88,7 @@ def _check_step(step: Expected, curves: Iterable[Sequence[Point]], findings: Fin
     firsts = [curve[0] for curve in curves]
     for dataset in step.datasets:
         for algorithm in step.algorithms:
-            for clients in step.clients or [None]:
+            for clients in step.clients or (None,):
                 for filter_set in step.filters or [""]:
                     found = any(
                         point.dataset == dataset
@@ -104,8 +106,8 @@ def _check_step(step: Expected, curves: Iterable[Sequence[Point]], findings: Fin
 
 def check_clients_alike(points: Sequence[Point], findings: Findings, refuses: bool) -> None:
     """Refuse indexes that were measured by some of the numbers of clients that others were measured by."""
-    numbers: dict[tuple[object, ...], set[int]] = {}
-    by_point: dict[tuple[object, ...], dict[str, set[int]]] = {}
+    numbers: dict[Place, set[int]] = {}
+    by_point: dict[Place, dict[str, set[int]]] = {}
     for point in points:
         if point.is_open or point.series.clients is None:
             continue

@@ -53,7 +53,7 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterable[st
     memory = [attrs.get("memory_bytes") for attrs in (one, other)]
     if None in memory and memory != [None, None]:
         yield "no size of its memory, or one alone"
-    elif memory[0] and abs(memory[1] / memory[0] - 1) > MEMORY_SLACK:  # type: ignore[operator]
+    elif memory[0] and abs(memory[1] / memory[0] - 1) > MEMORY_SLACK:
         yield f"memory_bytes {memory[1]}, not {memory[0]}"
     for name in SETTINGS:
         mine, theirs = (from_json(attrs.get(name), dict[str, Any]()) for attrs in (one, other))

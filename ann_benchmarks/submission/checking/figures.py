@@ -114,7 +114,8 @@ def of_build(point: Point) -> Iterator[str]:
     if whole is None or whole < 0 or min(parts) < 0:
         yield f"says build_time {point.attrs.get('build_time')}"
     elif sum(parts) and not sum(parts) * 0.99 - 0.05 <= whole <= (sum(parts) + more) * 1.01 + 0.05:
-        yield f"says build_time {whole:.6g} s, of {parts[0]:.6g} s of loading and {parts[1]:.6g} s of the index"
+        said = f"load_time {parts[0]:.6g} s, index_build_time {parts[1]:.6g} s"
+        yield f"says build_time {whole:.6g} s, and {said}"
     size = point.number("index_size")
     if size is not None and size < 0:
         yield f"says index_size {size:.6g}"

@@ -34,7 +34,7 @@ def check_folder(folder: Path, manifest: Manifest, findings: Findings) -> list[s
             findings.refuse(path, "files", "is no part of a bundle", "take it out")
         promised = manifest.files[path]
         if there[path] != promised.bytes:
-            what = f"has {there[path]:,} bytes, and {promised['bytes']:,} in the manifest"
+            what = f"has {there[path]:,} bytes, and {promised.bytes:,} in the manifest"
         elif sha256_of(folder / path) != promised.sha256:
             what = "has another SHA-256 than in the manifest"
         else:

@@ -106,7 +106,8 @@ def check_swapped(points: Iterable[Point], findings: Findings) -> None:
     for group in groups.values():
         said = {point.file: set(_NUMBER.findall(str(point.attrs.get("name")))) for point in group}
         own = {point.file: _arguments(point) for point in group}
-        varied = set.union(*own.values()) - set.intersection(*own.values())
+        every: list[set[str]] = [*own.values()]
+        varied = set[str]().union(*every) - every[0].intersection(*every)
         for point in group:
             numbers = own[point.file] & varied
             others = [other.file for other in group if numbers and numbers <= said[other.file]]

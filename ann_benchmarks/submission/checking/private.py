@@ -17,23 +17,25 @@ from .rules import Findings
 MOST_BYTES = 64 << 20  # of a text
 TEXTS = {".json", ".md", ".yml", ".yaml", ".html", ".csv", ".log", ".txt", ".svg", ""}
 ADVICE = "replace it, and write the bundle again"
-_FIRST_OF_VERSIONS = 3  # numbers before an address, where it is a version: "version 1.2.3.4"
 _ADDRESS = re.compile(r"(?<![\w.\-+~])\d{1,3}(?:\.\d{1,3}){3}(?![\w.\-+~])")
 _ADDRESS_6 = re.compile(r"(?<![\w:.])(?:[0-9a-fA-F]{1,4}:){2,7}(?::?[0-9a-fA-F]{1,4}){1,7}(?![\w:.])")
+_HOME = r"""/(?:home|Users|var/home)/(?!USER\b|user\b)[^/\s"'<>\\,;:)]+|/root/[\w.]"""
+_SECRET = r"""(?:PGPASSWORD|password|passwd|secret|token)\s*[=:]\s*"""
 _PATTERNS = {
-    "an e-mail address": re.compile(r"(?<![\w.+-])[\w.+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}\b"),
-    "a home folder": re.compile(r"(?<![\w.])/(?:home|Users|var/home)/(?!USER\b|user\b)[^/\s\"'<>\\,;:)]+|(?<![\w.])/root/[\w.]"),
+    "an e-mail address": re.compile(r"(?<![\w.+-])[\w.+-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}\b"),
+    "a home folder": re.compile(rf"(?<![\w.])(?:{_HOME})"),
     "a folder of Windows": re.compile(r"(?<!\w)[A-Z]:\\+Users\\+\w+"),
     "a hardware address": re.compile(r"(?<![\w:])(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}(?![\w:])"),
     "a host name of a network": re.compile(
-        r"(?<![\w.-])(?:ip-\d+-\d+-\d+-\d+\b|[\w-]+(?:\.[\w-]+)*\.(?:internal|local|lan|corp|intranet)\b)"
+        r"(?<![\w.-])(?:ip-\d+-\d+-\d+-\d+\b"
+        r"|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.(?:internal|local|lan|corp|intranet)\b(?![.(]))"
     ),
     "a private key": re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----"),
-    "a password": re.compile(
-        r"(?i)(?:PGPASSWORD|password|passwd|secret|token)\s*[=:]\s*(?!\*|\"\"|''|null\b|none\b)[\"']?[^\s\"'*<>,;]{4,}"
+    "a password": re.compile(_SECRET + r"""(?!\*|""|''|null\b|none\b)["']?[^\s"'*<>,;]{4,}""", re.IGNORECASE),
+    "a key of a cloud": re.compile(
+        r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bghp_[A-Za-z0-9]{30,}|\bhf_[A-Za-z0-9]{30,}"
     ),
-    "a key of a cloud": re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bghp_[A-Za-z0-9]{30,}|\bhf_[A-Za-z0-9]{30,}"),
-}  # fmt: skip
+}
 
 
 def check_private(folder: Path, files: list[str], contact: str, findings: Findings) -> None:

@@ -70,14 +70,14 @@ def check_report(folder: Path, files: Sequence[str], points: Sequence[Point], fi
         seen = set()
         try:
             for row in rows_of(read_text(folder / file)):
-                point = _find(row, known)
-                if point is None:
+                shown = _find(row, known)
+                if shown is None:
                     what = f"has a point of no file, '{row.get('label')}: {row.get('name')}'"
                     findings.refuse(file, "report", what, ADVICE)
                     continue
-                seen.add(point.file)
-                for problem in _differing(row["figures"], figures_of(point)):
-                    findings.refuse(file, "report", f"{point.file}: {problem}", ADVICE)
+                seen.add(shown.file)
+                for problem in _differing(row["figures"], figures_of(shown)):
+                    findings.refuse(file, "report", f"{shown.file}: {problem}", ADVICE)
         except UserError as error:
             findings.refuse(file, "report", str(error), ADVICE)
         except DAMAGE as error:

@@ -35,7 +35,7 @@ MOST_OF_A_RULE = 20  # findings of one rule in one file that are written out
 
 @dataclass(frozen=True, order=True)
 class Finding:
-    """What is wrong with a file of a bundle, and what to do; a finding that disqualifies refuses the bundle."""
+    """What is wrong with a file of a bundle, and what to do; one that disqualifies refuses the bundle."""
 
     file: str
     rule: str

@@ -57,7 +57,7 @@ def _head(checked: Checked) -> Iterator[str]:
         "made": f"{manifest.made} with {manifest.project_version or 'an unknown release'}"
         f" {manifest.commit[:12]}".rstrip(),
         "division": f"{manifest.division}{experiment}{mini}",
-        "holds": f"{counted(len(checked.points), 'point')} in {counted(len(curves), 'series', 'series')}",
+        "holds": f"{counted(len(checked.points), 'point')} in {len(curves):,} series",
         "left out": "; ".join(manifest.left_out) or "nothing",
     }
     for name, text in lines.items():

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -87,8 +88,8 @@ def _of_closed_loop(
         yield f"says that {counted:,.0f} queries were counted, and has {len(times):,} latencies"
     elif point.series.driver == OWN_DRIVER and abs(counted * shown / active - 1) > SAME:
         yield (
-            f"counted {counted:,.6g} queries in {active:.6g} s, which is {active / counted:.6g} s a query, and"
-            f" says {shown:.6g} s"
+            f"counted {counted:,.6g} queries in {active:.6g} s, {active / counted:.6g} s a query, and says"
+            f" {shown:.6g} s"
         )
     asked = point.number("asked_duration")
     if asked and point.number("asked_queries") is None and active < 0.5 * asked:
@@ -137,11 +138,9 @@ def of_day(point: Point) -> Iterator[str]:
     started = point.numbers("run_started")
     if any(not begun - CLOCK <= one <= ended + CLOCK for one in started):
         yield "has runs that began outside the time in which it was measured"
-    elif any(later < earlier for earlier, later in zip(started, started[1:], strict=False)):
+    elif any(later < earlier for earlier, later in pairwise(started)):
         yield "has runs that began before the run that precedes them"
-    elif any(
-        first < end - CLOCK for (_, end), (first, _) in zip(spans(point), spans(point)[1:], strict=False)
-    ):
+    elif any(first < end - CLOCK for (_, end), (first, _) in pairwise(spans(point))):
         yield "has runs that began before the one that precedes them had ended"
     elif started and spans(point)[-1][1] > ended + CLOCK:
         yield "has a run that ended after the point"
