@@ -1,10 +1,14 @@
 """Bundles for tests of the checker: measured by run.py with a plug-in of a few lines, and then tampered with."""
 
+import atexit
 import json
+import os
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta, timezone
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +29,6 @@ from ann_benchmarks.submission.manifest import (
     write_manifest,
 )
 
-from .conftest import make_dataset
 from .programs import ROOT, run_program, write_config
 
 DATASET, COUNT, QUERIES, ROWS = "tiny", 10, 100, 1000
@@ -53,7 +56,9 @@ class Plugin(BaseANN):
 
 
 def measure(folder: Path) -> None:
-    """Measure a curve by one and by two clients in a folder, in all three runs."""
+    """Measure a curve by one and by two clients in a folder, three runs of each point."""
+    from .conftest import make_dataset  # which imports what tests share, and so this file
+
     make_dataset(DATASET, rows=ROWS, queries=QUERIES, neighbours=20, folder=folder / "data")
     groups = {"all": {"args": [[8]], "query_args": [[*SHARES]]}}
     write_config(folder / "plugins" / "part", "part", base_args=["@metric"], run_groups=groups)
@@ -67,9 +72,28 @@ def measure(folder: Path) -> None:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    import os
-
     return os.environ | {"PYTHONPATH": f"{ROOT}:{folder}"}
+
+
+@cache
+def measured() -> Path:
+    """Return a folder in which was measured, once for all tests of a process."""
+    folder = Path(tempfile.mkdtemp(prefix="ann-test-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    measure(folder)
+    make_bundle(folder, folder / "bundle")
+    return folder
+
+
+def copied_bundle(folder: Path) -> Path:
+    """Return an honest bundle of its own, to be tampered with."""
+    return Path(shutil.copytree(measured() / "bundle", folder / "bundle"))
+
+
+def point_files(folder: Path, series: str = "part-c1") -> list[Path]:
+    """Return the result files of a series in the order of their recalls."""
+    paths = (folder / "results" / DATASET / str(COUNT) / series).glob("*.hdf5")
+    return sorted(paths, key=lambda path: int(path.stem.rpartition("_")[2]))
 
 
 def make_bundle(measured: Path, folder: Path) -> Path:
@@ -85,6 +109,8 @@ def make_bundle(measured: Path, folder: Path) -> Path:
     with h5py.File(folder / "truth" / f"{DATASET}.hdf5", "w") as file:
         file["neighbors"], file["distances"] = neighbors, distances
         file.attrs.update(facts, name=DATASET)
+    for path in folder.glob("results/*/*/*/*.hdf5"):  # other tests take CPU meanwhile
+        set_attributes(path, run_others_cpu=[0.0] * 3, runs_disagree=False, clients_were_limit=False)
     points = {path: attributes(path) for path in sorted(folder.glob("results/*/*/*/*.hdf5"))}
     first = next(iter(points.values()))
     system = {name: first[name] for name in ("cpu", "cores", "memory_bytes", "kernel", "part_version")}
@@ -147,6 +173,7 @@ def as_json(folder: Path) -> dict[str, Any]:
 
 def set_attributes(path: Path, in_text: bool = True, **values: Any) -> None:
     """Change attributes of a result in both of their places, or in one; None deletes one."""
+    path.chmod(0o644)
     with h5py.File(path, "r+") as file:
         text = json.loads(file.attrs[ALL])
         for name, value in values.items():

@@ -20,11 +20,11 @@ SAME_IN_A_CURVE = (
     "tier_iops", "tier_bandwidth", "tier_method", "warmup", "run_count", "query_order", "driver", "clients",
     "asked_duration", "asked_queries",
 )  # fmt: skip
-SETTINGS = ("settings", "server_settings", "given_settings")
+SETTINGS = ("settings", "server_settings", "given_settings")  # in the first, those of extensions are a point's
 OF_BUILDS = ("maintenance_work_mem", "max_parallel_maintenance_workers")  # follow from the index
 MEMORY_SLACK = 0.05
-FEWEST = 20  # latencies, of which an order or their values are those of one measurement
-ORDERED = 2000  # latencies whose order identifies a run
+FEWEST = 64  # latencies, of which an order or their values are those of one measurement
+PIECES = 32  # of a run, whose order by their mean latency identifies it
 
 
 def check_mixed(points: Sequence[Point], findings: Findings) -> None:
@@ -58,7 +58,8 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterable[st
     for name in SETTINGS:
         mine, theirs = (from_json(attrs.get(name), dict[str, Any]()) for attrs in (one, other))
         for key in mine.keys() | theirs.keys():
-            if key not in OF_BUILDS and mine.get(key) != theirs.get(key):
+            is_of_point = key in OF_BUILDS or (name == SETTINGS[0] and "." in key)
+            if not is_of_point and mine.get(key) != theirs.get(key):
                 yield f"{name} {key} {shown(theirs.get(key))}, not {shown(mine.get(key))}"
 
 
@@ -77,8 +78,7 @@ class Duplicates:
         searched = point.attrs.get("target_value")
         self._compare(point, ("point", *point.curve[:2], *described, searched), "is the same point as")
         if len(times) >= FEWEST and len(np.unique(times)) > len(times) // 2:
-            order = np.argsort(times[:ORDERED], kind="stable")
-            self._compare(point, ("order", _mark(order)), "has latencies in the order of those of")
+            self._compare(point, ("order", _mark(_order(times))), "has latencies in the order of those of")
             self._compare(point, ("sorted", _mark(np.sort(times))), "has the same latencies as")
         for started in point.numbers("run_started"):
             self._compare(point, ("run", started), "has a run that began at the very time of one of")
@@ -87,6 +87,11 @@ class Duplicates:
         other = self._known.setdefault(key, point.file)
         if other != point.file:
             self._findings.refuse(point.file, "duplicate", f"{what} {other}", "leave one of them out")
+
+
+def _order(times: np.ndarray) -> np.ndarray:
+    """Return the order of the pieces of a run by their means, which no factor changes."""
+    return np.argsort([float(np.mean(piece, dtype=np.float64)) for piece in np.array_split(times, PIECES)])
 
 
 def _mark(values: np.ndarray) -> str:
