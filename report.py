@@ -10,8 +10,8 @@ import sys
 
 from ann_benchmarks.common.cli import file_to_write, number, path_or_pattern, positive_int, run_command
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.experiments.report import report_experiment
-from ann_benchmarks.reporting.chapters import report_results
+from ann_benchmarks.experiments.report import add_bundle_options, report_experiment, requested_bundle
+from ann_benchmarks.reporting.chapters import bundle_results, report_results
 from ann_benchmarks.results.metrics import TARGET_RECALL
 from run import every_job, make_parser
 
@@ -36,15 +36,27 @@ def main() -> None:
         help="report an experiment; give the options that run.py was given",
     )
     add("--mini", action="store_true", help="with --experiment: report its miniature")
+    add_bundle_options(parser)
     args, others = parser.parse_known_args()
+    request = requested_bundle(args)
+    folder = None
     if args.experiment:
         folder = report_experiment(sys.argv[1:], make_parser(), every_job)
     elif others or args.mini:
         raise UserError(f"{(others or ['--mini'])[0]} is for the report of an experiment: add --experiment")
     else:
-        how = (args.output, args.title, args.target_recall, args.recompute)
-        folder = report_results(args.dataset, args.algorithm, args.count, *how)
-    print(f"wrote {folder / 'report.html'} and report.md, points.csv, report.json")
+        what, how = (
+            (args.dataset, args.algorithm, args.count),
+            (args.title, args.target_recall, args.recompute),
+        )
+        if request is not None:
+            bundle_results(request, *what, *how)
+        else:
+            folder = report_results(*what, args.output, *how)
+    if folder is None:
+        print(f"wrote {args.bundle / 'manifest.json'} and all that it lists")
+    else:
+        print(f"wrote {folder / 'report.html'} and report.md, points.csv, report.json")
 
 
 if __name__ == "__main__":

@@ -11,18 +11,22 @@ from ann_benchmarks.common.cli import file_to_write
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.output import counted, say
 from ann_benchmarks.jobs.job import Job
+from ann_benchmarks.reporting.bundling import write_bundle
 from ann_benchmarks.reporting.chapters import FOLDER, readable_records
 from ann_benchmarks.reporting.content import Chapter, Report
 from ann_benchmarks.reporting.report import write_report
 from ann_benchmarks.results.metrics import TARGET_RECALL
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import LeftOut, Run, load_runs_of
+from ann_benchmarks.submission.bundle import BundleRequest
+from ann_benchmarks.submission.manifest import DIVISIONS, OPEN
 
 from .carrying_out import arguments_of, command_of, report_arguments, split_arguments
 from .findings import StepPoint, judged
 from .options import Options
 from .schema import Step, find_experiment, read_experiment
 
+LONGEST_CONTACT = 200  # characters
 JobsOf = Callable[[argparse.Namespace], Iterable[Job]]  # of options of run.py
 
 
@@ -35,20 +39,54 @@ class StepResults:
     left_out: LeftOut = field(default_factory=dict)
 
 
-def report_experiment(words: Sequence[str], parser: argparse.ArgumentParser, jobs_of: JobsOf) -> Path:
+def add_bundle_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a bundle, which the reports of datasets and of experiments share."""
+    add = parser.add_argument
+    add("--bundle", type=file_to_write, metavar="FOLDER", help="write the report and all that it rests on"
+        " into one folder that others can check, without what is private")  # fmt: skip
+    add("--contact", metavar="TEXT", help="with --bundle: who answers questions on it")
+    add("--division", choices=DIVISIONS, help="with --bundle: published, if no argument was changed, or"
+        f" {OPEN} (the default)")  # fmt: skip
+
+
+def requested_bundle(args: argparse.Namespace) -> BundleRequest | None:
+    """Return the bundle that the options request, None if they request a report alone."""
+    if args.bundle is None:
+        if args.contact is not None or args.division is not None:
+            raise UserError(
+                f"--{'division' if args.contact is None else 'contact'} is for a bundle: add --bundle"
+            )
+        return None
+    if args.output is not None:
+        raise UserError("the report of a bundle lies in its folder: leave out -o, or --bundle")
+    contact = args.contact or ""
+    if len(contact) > LONGEST_CONTACT or not contact.isprintable():
+        raise UserError(f"--contact takes one printable line of up to {LONGEST_CONTACT} characters")
+    return BundleRequest(args.bundle, contact, args.division or OPEN)
+
+
+def report_experiment(words: Sequence[str], parser: argparse.ArgumentParser, jobs_of: JobsOf) -> Path | None:
     """Write the report that a command line requests, run.py's options included; return its folder.
 
-    Says what is not measured yet, and by which command it is.
+    None if a bundle was requested. Says what is not measured yet, and by which command it is.
     """
     experiment, others = split_arguments(words)
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     own.add_argument("-o", "--output", type=file_to_write)
     own.add_argument("--title")
+    add_bundle_options(own)
     args, given = own.parse_known_args(others)
+    request = requested_bundle(args)
     target = Options(parser).parse(given).target_recall or TARGET_RECALL
     name, report = report_of(experiment.experiment, experiment.mini, parser, given, jobs_of)
-    folder = args.output or FOLDER / name
-    write_report(replace(report, title=args.title or report.title), folder, target)
+    report = replace(report, title=args.title or report.title)
+    folder = None
+    if request is not None:
+        path = find_experiment(experiment.experiment)
+        write_bundle(report, replace(request, experiment=path, mini=experiment.mini), target, name)
+    else:
+        folder = args.output or FOLDER / name
+        write_report(report, folder, target)
     if text := unmeasured(report):
         say(text)
     return folder

@@ -13,7 +13,9 @@ from ann_benchmarks.results.file import RESULTS_FOLDER, iter_result_paths
 from ann_benchmarks.results.records import Record, iter_record_paths, read_record
 from ann_benchmarks.results.runs import LeftOut, Run, load_runs, skipped
 from ann_benchmarks.results.tiers import as_tier_run
+from ann_benchmarks.submission.bundle import BundleRequest
 
+from .bundling import write_bundle
 from .content import Chapter, Report, is_named
 from .pictures import MONITORED
 from .report import write_report
@@ -31,9 +33,37 @@ def report_results(
     recompute: bool = False,
 ) -> Path:
     """Write a report of the results of one dataset; return its folder, by default reports/DATASET."""
+    dataset, report = report_of(dataset, algorithms, count, title, target_recall, recompute)
+    folder = folder or FOLDER / dataset
+    write_report(report, folder, checked_target(target_recall))
+    return folder
+
+
+def bundle_results(
+    request: BundleRequest,
+    dataset: str | None,
+    algorithms: Sequence[str] = (),
+    count: int | None = None,
+    title: str | None = None,
+    target_recall: float | None = None,
+    recompute: bool = False,
+) -> None:
+    """Write the report of one dataset, and all that it rests on, as a bundle."""
+    _, report = report_of(dataset, algorithms, count, title, target_recall, recompute)
+    write_bundle(report, request, checked_target(target_recall))
+
+
+def report_of(
+    dataset: str | None,
+    algorithms: Sequence[str] = (),
+    count: int | None = None,
+    title: str | None = None,
+    target_recall: float | None = None,
+    recompute: bool = False,
+) -> tuple[str, Report]:
+    """Return the name of a dataset, the only one by default, and the report of its results."""
     target = checked_target(target_recall)
     dataset = only_dataset() if dataset is None else canonical_name(dataset)
-    folder = folder or FOLDER / dataset
     left_out: LeftOut = {}
     runs, records = results_of(dataset, algorithms, count, recompute, left_out)
     words = ["python", "report.py", "--dataset", dataset]
@@ -41,9 +71,7 @@ def report_results(
     words += ["--count", str(count)] if count else []
     words += ["--target-recall", f"{target:g}"] if target_recall is not None else []
     title = title or f"Vector search on {dataset}"
-    report = Report(title, "", shlex.join(words), chapters(dataset, runs, records), left_out=left_out)
-    write_report(report, folder, target)
-    return folder
+    return dataset, Report(title, "", shlex.join(words), chapters(dataset, runs, records), left_out=left_out)
 
 
 def only_dataset() -> str:

@@ -1,16 +1,11 @@
-"""The folder of a report: whole, or the older one stays; its figures as CSV and JSON for other programs."""
+"""The folder of a report, which may replace an older one; its figures as JSON for other programs."""
 
 import json
 import math
-import os
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.results.records import Record
@@ -21,51 +16,6 @@ from .content import Report, identity
 MARK_FILE = "report.json"
 MARK = {"made_by": "python report.py"}
 FORM = 1  # of report.json
-LEFTOVERS = ("partial", "replaced")  # hidden folders next to the report, while it is written
-
-
-@contextmanager
-def whole_folder(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder next to it, which takes the place of an older report if the block succeeds.
-
-    UserError if something else is there, or nothing can be written.
-    """
-    folder = folder.resolve()
-    if folder == Path.cwd() or folder in Path.cwd().parents:
-        raise UserError(f"{folder} is the folder you are in: name a folder for the report with -o")
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        clear_up(folder)
-        check_replaceable(folder)
-        temporary, old = (folder.with_name(f".{folder.name}.{what}-{os.getpid()}") for what in LEFTOVERS)
-        temporary.mkdir()
-        try:
-            yield temporary
-            if folder.exists():
-                folder.rename(old)
-            temporary.rename(folder)
-        except BaseException:
-            if old.exists() and not folder.exists():
-                old.rename(folder)
-            raise
-        finally:
-            for left in (temporary, old):
-                shutil.rmtree(left, ignore_errors=True)
-    except OSError as error:
-        raise UserError(f"cannot write {folder}: {error.strerror or error}") from error
-
-
-def clear_up(folder: Path) -> None:
-    """Put back a report that a killed process had moved away, and delete what one has left."""
-    name = "".join(f"[{c}]" if c in "*?[" else c for c in folder.name)
-    for what in reversed(LEFTOVERS):
-        for left in folder.parent.glob(f".{name}.{what}-*"):
-            owner = left.name.rpartition("-")[2]
-            if owner.isdecimal() and not psutil.pid_exists(int(owner)):
-                if what == "replaced" and not folder.exists():
-                    left.rename(folder)
-                else:
-                    shutil.rmtree(left)
 
 
 def check_replaceable(folder: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.numbers import UNKNOWN
+from ann_benchmarks.common.whole_folder import whole_folder
 from ann_benchmarks.plotting.styles import assign_styles
 from ann_benchmarks.results.export import write_csv
 from ann_benchmarks.results.metrics import TARGET_RECALL
@@ -27,7 +28,7 @@ from .document import (
     read_text,
 )
 from .facts import run_blocks
-from .output import MARK_FILE, whole_folder, write_json
+from .output import MARK_FILE, check_replaceable, write_json
 from .pictures import picture_kinds
 from .tables import table_kinds
 
@@ -50,7 +51,7 @@ def write_report(report: Report, folder: Path, target: float = TARGET_RECALL) ->
     """
     runs = report.runs
     found, warned = answers(runs, report.records, target), [*of_left_out(report.left_out), *warnings_of(runs)]
-    with whole_folder(folder) as place:
+    with whole_folder(folder, check_replaceable, "-o") as place:
         blocks: list[Block] = [Heading(1, report.title), *read_text(report.text), *answer_blocks(found)]
         blocks += finding_blocks(report.findings, report.source)
         if runs:

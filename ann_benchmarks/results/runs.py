@@ -45,6 +45,7 @@ class Run:
     parameters: str
     metrics: dict[str, float]
     attrs: dict[str, Any] = field(default_factory=dict)
+    path: Path = field(default=Path(), compare=False)  # of its file, where it is known
 
     @property
     def batch(self) -> bool:
@@ -62,7 +63,7 @@ class Run:
         return {**fields, "series": vars(self.series), "algorithm": self.algorithm, "batch": self.batch}
 
 
-FIELDS = tuple(Run.__dataclass_fields__)
+FIELDS = tuple(name for name in Run.__dataclass_fields__ if name != "path")
 
 
 LeftOut = dict[Path, UserError | OSError]  # files that are no results, or none of this dataset, and why
@@ -182,7 +183,7 @@ def load_runs_of(
     for path, run, name in zip(found, runs, names, strict=True):
         if text := unusable_distances(run.attrs):
             tqdm.write(clean_text(f"{path}: {text}"), file=sys.stderr)
-        yield path, replace(run, series=replace(run.series, environment=name))
+        yield path, replace(run, series=replace(run.series, environment=name), path=path)
 
 
 def load_dataset(

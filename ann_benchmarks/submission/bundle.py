@@ -1,0 +1,231 @@
+"""A bundle: a folder with results, logs, true neighbours, system.json and a manifest, and nothing private."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.output import counted
+from ann_benchmarks.common.version import VERSION
+from ann_benchmarks.results.file import RESULTS_FOLDER
+from ann_benchmarks.results.records import Record, read_record
+from ann_benchmarks.results.runs import Run, measure
+from ann_benchmarks.results.truth import Truths
+
+from .claims import claimed_points
+from .copies import copy_file
+from .files import files_in, sha256_of
+from .leaks import search
+from .manifest import MANIFEST, OPEN, BundledFile, Manifest, read_manifest, write_manifest
+from .own_facts import ROOT
+from .private import Private
+from .system import system_of
+from .truths import write_truths
+
+LOGS, README, SYSTEM = "logs", "README.md", "system.json"
+EXPERIMENT, PRICES, REPORT = "experiment.yml", "prices.yml", "report"
+_GIT_SECONDS = 10
+
+
+@dataclass(frozen=True)
+class BundleRequest:
+    """A requested bundle: its folder, and what only its author can say of it.
+
+    `experiment` and `prices` are files that go into it.
+    """
+
+    folder: Path
+    contact: str = ""
+    division: str = OPEN
+    experiment: Path | None = None
+    mini: bool = False
+    prices: Path | None = None
+
+
+@dataclass
+class Bundle:
+    """A bundle that is being written into `place`. `names` are the results' paths in it."""
+
+    place: Path
+    private: Private
+    names: dict[Path, str] = field(default_factory=dict)
+
+    def copy_results(
+        self, runs: Iterable[Run], records: Iterable[Record]
+    ) -> tuple[dict[Path, Run], dict[Path, Record]]:
+        """Copy result files and records with the logs of their series; return what the copies say.
+
+        Each is found by the path of the original, and lies in the bundle. UserError if a copy has other
+        figures than its original.
+        """
+        runs, records = list(runs), list(records)
+        for path in dict.fromkeys([*(run.path for run in runs), *(record.path for record in records)]):
+            self.names[path] = self._copied(path)
+        for folder in sorted({path.parent for path in self.names}):
+            logs = Path(LOGS, *folder.parts[-3:])
+            for log in sorted(logs.glob("*.log")):
+                copy_file(log, self.place / self.private.name(log.as_posix()), self.private)
+        truths = {dataset: Truths(dataset) for dataset in sorted({run.dataset for run in runs})}
+        return (
+            {run.path: self._same(run, truths[run.dataset]) for run in runs},
+            {
+                record.path: replace(read_record(self.place / self.names[record.path]), path=record.path)
+                for record in records
+            },
+        )
+
+    def _copied(self, path: Path) -> str:
+        name = self.private.name(Path(RESULTS_FOLDER, *path.parts[-4:]).as_posix())
+        if (self.place / name).exists():
+            raise UserError(
+                f"{path} and another result would be one file of the bundle, {name}: leave one out"
+            )
+        copy_file(path, self.place / name, self.private)
+        return name
+
+    def _same(self, run: Run, truths: Truths) -> Run:
+        """Return what the copy of a result says, at its original's path; UserError if its figures differ."""
+        copy = measure(self.place / self.names[run.path], run.dataset, truths)
+        if json.dumps(copy.metrics, sort_keys=True) != json.dumps(run.metrics, sort_keys=True):
+            raise UserError(f"{run.path} has other figures than before: add --recompute")
+        environment = self.private.text(run.series.environment)
+        return replace(copy, series=replace(copy.series, environment=environment), path=run.path)
+
+    def finish(self, request: BundleRequest, title: str, experiment: str | None, target: float,
+               outcomes: Sequence[Run | Record]) -> None:  # fmt: skip
+        """Write all but the results and the report, the manifest last; search the whole for what is private.
+
+        `outcomes` are what the copies say; `experiment` is the name of one. UserError if something private is
+        left.
+        """
+        runs = [one for one in outcomes if isinstance(one, Run)]
+        filters: dict[str, set[str]] = {one.dataset: set() for one in outcomes}
+        for one in outcomes:
+            filters[one.dataset].add(one.series.filter)
+        for source, name in ((request.experiment, EXPERIMENT), (request.prices, PRICES)):
+            if source is not None:
+                copy_file(source, self.place / name, self.private)
+        datasets = {name: write_truths(self.place, name, filters[name]) for name in sorted(filters)}
+        system = json.dumps(
+            self.private.value(system_of(outcomes)), indent=1, ensure_ascii=False, default=str
+        )
+        (self.place / SYSTEM).write_text(system + "\n", encoding="utf-8")
+        manifest = Manifest(
+            title=self.private.text(title),
+            made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            division=request.division,
+            target_recall=target,
+            experiment=None if experiment is None else self.private.text(experiment),
+            mini=request.mini,
+            contact=request.contact,
+            commit=commit_of(ROOT),
+            project_version=VERSION,
+            datasets=datasets,
+            claims=claimed_points(runs, self.names, target),
+            left_out=self.private.left_out,
+        )
+        (self.place / README).write_text(readme(manifest, system_of(outcomes)["servers"]), encoding="utf-8")
+        write_manifest(self.place, replace(manifest, files=_marks(self.place)))
+        search(self.place, self.private, request.contact)
+
+
+def _marks(place: Path) -> dict[str, BundledFile]:
+    names = [name for name in files_in(place) if name != MANIFEST]
+    return {name: BundledFile(sha256_of(place / name), (place / name).stat().st_size) for name in names}
+
+
+def readme(manifest: Manifest, servers: Sequence[Mapping[str, object]]) -> str:
+    """Return the text for somebody who opens the folder."""
+    machines = [
+        ", ".join(f"{name} {value}" for name, value in facts.items() if not isinstance(value, list))
+        for server in servers
+        if isinstance(facts := server["machine"], dict) and facts
+    ]
+    data = [
+        f"- {name}: {counted(one.rows, 'row')} of {counted(one.dimension, 'dimension')}, {one.metric},"
+        f" {one.queries:,} queries; fingerprint `{one.fingerprint}`"
+        for name, one in manifest.datasets.items()
+    ]
+    lines = [
+        f"# {manifest.title}",
+        "",
+        "Results of a benchmark of vector search, with all that is needed to check them except the data.",
+        "",
+        f"- Made at: {manifest.made}",
+        f"- Contact: {manifest.contact or 'none given'}",
+        f"- Division: {manifest.division}",
+        f"- Target recall: {manifest.target_recall:g}",
+        *(
+            [f"- Experiment: {manifest.experiment}{', miniature' * manifest.mini}"]
+            if manifest.experiment
+            else []
+        ),
+        *(f"- Machine: {text}" for text in dict.fromkeys(machines)),
+        "",
+        "## Data",
+        "",
+        *data,
+        "",
+        "## What is here",
+        "",
+        f"- `{REPORT}/report.html`: the answer, the figures and their intervals",
+        f"- `results/`, `{LOGS}/`: a file for each point, and what runs have logged",
+        "- `truth/`: the true neighbours that recall is counted against",
+        f"- `{SYSTEM}`: machine, versions, settings and plans, for each server",
+        f"- `{MANIFEST}`: what is claimed, and the SHA-256 of each file",
+        "",
+        "## How to check it",
+        "",
+        "In a checkout of the project that has made it:",
+        "",
+        "    python -m ann_benchmarks.submission check FOLDER",
+        "",
+        "## What was left out as private",
+        "",
+        *([f"- {line}" for line in manifest.left_out] or ["Nothing was found."]),
+        "",
+        "The same placeholder stands for the same text everywhere.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def check_replaceable(folder: Path) -> None:
+    """Raise UserError unless the folder is missing, empty, or an older bundle and nothing else."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise UserError(f"{folder} is a file: name a folder with --bundle")
+    if not any(folder.iterdir()):
+        return
+    try:
+        ours = {MANIFEST, *read_manifest(folder).files}
+    except UserError:
+        raise UserError(
+            f"{folder} holds something other than a bundle: name another folder with --bundle"
+        ) from None
+    if others := [name for name in files_in(folder) if name not in ours]:
+        raise UserError(f"{folder} holds {others[0]}, which is not part of the bundle: move it elsewhere")
+
+
+def commit_of(folder: Path) -> str:
+    """Return the commit of a checkout, with "-changed" if its files were changed; "" where there is none."""
+    git = shutil.which("git")
+    if git is None or not (folder / ".git").exists():
+        return ""
+
+    def run(*words: str) -> str:
+        command = [git, "--no-optional-locks", *words]
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=_GIT_SECONDS, check=True
+        )
+        return done.stdout.strip()
+
+    try:
+        commit = run("rev-parse", "HEAD")
+        return commit + ("-changed" if run("status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.SubprocessError):
+        return ""
