@@ -5,9 +5,8 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
-from datetime import datetime, timedelta, timezone
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,9 @@ import h5py
 import numpy as np
 
 from ann_benchmarks.results.attributes import ALL
-from ann_benchmarks.submission.checking.truth import mark_of
 from ann_benchmarks.submission.manifest import (
     MANIFEST,
-    BundledDataset,
     BundledFile,
-    ClaimedPoint,
-    Manifest,
     files_in,
     read_manifest,
     sha256_of,
@@ -33,6 +28,7 @@ from .programs import ROOT, run_program, write_config
 
 DATASET, COUNT, QUERIES, ROWS = "tiny", 10, 100, 1000
 TARGET = 0.5
+CONTACT = "jane@example.org"
 CLIENTS = (1, 2)
 SHARES = (300, 700, 1000)  # thousandths of the rows that a query looks at
 PLUGIN = """
@@ -56,7 +52,7 @@ class Plugin(BaseANN):
 
 
 def measure(folder: Path) -> None:
-    """Measure a curve by one and by two clients in a folder, three runs of each point."""
+    """Measure a curve by one and by two clients in a folder, three runs of each point, and bundle it."""
     from .conftest import make_dataset  # which imports what tests share, and so this file
 
     make_dataset(DATASET, rows=ROWS, queries=QUERIES, neighbours=20, folder=folder / "data")
@@ -67,7 +63,10 @@ def measure(folder: Path) -> None:
     clients = ["--clients", ",".join(map(str, CLIENTS)), "--warmup", "10"]
     done = run_program("run.py", *words, *clients, cwd=folder, env=_environment(folder))
     assert done.returncode == 0, done.stderr
-    done = run_program("report.py", "-o", "report", "--target-recall", TARGET, cwd=folder)
+    for path in folder.glob("results/*/*/*/*.hdf5"):  # other tests take CPU meanwhile
+        set_attributes(path, run_others_cpu=[0.0] * 3, runs_disagree=False, clients_were_limit=False)
+    how = ["--target-recall", TARGET, "--division", "published", "--contact", CONTACT]
+    done = run_program("report.py", "--bundle", "bundle", *how, cwd=folder)
     assert done.returncode == 0, done.stderr
 
 
@@ -81,7 +80,6 @@ def measured() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="ann-test-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     measure(folder)
-    make_bundle(folder, folder / "bundle")
     return folder
 
 
@@ -94,59 +92,6 @@ def point_files(folder: Path, series: str = "part-c1") -> list[Path]:
     """Return the result files of a series in the order of their recalls."""
     paths = (folder / "results" / DATASET / str(COUNT) / series).glob("*.hdf5")
     return sorted(paths, key=lambda path: int(path.stem.rpartition("_")[2]))
-
-
-def make_bundle(measured: Path, folder: Path) -> Path:
-    """Make a bundle of what was measured in a folder, as report.py --bundle makes one."""
-    folder.mkdir(parents=True)
-    shutil.copytree(measured / "results", folder / "results", ignore=shutil.ignore_patterns(".*"))
-    shutil.copytree(measured / "report", folder / "report")
-    with h5py.File(measured / "data" / f"{DATASET}.hdf5") as file:
-        neighbors, distances = file["neighbors"][()], file["distances"][()]
-        facts = {"rows": len(file["train"]), "dimension": file["train"].shape[1], "metric": "euclidean"}
-    facts |= {"queries": len(neighbors), "fingerprint": mark_of(distances)}
-    (folder / "truth").mkdir()
-    with h5py.File(folder / "truth" / f"{DATASET}.hdf5", "w") as file:
-        file["neighbors"], file["distances"] = neighbors, distances
-        file.attrs.update(facts, name=DATASET)
-    for path in folder.glob("results/*/*/*/*.hdf5"):  # other tests take CPU meanwhile
-        set_attributes(path, run_others_cpu=[0.0] * 3, runs_disagree=False, clients_were_limit=False)
-    points = {path: attributes(path) for path in sorted(folder.glob("results/*/*/*/*.hdf5"))}
-    first = next(iter(points.values()))
-    system = {name: first[name] for name in ("cpu", "cores", "memory_bytes", "kernel", "part_version")}
-    (folder / "system.json").write_text(json.dumps(system | {"framework": first["framework_version"]}))
-    (folder / "README.md").write_text("# A bundle\n")
-    (folder / "logs").mkdir()
-    (folder / "logs" / "run.log").write_text("measured\n")
-    manifest = Manifest(
-        title="A plug-in that sees a part",
-        made=(datetime.now(timezone.utc) + timedelta(seconds=1)).isoformat(timespec="seconds"),
-        division="published",
-        target_recall=TARGET,
-        project_version="0.1.0",
-        datasets={DATASET: BundledDataset(**facts)},
-        claims=claims_of(folder, points),
-    )
-    write_manifest(folder, manifest)
-    remake(folder)
-    return folder
-
-
-def claims_of(folder: Path, points: Mapping[Path, dict[str, Any]]) -> list[ClaimedPoint]:
-    """Return for each number of clients the fastest point that reaches the target."""
-    best: dict[str, ClaimedPoint] = {}
-    for path, attrs in points.items():
-        series = json.loads(attrs["series"])
-        recall = max(attrs["run_recalls"])
-        one = ClaimedPoint(
-            DATASET, path.parent.name, COUNT, False, series["clients"], recall, attrs["qps_mean"],
-            path.relative_to(folder).as_posix(), attrs["qps_low"], attrs["qps_high"],
-            1e3 * attrs["latency_p99"],
-        )  # fmt: skip
-        known = best.get(one.series)
-        if recall >= TARGET and (known is None or one.qps > known.qps):
-            best[one.series] = one
-    return [*best.values()]
 
 
 def attributes(path: Path) -> dict[str, Any]:
@@ -164,11 +109,6 @@ def remake(folder: Path, **changes: Any) -> None:
         if name != MANIFEST
     }
     write_manifest(folder, replace(manifest, files=files, **changes))
-
-
-def as_json(folder: Path) -> dict[str, Any]:
-    """Return a manifest as JSON holds it."""
-    return asdict(read_manifest(folder))
 
 
 def set_attributes(path: Path, in_text: bool = True, **values: Any) -> None:

@@ -29,7 +29,7 @@ BUNDLES = (
         "system",
         "part_version",
         lambda folder: [
-            set_attributes(path, part_version="9.9") for path in folder.glob("results/*/*/*/*.hdf5")
+            set_attributes(path, part_version="97.13") for path in folder.glob("results/*/*/*/*.hdf5")
         ],
     ),
     Tampering(
@@ -137,13 +137,13 @@ BUNDLES = (
         "an e-mail address",
         "private",
         "e-mail",
-        replace_in("README.md", lambda text: text + "jane@example.org"),
+        replace_in("README.md", lambda text: text + "john@example.org"),
     ),
     Tampering(
         "a network address",
         "private",
         "network address",
-        replace_in("logs/run.log", lambda text: text + "10.20.30.40"),
+        replace_in("README.md", lambda text: text + "10.20.30.40"),
     ),
     Tampering("a home folder", "private", "home folder", attrs(command_line="python /home/jane/run.py")),
 )

@@ -84,11 +84,11 @@ def _in_file(path: Path, contact: str) -> Iterator[str]:
 
 def _in_member(member: Any, contact: str) -> Iterator[str]:
     """Yield the facts in the attributes and texts of a group and all that is below it."""
-    for name, value in member.attrs.items():
-        yield from private_facts(f"{name} {_as_text(value)}", contact)
+    texts = [f"{name} {_as_text(value)}" for name, value in member.attrs.items()]
+    names = [*member] if isinstance(member, h5py.Group) else []
+    yield from private_facts("\n".join([*texts, *names]), contact)
     if isinstance(member, h5py.Group):
-        for name in member:
-            yield from private_facts(name, contact)
+        for name in names:
             yield from _in_member(member[name], contact)
     elif member.dtype.kind in "OSU" and member.size:
         yield from private_facts(_as_text(member[()]), contact)

@@ -13,7 +13,7 @@ from .arithmetic import Neighborhood, places
 from .reading import array_of, attributes_of, opened_file
 from .rules import Findings
 
-FACTS = ("rows", "dimension", "metric", "queries", "fingerprint")
+FACTS = ("rows", "dimension", "metric", "queries")
 RANGES = {
     "euclidean": (0.0, np.inf),
     "manhattan": (0.0, np.inf),
@@ -70,8 +70,8 @@ class Truths:
             matches = array_of(file, "matches", "iu").astype(np.int64) if filter_set else None
         if rows.ndim != 2 or rows.shape != distances.shape or len(rows) != dataset.queries:
             raise UserError(f"has neighbours {rows.shape} and distances {distances.shape}")
-        self._check_facts(path, facts, name, dataset)
         truth = Neighborhood(rows, distances.astype(np.float64), matches)
+        self._check_facts(path, facts, name, dataset, mark_of(truth.distances))
         if problem := problem_of(truth, dataset):
             raise UserError(problem)
         if not filter_set and mark_of(truth.distances) != dataset.fingerprint:
@@ -84,10 +84,13 @@ class Truths:
             raise UserError(problem)
         return truth
 
-    def _check_facts(self, path: str, facts: dict[str, Any], name: str, dataset: BundledDataset) -> None:
-        for fact, value in {"name": name, **{fact: getattr(dataset, fact) for fact in FACTS}}.items():
+    def _check_facts(
+        self, path: str, facts: dict[str, Any], name: str, dataset: BundledDataset, mark: str
+    ) -> None:
+        expected = {"name": name, "fingerprint": mark, **{fact: getattr(dataset, fact) for fact in FACTS}}
+        for fact, value in expected.items():
             if fact in facts and facts[fact] != value:
-                what = f"says {fact} {shown(facts[fact])}, and the manifest {shown(value)}"
+                what = f"says {fact} {shown(facts[fact])}, which is {shown(value)}"
                 self._findings.refuse(path, "dataset", what, "write the bundle again")
 
 
