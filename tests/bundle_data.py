@@ -1,4 +1,4 @@
-"""Bundles for tests of the checker: measured by run.py with a plug-in of a few lines, and then tampered with."""
+"""Bundles for tests of the checker: measured by run.py with a plug-in of a few lines, then tampered with."""
 
 import atexit
 import json

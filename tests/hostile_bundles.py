@@ -65,6 +65,14 @@ def many(file: h5py.File) -> None:
         file.attrs[f"a{number}"] = 1
 
 
+def in_manifest(old: str, new: str) -> Callable[[Path], None]:
+    return replace_in(MANIFEST, lambda text: re.sub(old, new, text))
+
+
+def holding(name: str, text: str) -> Callable[[Path], None]:
+    return replace_in(name, lambda old: text)
+
+
 def linked(target: str) -> Callable[[Path], None]:
     def change(folder: Path) -> None:
         path = first(folder)
@@ -91,19 +99,11 @@ HOSTILE = (
         "no series",
         lambda folder: set_attributes(first(folder), series=DEEP),
     ),
-    Tampering(
-        "a nested system.json", "system", "nested too deeply", replace_in("system.json", lambda t: DEEP)
-    ),
-    Tampering(
-        "a nested report", "report", "nested too deeply", replace_in("report/report.json", lambda t: DEEP)
-    ),
-    Tampering(
-        "a report of texts", "report", "", replace_in("report/report.json", lambda t: '{"points": "x"}')
-    ),
-    Tampering(
-        "a table of nothing", "report", "is no report", replace_in("report/points.csv", lambda t: "a,b\n1")
-    ),
-    Tampering("a text of nothing", "system", "is no JSON", replace_in("system.json", lambda t: "\0\0")),
+    Tampering("a nested system.json", "system", "nested too deeply", holding("system.json", DEEP)),
+    Tampering("a nested report", "report", "nested too deeply", holding("report/report.json", DEEP)),
+    Tampering("a report of texts", "report", "", holding("report/report.json", '{"points": "x"}')),
+    Tampering("a table of nothing", "report", "is no report", holding("report/points.csv", "a,b\n1")),
+    Tampering("a text of nothing", "system", "is no JSON", holding("system.json", "\0\0")),
 )
 # No manifest can list these.
 OUTSIDE = (
@@ -122,49 +122,49 @@ OUTSIDE = (
         lambda folder: (folder / "readme.md").write_text(""),
     ),
     Tampering("no manifest", "manifest", "no bundle", lambda folder: (folder / MANIFEST).unlink()),
-    Tampering("a manifest nested deeply", "manifest", "nested", replace_in(MANIFEST, lambda t: DEEP)),
-    Tampering("no JSON", "manifest", "no JSON", replace_in(MANIFEST, lambda t: "{")),
+    Tampering("a manifest nested deeply", "manifest", "nested", holding(MANIFEST, DEEP)),
+    Tampering("no JSON", "manifest", "no JSON", holding(MANIFEST, "{")),
     Tampering("NaN", "manifest", "NaN is no number", replace_in(MANIFEST, lambda t: t.replace("0.5", "NaN"))),
     Tampering(
         "a path that leads out",
         "manifest",
         "no path of a file in this folder",
-        replace_in(MANIFEST, lambda t: t.replace('"README.md"', '"../README.md"')),
+        in_manifest('"README.md"', '"../README.md"'),
     ),
     Tampering(
         "a manifest of the future",
         "age",
         "still to come",
-        replace_in(MANIFEST, lambda t: t.replace('"made": "20', '"made": "30')),
+        in_manifest('"made": "20', '"made": "30'),
     ),
     Tampering(
         "a claim raised",
         "claims",
         "claims qps",
-        replace_in(MANIFEST, lambda t: t.replace('"qps": ', '"qps": 9')),
+        in_manifest('"qps": ', '"qps": 9'),
     ),
     Tampering(
         "a claim of another file",
         "claims",
         "is not in the bundle",
-        replace_in(MANIFEST, lambda t: t.replace('"file": "results/tiny', '"file": "results/x')),
+        in_manifest('"file": "results/tiny', '"file": "results/x'),
     ),
     Tampering(
         "a target raised",
         "recall",
         "is for a recall of 0.9",
-        replace_in(MANIFEST, lambda t: t.replace('"target_recall": 0.5', '"target_recall": 0.9')),
+        in_manifest('"target_recall": 0.5', '"target_recall": 0.9'),
     ),
     Tampering(
         "another dataset's size",
         "readable",
         "as the manifest says",
-        replace_in(MANIFEST, lambda t: t.replace('"queries": 100', '"queries": 101')),
+        in_manifest('"queries": 100', '"queries": 101'),
     ),
     Tampering(
         "another fingerprint",
         "truth",
         "have the fingerprint",
-        replace_in(MANIFEST, lambda t: re.sub('"fingerprint": "...', '"fingerprint": "000', t)),
+        in_manifest('"fingerprint": "...', '"fingerprint": "000'),
     ),
 )

@@ -20,7 +20,8 @@ SAME_IN_A_CURVE = (
     "tier_iops", "tier_bandwidth", "tier_method", "warmup", "run_count", "query_order", "driver", "clients",
     "asked_duration", "asked_queries",
 )  # fmt: skip
-SETTINGS = ("settings", "server_settings", "given_settings")  # in the first, those of extensions are a point's
+# Among the first, those of extensions are set for a point.
+SETTINGS = ("settings", "server_settings", "given_settings")
 OF_BUILDS = ("maintenance_work_mem", "max_parallel_maintenance_workers")  # follow from the index
 MEMORY_SLACK = 0.05
 FEWEST = 64  # latencies, of which an order or their values are those of one measurement
