@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,16 @@ import h5py
 import numpy as np
 import pytest
 
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.results.intervals import mean_interval, share_interval
 from ann_benchmarks.results.measurement import Measurement
 from ann_benchmarks.results.metrics import completeness, knn_recall, short_answers, throughput
 from ann_benchmarks.results.truth import Truth
-from ann_benchmarks.submission.checking import arithmetic
+from ann_benchmarks.submission.checking import arithmetic, expected
 from ann_benchmarks.submission.checking.arithmetic import Neighborhood
 from ann_benchmarks.submission.checking.private import private_facts
 from ann_benchmarks.submission.checking.rules import RULES
+from ann_benchmarks.submission.manifest import Manifest
 
 from .bundle_data import DATASET, attributes, measured, point_files, remake, set_arrays, set_attributes
 from .checked_bundles import bundle, found, run_groups  # noqa: F401
@@ -100,6 +103,20 @@ def test_the_checkers_figures_are_those_of_reports(is_filtered: bool):
         complete = arithmetic.completeness(given, own)
         assert complete.mean() == pytest.approx(completeness(m))
         assert (complete < 1).mean() == pytest.approx(short_answers(m))
+
+
+@pytest.mark.parametrize("mini", [False, True])
+def test_the_projects_experiments_say_what_to_measure(tmp_path: Path, mini: bool):
+    for path in sorted(expected.EXPERIMENTS.glob("*.yml")):
+        (tmp_path / "experiment.yml").write_bytes(path.read_bytes())
+        name = path.stem + "-mini" * mini
+        manifest = Manifest("x", "2026-01-01T00:00:00+00:00", "published", 0.9, experiment=name, mini=mini)
+        for step in expected.expected_of(tmp_path, manifest):
+            assert step.datasets
+            assert all(clients > 0 for clients in step.clients)
+    (tmp_path / "experiment.yml").write_text("title: mine\nsteps: []\n")
+    with pytest.raises(UserError, match="no experiment 'writes' of this release"):
+        expected.expected_of(tmp_path, replace(manifest, experiment="writes"))
 
 
 def test_a_percentile_lies_in_its_bucket():

@@ -53,6 +53,10 @@ def check_claims(
             )
             findings.refuse(MANIFEST, "recall", what, "claim a point that reaches it")
         found.append(recomputed)
+    curves = {points[claim.file].curve for claim in manifest.claims if claim.file in points}
+    for point in points.values():
+        if point.recall > manifest.target_recall and not point.is_open and point.curve not in curves:
+            findings.warn(point.file, "claims", "it reaches the target recall, and its series has no claim")
     if not manifest.claims:
         findings.warn(MANIFEST, "claims", "nothing is claimed: no point reaches the target recall")
     return found

@@ -21,7 +21,8 @@ Place = tuple[str, int, Series]
 
 def check_complete(folder: Path, manifest: Manifest, points: Sequence[Point], findings: Findings) -> None:
     """Refuse a published division that lacks points, or has arguments that no run group has."""
-    check_clients_alike(points, findings, manifest.division == PUBLISHED)
+    if manifest.experiment is None:  # whose steps have numbers of clients of their own
+        check_clients_alike(points, findings, manifest.division == PUBLISHED)
     if manifest.division != PUBLISHED:
         return
     try:
@@ -79,7 +80,7 @@ def _fits(step: Expected, point: Point) -> bool:
         (not step.datasets or point.dataset in step.datasets)
         and (not step.algorithms or series.algorithm in step.algorithms)
         and (not step.clients or (series.clients or 1) in step.clients)
-        and (not series.filter or not step.filters or series.filter in step.filters)
+        and (series.filter in step.filters if step.filters else not (series.filter and step.datasets))
     )
 
 

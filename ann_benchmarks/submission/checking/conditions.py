@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 
+from ann_benchmarks.common.output import counted
+
 from ..manifest import Manifest
 from .points import Point
 from .rules import Findings
@@ -58,7 +60,7 @@ def of_clients(point: Point) -> Iterator[str]:
 def of_runs(point: Point) -> Iterator[str]:
     """Yield that there are too few runs."""
     if len(point.run_seconds) < FEWEST_RUNS:
-        yield f"it has {len(point.run_seconds)} runs, fewer than {FEWEST_RUNS}"
+        yield f"it has {counted(len(point.run_seconds), 'run')}, fewer than {FEWEST_RUNS}"
 
 
 def of_warnings(point: Point) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.yaml_file import YamlFile
+from ann_benchmarks.data.filters import canonical_filter
 from ann_benchmarks.definitions.configs import Config, read_configs
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Data, get_definitions
 
@@ -89,7 +90,7 @@ def _step(step: Mapping[str, Any]) -> Expected:
         datasets=_words(run.get("dataset")),
         algorithms=[word.partition(":")[0] for word in _words(run.get("algorithm"))],
         clients=[int(word) for word in _words(run.get("clients")) if word.isdecimal()],
-        filters=_words(run.get("filter")),
+        filters=[canonical_filter(word) for word in _words(run.get("filter"))],
         groups=step.get("groups"),
     )
 
