@@ -59,7 +59,7 @@ def measure(folder: Path) -> None:
     groups = {"all": {"args": [[8]], "query_args": [[*SHARES]]}}
     write_config(folder / "plugins" / "part", "part", base_args=["@metric"], run_groups=groups)
     (folder / "plugins/part/module.py").write_text(PLUGIN)
-    words = ["--local", "--definitions", "plugins", "--dataset", DATASET, "--runs", "3", "--duration", "0.3"]
+    words = ["--local", "--definitions", "plugins", "--dataset", DATASET, "--runs", "3", "--duration", "0.1"]
     clients = ["--clients", ",".join(map(str, CLIENTS)), "--warmup", "10"]
     done = run_program("run.py", *words, *clients, cwd=folder, env=_environment(folder))
     assert done.returncode == 0, done.stderr

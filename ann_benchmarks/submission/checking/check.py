@@ -62,7 +62,7 @@ def check_bundle(
     check_mixed(points, findings)
     check_swapped(points, findings)
     check_age(points, manifest, now, findings)
-    check_complete(folder, manifest, points, findings)
+    check_complete(folder, manifest, points, set(files), findings)
     claims = check_claims(manifest, {point.file: point for point in points}, files, findings)
     check_report(folder, files, points, findings)
     check_system(folder, files, points, findings)

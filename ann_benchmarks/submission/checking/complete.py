@@ -1,7 +1,7 @@
 """Whether a published division has every point of its run groups, and no others."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,8 +19,13 @@ Curve = tuple[str, int, str]
 Place = tuple[str, int, Series]
 
 
-def check_complete(folder: Path, manifest: Manifest, points: Sequence[Point], findings: Findings) -> None:
-    """Refuse a published division that lacks points, or has arguments that no run group has."""
+def check_complete(
+    folder: Path, manifest: Manifest, points: Sequence[Point], files: Collection[str], findings: Findings
+) -> None:
+    """Refuse a published division that lacks points, or has arguments that no run group has.
+
+    `files` are those of the bundle: a result among them that cannot be judged is not missing.
+    """
     if manifest.experiment is None:  # whose steps have numbers of clients of their own
         check_clients_alike(points, findings, manifest.division == PUBLISHED)
     if manifest.division != PUBLISHED:
@@ -35,13 +40,17 @@ def check_complete(folder: Path, manifest: Manifest, points: Sequence[Point], fi
         curves.setdefault(point.curve, []).append(point)
     for curve in curves.values():
         if not any("target_parameter" in point.attrs for point in curve):
-            _check_curve(curve, steps, manifest, findings)
+            _check_curve(curve, steps, manifest, files, findings)
     for step in steps:
         _check_step(step, curves.values(), findings)
 
 
 def _check_curve(
-    curve: Sequence[Point], steps: Sequence[Expected], manifest: Manifest, findings: Findings
+    curve: Sequence[Point],
+    steps: Sequence[Expected],
+    manifest: Manifest,
+    files: Collection[str],
+    findings: Findings,
 ) -> None:
     """Compare the points of a curve with the step that has the most of them."""
     first = curve[0]
@@ -60,8 +69,9 @@ def _check_curve(
         what = "has arguments that no run group has"
         findings.refuse(f"{place}/{name}.hdf5", "division", what, "hand it in under the open division")
     best = max(wanted, key=lambda names: len(have & names))
-    for name in sorted(best - have):
-        findings.refuse(f"{place}/{name}.hdf5", "complete", "is missing from its curve", ADVICE)
+    for file in sorted(f"{place}/{name}.hdf5" for name in best - have):
+        if file not in files:
+            findings.refuse(file, "complete", "is missing from its curve", ADVICE)
 
 
 def _names(point: Point, indexes: Mapping[str, QueryArguments]) -> set[str]:
