@@ -137,7 +137,7 @@ def test_a_percentile_lies_in_its_bucket():
         ("at fe80::1:2:3", "a network address"),
         ("db01.internal", "a host name of a network"),
         ("PGPASSWORD=hunter22", "a password"),
-        ("pgvector 0.8.6 on 127.0.0.1 at 10:35:01", ""),
+        ("pgvector 0.8.6 on 127.0.0.1 at 10:35:01, a::b() and '5'::bigint", ""),
         ("version 5.15.0.1-generic, /home/<user>/x", ""),
     ],
 )

@@ -16,6 +16,7 @@ from .rules import Findings
 
 MOST_BYTES = 64 << 20  # of a text
 TEXTS = {".json", ".md", ".yml", ".yaml", ".html", ".csv", ".log", ".txt", ".svg", ""}
+SHORTEST = 6  # characters of an address
 ADVICE = "replace it, and write the bundle again"
 _ADDRESS = re.compile(r"(?<![\w.\-+~])\d{1,3}(?:\.\d{1,3}){3}(?![\w.\-+~])")
 _ADDRESS_6 = re.compile(r"(?<![\w:.])(?:[0-9a-fA-F]{0,4}:){2,7}[0-9a-fA-F]{0,4}(?![\w:.])")
@@ -62,9 +63,9 @@ def _is_address(text: str) -> bool:
         address = ipaddress.ip_address(text)
     except ValueError:
         return False
-    return not (
-        address.is_loopback or address.is_unspecified or address.is_multicast or text.startswith("0.")
-    )
+    is_of_none = address.is_loopback or address.is_unspecified or address.is_multicast
+    # A short one is a cast of SQL or a name of C++ more often, such as 1::2.
+    return not is_of_none and not text.startswith("0.") and len(text) >= SHORTEST
 
 
 def _in_file(path: Path, contact: str) -> Iterator[str]:
