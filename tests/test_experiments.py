@@ -23,6 +23,7 @@ from ann_benchmarks.results.contest import FEWEST_ROUNDS
 from ann_benchmarks.results.records import Phase, Record
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.results.series import Series
+from ann_benchmarks.submission.manifest import read_manifest
 from run import every_job, make_parser
 
 from .hostile_yaml import EXPERIMENT
@@ -147,6 +148,13 @@ def test_an_experiment_is_carried_out_and_goes_on(tmp_path, monkeypatch):
     done = run(tmp_path, "--experiment", path, "-o", "made", program="report.py")
     assert done.returncode == 0 and "wrote made/report.html" in done.stdout, done.stderr
     assert "not reproduced" in (tmp_path / "made" / "report.md").read_text()
+    done = run(
+        tmp_path, "--experiment", path, "--bundle", "bundle", "--division", "open", program="report.py"
+    )
+    assert done.returncode == 0 and "wrote bundle/manifest.json" in done.stdout, done.stderr
+    manifest = read_manifest(tmp_path / "bundle")
+    assert manifest.experiment == "small" and not manifest.mini and {"experiment.yml"} < set(manifest.files)
+    assert str(tmp_path) not in (tmp_path / "bundle" / "report" / "report.md").read_text()
     _, report = report_of(str(path), True, make_parser(), ["--local"], every_job)
     assert [finding.verdict for finding in report.findings][1:] == ["not testable here", "not measured"]
     assert report.chapters[2] == Chapter(report.chapters[2].title, "Left out: there is none.")

@@ -70,7 +70,7 @@ _BEFORE_VERSION = re.compile(
     r"((version|release|tag)\W{0,4}|==|[a-z\d_]-|[~^<>]|(?<!host)(?<!tcp)[a-z]:)$", re.I
 )
 _LAST_WORD = re.compile(r"([\w.+-]+)\W{1,2}$")
-_MAIL = r"(?<![\w.+-])[\w.+-]+@[A-Za-z\d-]+(?:\.[A-Za-z\d-]+)*\.[A-Za-z]{2,24}(?![\w=@-])"
+_MAIL = r"(?<![\w.+-])[\w.+-]+@(?!at-)[A-Za-z\d-]+(?:\.[A-Za-z\d-]+)*\.[A-Za-z]{2,24}(?![\w=@-])"
 _QUAD = r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\w|-[A-Za-z])"
 _GROUPS = r"(?<![\w:.])(?:[\dA-Fa-f]{0,4}:){2,7}[\dA-Fa-f]{0,4}(?![\w:])"
 _HARDWARE = r"(?<![\w:])[\da-fA-F]{2}(?::[\da-fA-F]{2}){5}(?![\w:])"
@@ -123,8 +123,7 @@ class Private:
             for name, title in version_names(attrs).items():
                 self._versions |= set(str(attrs[name]).split())
                 self._software |= set(title.lower().split())
-            named = " ".join([*map(str, attrs), str(attrs.get("algo")), str(attrs.get("dataset"))])
-            words |= set(re.findall(r"[^\W_]+", named.lower()))
+            words |= set(re.findall(r"[^\W_]+", " ".join(map(str, attrs)).lower()))
         self._ordinary = manual_words() | words | COMMON_HOSTS
         self._numbers: dict[tuple[str, str], int] = {}
         self._known: dict[str, str] = {}
