@@ -138,7 +138,7 @@ def test_a_percentile_lies_in_its_bucket():
         ("db01.internal", "a host name of a network"),
         ("PGPASSWORD=hunter22", "a password"),
         ("pgvector 0.8.6 on 127.0.0.1 at 10:35:01, a::b() and '5'::bigint", ""),
-        ("version 5.15.0.1-generic, /home/<user>/x", ""),
+        ("version 5.15.0.1-generic, release 18.6.3.1, /home/<user>/x", ""),
     ],
 )
 def test_what_is_private(text: str, kind: str):

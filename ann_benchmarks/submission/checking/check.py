@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.results.attributes import version_names
 
 from ..manifest import MANIFEST, Manifest, read_manifest
 from .answers import check_answers
@@ -25,6 +26,8 @@ from .rules import Findings
 from .timings import check_overlaps, check_timings
 from .truth import Truths
 from .vectors import RealVectors
+
+FOUR_NUMBERS = 3  # dots of a version that looks like an address
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,9 @@ def check_bundle(
     claims = check_claims(manifest, {point.file: point for point in points}, files, findings)
     check_report(folder, files, points, findings)
     check_system(folder, files, points, findings)
-    check_private(folder, files, manifest.contact, findings)
+    versions = {word for point in points for name in version_names(point.attrs)
+                for word in str(point.attrs[name]).split() if word.count(".") == FOUR_NUMBERS}  # fmt: skip
+    check_private(folder, files, manifest.contact, versions, findings)
     records = _check_records(folder, files, findings)
     return Checked(findings, manifest, points, claims, records, compares_data)
 

@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ SHORTEST = 6  # characters of an address
 ADVICE = "replace it, and write the bundle again"
 _ADDRESS = re.compile(r"(?<![\w.\-+~])\d{1,3}(?:\.\d{1,3}){3}(?![\w.\-+~])")
 _ADDRESS_6 = re.compile(r"(?<![\w:.])(?:[0-9a-fA-F]{0,4}:){2,7}[0-9a-fA-F]{0,4}(?![\w:.])")
+_VERSION = re.compile(r"(?:version|release|tag|==)\W{0,4}$", re.IGNORECASE)  # before four numbers
 _HOME = r"""/(?:home|Users|var/home)/(?!USER\b|user\b)[^/\s"'<>\\,;:)]+|/root/[\w.]"""
 _SECRET = r"""(?:PGPASSWORD|password|passwd|secret|token)\s*[=:]\s*"""
 _PATTERNS = {
@@ -39,22 +40,29 @@ _PATTERNS = {
 }
 
 
-def check_private(folder: Path, files: list[str], contact: str, findings: Findings) -> None:
-    """Refuse what identifies a person or a network, but for the contact that was given."""
+def check_private(
+    folder: Path, files: list[str], contact: str, versions: Collection[str], findings: Findings
+) -> None:
+    """Refuse what identifies a person or a network, but for the contact that was given.
+
+    `versions` are those of software, some of which look like addresses.
+    """
+    known = {text for text in (contact, *versions) if text}
     for file in ["manifest.json", *files]:
-        for what in dict.fromkeys(_in_file(folder / file, contact)):
+        for what in dict.fromkeys(_in_file(folder / file, known)):
             findings.refuse(file, "private", f"has {what} in it", ADVICE)
 
 
-def private_facts(text: str, contact: str = "") -> Iterator[str]:
-    """Yield what a text has of such facts: the kind, never the fact."""
-    if contact:
-        text = text.replace(contact, "")
+def private_facts(text: str, known: Collection[str] = ()) -> Iterator[str]:
+    """Yield what a text has of such facts: the kind, never the fact; `known` are texts that may be there."""
+    for one in known:
+        text = text.replace(one, "")
     for kind, pattern in _PATTERNS.items():
         if pattern.search(text):
             yield kind
     for pattern in (_ADDRESS, _ADDRESS_6):
-        if any(_is_address(found[0]) for found in pattern.finditer(text)):
+        every = pattern.finditer(text)
+        if any(_is_address(found[0]) and not _VERSION.search(text[: found.start()][-20:]) for found in every):
             yield "a network address"
 
 
@@ -68,11 +76,11 @@ def _is_address(text: str) -> bool:
     return not is_of_none and not text.startswith("0.") and len(text) >= SHORTEST
 
 
-def _in_file(path: Path, contact: str) -> Iterator[str]:
+def _in_file(path: Path, known: Collection[str]) -> Iterator[str]:
     if path.suffix == ".hdf5":
         try:
             with opened_file(path) as file:
-                yield from _in_member(file, contact)
+                yield from _in_member(file, known)
         except UserError:
             return  # which the reading of results says
     elif path.suffix in TEXTS:
@@ -80,19 +88,19 @@ def _in_file(path: Path, contact: str) -> Iterator[str]:
             text = file.read(MOST_BYTES + 1)
         if len(text) > MOST_BYTES:
             yield f"more than {MOST_BYTES >> 20} MiB of text, which are not searched,"
-        yield from private_facts(text.decode(errors="replace"), contact)
+        yield from private_facts(text.decode(errors="replace"), known)
 
 
-def _in_member(member: Any, contact: str) -> Iterator[str]:
+def _in_member(member: Any, known: Collection[str]) -> Iterator[str]:
     """Yield the facts in the attributes and texts of a group and all that is below it."""
     texts = [f"{name} {_as_text(value)}" for name, value in member.attrs.items()]
     names = [*member] if isinstance(member, h5py.Group) else []
-    yield from private_facts("\n".join([*texts, *names]), contact)
+    yield from private_facts("\n".join([*texts, *names]), known)
     if isinstance(member, h5py.Group):
         for name in names:
-            yield from _in_member(member[name], contact)
+            yield from _in_member(member[name], known)
     elif member.dtype.kind in "OSU" and member.size:
-        yield from private_facts(_as_text(member[()]), contact)
+        yield from private_facts(_as_text(member[()]), known)
 
 
 def _as_text(value: Any) -> str:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from ann_benchmarks.common.errors import one_line
+
 # A name in brackets stands in every finding, and heads the rule's paragraph in docs/rules.md.
 RULES = {
     "manifest": "manifest.json says what the bundle is, in the form of this release",
@@ -30,6 +32,7 @@ RULES = {
     "system": "system.json describes the machine of the results",
     "private": "nothing private is left",
 }
+LONGEST = 500  # characters of what is wrong, which may quote a file
 MOST_OF_A_RULE = 20  # findings of one rule in one file that are written out
 
 
@@ -56,11 +59,11 @@ class Findings:
 
     def refuse(self, file: str, rule: str, what: str, advice: str) -> None:
         """Refuse the bundle."""
-        self._add(Finding(file, rule, f"{what}; {advice}"))
+        self._add(Finding(file, rule, f"{one_line(what, LONGEST)}; {advice}"))
 
     def warn(self, file: str, rule: str, what: str) -> None:
         """Say what a reviewer should know."""
-        self._add(Finding(file, rule, what, False))
+        self._add(Finding(file, rule, one_line(what, LONGEST), False))
 
     def judge(self, file: str, rule: str, what: str, advice: str) -> None:
         """Refuse for how a claim was measured; a miniature shows that all works, and is warned of it."""
