@@ -17,7 +17,7 @@ SAME_IN_A_CURVE = (
     "cpu", "cores", "kernel", "disk", "file_system", "container_memory_bytes", "container_memory_requested",
     "docker_image", "docker_image_id", "server", "server_address", "framework_version", "python", "distance",
     "truth", "shared_buffers", "tier", "tier_ram", "tier_shared_buffers", "tier_cpus", "tier_disk",
-    "tier_iops", "tier_bandwidth", "tier_method", "warmup", "run_count", "query_order", "driver", "clients",
+    "tier_iops", "tier_bandwidth", "tier_method", "warmup", "query_order", "driver", "clients",
     "asked_duration", "asked_queries",
 )  # fmt: skip
 # Among the first, those of extensions are set for a point.

@@ -17,6 +17,7 @@ from .rules import Findings
 MOST_BYTES = 64 << 20  # of a text
 TEXTS = {".json", ".md", ".yml", ".yaml", ".html", ".csv", ".log", ".txt", ".svg", ""}
 SHORTEST = 6  # characters of an address
+BEFORE = 20  # characters before it, which may say that it is a version
 ADVICE = "replace it, and write the bundle again"
 _ADDRESS = re.compile(r"(?<![\w.\-+~])\d{1,3}(?:\.\d{1,3}){3}(?![\w.\-+~])")
 _ADDRESS_6 = re.compile(r"(?<![\w:.])(?:[0-9a-fA-F]{0,4}:){2,7}[0-9a-fA-F]{0,4}(?![\w:.])")
@@ -61,9 +62,11 @@ def private_facts(text: str, known: Collection[str] = ()) -> Iterator[str]:
         if pattern.search(text):
             yield kind
     for pattern in (_ADDRESS, _ADDRESS_6):
-        every = pattern.finditer(text)
-        if any(_is_address(found[0]) and not _VERSION.search(text[: found.start()][-20:]) for found in every):
-            yield "a network address"
+        for match in pattern.finditer(text):
+            before = text[max(match.start() - BEFORE, 0) : match.start()]
+            if _is_address(match[0]) and not _VERSION.search(before):
+                yield "a network address"
+                break
 
 
 def _is_address(text: str) -> bool:
