@@ -30,7 +30,7 @@ DATASET, COUNT, QUERIES, ROWS = "tiny", 10, 100, 1000
 TARGET = 0.5
 CONTACT = "jane@example.org"
 CLIENTS = (1, 2)
-SHARES = (300, 700, 1000)  # thousandths of the rows that a query looks at
+SHARES = (300, 800)  # thousandths of the rows that a query looks at
 PLUGIN = """
 import numpy as np
 from ann_benchmarks.algorithms.base.module import BaseANN

@@ -153,7 +153,7 @@ OUTSIDE = (
         "a target raised",
         "recall",
         "is for a recall of 0.9",
-        in_manifest('"target_recall": 0.5', '"target_recall": 0.9'),
+        in_manifest('"target_recall": 0.5', '"target_recall": 0.99'),
     ),
     Tampering(
         "another dataset's size",

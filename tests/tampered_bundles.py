@@ -120,7 +120,7 @@ BUNDLES = (
         "the table of the report",
         "report",
         "its k-nn",
-        replace_in("report/points.csv", lambda text: text.replace("0.678", "0.978")),
+        replace_in("report/points.csv", lambda text: text.replace(",10,0.", ",10,0.9")),
     ),
     Tampering(
         "system.json",

@@ -95,7 +95,7 @@ def on_a_tier(folder: Path) -> None:
 
 
 def swap(folder: Path) -> None:
-    one, other, _ = point_files(folder)
+    one, other = point_files(folder)
     one.rename(one.with_suffix(".x"))
     other.rename(one)
     one.with_suffix(".x").rename(other)
