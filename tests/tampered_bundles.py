@@ -21,7 +21,7 @@ from .tampering import (
 )
 
 BUNDLES = (
-    Tampering("a version", "mixed", "part_version 9.9", attrs(part_version="9.9")),
+    Tampering("a version", "mixed", "has part_version", attrs(part_version="9.9")),
     Tampering("a setting", "mixed", "given_settings depth", attrs(given_settings='{"depth": "4"}')),
     Tampering("a machine", "mixed", "cpu", attrs(cpu="A faster CPU")),
     Tampering(

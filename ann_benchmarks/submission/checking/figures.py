@@ -41,7 +41,7 @@ def of_answers(point: Point, truth: Neighborhood) -> Iterator[str]:
         yield f"the recall by its answers is {point.recall:.6g}, which is that of none of its run_recalls"
     found = float((point.stored.neighbors >= 0).sum()) / len(each)
     candidates = point.number("candidates")
-    in_one_run = "rounds" not in point.attrs  # else each round has answered some of the queries
+    in_one_run = "clients" not in point.attrs  # else it is the mean of all answers, repeated ones too
     if in_one_run and candidates is not None and candidates < found * (1 - SAME):
         yield f"says candidates {candidates:.6g}, and its answers have {found:.6g} rows a query"
 
