@@ -1,0 +1,47 @@
+"""Check a bundle of results that somebody hands in: python -m ann_benchmarks.submission check FOLDER."""
+
+if __name__ == "__main__":  # before the imports, which take seconds on a busy machine
+    from ann_benchmarks.common.beginning import begin
+
+    begin()
+
+import argparse
+from datetime import datetime, timezone
+
+from ann_benchmarks.common.cli import path, run_command
+
+from .checking.check import check_bundle
+from .checking.summary import summary
+
+BY_NAME = ""  # of --data without a folder
+
+
+def main() -> int:
+    """Read the command line, check the bundle, and print findings and a summary; 1 if it is refused."""
+    parser = argparse.ArgumentParser(prog="python -m ann_benchmarks.submission", description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    check = verbs.add_parser("check", help="compare everything that a bundle says with its files")
+    check.add_argument("folder", type=path, metavar="FOLDER", help="the folder of the bundle")
+    check.add_argument(
+        "--data",
+        nargs="?",
+        const=BY_NAME,
+        metavar="FOLDER",
+        help="recompute distances from the vectors: of data/NAME.hdf5, made or downloaded if it is not there,"
+        " or of FOLDER/NAME.hdf5",
+    )
+    args = parser.parse_args()
+    data = path(args.data) if args.data else None
+    checked = check_bundle(args.folder, datetime.now(timezone.utc), args.data is not None, data)
+    refused = checked.findings.refused
+    for finding in refused:
+        print(finding)
+    if refused:
+        print()
+    for line in summary(checked):
+        print(line)
+    return 1 if refused else 0
+
+
+if __name__ == "__main__":
+    run_command(main)

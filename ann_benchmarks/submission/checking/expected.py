@@ -1,0 +1,110 @@
+"""What a published division is to measure: the points of the run groups of an experiment or of config.yml."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.yaml_file import YamlFile
+from ann_benchmarks.data.filters import canonical_filter
+from ann_benchmarks.definitions.configs import Config, read_configs
+from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Data, get_definitions
+
+from ..manifest import BundledDataset, Manifest
+
+EXPERIMENTS = Path(__file__).parents[3] / "experiments"
+POINT_TYPES = ("float", "bit", "int", "sparse")
+QueryArguments = Sequence[list[Any]]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What one step is to measure, or all that config.yml has; an empty list means that all are allowed.
+
+    `groups` are the run groups of some algorithms instead of their config's.
+    """
+
+    datasets: Sequence[str] = ()
+    algorithms: Sequence[str] = ()
+    clients: Sequence[int] = ()
+    filters: Sequence[str] = ()
+    groups: Mapping[str, Any] | None = None
+
+    def indexes(
+        self, algorithm: str, name: str, dataset: BundledDataset, count: int, is_filtered: bool
+    ) -> dict[str, QueryArguments]:
+        """Return the query arguments of each index of an algorithm, by its build arguments as JSON."""
+        configs = [self._with_groups(config) for config in _configs()]
+        found: dict[str, list[list[Any]]] = {}
+        for point_type in POINT_TYPES:
+            facts = (name, dataset.rows, dataset.dimension, dataset.metric, point_type)
+            for one in get_definitions(configs, Data(*facts, filtered=is_filtered), count):
+                if one.algorithm == algorithm and not one.disabled:
+                    found.setdefault(json.dumps(one.arguments), []).extend(one.points())
+        return dict(found)
+
+    def _with_groups(self, config: Config) -> Config:
+        groups = self.groups or {}
+        entries = {
+            point_type: {
+                metric: [
+                    entry | {"run_groups": groups[entry["name"]], "more_run_groups": {}}
+                    if entry["name"] in groups
+                    else entry
+                    for entry in listed
+                ]
+                for metric, listed in metrics.items()
+            }
+            for point_type, metrics in config.entries.items()
+        }
+        return replace(config, entries=entries)
+
+
+def expected_of(folder: Path, manifest: Manifest) -> list[Expected]:
+    """Return what the bundle is to hold; UserError where its experiment is none of the project's."""
+    if manifest.experiment is None:
+        return [Expected()]
+    own = YamlFile(folder / "experiment.yml", "an experiment").content
+    name = manifest.experiment.removesuffix("-mini") if manifest.mini else manifest.experiment
+    known = EXPERIMENTS / f"{name}.yml"
+    if not known.is_file() or YamlFile(known, "an experiment").content != own:
+        raise UserError(f"it is no experiment '{name}' of this release")
+    steps = [_merged(step, manifest.mini) for step in own["steps"]]
+    return [_step(step) for step in steps if not step.get("skip") and "workload" not in step.get("run", {})]
+
+
+def _merged(step: Mapping[str, Any], is_mini: bool) -> dict[str, Any]:
+    """Return a step, or its miniature, whose mappings are merged with the step's."""
+    found = {key: value for key, value in step.items() if key != "mini"}
+    for key, value in (step.get("mini") or {}).items() if is_mini else ():
+        both = isinstance(value, dict) and isinstance(found.get(key), dict)
+        found[key] = {**found[key], **value} if both else value
+    return found
+
+
+def _step(step: Mapping[str, Any]) -> Expected:
+    run = step.get("run", {})
+    return Expected(
+        datasets=_words(run.get("dataset")),
+        algorithms=[word.partition(":")[0] for word in _words(run.get("algorithm"))],
+        clients=[int(word) for word in _words(run.get("clients")) if word.isdecimal()],
+        filters=[canonical_filter(word) for word in _words(run.get("filter"))],
+        groups=step.get("groups"),
+    )
+
+
+def _words(value: Any) -> list[str]:
+    """Return the values of an option, which are a list, or words separated by commas."""
+    values: Iterable[Any] = value if isinstance(value, list) else [] if value is None else [value]
+    return [word.strip() for one in values for word in str(one).split(",")]
+
+
+def _configs() -> list[Config]:
+    if not _known:
+        _known.extend(read_configs(DEFINITIONS_FOLDER)[0])
+    return _known
+
+
+_known: list[Config] = []

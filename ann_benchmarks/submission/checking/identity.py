@@ -1,0 +1,121 @@
+"""Whether a result lies where its series and arguments say, and says one thing of itself."""
+
+import json
+import re
+from collections.abc import Iterable
+
+from ann_benchmarks.results.file import LONGEST_NAME
+
+from ..manifest import BundledDataset
+from .arithmetic import Neighborhood
+from .points import Point
+from .rules import Findings
+from .truth import mark_of
+
+# Attributes that say again what the series says, by the field of the series.
+FIELDS = {
+    "clients": ("clients", None),
+    "query_order": ("query_order", "shuffled"),
+    "distinct_queries": ("distinct_queries", None),
+    "driver": ("driver", "own"),
+    "objective": ("objective", ""),
+    "filter": ("filter", ""),
+    "post_filter": ("post_filter", None),
+    "batch_mode": ("batch", False),
+    "tier_method": ("tier_method", ""),
+    "tier_cpus": ("tier_cpus", None),
+    "tier_disk": ("tier_disk", ""),
+}
+RELEASES = {"pgvector": "vector_version", "vchord": "vchord_version", "pgvectorscale": "vectorscale_version"}
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+def check_identity(point: Point, dataset: BundledDataset, truth: Neighborhood, findings: Findings) -> None:
+    """Refuse a point whose attributes contradict each other, its place or its dataset."""
+    advice = "restore the file, or measure the point again"
+    for name in point.stored.contradictions:
+        what = f"holds its attribute '{name}' twice, with two values"
+        findings.refuse(point.file, "attributes", what, advice)
+    attrs, series = point.attrs, point.series
+    if series.folder != point.folder:
+        what = f"its series is '{series.folder}', and it lies in '{point.folder}'"
+        findings.refuse(point.file, "series", what, advice)
+    if (said := attrs.get("algo")) != series.label:
+        findings.refuse(
+            point.file, "series", f"says algo '{said}', and its series is '{series.label}'", advice
+        )
+    for name, (field, default) in FIELDS.items():
+        expected = getattr(series, field)
+        if name in attrs and attrs[name] != expected and not (attrs[name] == default and expected == default):
+            what = f"says {name} {attrs[name]}, and its series {expected}"
+            findings.refuse(point.file, "series", what, advice)
+        elif name not in attrs and expected != default:
+            findings.refuse(point.file, "series", f"does not say {name}, and its series does", advice)
+    if series.rate is not None and point.number("rate") != series.rate:
+        what = f"says rate {attrs.get('rate')}, and its series {series.rate:g}"
+        findings.refuse(point.file, "series", what, advice)
+    _check_version(point, findings, advice)
+    _check_name(point, findings, advice)
+    expected_of = {"dataset": point.dataset, "count": point.count, "distance": dataset.metric}
+    for name, value in expected_of.items():
+        if attrs.get(name) != value:
+            what = f"says {name} {attrs.get(name)}, and the bundle {value}"
+            findings.refuse(point.file, "dataset", what, advice)
+    mark = mark_of(truth.distances[:, : point.count])
+    if attrs.get("truth") != mark:
+        what = f"was measured against true neighbours with the mark {attrs.get('truth')}, not {mark}"
+        findings.refuse(point.file, "dataset", what, "add the results of this dataset alone")
+
+
+def _check_version(point: Point, findings: Findings, advice: str) -> None:
+    """A tag that is a release is that of the attribute, where the plug-in stores one."""
+    tag = point.series.version
+    if not re.fullmatch(r"v?\d+(\.\d+)+", tag):
+        return
+    for stem, name in RELEASES.items():
+        said = point.attrs.get(name)
+        if point.series.algorithm.startswith(stem) and said is not None and str(said) != tag.lstrip("v"):
+            what = f"says {name} {said}, and its series the version {tag}"
+            findings.refuse(point.file, "series", what, advice)
+
+
+def _check_name(point: Point, findings: Findings, advice: str) -> None:
+    """The name of a file is made of the build arguments, which are stored, and the query arguments."""
+    build = point.build_arguments
+    if build is None:
+        findings.refuse(point.file, "series", "does not say its build arguments", advice)
+        return
+    if len(point.name) < LONGEST_NAME and not point.name.startswith(file_name(build)):
+        what = f"its build arguments are {json.dumps(build)}, which its name does not begin with"
+        findings.refuse(point.file, "series", what, advice)
+
+
+def file_name(arguments: list[object]) -> str:
+    """Return the name of the file of arguments, as result files have it, where it is not too long."""
+    return re.sub(r"\W+", "_", json.dumps(arguments, sort_keys=True)).strip("_")
+
+
+def check_swapped(points: Iterable[Point], findings: Findings) -> None:
+    """Refuse files of one index whose query arguments are in the description of another file, not their own.
+
+    A plug-in need not write its arguments into its description: only what contradicts itself is refused.
+    """
+    groups: dict[tuple[object, ...], list[Point]] = {}
+    for point in points:
+        groups.setdefault((*point.curve, json.dumps(point.build_arguments)), []).append(point)
+    for group in groups.values():
+        said = {point.file: set(_NUMBER.findall(str(point.attrs.get("name")))) for point in group}
+        own = {point.file: _arguments(point) for point in group}
+        every: list[set[str]] = [*own.values()]
+        varied = set[str]().union(*every) - every[0].intersection(*every)
+        for point in group:
+            numbers = own[point.file] & varied
+            others = [other.file for other in group if numbers and numbers <= said[other.file]]
+            if numbers and not numbers <= said[point.file] and others:
+                what = f"its arguments are those that {others[0]} describes, and it describes others"
+                findings.refuse(point.file, "series", what, "give the files their own names")
+
+
+def _arguments(point: Point) -> set[str]:
+    build = file_name(point.build_arguments or [])
+    return set(_NUMBER.findall(point.name.removeprefix(build)))

@@ -1,0 +1,135 @@
+"""The points of a bundle: result files with what follows from their answers and times."""
+
+import re
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.foreign import from_json
+from ann_benchmarks.results.series import Series, stored_series
+
+from ..manifest import Manifest
+from .arithmetic import Neighborhood, recalls
+from .reading import StoredPoint, read_point
+from .rules import Findings
+
+_PLACE = re.compile(r"results/([^/]+)/([1-9][0-9]{0,5})/([^/]+)/([^/]+)\.hdf5")
+RECORD = ".workload.json"
+MOST_ANSWERS = 1 << 28  # numbers in one file
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """A result file in results/DATASET/COUNT/FOLDER/; `file` is its path in the bundle."""
+
+    file: str
+    dataset: str
+    count: int
+    folder: str
+    name: str  # of the file, without its end
+    series: Series
+    stored: StoredPoint
+    recall: float  # by the answers and the truth
+    queries: int  # of the dataset
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """The attributes, as plain values."""
+        return self.stored.attrs
+
+    @property
+    def curve(self) -> tuple[str, int, str]:
+        """What the points of one curve share."""
+        return self.dataset, self.count, self.folder
+
+    @property
+    def is_open(self) -> bool:
+        """Whether queries came at a rate."""
+        return self.attrs.get("loop") == "open"
+
+    @cached_property
+    def run_seconds(self) -> list[float]:
+        """The seconds per query of each run."""
+        return self.numbers("run_seconds")
+
+    @property
+    def qps(self) -> float:
+        """The mean of the runs' queries/s, by the seconds of each run."""
+        rates = [1 / seconds for seconds in self.run_seconds]
+        return sum(rates) / len(rates)
+
+    @cached_property
+    def build_arguments(self) -> list[Any] | None:
+        """The arguments of the index, None where they are not stored."""
+        return from_json(self.attrs.get("build_arguments"), list[Any]()) or None
+
+    def number(self, name: str) -> float | None:
+        """Return an attribute that is a number, else None."""
+        value = self.attrs.get(name)
+        return float(value) if isinstance(value, int | float) else None
+
+    def numbers(self, name: str) -> list[float]:
+        """Return an attribute that lists numbers; HDF5 may have a list of one as a number."""
+        value = self.attrs.get(name, [])
+        values = value if isinstance(value, list) else [value]
+        return [float(one) for one in values if isinstance(one, int | float)]
+
+    def moment(self, name: str) -> float | None:
+        """Return an attribute that is a time of day in seconds since 1970, None where it is none."""
+        try:
+            return datetime.fromisoformat(str(self.attrs.get(name))).timestamp()
+        except (ValueError, OverflowError):
+            return None
+
+    def without_arrays(self) -> "Point":
+        """Return the same with the attributes alone, so that thousands fit into memory."""
+        empty = self.stored.neighbors[:0]
+        kept = StoredPoint(self.attrs, self.stored.times[:0], empty, self.stored.distances[:0])
+        return replace(self, stored=kept)
+
+
+def open_point(
+    folder: Path,
+    file: str,
+    manifest: Manifest,
+    truths: dict[tuple[str, str], Neighborhood],
+    findings: Findings,
+) -> Point | None:
+    """Read a result file; refuse and return None where it cannot be judged."""
+    place = _PLACE.fullmatch(file)
+    if place is None:
+        advice = "results lie in results/DATASET/COUNT/SERIES/FILE.hdf5"
+        findings.refuse(file, "series", "lies where no result lies", advice)
+        return None
+    name, count = place[1], int(place[2])
+    dataset = manifest.datasets.get(name)
+    if dataset is None:
+        findings.refuse(file, "dataset", f"the manifest has no dataset '{name}'", "write the bundle again")
+        return None
+    if dataset.queries * count > MOST_ANSWERS:
+        findings.refuse(file, "readable", "promises more answers than are read", "hand in fewer queries")
+        return None
+    try:
+        stored = read_point(folder / file, dataset.queries, count)
+        series = stored_series(stored.attrs)
+        if series is None:
+            raise UserError("has no series of this project, so that nothing says how it was measured")
+    except UserError as error:
+        findings.refuse(file, "readable", str(error), "measure the point again")
+        return None
+    filter_set = series.filter
+    truth = truths.get((name, filter_set))
+    if truth is None:
+        if filter_set and filter_set not in dataset.filters:
+            what = f"was measured under the filters '{filter_set}', which the manifest does not name"
+            findings.refuse(file, "dataset", what, "write the bundle again")
+        return None
+    if not 1 <= count <= truth.rows.shape[1]:
+        what = f"has {count} neighbours a query, and the truth {truth.rows.shape[1]}"
+        findings.refuse(file, "dataset", what, "write the bundle again")
+        return None
+    recall = float(recalls(stored.distances, truth).mean())
+    return Point(file, name, count, place[3], place[4], series, stored, recall, dataset.queries)

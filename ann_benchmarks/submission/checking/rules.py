@@ -1,0 +1,95 @@
+"""The rules that a bundle keeps, by the short names that findings cite; docs/rules.md explains each."""
+
+from dataclasses import dataclass
+
+from ann_benchmarks.common.errors import one_line
+
+# A name in brackets stands in every finding, and heads the rule's paragraph in docs/rules.md.
+RULES = {
+    "manifest": "manifest.json says what the bundle is, in the form of this release",
+    "paths": "every path stays in the folder, and is a file or a folder",
+    "files": "the files are those of the manifest, unchanged",
+    "readable": "every result can be read within bounds",
+    "dataset": "every result was measured on the dataset that the manifest names",
+    "truth": "the true neighbours can be true",
+    "answers": "every answer can have been given",
+    "timings": "every time can have been measured",
+    "figures": "stored figures follow from the stored answers and times",
+    "attributes": "a result says one thing of itself",
+    "series": "a result lies where its series and its arguments say",
+    "complete": "no point of a curve is left out",
+    "division": "a published division measures published arguments",
+    "mixed": "a curve has one machine, one server, its versions and settings",
+    "duplicate": "a measurement is handed in once",
+    "recall": "a claim reaches the recall that it claims",
+    "claims": "claims are figures of the files",
+    "clients": "the clients are not the limit of a claim",
+    "tier": "a simulated server had the memory that its name says",
+    "runs": "a claim rests on at least three runs or rounds",
+    "warnings": "nothing disturbed what a claim rests on",
+    "age": "results are recent, and not of the future",
+    "report": "the report's figures are those of the files",
+    "system": "system.json describes the machine of the results",
+    "private": "nothing private is left",
+}
+LONGEST = 500  # characters of what is wrong, which may quote a file
+MOST_OF_A_RULE = 20  # findings of one rule in one file that are written out
+
+
+@dataclass(frozen=True, order=True)
+class Finding:
+    """What is wrong with a file of a bundle, and what to do; one that disqualifies refuses the bundle."""
+
+    file: str
+    rule: str
+    text: str
+    disqualifies: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.file}: [{self.rule}] {self.text}"
+
+
+class Findings:
+    """All findings about a bundle; `is_mini` makes those about how it was measured mere warnings."""
+
+    def __init__(self) -> None:
+        self._found: dict[Finding, None] = {}
+        self._counts: dict[tuple[str, str], int] = {}
+        self.is_mini = False
+
+    def refuse(self, file: str, rule: str, what: str, advice: str) -> None:
+        """Refuse the bundle."""
+        self._add(Finding(file, rule, f"{one_line(what, LONGEST)}; {advice}"))
+
+    def warn(self, file: str, rule: str, what: str) -> None:
+        """Say what a reviewer should know."""
+        self._add(Finding(file, rule, one_line(what, LONGEST), False))
+
+    def judge(self, file: str, rule: str, what: str, advice: str) -> None:
+        """Refuse for how a claim was measured; a miniature shows that all works, and is warned of it."""
+        if self.is_mini:
+            self.warn(file, rule, f"{what} (a miniature)")
+        else:
+            self.refuse(file, rule, what, advice)
+
+    def _add(self, finding: Finding) -> None:
+        if finding.rule not in RULES:
+            raise KeyError(finding.rule)
+        key = (finding.file, finding.rule)
+        count = self._counts[key] = self._counts.get(key, 0) + 1
+        if count <= MOST_OF_A_RULE:
+            self._found.setdefault(finding)
+
+    @property
+    def refused(self) -> list[Finding]:
+        """Those that disqualify, in the order of their files."""
+        return sorted(finding for finding in self._found if finding.disqualifies)
+
+    @property
+    def warnings(self) -> list[Finding]:
+        """The others."""
+        return sorted(finding for finding in self._found if not finding.disqualifies)
+
+    def mentions(self, file: str) -> bool:
+        """Whether something disqualifies a file."""
+        return any(finding.file == file and finding.disqualifies for finding in self._found)

@@ -1,0 +1,170 @@
+"""Bundles that are to lead a checker astray, stop it, or fill its memory."""
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from ann_benchmarks.submission.manifest import MANIFEST
+
+from .bundle_data import set_attributes
+from .tampering import Tampering, first, replace_in
+
+DEEP = "[" * 100_000
+
+
+def with_member(name: str, make: Callable[[h5py.File], Any]) -> Callable[[Path], None]:
+    """Have a result hold something else by a name."""
+
+    def change(folder: Path) -> None:
+        with h5py.File(first(folder), "r+") as file:
+            if name in file:
+                del file[name]
+            make(file)
+
+    return change
+
+
+def cut(folder: Path) -> None:
+    content = first(folder).read_bytes()
+    first(folder).write_bytes(content[: len(content) // 2])
+
+
+def scribbled(folder: Path) -> None:
+    content = bytearray(first(folder).read_bytes())
+    content[100:4000:7] = bytes(len(range(100, 4000, 7)))
+    first(folder).write_bytes(bytes(content))
+
+
+def large_chunk(file: h5py.File) -> None:
+    file.create_dataset("more", (8,), "f8", maxshape=(None,), chunks=(1 << 27,), compression="gzip")
+
+
+def declared(file: h5py.File) -> None:
+    file.create_dataset("times", (1 << 40,), "f4", chunks=(1 << 10,))
+
+
+def of_zeros(file: h5py.File) -> None:
+    file.create_dataset("more", data=np.zeros(1 << 23), compression="gzip", compression_opts=9, shuffle=True)
+
+
+def other_file(file: h5py.File) -> None:
+    file["more"] = h5py.ExternalLink("/etc/passwd", "/")
+
+
+def soft_link(file: h5py.File) -> None:
+    file["more"] = h5py.SoftLink("/times")
+
+
+def many(file: h5py.File) -> None:
+    for number in range(2100):
+        file.attrs[f"a{number}"] = 1
+
+
+def in_manifest(old: str, new: str) -> Callable[[Path], None]:
+    return replace_in(MANIFEST, lambda text: re.sub(old, new, text))
+
+
+def holding(name: str, text: str) -> Callable[[Path], None]:
+    return replace_in(name, lambda old: text)
+
+
+def linked(target: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        path = first(folder)
+        path.unlink()
+        path.symlink_to(target)
+
+    return change
+
+
+HOSTILE = (
+    Tampering("a file cut short", "readable", "cannot be read", cut),
+    Tampering("a file overwritten here and there", "readable", "", scribbled),
+    Tampering("no HDF5", "readable", "cannot be read", lambda folder: first(folder).write_text("no")),
+    Tampering("a huge shape", "readable", "declares", with_member("times", declared)),
+    Tampering("huge chunks", "readable", "chunks that are too large", with_member("more", large_chunk)),
+    Tampering("compressed zeros", "readable", "declares", with_member("more", of_zeros)),
+    Tampering("a link into another file", "readable", "has a link", with_member("more", other_file)),
+    Tampering("a link inside", "readable", "has a link", with_member("more", soft_link)),
+    Tampering("thousands of attributes", "readable", "attributes", with_member("more", many)),
+    Tampering("no times", "readable", "no numbers 'times'", with_member("times", lambda file: None)),
+    Tampering(
+        "a nested attribute",
+        "readable",
+        "no series",
+        lambda folder: set_attributes(first(folder), series=DEEP),
+    ),
+    Tampering("a nested system.json", "system", "nested too deeply", holding("system.json", DEEP)),
+    Tampering("a nested report", "report", "nested too deeply", holding("report/report.json", DEEP)),
+    Tampering("a report of texts", "report", "", holding("report/report.json", '{"points": "x"}')),
+    Tampering("a table of nothing", "report", "is no report", holding("report/points.csv", "a,b\n1")),
+    Tampering("a text of nothing", "system", "is no JSON", holding("system.json", "\0\0")),
+)
+# No manifest can list these.
+OUTSIDE = (
+    Tampering("a link to a file", "paths", "is a link", linked("/etc/hostname")),
+    Tampering(
+        "a link to a folder", "paths", "is a link", lambda folder: (folder / "logs").symlink_to("/tmp")
+    ),
+    Tampering("a pipe", "paths", "no ordinary file", lambda folder: os.mkfifo(folder / "pipe")),
+    Tampering(
+        "a name with a line in it", "paths", "a name that", lambda folder: (folder / "a\nb").write_text("")
+    ),
+    Tampering(
+        "two names that differ in case",
+        "paths",
+        "case of letters",
+        lambda folder: (folder / "readme.md").write_text(""),
+    ),
+    Tampering("no manifest", "manifest", "no bundle", lambda folder: (folder / MANIFEST).unlink()),
+    Tampering("a manifest nested deeply", "manifest", "nested", holding(MANIFEST, DEEP)),
+    Tampering("no JSON", "manifest", "no JSON", holding(MANIFEST, "{")),
+    Tampering("NaN", "manifest", "NaN is no number", replace_in(MANIFEST, lambda t: t.replace("0.5", "NaN"))),
+    Tampering(
+        "a path that leads out",
+        "manifest",
+        "no path of a file in this folder",
+        in_manifest('"README.md"', '"../README.md"'),
+    ),
+    Tampering(
+        "a manifest of the future",
+        "age",
+        "still to come",
+        in_manifest('"made": "20', '"made": "30'),
+    ),
+    Tampering(
+        "a claim raised",
+        "claims",
+        "claims qps",
+        in_manifest('"qps": ', '"qps": 9'),
+    ),
+    Tampering(
+        "a claim of another file",
+        "claims",
+        "is not in the bundle",
+        in_manifest('"file": "results/tiny', '"file": "results/x'),
+    ),
+    Tampering(
+        "a target raised",
+        "recall",
+        "is for a recall of 0.9",
+        in_manifest('"target_recall": 0.5', '"target_recall": 0.99'),
+    ),
+    Tampering(
+        "another dataset's size",
+        "readable",
+        "as the manifest says",
+        in_manifest('"queries": 100', '"queries": 101'),
+    ),
+    Tampering(
+        "another fingerprint",
+        "truth",
+        "have the fingerprint",
+        in_manifest('"fingerprint": "...', '"fingerprint": "000'),
+    ),
+)

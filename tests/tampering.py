@@ -1,0 +1,155 @@
+"""What somebody may do to a bundle: how it is done, and the rule that refuses it."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from ann_benchmarks.results.series import Series
+from ann_benchmarks.submission.checking.truth import mark_of
+from ann_benchmarks.submission.manifest import read_manifest, write_manifest
+
+from .bundle_data import DATASET, attributes, point_files, set_arrays, set_attributes
+
+RESULTS = f"results/{DATASET}/10"
+Change = Callable[[Path], Any]
+
+
+def first(folder: Path) -> Path:
+    return point_files(folder)[0]
+
+
+def claimed(folder: Path) -> Path:
+    return folder / read_manifest(folder).claims[0].file
+
+
+@dataclass(frozen=True)
+class Tampering:
+    """What is done to a bundle, the rule that refuses it with remade hashes, and words of the line."""
+
+    name: str
+    rule: str
+    words: str
+    change: Change
+
+
+def arrays(**changes: Callable[[np.ndarray], np.ndarray]) -> Change:
+    return lambda folder: set_arrays(first(folder), **changes)
+
+
+def attrs(**values: Any) -> Change:
+    return lambda folder: set_attributes(first(folder), **values)
+
+
+def of_claim(**values: Any) -> Change:
+    return lambda folder: set_attributes(claimed(folder), **values)
+
+
+def with_one(place: Any, value: Any) -> Callable[[np.ndarray], np.ndarray]:
+    """Return what changes one element of an array."""
+
+    def change(values: np.ndarray) -> np.ndarray:
+        values = values.copy()
+        values[place] = value(values[place]) if callable(value) else value
+        return values
+
+    return change
+
+
+def scaled(name: str, by: float) -> Change:
+    """Multiply a number, or each of several."""
+
+    def change(folder: Path) -> None:
+        value = attributes(first(folder))[name]
+        new = [by * one for one in value] if isinstance(value, list) else by * value
+        set_attributes(first(folder), **{name: new})
+
+    return change
+
+
+def move(folder: Path, *, days: float) -> None:
+    """Move the time of day at which a point was measured."""
+    known = attributes(first(folder))
+    by = timedelta(days=days)
+    moved = {
+        name: (datetime.fromisoformat(known[name]) + by).isoformat() for name in ("started_at", "ended_at")
+    }
+    started = [one + by.total_seconds() for one in known["run_started"]]
+    set_attributes(first(folder), run_started=started, **moved)
+
+
+def on_a_tier(folder: Path) -> None:
+    """Say of every point by two clients that it was measured with 1 GB, and had 1.2 GB."""
+    series = Series("part", clients=2, tier_method="cgroup", tier_memory="ram1GB")
+    old = folder / RESULTS / "part-c2"
+    for path in old.glob("*.hdf5"):
+        more = {"tier": "all:1GB", "tier_ram": 1 << 30, "tier_available": 1.2 * (1 << 30)}
+        set_attributes(path, series=series.as_json(), algo=series.label, tier_method="cgroup", **more)
+    old.rename(old.with_name(series.folder))
+
+
+def swap(folder: Path) -> None:
+    one, other = point_files(folder)
+    one.rename(one.with_suffix(".x"))
+    other.rename(one)
+    one.with_suffix(".x").rename(other)
+
+
+def copy_scaled(folder: Path) -> None:
+    """Hand in a point by one client again as one by two clients, with other times."""
+    target = point_files(folder, "part-c2")[0]
+    series = attributes(target)["series"]
+    shutil.copy(first(folder), target)
+    set_attributes(target, series=series, algo="part-c2", clients=2)
+    set_arrays(target, times=lambda times: times * np.float32(1.07))
+
+
+def replace_in(file: str, change: Callable[[str], str]) -> Change:
+    def write(folder: Path) -> None:
+        (folder / file).write_text(change((folder / file).read_text()))
+
+    return write
+
+
+def in_report(folder: Path) -> None:
+    content = json.loads((folder / "report/report.json").read_text())
+    content["points"][0]["metrics"]["qps"] *= 1.5
+    (folder / "report/report.json").write_text(json.dumps(content))
+
+
+def truth_from_answers(folder: Path) -> None:
+    """Have the truth be what the worst point has found, and all marks those of this truth."""
+    with h5py.File(first(folder)) as file:
+        rows, distances = file["neighbors"][()], file["distances"][()]
+    order = np.argsort(distances, axis=1, kind="stable")
+    rows, distances = (np.take_along_axis(values, order, 1) for values in (rows, distances))
+    set_arrays(
+        folder / "truth" / f"{DATASET}.hdf5", neighbors=lambda old: rows, distances=lambda old: distances
+    )
+    remark(folder, distances)
+
+
+def remark(folder: Path, distances: np.ndarray) -> None:
+    """Have every mark of the truth be that of other distances, (queries, k)."""
+    for path in folder.glob("results/*/*/*/*.hdf5"):
+        set_attributes(path, truth=mark_of(distances[:, :10]))
+    with h5py.File(folder / "truth" / f"{DATASET}.hdf5", "r+") as file:
+        file.attrs["fingerprint"] = mark_of(distances)
+    manifest = read_manifest(folder)
+    datasets = {DATASET: replace(manifest.datasets[DATASET], fingerprint=mark_of(distances))}
+    write_manifest(folder, replace(manifest, datasets=datasets))
+
+
+def raise_truth(folder: Path) -> None:
+    """Have more answers be near enough, by a truth that is farther away."""
+    path = folder / "truth" / f"{DATASET}.hdf5"
+    set_arrays(path, distances=lambda distances: distances * np.float32(1.1))
+    with h5py.File(path) as file:
+        distances = file["distances"][()]
+    remark(folder, distances)

