@@ -142,7 +142,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON; UserError where a key stands in it twice, of which readers choose either."""
+    """Return an object of JSON; UserError where a key stands in it twice: readers choose either."""
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]

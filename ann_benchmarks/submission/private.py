@@ -175,7 +175,7 @@ class Private:
         return None
 
     def own_in_bytes(self, content: bytes) -> str | None:
-        """Return the same for bytes of which no structure is known: only long, distinctive facts count."""
+        """Return the same for bytes without a known structure: only long, distinctive facts count."""
         return next((kind for kind, pattern in self._bytes if pattern.search(content)), None)
 
     def _replaced(self, rule: _Rule, match: re.Match[str]) -> str:

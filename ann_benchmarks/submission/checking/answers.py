@@ -4,7 +4,7 @@ import numpy as np
 
 from ..manifest import BundledDataset
 from .arithmetic import Neighborhood, places, recalls_by_rows
-from .points import Point
+from .points import CheckedPoint
 from .rules import Findings
 from .truth import repeated, tolerance
 
@@ -12,7 +12,9 @@ ADVICE = "measure the point again"
 RECALL_APART = 0.01  # by which recall by distances may exceed that by rows without a word
 
 
-def check_answers(point: Point, dataset: BundledDataset, truth: Neighborhood, findings: Findings) -> bool:
+def check_answers(
+    point: CheckedPoint, dataset: BundledDataset, truth: Neighborhood, findings: Findings
+) -> bool:
     """Refuse answers that no search of this dataset can give; return whether all can be."""
     rows, distances = point.stored.neighbors, point.stored.distances.astype(np.float64)
     problems = []
@@ -55,7 +57,7 @@ def contradictions(rows: np.ndarray, distances: np.ndarray, truth: Neighborhood)
     return problems
 
 
-def _warn(point: Point, truth: Neighborhood, findings: Findings) -> None:
+def _warn(point: CheckedPoint, truth: Neighborhood, findings: Findings) -> None:
     rows, distances = point.stored.neighbors, point.stored.distances.astype(np.float64)
     with np.errstate(invalid="ignore"):
         unsorted = (np.diff(distances, axis=1) < -tolerance(distances[:, 1:])).any(axis=1).sum()

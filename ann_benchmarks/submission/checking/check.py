@@ -19,7 +19,7 @@ from .curves import Duplicates, check_mixed
 from .figures import check_figures
 from .folder import check_folder
 from .identity import check_identity, check_swapped
-from .points import RECORD, Point, open_point
+from .points import RECORD, CheckedPoint, open_point
 from .private import check_private
 from .reported import check_report, check_system, read_json
 from .rules import Findings
@@ -31,12 +31,12 @@ FOUR_NUMBERS = 3  # dots of a version that looks like an address
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedBundle:
     """What a check has found; without a manifest, where there is none that can be read."""
 
     findings: Findings
     manifest: Manifest | None = None
-    points: Sequence[Point] = ()  # without their arrays
+    points: Sequence[CheckedPoint] = ()  # without their arrays
     claims: Sequence[Recomputed] = ()
     records: Sequence[str] = field(default_factory=list)  # files of workloads that write
     compared_with_data: bool = False
@@ -44,7 +44,7 @@ class Checked:
 
 def check_bundle(
     folder: Path, now: datetime, compares_data: bool = False, data: Path | None = None
-) -> Checked:
+) -> CheckedBundle:
     """Check a bundle at a time of UTC; `compares_data` with the real vectors, in `data` or by their names."""
     findings = Findings()
     try:
@@ -52,7 +52,7 @@ def check_bundle(
     except UserError as error:
         text = str(error).removeprefix(f"{folder / MANIFEST}: ")
         findings.refuse(MANIFEST, "manifest", text, "write the bundle with report.py --bundle")
-        return Checked(findings)
+        return CheckedBundle(findings)
     findings.is_mini = manifest.mini
     files = check_folder(folder, manifest, findings)
     truths = Truths(folder, manifest, files, findings).found
@@ -73,7 +73,7 @@ def check_bundle(
                 for word in str(point.attrs[name]).split() if word.count(".") == FOUR_NUMBERS}  # fmt: skip
     check_private(folder, files, manifest.contact, versions, findings)
     records = _check_records(folder, files, findings)
-    return Checked(findings, manifest, points, claims, records, compares_data)
+    return CheckedBundle(findings, manifest, points, claims, records, compares_data)
 
 
 def _points(
@@ -83,7 +83,7 @@ def _points(
     truths: dict[tuple[str, str], Neighborhood],
     findings: Findings,
     real: RealVectors | None,
-) -> list[Point]:
+) -> list[CheckedPoint]:
     """Check each result by itself; return those that can be judged, without their arrays."""
     claimed = {claim.file for claim in manifest.claims}
     duplicates = Duplicates(findings)

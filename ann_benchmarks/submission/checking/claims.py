@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ..manifest import MANIFEST, ClaimedPoint, Manifest
 from .arithmetic import student
-from .points import Point
+from .points import CheckedPoint
 from .rules import Findings
 
 SAME = 1e-4  # relative
@@ -27,7 +27,7 @@ class Recomputed:
 
 
 def check_claims(
-    manifest: Manifest, points: Mapping[str, Point], folder_files: Sequence[str], findings: Findings
+    manifest: Manifest, points: Mapping[str, CheckedPoint], folder_files: Sequence[str], findings: Findings
 ) -> list[Recomputed]:
     """Refuse claims that differ from their files; return the others and these with what they come to."""
     found = []
@@ -62,14 +62,14 @@ def check_claims(
     return found
 
 
-def recompute(claim: ClaimedPoint, point: Point) -> Recomputed:
+def recompute(claim: ClaimedPoint, point: CheckedPoint) -> Recomputed:
     """Return a claim with the figures of its file."""
     low, high = student([1 / seconds for seconds in point.run_seconds])
     p99 = point.number("latency_p99")
     return Recomputed(claim, point.recall, point.qps, low, high, math.nan if p99 is None else 1e3 * p99)
 
 
-def _other_facts(claim: ClaimedPoint, point: Point) -> list[str]:
+def _other_facts(claim: ClaimedPoint, point: CheckedPoint) -> list[str]:
     facts = {
         "dataset": (claim.dataset, point.dataset),
         "count": (claim.count, point.count),

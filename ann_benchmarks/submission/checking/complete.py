@@ -11,7 +11,7 @@ from ann_benchmarks.results.series import Series
 
 from ..manifest import PUBLISHED, Manifest
 from .expected import Expected, QueryArguments, expected_of
-from .points import Point
+from .points import CheckedPoint
 from .rules import Findings
 
 ADVICE = "measure and add it, or hand the bundle in under the open division"
@@ -20,7 +20,11 @@ Place = tuple[str, int, Series]
 
 
 def check_complete(
-    folder: Path, manifest: Manifest, points: Sequence[Point], files: Collection[str], findings: Findings
+    folder: Path,
+    manifest: Manifest,
+    points: Sequence[CheckedPoint],
+    files: Collection[str],
+    findings: Findings,
 ) -> None:
     """Refuse a published division that lacks points, or has arguments that no run group has.
 
@@ -35,7 +39,7 @@ def check_complete(
     except UserError as error:
         findings.refuse("experiment.yml", "division", str(error), "hand it in under the open division")
         return
-    curves: dict[Curve, list[Point]] = {}
+    curves: dict[Curve, list[CheckedPoint]] = {}
     for point in points:
         curves.setdefault(point.curve, []).append(point)
     for curve in curves.values():
@@ -46,7 +50,7 @@ def check_complete(
 
 
 def _check_curve(
-    curve: Sequence[Point],
+    curve: Sequence[CheckedPoint],
     steps: Sequence[Expected],
     manifest: Manifest,
     files: Collection[str],
@@ -57,24 +61,24 @@ def _check_curve(
     series, dataset = first.series, manifest.datasets[first.dataset]
     own = (series.algorithm, first.dataset, dataset, first.count, bool(series.filter))
     fitting = [step for step in steps if _fits(step, first)]
-    wanted = [_names(first, step.indexes(*own)) for step in fitting]
+    expected = [_names(first, step.indexes(*own)) for step in fitting]
     have = {point.name for point in curve}
     place = f"results/{first.dataset}/{first.count}/{first.folder}"
-    if not any(wanted):
+    if not any(expected):
         what = f"no run group has '{shown(series.algorithm)}' on this dataset"
         findings.refuse(place, "division", what, "hand it in under the open division")
         return
-    known = set().union(*wanted)
+    known = set().union(*expected)
     for name in sorted(have - known):
         what = "has arguments that no run group has"
         findings.refuse(f"{place}/{name}.hdf5", "division", what, "hand it in under the open division")
-    best = max(wanted, key=lambda names: len(have & names))
+    best = max(expected, key=lambda names: len(have & names))
     for file in sorted(f"{place}/{name}.hdf5" for name in best - have):
         if file not in files:
             findings.refuse(file, "complete", "is missing from its curve", ADVICE)
 
 
-def _names(point: Point, indexes: Mapping[str, QueryArguments]) -> set[str]:
+def _names(point: CheckedPoint, indexes: Mapping[str, QueryArguments]) -> set[str]:
     """Return the names of the files of all points of some indexes."""
     return {
         result_path(point.dataset, point.count, point.folder, json.loads(build) + query).stem
@@ -83,7 +87,7 @@ def _names(point: Point, indexes: Mapping[str, QueryArguments]) -> set[str]:
     }
 
 
-def _fits(step: Expected, point: Point) -> bool:
+def _fits(step: Expected, point: CheckedPoint) -> bool:
     """Whether a point may be of a step."""
     series = point.series
     return (
@@ -94,7 +98,7 @@ def _fits(step: Expected, point: Point) -> bool:
     )
 
 
-def _check_step(step: Expected, curves: Iterable[Sequence[Point]], findings: Findings) -> None:
+def _check_step(step: Expected, curves: Iterable[Sequence[CheckedPoint]], findings: Findings) -> None:
     """Refuse an experiment without a curve of each algorithm, number of clients and filter of a step."""
     firsts = [curve[0] for curve in curves]
     for dataset in step.datasets:
@@ -115,7 +119,7 @@ def _check_step(step: Expected, curves: Iterable[Sequence[Point]], findings: Fin
                         findings.refuse(f"results/{dataset}", "complete", what, ADVICE)
 
 
-def check_clients_alike(points: Sequence[Point], findings: Findings, refuses: bool) -> None:
+def check_clients_alike(points: Sequence[CheckedPoint], findings: Findings, refuses: bool) -> None:
     """Refuse indexes that were measured by some of the numbers of clients that others were measured by."""
     numbers: dict[Place, set[int]] = {}
     by_point: dict[Place, dict[str, set[int]]] = {}

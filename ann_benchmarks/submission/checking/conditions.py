@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from ann_benchmarks.common.output import counted
 
 from ..manifest import Manifest
-from .points import Point
+from .points import CheckedPoint
 from .rules import Findings
 
 AGAIN = "measure it again"
@@ -26,7 +26,7 @@ SIZES = {"MB": 1 << 20, "GB": 1 << 30}
 _RAM = re.compile(r"ram(\d+)(MB|GB)")
 
 
-def check_conditions(point: Point, is_claimed: bool, findings: Findings) -> None:
+def check_conditions(point: CheckedPoint, is_claimed: bool, findings: Findings) -> None:
     """Refuse what disqualifies a claim, and warn of it where no claim rests on the point."""
     found = [("clients", of_clients(point)), ("runs", of_runs(point)), ("warnings", of_warnings(point))]
     for rule, problems in found:
@@ -39,7 +39,7 @@ def check_conditions(point: Point, is_claimed: bool, findings: Findings) -> None
         findings.refuse(point.file, "tier", problem, AGAIN)
 
 
-def of_clients(point: Point) -> Iterator[str]:
+def of_clients(point: CheckedPoint) -> Iterator[str]:
     """Yield that the clients were the limit, by what is stored of their time and not by what it says."""
     if point.attrs.get("clients") is None:
         return
@@ -57,13 +57,13 @@ def of_clients(point: Point) -> Iterator[str]:
         yield "its clients, not the server, were the limit"
 
 
-def of_runs(point: Point) -> Iterator[str]:
+def of_runs(point: CheckedPoint) -> Iterator[str]:
     """Yield that there are too few runs."""
     if len(point.run_seconds) < FEWEST_RUNS:
         yield f"it has {counted(len(point.run_seconds), 'run')}, fewer than {FEWEST_RUNS}"
 
 
-def of_warnings(point: Point) -> Iterator[str]:
+def of_warnings(point: CheckedPoint) -> Iterator[str]:
     """Yield what disturbed a point."""
     attrs = point.attrs
     if attrs.get("runs_disagree"):
@@ -87,7 +87,7 @@ def of_warnings(point: Point) -> Iterator[str]:
         yield "some of its queries are rows of the training set"
 
 
-def of_tier(point: Point) -> Iterator[str]:
+def of_tier(point: CheckedPoint) -> Iterator[str]:
     """Yield that a simulated server had another memory than its name says."""
     named = _RAM.search(point.series.tier_memory)
     if named is None:
@@ -103,7 +103,7 @@ def of_tier(point: Point) -> Iterator[str]:
         yield f"missed its tier: the memory was {measured / promised - 1:+.1%} of what it is named by"
 
 
-def check_age(points: list[Point], manifest: Manifest, now: datetime, findings: Findings) -> None:
+def check_age(points: list[CheckedPoint], manifest: Manifest, now: datetime, findings: Findings) -> None:
     """Refuse results that are older than the rules allow when they are handed in, or of the future."""
     made = datetime.fromisoformat(manifest.made)
     if made > now + AHEAD:

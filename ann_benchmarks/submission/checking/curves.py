@@ -10,7 +10,7 @@ import numpy as np
 from ann_benchmarks.common.errors import shown
 from ann_benchmarks.common.foreign import from_json
 
-from .points import Point
+from .points import CheckedPoint
 from .rules import Findings
 
 SAME_IN_A_CURVE = (
@@ -28,9 +28,9 @@ FEWEST = 64  # latencies, of which an order or their values are those of one mea
 PIECES = 32  # of a run, whose order by their mean latency identifies it
 
 
-def check_mixed(points: Sequence[Point], findings: Findings) -> None:
+def check_mixed(points: Sequence[CheckedPoint], findings: Findings) -> None:
     """Refuse curves whose points differ in what a curve has one of."""
-    curves: dict[tuple[Any, ...], list[Point]] = {}
+    curves: dict[tuple[Any, ...], list[CheckedPoint]] = {}
     for point in points:
         curves.setdefault(point.curve, []).append(point)
     for curve in curves.values():
@@ -71,7 +71,7 @@ class Duplicates:
         self._findings = findings
         self._known: dict[tuple[Any, ...], str] = {}
 
-    def add(self, point: Point) -> None:
+    def add(self, point: CheckedPoint) -> None:
         """Compare a point with those before it."""
         times = point.stored.times
         series = json.dumps(vars(point.series), sort_keys=True, default=str)
@@ -84,7 +84,7 @@ class Duplicates:
         for started in point.numbers("run_started"):
             self._compare(point, ("run", started), "has a run that began at the very time of one of")
 
-    def _compare(self, point: Point, key: tuple[Any, ...], what: str) -> None:
+    def _compare(self, point: CheckedPoint, key: tuple[Any, ...], what: str) -> None:
         other = self._known.setdefault(key, point.file)
         if other != point.file:
             self._findings.refuse(point.file, "duplicate", f"{what} {other}", "leave one of them out")

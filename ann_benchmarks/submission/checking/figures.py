@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from .arithmetic import Neighborhood, completeness, percentile_bounds, recalls, student, wilson
-from .points import Point
+from .points import CheckedPoint
 from .rules import Findings
 
 ADVICE = "measure the point again"
@@ -17,13 +17,13 @@ BUCKET = 1e-6  # relative width about an edge, within which a latency may lie on
 PARTS = 50
 
 
-def check_figures(point: Point, truth: Neighborhood, findings: Findings) -> None:
+def check_figures(point: CheckedPoint, truth: Neighborhood, findings: Findings) -> None:
     """Refuse a point whose figures do not follow from its answers and times."""
     for problem in (*of_answers(point, truth), *of_runs(point), *of_latencies(point), *of_build(point)):
         findings.refuse(point.file, "figures", problem, ADVICE)
 
 
-def of_answers(point: Point, truth: Neighborhood) -> Iterator[str]:
+def of_answers(point: CheckedPoint, truth: Neighborhood) -> Iterator[str]:
     """Yield what does not follow from the answers."""
     each = recalls(point.stored.distances, truth)
     computed = dict(zip(("recall_low", "recall_high"), wilson(each), strict=True))
@@ -46,7 +46,7 @@ def of_answers(point: Point, truth: Neighborhood) -> Iterator[str]:
         yield f"says candidates {candidates:.6g}, and its answers have {found:.6g} rows a query"
 
 
-def of_runs(point: Point) -> Iterator[str]:
+def of_runs(point: CheckedPoint) -> Iterator[str]:
     """Yield what does not follow from the seconds of the runs."""
     seconds, count = point.run_seconds, point.number("run_count")
     if not seconds or not all(0 < one < math.inf for one in seconds):
@@ -73,7 +73,7 @@ def of_runs(point: Point) -> Iterator[str]:
         yield f"says best_search_time {shown:.6g}, and its fastest run has {min(seconds):.6g}"
 
 
-def of_latencies(point: Point) -> Iterator[str]:
+def of_latencies(point: CheckedPoint) -> Iterator[str]:
     """Yield what does not follow from the latencies of the stored run, and the histogram of all runs."""
     times = point.stored.times.astype(np.float64)
     number, runs = point.number("latency_queries"), point.number("run_count") or 1
@@ -107,7 +107,7 @@ def of_latencies(point: Point) -> Iterator[str]:
         yield "its latencies have a median that is that of none of its runs (run_p50)"
 
 
-def of_build(point: Point) -> Iterator[str]:
+def of_build(point: CheckedPoint) -> Iterator[str]:
     """Yield what cannot be of the build."""
     whole = point.number("build_time")
     parts = [point.number(name) or 0.0 for name in ("load_time", "index_build_time")]
@@ -140,7 +140,7 @@ def _beyond_histogram(times: np.ndarray, edges: np.ndarray, counts: np.ndarray) 
     return int(max(too_many.max(), inside.max(), 0))
 
 
-def _differs(point: Point, name: str, value: float, by: float) -> Iterator[str]:
+def _differs(point: CheckedPoint, name: str, value: float, by: float) -> Iterator[str]:
     said = point.number(name)
     if said is None or abs(said - value) > by:
         text = "nothing" if said is None else f"{said:.6g}"

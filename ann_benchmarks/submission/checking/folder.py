@@ -1,4 +1,4 @@
-"""The files of a bundle: those of its manifest and no others, none of which leads out of it."""
+"""The files of a bundle: those of its manifest and no others; none leads out of it."""
 
 import os
 import stat

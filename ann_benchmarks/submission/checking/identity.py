@@ -8,7 +8,7 @@ from ann_benchmarks.results.file import LONGEST_NAME
 
 from ..manifest import BundledDataset
 from .arithmetic import Neighborhood
-from .points import Point
+from .points import CheckedPoint
 from .rules import Findings
 from .truth import mark_of
 
@@ -30,7 +30,9 @@ RELEASES = {"pgvector": "vector_version", "vchord": "vchord_version", "pgvectors
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
-def check_identity(point: Point, dataset: BundledDataset, truth: Neighborhood, findings: Findings) -> None:
+def check_identity(
+    point: CheckedPoint, dataset: BundledDataset, truth: Neighborhood, findings: Findings
+) -> None:
     """Refuse a point whose attributes contradict each other, its place or its dataset."""
     advice = "restore the file, or measure the point again"
     for name in point.stored.contradictions:
@@ -67,7 +69,7 @@ def check_identity(point: Point, dataset: BundledDataset, truth: Neighborhood, f
         findings.refuse(point.file, "dataset", what, "add the results of this dataset alone")
 
 
-def _check_version(point: Point, findings: Findings, advice: str) -> None:
+def _check_version(point: CheckedPoint, findings: Findings, advice: str) -> None:
     """A tag that is a release is that of the attribute, where the plug-in stores one."""
     tag = point.series.version
     if not re.fullmatch(r"v?\d+(\.\d+)+", tag):
@@ -79,7 +81,7 @@ def _check_version(point: Point, findings: Findings, advice: str) -> None:
             findings.refuse(point.file, "series", what, advice)
 
 
-def _check_name(point: Point, findings: Findings, advice: str) -> None:
+def _check_name(point: CheckedPoint, findings: Findings, advice: str) -> None:
     """The name of a file is made of the build arguments, which are stored, and the query arguments."""
     build = point.build_arguments
     if build is None:
@@ -95,12 +97,12 @@ def file_name(arguments: list[object]) -> str:
     return re.sub(r"\W+", "_", json.dumps(arguments, sort_keys=True)).strip("_")
 
 
-def check_swapped(points: Iterable[Point], findings: Findings) -> None:
+def check_swapped(points: Iterable[CheckedPoint], findings: Findings) -> None:
     """Refuse files of one index whose query arguments are in the description of another file, not their own.
 
     A plug-in need not write its arguments into its description: only what contradicts itself is refused.
     """
-    groups: dict[tuple[object, ...], list[Point]] = {}
+    groups: dict[tuple[object, ...], list[CheckedPoint]] = {}
     for point in points:
         groups.setdefault((*point.curve, json.dumps(point.build_arguments)), []).append(point)
     for group in groups.values():
@@ -116,6 +118,6 @@ def check_swapped(points: Iterable[Point], findings: Findings) -> None:
                 findings.refuse(point.file, "series", what, "give the files their own names")
 
 
-def _arguments(point: Point) -> set[str]:
+def _arguments(point: CheckedPoint) -> set[str]:
     build = file_name(point.build_arguments or [])
     return set(_NUMBER.findall(point.name.removeprefix(build)))

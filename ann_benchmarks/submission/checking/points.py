@@ -22,7 +22,7 @@ MOST_ANSWERS = 1 << 28  # numbers in one file
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class CheckedPoint:
     """A result file in results/DATASET/COUNT/FOLDER/; `file` is its path in the bundle."""
 
     file: str
@@ -84,7 +84,7 @@ class Point:
         except (ValueError, OverflowError):
             return None
 
-    def without_arrays(self) -> "Point":
+    def without_arrays(self) -> "CheckedPoint":
         """Return the same with the attributes alone, so that thousands fit into memory."""
         empty = self.stored.neighbors[:0]
         kept = StoredPoint(self.attrs, self.stored.times[:0], empty, self.stored.distances[:0])
@@ -97,7 +97,7 @@ def open_point(
     manifest: Manifest,
     truths: dict[tuple[str, str], Neighborhood],
     findings: Findings,
-) -> Point | None:
+) -> CheckedPoint | None:
     """Read a result file; refuse and return None where it cannot be judged."""
     place = _PLACE.fullmatch(file)
     if place is None:
@@ -132,4 +132,4 @@ def open_point(
         findings.refuse(file, "dataset", what, "write the bundle again")
         return None
     recall = float(recalls(stored.distances, truth).mean())
-    return Point(file, name, count, place[3], place[4], series, stored, recall, dataset.queries)
+    return CheckedPoint(file, name, count, place[3], place[4], series, stored, recall, dataset.queries)

@@ -57,7 +57,7 @@ def opened_file(path: Path) -> Iterator[h5py.File]:
 
 
 def read_point(path: Path, queries: int, count: int) -> StoredPoint:
-    """Read a result with answers to so many queries of so many neighbours; UserError if it is none."""
+    """Read a result with answers of this shape, (queries, neighbours); UserError if it is none."""
     with opened_file(path) as file:
         attrs, contradictions = _attributes(file)
         shapes = {"times": None, "neighbors": (queries, count), "distances": (queries, count)}

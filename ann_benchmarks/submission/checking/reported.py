@@ -13,7 +13,7 @@ from ann_benchmarks.common.foreign import DAMAGE, plain, reason_of
 from ann_benchmarks.results.attributes import version_names
 
 from ..files import opened
-from .points import Point
+from .points import CheckedPoint
 from .rules import Findings
 
 MOST_BYTES = 256 << 20
@@ -45,7 +45,7 @@ def read_json(path: Path) -> Any:
         raise UserError(f"is no JSON: {reason_of(error)}") from None
 
 
-def figures_of(point: Point) -> dict[str, float | None]:
+def figures_of(point: CheckedPoint) -> dict[str, float | None]:
     """Return the figures of a point by the names of the metrics in reports."""
     times = {name: point.number(f"latency_{name}") for name in ("p50", "p95", "p99", "p999")}
     return {
@@ -57,9 +57,11 @@ def figures_of(point: Point) -> dict[str, float | None]:
     }
 
 
-def check_report(folder: Path, files: Sequence[str], points: Sequence[Point], findings: Findings) -> None:
+def check_report(
+    folder: Path, files: Sequence[str], points: Sequence[CheckedPoint], findings: Findings
+) -> None:
     """Refuse a report whose figures are not those of the files, or that has points of no file."""
-    known: dict[Any, list[Point]] = {}
+    known: dict[Any, list[CheckedPoint]] = {}
     for point in points:
         key = (point.dataset, point.count, str(point.attrs.get("name")), str(point.attrs.get("started_at")))
         known.setdefault(key, []).append(point)
@@ -87,7 +89,7 @@ def check_report(folder: Path, files: Sequence[str], points: Sequence[Point], fi
                 findings.warn(file, "report", f"does not show {point.file}")
 
 
-def _find(row: Mapping[str, Any], known: Mapping[Any, Sequence[Point]]) -> Point | None:
+def _find(row: Mapping[str, Any], known: Mapping[Any, Sequence[CheckedPoint]]) -> CheckedPoint | None:
     """Return the point of a row: of the same dataset, count, description, start and clients."""
     key = (row["dataset"], row["count"], row["name"], str(row["started_at"]))
     fitting = [
@@ -145,7 +147,9 @@ def _differing(said: Mapping[str, Any], computed: Mapping[str, float | None]) ->
             yield f"its {name} is {one:.6g} here, and {math.nan if other is None else other:.6g} by the file"
 
 
-def check_system(folder: Path, files: Sequence[str], points: Sequence[Point], findings: Findings) -> None:
+def check_system(
+    folder: Path, files: Sequence[str], points: Sequence[CheckedPoint], findings: Findings
+) -> None:
     """Refuse a system.json that is none, or that does not know a version or CPU of the results."""
     if SYSTEM not in files:
         findings.refuse(SYSTEM, "system", "is missing", ADVICE)

@@ -37,7 +37,7 @@ MOST_OF_A_RULE = 20  # findings of one rule in one file that are written out
 
 
 @dataclass(frozen=True, order=True)
-class Finding:
+class RuleFinding:
     """What is wrong with a file of a bundle, and what to do; one that disqualifies refuses the bundle."""
 
     file: str
@@ -53,17 +53,17 @@ class Findings:
     """All findings about a bundle; `is_mini` makes those about how it was measured mere warnings."""
 
     def __init__(self) -> None:
-        self._found: dict[Finding, None] = {}
+        self._found: dict[RuleFinding, None] = {}
         self._counts: dict[tuple[str, str], int] = {}
         self.is_mini = False
 
     def refuse(self, file: str, rule: str, what: str, advice: str) -> None:
         """Refuse the bundle."""
-        self._add(Finding(file, rule, f"{one_line(what, LONGEST)}; {advice}"))
+        self._add(RuleFinding(file, rule, f"{one_line(what, LONGEST)}; {advice}"))
 
     def warn(self, file: str, rule: str, what: str) -> None:
         """Say what a reviewer should know."""
-        self._add(Finding(file, rule, one_line(what, LONGEST), False))
+        self._add(RuleFinding(file, rule, one_line(what, LONGEST), False))
 
     def judge(self, file: str, rule: str, what: str, advice: str) -> None:
         """Refuse for how a claim was measured; a miniature shows that all works, and is warned of it."""
@@ -72,7 +72,7 @@ class Findings:
         else:
             self.refuse(file, rule, what, advice)
 
-    def _add(self, finding: Finding) -> None:
+    def _add(self, finding: RuleFinding) -> None:
         if finding.rule not in RULES:
             raise KeyError(finding.rule)
         key = (finding.file, finding.rule)
@@ -81,12 +81,12 @@ class Findings:
             self._found.setdefault(finding)
 
     @property
-    def refused(self) -> list[Finding]:
+    def refused(self) -> list[RuleFinding]:
         """Those that disqualify, in the order of their files."""
         return sorted(finding for finding in self._found if finding.disqualifies)
 
     @property
-    def warnings(self) -> list[Finding]:
+    def warnings(self) -> list[RuleFinding]:
         """The others."""
         return sorted(finding for finding in self._found if not finding.disqualifies)
 

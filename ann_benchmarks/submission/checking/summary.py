@@ -9,16 +9,16 @@ from ann_benchmarks.common.numbers import size_text
 from ann_benchmarks.common.output import counted
 from ann_benchmarks.results.attributes import version_names
 
-from .check import Checked
+from .check import CheckedBundle
 from .claims import Recomputed
-from .points import Point
-from .rules import Finding
+from .points import CheckedPoint
+from .rules import RuleFinding
 
 MOST_WARNINGS = 30
 COLUMNS = ("dataset", "series", "clients", "recall", "claimed", "queries/s", "claimed", "p99 (ms)", "claimed")
 
 
-def summary(checked: Checked) -> Iterator[str]:
+def summary(checked: CheckedBundle) -> Iterator[str]:
     """Yield the lines of a summary."""
     manifest, points = checked.manifest, checked.points
     if manifest is not None:
@@ -45,7 +45,7 @@ def summary(checked: Checked) -> Iterator[str]:
     yield _verdict(checked)
 
 
-def _head(checked: Checked) -> Iterator[str]:
+def _head(checked: CheckedBundle) -> Iterator[str]:
     manifest = checked.manifest
     assert manifest is not None
     experiment = f", experiment {manifest.experiment}" if manifest.experiment else ""
@@ -64,7 +64,7 @@ def _head(checked: Checked) -> Iterator[str]:
         yield f"{name + ':':<13}{one_line(text, 300)}"
 
 
-def _facts(points: Iterable[Point]) -> Iterator[tuple[str, list[str]]]:
+def _facts(points: Iterable[CheckedPoint]) -> Iterator[tuple[str, list[str]]]:
     machines: dict[str, None] = {}
     versions: dict[str, None] = {}
     days: list[str] = []
@@ -109,7 +109,7 @@ def _known(value: float | None) -> str:
     return "-" if value is None or math.isnan(value) else f"{value:.4g}"
 
 
-def _warnings(warnings: list[Finding]) -> Iterator[str]:
+def _warnings(warnings: list[RuleFinding]) -> Iterator[str]:
     """Yield the warnings, those that say the same of several files once."""
     kinds: dict[tuple[str, str], list[str]] = {}
     for finding in warnings:
@@ -121,7 +121,7 @@ def _warnings(warnings: list[Finding]) -> Iterator[str]:
         yield f"warning: and {len(kinds) - MOST_WARNINGS} more kinds"
 
 
-def _verdict(checked: Checked) -> str:
+def _verdict(checked: CheckedBundle) -> str:
     refused = checked.findings.refused
     if not refused:
         return f"passed, with {counted(len(checked.findings.warnings), 'warning')}"

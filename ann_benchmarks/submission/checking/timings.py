@@ -8,7 +8,7 @@ import numpy as np
 
 from ann_benchmarks.results.series import OWN_DRIVER
 
-from .points import Point
+from .points import CheckedPoint
 from .rules import Findings
 
 ADVICE = "measure the point again"
@@ -22,7 +22,7 @@ TICKS = 0.1  # s of CPU, by which short runs may be off
 UNLIKELY = 6.0  # standard deviations of a Poisson process
 
 
-def check_timings(point: Point, cores: float | None, findings: Findings) -> None:
+def check_timings(point: CheckedPoint, cores: float | None, findings: Findings) -> None:
     """Refuse a point with times that cannot be; `cores` are those of the machine, None if not known."""
     problems = list(of_each(point))
     if not problems:
@@ -31,7 +31,7 @@ def check_timings(point: Point, cores: float | None, findings: Findings) -> None
         findings.refuse(point.file, "timings", problem, ADVICE)
 
 
-def of_each(point: Point) -> Iterator[str]:
+def of_each(point: CheckedPoint) -> Iterator[str]:
     """Yield what is wrong with single latencies."""
     times = point.stored.times.astype(np.float64)
     if not np.isfinite(times).all() or times.min() <= 0 or times.max() > MOST_SECONDS:
@@ -43,7 +43,7 @@ def of_each(point: Point) -> Iterator[str]:
         yield f"has {len(np.unique(times)):,} different latencies among {len(times):,}"
 
 
-def of_loop(point: Point) -> Iterator[str]:
+def of_loop(point: CheckedPoint) -> Iterator[str]:
     """Yield where the latencies of the stored run contradict its throughput."""
     times = point.stored.times.astype(np.float64)
     shown = point.number("best_search_time") or math.nan
@@ -65,7 +65,7 @@ def of_loop(point: Point) -> Iterator[str]:
 
 
 def _of_closed_loop(
-    point: Point, times: np.ndarray, clients: float, active: float, shown: float
+    point: CheckedPoint, times: np.ndarray, clients: float, active: float, shown: float
 ) -> Iterator[str]:
     """Each client has one query under way at a time: latencies add up to the time that clients waited."""
     longest, total = float(times.max()), float(times.sum())
@@ -97,7 +97,7 @@ def _of_closed_loop(
         yield f"its clients were active for {active:.6g} s, and were to query for {asked:.6g} s"
 
 
-def _of_open_loop(point: Point, times: np.ndarray, active: float) -> Iterator[str]:
+def _of_open_loop(point: CheckedPoint, times: np.ndarray, active: float) -> Iterator[str]:
     rate, due = point.number("rate"), point.number("queries_due")
     if rate is None or rate <= 0 or due is None:
         yield "does not say at which rate queries came (rate, queries_due)"
@@ -112,7 +112,7 @@ def _of_open_loop(point: Point, times: np.ndarray, active: float) -> Iterator[st
         yield f"its median latency of {np.median(times):.6g} s is below that of the service, {shortest:.6g} s"
 
 
-def of_cpu(point: Point, cores: float | None) -> Iterator[str]:
+def of_cpu(point: CheckedPoint, cores: float | None) -> Iterator[str]:
     """Yield where the server would have had to use more CPUs than there are."""
     used, shown = point.number("server_cpu_seconds_per_query"), point.number("best_search_time")
     limit = point.number("tier_cpus") or cores
@@ -128,7 +128,7 @@ def of_cpu(point: Point, cores: float | None) -> Iterator[str]:
         )
 
 
-def of_day(point: Point) -> Iterator[str]:
+def of_day(point: CheckedPoint) -> Iterator[str]:
     """Yield where times of day contradict each other."""
     begun, ended = point.moment("started_at"), point.moment("ended_at")
     if begun is None or ended is None:
@@ -151,7 +151,7 @@ def of_day(point: Point) -> Iterator[str]:
         yield f"sent queries for {asking:.6g} s, in the {ended - begun:.0f} s from its start to its end"
 
 
-def spans(point: Point) -> list[tuple[float, float]]:
+def spans(point: CheckedPoint) -> list[tuple[float, float]]:
     """Return from when to when each run lasted at least, in s since 1970."""
     queries = point.number("queries_counted") if point.number("clients") is not None else None
     shown = point.number("best_search_time")
@@ -166,7 +166,7 @@ def spans(point: Point) -> list[tuple[float, float]]:
     return found
 
 
-def check_overlaps(points: Sequence[Point], findings: Findings) -> None:
+def check_overlaps(points: Sequence[CheckedPoint], findings: Findings) -> None:
     """Refuse runs of two points that took place on one machine at the same time."""
     every = sorted((*span, point.file) for point in points for span in spans(point))
     end, holder = -math.inf, ""

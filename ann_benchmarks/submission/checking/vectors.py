@@ -15,7 +15,7 @@ from ann_benchmarks.distance import candidate_distances
 
 from ..manifest import BundledDataset, Manifest
 from .arithmetic import Neighborhood
-from .points import Point
+from .points import CheckedPoint
 from .rules import Findings
 from .truth import mark_of, tolerance, truth_path
 
@@ -62,7 +62,7 @@ class RealVectors:
                 what = f"has rows that do not pass the filters of {wrong:,} queries"
                 self._findings.refuse(path, "truth", what, "take the dataset's own")
 
-    def check_point(self, point: Point) -> None:
+    def check_point(self, point: CheckedPoint) -> None:
         """Refuse a point whose distances are not those of its rows."""
         dataset = self._dataset(point.dataset)
         if dataset is None:
