@@ -25,6 +25,7 @@ from ann_benchmarks.results.filtered import (
     ALIKE,
     ALONE,
     FASTEST,
+    MEASURED,
     NONE,
     ONLY,
     filtered_speed,
@@ -93,6 +94,10 @@ def test_what_is_known_of_the_fastest():
     alike = fastest(a, make_filtered("b", "uniform:0.1", 299, **EVERY_ROUND))
     assert (alike.state, {*alike.names}, alike.next) == (ALIKE, {"a", "b"}, None)
     assert fastest(a).state == ALONE
+    above = make_filtered("c", "uniform:0.1", 10, 0.99, **EVERY_ROUND)
+    known = fastest(a, b, above)
+    assert (known.state, known.names, known.higher) == (MEASURED, ["a"], ["c"])
+    assert known.next.value == pytest.approx(3, rel=0.01)  # b, at an equal recall
     low = make_filtered("a", "uniform:0.1", 300, 0.5)
     assert (fastest(low).state, fastest(low).names) == (NONE, [])
 

@@ -13,6 +13,7 @@ from ann_benchmarks.results.filtered import (
     ALIKE,
     ALONE,
     FASTEST,
+    MEASURED,
     NONE,
     ONLY,
     FastestStrategy,
@@ -31,6 +32,7 @@ SURE, UNSURE = 0.32, 0.14  # how strong a colour is
 KNOWN = (FASTEST, ONLY, ALONE)  # states in which no other can be the fastest
 SAYS = {
     FASTEST: "{ratio} times the next",
+    MEASURED: "{ratio} times the next, as measured",
     AHEAD: "ahead, not sure",
     ALIKE: "not told apart",
     ONLY: "no other reaches it",
@@ -39,7 +41,8 @@ SAYS = {
 }
 HOW_TO_READ = (
     "Strong colour: surely the fastest, or the only one that reaches recall and completeness. Pale: not sure"
-    " (measured once or at different times). Stripes: no difference beyond noise."
+    " (measured once or at different times, or others at higher recalls only). Stripes: no difference"
+    " beyond noise."
 )
 
 

@@ -14,6 +14,7 @@ from ann_benchmarks.results.filtered import (
     ALONE,
     COMPLETE,
     FASTEST,
+    MEASURED,
     ONLY,
     REGRET_HIGH,
     REGRET_LOW,
@@ -30,6 +31,7 @@ from ann_benchmarks.results.runs import Run, interval, number
 WORDS = frozenset({"Filter", "Strategy", "Fastest"})
 OF_FIRST = {
     FASTEST: "the fastest",
+    MEASURED: "the fastest as measured",
     AHEAD: "ahead, not sure",
     ALIKE: "not told apart",
     ONLY: "no other reaches it",
@@ -93,6 +95,8 @@ def _at_recall(one: UnderFilter, name: str, fastest: FastestStrategy, intervals:
     at = one.at_recall[name]
     bounds = interval(at.run, "p99") if intervals else None
     ratio, says = fastest.ratios.get(name), OF_FIRST[fastest.state] if name in fastest.names else ""
+    if name in fastest.higher:
+        says = "slower, at a higher recall"
     p99 = all_metrics["p99"]
     return {
         "QPS": f"{LOWER_BOUND * at.is_bound}{figure_text(at.qps)}"

@@ -12,6 +12,7 @@ from ann_benchmarks.results.filtered import (
     ALONE,
     COMPLETE,
     FASTEST,
+    MEASURED,
     NONE,
     REGRET_PLAN,
     FastestStrategy,
@@ -29,7 +30,8 @@ from .statements import Statement, listed
 
 LARGE_REGRET = 1.5  # that a reader should know
 MOST_REGRETS = 5
-MEASURED = (
+HOW = {FASTEST: "is the fastest", MEASURED: "is the fastest as measured", AHEAD: "is ahead"}
+OF_AHEAD = (
     "Ahead means that the strategies were measured once, at different times, or in too few rounds: the same"
     " rounds (run.py --rounds) compare more surely."
 )
@@ -52,7 +54,7 @@ def filter_statements(runs: Sequence[Run], target: float, error_rate: float) -> 
     sentences = [f"At a recall of {target:g} and a completeness of {COMPLETE:g}, with {compared.who_asks}."]
     sentences += [of_kind(kind, sets, known, target) for kind, sets in by_kind(found).items()]
     if any(one.state == AHEAD for one in known.values()):
-        sentences.append(MEASURED)
+        sentences.append(OF_AHEAD)
     sentences += [f"{text[0].upper()}{text[1:]}." for text in choice.notes if text.startswith("left out")]
     return [
         Statement("Which strategy under filters", " ".join(sentences)),
@@ -65,7 +67,7 @@ def of_kind(kind: str, sets: Sequence[UnderFilter], known: dict[str, FastestStra
     """Say which strategy is the fastest under the filter sets of a kind, those alike in one part."""
 
     def what(one: UnderFilter) -> tuple[str, tuple[str, ...]]:
-        return known[one.name].state, tuple(known[one.name].names)
+        return known[one.name].state, (*known[one.name].names, "", *known[one.name].higher)
 
     parts = []
     for _, group in groupby(sets, what):
@@ -87,15 +89,20 @@ def says(first: FastestStrategy, every: Sequence[FastestStrategy], target: float
     if first.state == NONE:
         return f"no strategy reaches a recall of {target:g} with all rows"
     if first.state == ALIKE:
-        return f"{listed(first.names)} cannot be told apart"
+        return f"{listed(first.names)} cannot be told apart{slower_above(every)}"
     name = first.names[0]
-    if first.state in (FASTEST, AHEAD):
+    if first.state in (FASTEST, MEASURED, AHEAD):
         times = [one.next.value for one in every if one.next]
         # Estimates, the smallest of which is no lower bound.
         ratios = " to ".join(dict.fromkeys(map(three_digits, (min(times), max(times)))))
-        how = "is the fastest" if first.state == FASTEST else "is ahead"
-        return f"{name} {how}, {ratios} times as fast as the next"
+        return f"{name} {HOW[first.state]}, {ratios} times as fast as the next{slower_above(every)}"
     return f"{name} is the only one that {'was measured' if first.state == ALONE else 'reaches it'}"
+
+
+def slower_above(every: Sequence[FastestStrategy]) -> str:
+    """Name those that are slower at the higher recalls at which alone they were measured."""
+    names = listed(list(dict.fromkeys(name for one in every for name in one.higher)))
+    return f" (slower, but measured at higher recalls only: {names})" if names else ""
 
 
 def of_defaults(found: Sequence[UnderFilter]) -> list[Statement]:

@@ -26,26 +26,33 @@ REGRET, REGRET_PLAN = "planner_regret", "planner_best"
 REGRET_LOW, REGRET_HIGH = "planner_regret_low", "planner_regret_high"
 # What is known of the fastest strategy under a filter.
 FASTEST, AHEAD, ALIKE = "fastest", "ahead", "alike"
+MEASURED = "measured"  # the fastest, unless others are faster at lower recalls than they were measured at
 ONLY, ALONE, NONE = "only", "alone", "none"  # one reaches the recall, one was measured, none reaches it
 
 
 @dataclass(frozen=True)
 class FastestStrategy:
-    """Which strategy is the fastest under a filter, by `state`: FASTEST, AHEAD, ALIKE, ONLY, ALONE or NONE.
+    """Which strategy is the fastest under a filter.
 
-    `names` are those that are or may be it, the first first. `ratios` are the speeds of the first over every
-    other strategy that reaches the recall, whose intervals hold together with those of other filters.
+    `state` is FASTEST, MEASURED, AHEAD, ALIKE, ONLY, ALONE or NONE. `names` are those that are or may be it,
+    the first first. `higher` are those that were measured at higher recalls only, and are slower there.
+    `ratios` are the speeds of the first over every other strategy that reaches the recall, whose intervals
+    hold together with those of other filters.
     """
 
     state: str
     names: Sequence[str]
     ratios: Mapping[str, Ratio]
+    higher: Sequence[str] = ()
 
     @property
     def next(self) -> Ratio | None:
-        """The ratio to the best of those that are surely or probably slower, None where there is none."""
-        behind = [ratio for name, ratio in self.ratios.items() if name not in self.names]
-        return min(behind, key=lambda ratio: ratio.value, default=None)
+        """The ratio to the best of those that are surely or probably slower, None where there is none.
+
+        At an equal recall, where one was measured there.
+        """
+        behind = [(not ratio.is_fair, ratio) for name, ratio in self.ratios.items() if name not in self.names]
+        return min(behind, key=lambda one: (one[0], one[1].value), default=(False, None))[1]
 
 
 @dataclass(frozen=True)
@@ -97,11 +104,13 @@ class UnderFilter:
         if not ratios:
             is_alone = len(self.strategies) == 1
             return FastestStrategy((ALONE if is_alone else ONLY) if names else NONE, names, {})
-        alike = [name for name, found in ratios.items() if found.is_noise or not found.is_fair]
+        alike = [name for name, found in ratios.items() if found.is_noise]
+        higher = [name for name, found in ratios.items() if not found.is_fair and not found.is_noise]
         if alike:
-            return FastestStrategy(ALIKE, [names[0], *alike], ratios)
-        is_sure = all(found.is_sure for found in ratios.values())
-        return FastestStrategy(FASTEST if is_sure else AHEAD, names[:1], ratios)
+            return FastestStrategy(ALIKE, [names[0], *alike], ratios, higher)
+        is_sure = all(found.is_sure or (name in higher and found.rounds) for name, found in ratios.items())
+        state = (MEASURED if higher else FASTEST) if is_sure else AHEAD
+        return FastestStrategy(state, names[:1], ratios, higher)
 
 
 def under_filters(runs: Iterable[Run], target: float) -> list[UnderFilter]:
