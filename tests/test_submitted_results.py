@@ -90,7 +90,12 @@ def test_points_under_filters_are_judged_by_the_truth_under_them(tmp_path):
     put_result(bundle, "d", series, "a", 0.9, 100.0, selectivity=0.01)
     create_submissions_site(tmp_path / "site", [finish_bundle(bundle, "x")])
     (row,) = rows_of(tmp_path / "site")
-    assert (row["filter"], row["selectivity"], row["k-nn"], row["load"]) == ("uniform:0.01", 0.01, 0.9, "plain")
+    assert (row["filter"], row["selectivity"], row["k-nn"], row["load"]) == (
+        "uniform:0.01",
+        0.01,
+        0.9,
+        "plain",
+    )
 
 
 def links_of(page):
