@@ -12,7 +12,7 @@ import numpy as np
 from ann_benchmarks.submission.manifest import MANIFEST
 
 from .bundle_data import set_attributes
-from .tampering import Tampering, first, replace_in
+from .tampering import Tampering, attrs, first, of_claim, replace_in
 
 DEEP = "[" * 100_000
 
@@ -99,6 +99,15 @@ HOSTILE = (
         "no series",
         lambda folder: set_attributes(first(folder), series=DEEP),
     ),
+    Tampering("runs of no time", "readable", "no seconds of its runs", of_claim(run_seconds=[0.0, 0.1, 0.1])),
+    Tampering(
+        "a run of hardly any time", "readable", "no seconds of its", of_claim(run_seconds=[1e-200, 0.1])
+    ),
+    Tampering(
+        "runs that are no numbers", "readable", "no seconds of its", of_claim(run_seconds=[np.nan] * 3)
+    ),
+    Tampering("a query of no time", "readable", "the seconds of a query", of_claim(best_search_time=0.0)),
+    Tampering("memory that is a list", "mixed", "size of its memory", attrs(memory_bytes=[1, 2, 3])),
     Tampering("a nested system.json", "system", "nested too deeply", holding("system.json", DEEP)),
     Tampering("a nested report", "report", "nested too deeply", holding("report/report.json", DEEP)),
     Tampering("a report of texts", "report", "", holding("report/report.json", '{"points": "x"}')),
@@ -136,6 +145,12 @@ OUTSIDE = (
         "age",
         "still to come",
         in_manifest('"made": "20', '"made": "30'),
+    ),
+    Tampering(
+        "a manifest of the last second",
+        "age",
+        "still to come",
+        in_manifest(r'"made": "20..-..-..T..', '"made": "9999-12-31T23'),
     ),
     Tampering(
         "a claim raised",

@@ -8,7 +8,7 @@ from ann_benchmarks.submission.checking.folder import check_folder
 from ann_benchmarks.submission.checking.rules import RULES, Findings
 from ann_benchmarks.submission.manifest import read_manifest
 
-from .bundle_data import measured, remake
+from .bundle_data import measured, point_files, remake, set_attributes
 from .checked_bundles import bundle, found, run_groups  # noqa: F401
 from .hostile_bundles import HOSTILE, OUTSIDE
 from .tampered_bundles import BUNDLES
@@ -19,6 +19,14 @@ from .tampering import Tampering
 def test_an_honest_bundle_passes(bundle: Path):  # noqa: F811
     assert found(bundle) == {}
     assert found(bundle, compares_data=True, data=measured() / "data") == {}
+
+
+def test_a_server_that_was_started_twice_may_have_more_free_disk(bundle: Path):  # noqa: F811
+    set_attributes(point_files(bundle)[0], settings='{"max_wal_size": "16551MB"}')
+    for path in point_files(bundle)[1:]:
+        set_attributes(path, settings='{"max_wal_size": "16562MB"}')
+    remake(bundle)
+    assert found(bundle) == {}
 
 
 @pytest.mark.parametrize("tampering", [*POINTS, *BUNDLES], ids=lambda tampering: tampering.name)

@@ -18,6 +18,7 @@ from ann_benchmarks.pricing.servers import STORAGE_MARGIN, capacity_of
 from ann_benchmarks.pricing.target import CostRequest, Kept, ServiceTarget
 from ann_benchmarks.reporting.chapters import ReportOptions, report_results
 from ann_benchmarks.reporting.content import Chapter, Report
+from ann_benchmarks.reporting.cost_output import cost_data
 from ann_benchmarks.reporting.costs import cost_answers
 from ann_benchmarks.reporting.report import write_report
 from ann_benchmarks.website import create_website
@@ -267,6 +268,12 @@ def test_the_figure_between_two_points_is_that_at_the_recall(prices):
     share = math.log(0.06 / 0.05) / math.log(0.06 / 0.03)
     assert cost.rate == pytest.approx(math.exp((1 - share) * math.log(1000) + share * math.log(600)))
     assert cost.kept == Kept.YES
+    # The points beside it have other recalls, and their latencies are not those of this throughput.
+    (answer,) = cost_answers([low, high], 0.95, CostRequest(prices))
+    (row,) = cost_data(answer)
+    assert (row["recall"], row["p99_ms"], row["qps"]) == (0.95, None, cost.rate)
+    text = said([low, high], prices)
+    assert "recall 0.950, a figure between measured points" in text and "p99" not in text
 
 
 def test_without_tiers_or_storage(prices, tmp_path):

@@ -85,12 +85,17 @@ def test_recall_is_that_of_the_answers_whatever_a_bundle_says(tmp_path):
 def test_points_under_filters_are_judged_by_the_truth_under_them(tmp_path):
     bundle = tmp_path / "b"
     begin_bundle(bundle)
-    begin_bundle(bundle, "d--uniform-1")
-    series = Series("x", filter="uniform-1")
+    begin_bundle(bundle, "d--uniform-0.01")
+    series = Series("x", filter="uniform:0.01")
     put_result(bundle, "d", series, "a", 0.9, 100.0, selectivity=0.01)
     create_submissions_site(tmp_path / "site", [finish_bundle(bundle, "x")])
     (row,) = rows_of(tmp_path / "site")
-    assert (row["filter"], row["selectivity"], row["k-nn"], row["load"]) == ("uniform-1", 0.01, 0.9, "plain")
+    assert (row["filter"], row["selectivity"], row["k-nn"], row["load"]) == (
+        "uniform:0.01",
+        0.01,
+        0.9,
+        "plain",
+    )
 
 
 def links_of(page):

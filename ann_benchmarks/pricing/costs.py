@@ -26,7 +26,8 @@ class ServerCost:
     """An index on a server under one load: what it does there, whether that suffices, and the price.
 
     `rate` is in queries/s; at one that was given, `is_given`, there is no interval. `why` says what is not
-    kept, and `unpriced` why there is no quote.
+    kept, and `unpriced` why there is no quote. `moved_to` is the recall of a rate between those of results,
+    which has the latencies of none of them; None for the rate of `run` itself.
     """
 
     run: Run
@@ -39,6 +40,12 @@ class ServerCost:
     why: str
     quote: Quote | None
     unpriced: str
+    moved_to: float | None = None
+
+    @property
+    def recall(self) -> float:
+        """The recall at this rate."""
+        return self.run.metrics["k-nn"] if self.moved_to is None else self.moved_to
 
     @property
     def algorithm(self) -> str:
@@ -69,6 +76,7 @@ class _Outcome:
     rate_interval: Interval | None
     is_bound: bool
     verdicts: Sequence[tuple[Kept, str]]  # with what they are about
+    moved_to: float | None = None
 
     @property
     def kept(self) -> Kept:
@@ -132,6 +140,7 @@ def _cost(group: Sequence[Run], target: ServiceTarget, prices: PriceList) -> Ser
         why=found.why,
         quote=quote,
         unpriced=unpriced,
+        moved_to=found.moved_to,
     )
 
 
@@ -162,7 +171,8 @@ def _closed_at(at: AtRecall, target: ServiceTarget) -> _Outcome:
         verdicts.append(_within(at.run))
     if target.latency is not None:
         verdicts.append(_latency(at.run, target))
-    return _Outcome(at.run, at.qps, at.interval, at.is_bound, verdicts)
+    moved_to = target.recall if at.is_moved else None
+    return _Outcome(at.run, at.qps, at.interval, at.is_bound, verdicts, moved_to)
 
 
 def _open_outcome(group: Sequence[Run], target: ServiceTarget) -> _Outcome:

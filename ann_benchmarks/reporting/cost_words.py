@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from ann_benchmarks.common.numbers import figure_text, three_digits
+from ann_benchmarks.common.numbers import UNKNOWN, figure_text, three_digits
 from ann_benchmarks.common.output import counted
 from ann_benchmarks.pricing.costs import ServerCost
 from ann_benchmarks.pricing.prices import LOCAL, PriceList, Quote
@@ -49,10 +49,13 @@ def pace(cost: ServerCost, target: ServiceTarget) -> str:
     """Write what an index does on a server."""
     bound = LOWER_BOUND * cost.is_bound
     rate = f"{bound}{three_digits(cost.rate)} queries/s{interval_text(cost.rate_interval, three_digits)}"
+    found = f"it answers {rate} {load_text(cost)}, recall {cost.recall:.3f}"
+    if cost.moved_to is not None:  # whose latencies nothing has measured
+        return f"{found}, a figure between measured points"
     name = "p99" if target.latency is None else target.latency.percentile
     value, bounds = cost.run.metrics[name], interval(cost.run, name)
     tail = f", {name} {three_digits(value)} ms{interval_text(bounds, three_digits)}" * math.isfinite(value)
-    return f"it answers {rate} {load_text(cost)}, recall {cost.run.metrics['k-nn']:.3f}{tail}"
+    return f"{found}{tail}"
 
 
 def load_text(cost: ServerCost) -> str:
@@ -82,6 +85,8 @@ def some(texts: Sequence[str]) -> str:
 
 def percentile_text(cost: ServerCost, name: str) -> str:
     """Write a percentile with its interval, as tables have it."""
+    if cost.moved_to is not None:
+        return UNKNOWN
     write = all_metrics[name].write
     return write(cost.run.metrics[name]) + interval_text(interval(cost.run, name), write)
 

@@ -106,7 +106,7 @@ def of_tier(point: CheckedPoint) -> Iterator[str]:
 def check_age(points: list[CheckedPoint], manifest: Manifest, now: datetime, findings: Findings) -> None:
     """Refuse results that are older than the rules allow when they are handed in, or of the future."""
     made = datetime.fromisoformat(manifest.made)
-    if made > now + AHEAD:
+    if made - now > AHEAD:
         what = f"says that it was made at {manifest.made}, which is still to come"
         findings.refuse("manifest.json", "age", what, "set the machine's clock, and write the bundle again")
     for point in points:
@@ -114,7 +114,7 @@ def check_age(points: list[CheckedPoint], manifest: Manifest, now: datetime, fin
         if ended is None or not math.isfinite(ended):
             continue  # which the check of times says
         at = datetime.fromtimestamp(ended, timezone.utc)
-        if at > made + AHEAD:
+        if at - made > AHEAD:  # no sum, which may be beyond the last year
             what = f"was measured at {at.isoformat()}, after the bundle was made"
             findings.refuse(point.file, "age", what, "write the bundle again")
         elif made - at > OLDEST:

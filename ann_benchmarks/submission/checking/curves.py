@@ -23,6 +23,7 @@ SAME_IN_A_CURVE = (
 # Among the first, those of extensions are set for a point.
 SETTINGS = ("settings", "server_settings", "given_settings")
 OF_BUILDS = ("maintenance_work_mem", "max_parallel_maintenance_workers")  # follow from the index
+FREE_DISK = "max_wal_size"  # which embedded servers choose by it, another one at each start
 MEMORY_SLACK = 0.05
 FEWEST = 64  # latencies, of which an order or their values are those of one measurement
 PIECES = 32  # of a run, whose order by their mean latency identifies it
@@ -51,15 +52,16 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterable[st
     for name in (*SAME_IN_A_CURVE, *names):
         if one.get(name) != other.get(name):
             yield f"{name} {shown(other.get(name))}, not {shown(one.get(name))}"
-    memory = [attrs.get("memory_bytes") for attrs in (one, other)]
-    if None in memory and memory != [None, None]:
+    first, second = one.get("memory_bytes"), other.get("memory_bytes")
+    if isinstance(first, int | float) and isinstance(second, int | float):
+        if abs(second - first) > MEMORY_SLACK * abs(first):
+            yield f"memory_bytes {second}, not {first}"
+    elif first is not None or second is not None:
         yield "no size of its memory, or one alone"
-    elif memory[0] and abs(memory[1] / memory[0] - 1) > MEMORY_SLACK:
-        yield f"memory_bytes {memory[1]}, not {memory[0]}"
     for name in SETTINGS:
         mine, theirs = (from_json(attrs.get(name), dict[str, Any]()) for attrs in (one, other))
         for key in mine.keys() | theirs.keys():
-            is_of_point = key in OF_BUILDS or (name == SETTINGS[0] and "." in key)
+            is_of_point = key in (*OF_BUILDS, FREE_DISK) or (name == SETTINGS[0] and "." in key)
             if not is_of_point and mine.get(key) != theirs.get(key):
                 yield f"{name} {key} {shown(theirs.get(key))}, not {shown(mine.get(key))}"
 

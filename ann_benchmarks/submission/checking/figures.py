@@ -49,9 +49,6 @@ def of_answers(point: CheckedPoint, truth: Neighborhood) -> Iterator[str]:
 def of_runs(point: CheckedPoint) -> Iterator[str]:
     """Yield what does not follow from the seconds of the runs."""
     seconds, count = point.run_seconds, point.number("run_count")
-    if not seconds or not all(0 < one < math.inf for one in seconds):
-        yield "has no seconds of runs (run_seconds)"
-        return
     lists = ("run_seconds", "run_started", "run_recalls", "run_p50")
     lengths = {name: len(point.numbers(name)) for name in lists}
     if count is None or set(lengths.values()) != {int(count)}:

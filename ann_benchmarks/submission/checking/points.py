@@ -19,6 +19,7 @@ from .rules import Findings
 _PLACE = re.compile(r"results/([^/]+)/([1-9][0-9]{0,5})/([^/]+)/([^/]+)\.hdf5")
 RECORD = ".workload.json"
 MOST_ANSWERS = 1 << 28  # numbers in one file
+SECONDS = 1e-12, 1e9  # between which those of a query are, so that their squares are numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +118,10 @@ def open_point(
         series = stored_series(stored.attrs)
         if series is None:
             raise UserError("has no series of this project, so that nothing says how it was measured")
+        if not are_seconds(stored.attrs.get("run_seconds")):
+            raise UserError("has no seconds of its runs (run_seconds)")
+        if not are_seconds(stored.attrs.get("best_search_time")):
+            raise UserError("does not say the seconds of a query (best_search_time)")
     except UserError as error:
         findings.refuse(file, "readable", str(error), "measure the point again")
         return None
@@ -133,3 +138,11 @@ def open_point(
         return None
     recall = float(recalls(stored.distances, truth).mean())
     return CheckedPoint(file, name, count, place[3], place[4], series, stored, recall, dataset.queries)
+
+
+def are_seconds(value: Any) -> bool:
+    """Whether a number, or each in a list that is not empty, can be the seconds of a query."""
+    values = value if isinstance(value, list) else [value]
+    return bool(values) and all(
+        isinstance(one, int | float) and SECONDS[0] < one < SECONDS[1] for one in values
+    )

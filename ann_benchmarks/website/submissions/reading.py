@@ -22,10 +22,10 @@ from ann_benchmarks.results.runs import Run, judged
 from ann_benchmarks.results.series import series_of
 from ann_benchmarks.results.truth import Truth
 from ann_benchmarks.submission.manifest import MANIFEST, Manifest, file_in, read_manifest, sha256_of
+from ann_benchmarks.submission.truths import truth_name
 
 RESULT = re.compile(r"results/([^/]+)/\d+/([^/]+)/([^/]+)\.hdf5")  # dataset, series, arguments
 PRICES = "prices.yml"
-FILTERED = "--"  # in the name of a truth, between the dataset and its filter
 
 
 @dataclass(frozen=True)
@@ -134,17 +134,17 @@ class SubmittedTruths:
         result = read_result(path, with_neighbors=False)
         try:
             series = series_of(result.attrs, folder)
-            truth_name = truth_of(dataset, series.filter)
-            truth = self._read(truth_name, bool(series.filter))
+            place = truth_of(dataset, series.filter)
+            truth = self._read(place, bool(series.filter))
             count, (queries, deepest) = result.attrs["count"], truth.distances.shape
             if len(result.distances) > queries or not count == result.distances.shape[1] <= deepest:
                 raise UserError(
-                    f"it has {len(result.distances):,} queries with {count} neighbours, {truth_name}"
+                    f"it has {len(result.distances):,} queries with {count} neighbours, {place}"
                     f" {queries:,} with {deepest}"
                 )
-            if (truth_name, count) not in self._marks:
-                self._marks[truth_name, count] = truth_mark(truth.distances[:, :count])
-            return judged(result, series, dataset, truth, self._marks[truth_name, count])
+            if (place, count) not in self._marks:
+                self._marks[place, count] = truth_mark(truth.distances[:, :count])
+            return judged(result, series, dataset, truth, self._marks[place, count])
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
 
@@ -158,10 +158,10 @@ class SubmittedTruths:
 
 def truth_of(dataset: str, filter_set: str) -> str:
     """Return the path of true distances in a bundle; UserError for a filter that can name no file."""
-    name = f"{dataset}{FILTERED}{filter_set}.hdf5" if filter_set else f"{dataset}.hdf5"
-    if problem := name_problem(name):
+    name = truth_name(dataset, filter_set)
+    if problem := name_problem(name.removeprefix("truth/")):
         raise UserError(f"its filter '{shown(filter_set)}' can name no file: it {problem}")
-    return f"truth/{name}"
+    return name
 
 
 def read_distances(path: Path) -> np.ndarray:
