@@ -243,16 +243,26 @@ def test_no_copy_can_run_what_a_stranger_has_written(tmp_path):
         "x.svg": "<svg onload='x()'/>",
         "report/a.png": "x",
     }
-    bundle = small_bundle(tmp_path / "b", texts=texts | {"logs/y.HTML": page, "#?.md": "x"})
+    bundle = small_bundle(
+        tmp_path / "b", texts=texts | {"logs/y.HTML": page, "#?.md": "x", "x.svg.txt": "own"}
+    )
     create_submissions_site(tmp_path / "site", [bundle])
     copies = tmp_path / "site/bundles/b"
     names = {path.relative_to(copies).as_posix() for path in copies.rglob("*") if path.is_file()}
-    assert {"x.svg.txt", "logs/y.HTML.txt", "logs/run.log.txt", "report/a.png", "#?.md"} < names
+    assert {
+        "x.svg.txt",
+        "x.svg.txt.txt",
+        "logs/y.HTML.txt",
+        "logs/run.log.txt",
+        "report/a.png",
+        "#?.md",
+    } < names
     assert {Path(name).suffix for name in names} == {".html", ".txt", ".md", ".json", ".hdf5", ".png"}
     text = (copies / "report/report.html").read_text()
     assert text.startswith('<!doctype html><meta charset="utf-8"><meta http-equiv="Content-Security-Policy"')
     assert "default-src 'none'" in text and len(re.findall("http-equiv", text, re.IGNORECASE)) == 1
-    assert links_of(tmp_path / "site/b.html") >= {"bundles/b/#?.md", "bundles/b/x.svg.txt"}
+    assert links_of(tmp_path / "site/b.html") >= {"bundles/b/#?.md", "bundles/b/x.svg.txt.txt"}
+    assert (copies / "x.svg.txt").read_text() == "own"
 
 
 def test_texts_of_strangers_stay_texts(tmp_path):

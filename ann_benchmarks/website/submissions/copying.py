@@ -28,10 +28,14 @@ def copy_files(bundle: SubmittedBundle, folder: Path) -> Mapping[str, str]:
 
     OSError where a copy cannot be written, UserError where a file has gone.
     """
-    copies = {}
-    for name in (MANIFEST, *bundle.manifest.files):
+    names = (MANIFEST, *bundle.manifest.files)
+    copies = {name: name for name in names if is_inert(name)}
+    for name in names:
         source = file_in(bundle.folder, name)
-        copies[name] = copy = name if is_inert(name) else f"{name}{AS_TEXT}"
+        copy = copies.get(name) or f"{name}{AS_TEXT}"
+        while name not in copies and copy in copies.values():  # which a bundle can have on purpose
+            copy += AS_TEXT
+        copies[name] = copy
         with scratch_path(folder / copy) as temporary:
             if name == REPORT:
                 temporary.write_text(without_scripts(source), encoding="utf-8")
