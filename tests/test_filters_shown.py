@@ -98,6 +98,8 @@ def test_what_is_known_of_the_fastest():
     known = fastest(a, b, above)
     assert (known.state, known.names, known.higher) == (MEASURED, ["a"], ["c"])
     assert known.next.value == pytest.approx(3, rel=0.01)  # b, at an equal recall
+    once = fastest(a, make_filtered("c", "uniform:0.1", 10, 0.99))
+    assert (once.state, once.names, once.higher) == (AHEAD, ["a"], ["c"])
     low = make_filtered("a", "uniform:0.1", 300, 0.5)
     assert (fastest(low).state, fastest(low).names) == (NONE, [])
 

@@ -127,7 +127,7 @@ class PayloadCount:
     answers: int = 0
 
     def read(self, result: Any) -> None:
-        """Read the payload of an answer, whose rows have an id and a value."""
+        """Count the payload of an answer; each of its rows has an id and a value."""
         value = result.get_value
         self.size += sum(len(value(row, 1) or b"") for row in range(result.ntuples))
         self.answers += 1

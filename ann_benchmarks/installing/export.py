@@ -108,7 +108,7 @@ def _folder_of(algorithm: str, contents: dict[str, Content], definitions: Path) 
 
 
 def _needed(name: str, contents: dict[str, Content]) -> dict[str, Content]:
-    """Return a folder with those that it imports from, or whose files its image is built from."""
+    """Return a folder and those that it needs, for what it imports or for the files of its image."""
     found, left = {name}, [name]
     while left:
         for inside, (data, _) in contents[left.pop()].items():

@@ -157,6 +157,13 @@ def checked_target(recall: float | None) -> float:
     return target
 
 
+def refuse_other_figures(request: PlotRequest, says: str) -> None:
+    """Raise UserError where a picture of measured figures alone is to have published or relative ones."""
+    for option, value in (("published", request.published), ("normalise", request.view.normalise)):
+        if value:
+            raise UserError(f"{says}: leave out --{option}")
+
+
 def runs_of(dataset: str, request: PlotRequest) -> list[Run]:
     """Read the results of a dataset, by its canonical name; UserError if there are none."""
     count, batch = request.count, request.batch

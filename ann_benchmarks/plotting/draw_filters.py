@@ -11,7 +11,7 @@ from ann_benchmarks.results.runs import Run
 from ann_benchmarks.results.warnings import of_environments
 
 from .chosen import chosen, filtered_of_one_load
-from .draw import PlotRequest, checked_target, runs_of, to_folder
+from .draw import PlotRequest, checked_target, refuse_other_figures, runs_of, to_folder
 from .filter_figure import create_filter_figure
 from .filter_table import NO_DEFAULTS, write_filter_table
 from .styles import result_styles, told_apart
@@ -24,9 +24,7 @@ def draw_filters(request: PlotRequest) -> None:
     has a filter.
     """
     target = checked_target(request.target_recall)
-    for option, value in (("published", request.published), ("normalise", request.view.normalise)):
-        if value:
-            raise UserError(f"--filters draws QPS and shares as they are: leave out --{option}")
+    refuse_other_figures(request, "--filters draws QPS and shares as they are")
     dataset = canonical_name(request.dataset)
     runs = runs_of(dataset, request)
     choice = filtered_of_one_load(chosen(runs, request.series).runs if request.series else runs)

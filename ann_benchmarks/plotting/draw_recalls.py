@@ -9,7 +9,7 @@ from ann_benchmarks.results.tails import tails_at
 from ann_benchmarks.results.warnings import of_environments
 
 from .chosen import chosen
-from .draw import PlotRequest, checked_target, runs_of, to_folder
+from .draw import PlotRequest, checked_target, refuse_other_figures, runs_of, to_folder
 from .recall_figure import create_recall_figure
 from .styles import result_styles, told_apart
 
@@ -21,9 +21,7 @@ def draw_recalls(request: PlotRequest) -> None:
     reaches the recall.
     """
     target = checked_target(request.target_recall)
-    for option, value in (("published", request.published), ("normalise", request.view.normalise)):
-        if value:
-            raise UserError(f"--recalls draws shares of queries as they are: leave out --{option}")
+    refuse_other_figures(request, "--recalls draws shares of queries as they are")
     dataset = canonical_name(request.dataset)
     choice = chosen(runs_of(dataset, request), request.series)
     try:

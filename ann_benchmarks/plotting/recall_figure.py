@@ -20,7 +20,7 @@ COMPARED = "compare two lines only where their mean recalls are nearly equal"
 def create_recall_figure(
     tails: Sequence[RecallTail], output: Path, title: str, styles: Mapping[str, Style]
 ) -> None:
-    """Draw the share of queries with a recall below x; a series of which none misses anything has no line.
+    """Draw the share of queries with a recall below x. A series whose queries miss nothing has no line.
 
     The y axis is logarithmic, because a tail is a small share of the queries.
     """

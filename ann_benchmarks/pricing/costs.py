@@ -201,7 +201,7 @@ def _short_of_recall(group: Sequence[Run]) -> _Outcome:
 
 
 def _within(run: Run) -> tuple[Kept, str]:
-    return Kept.UNSURE, f"recall {run.metrics['k-nn']:.4f}, whose interval reaches the target"
+    return Kept.UNSURE, f"recall {run.metrics['k-nn']:.4f} (its interval reaches the target)"
 
 
 def _rates(rate: float, bounds: Interval | None, target: ServiceTarget) -> list[tuple[Kept, str]]:

@@ -89,7 +89,7 @@ class PriceFile(YamlFile):
         return list(found.values())
 
     def instance(self, where: Where, entry: dict[str, Any], times: float) -> Instance:
-        """Read an instance whose price is for a month divided by `times`."""
+        """Read an instance; `times` its price is that of a month."""
         vcpus = self.number(where, entry, "vcpus")
         if not vcpus.is_integer():
             self.fail((*where, "vcpus"), f"'vcpus' must be a whole number, not {vcpus:g}")

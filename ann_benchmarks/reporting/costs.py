@@ -13,6 +13,7 @@ from ann_benchmarks.results.runs import Run
 from .cost_words import money, offer, pace, queries_text, some
 from .statements import Statement, listed
 
+NOT_PLAIN = "in batch mode, from cold caches, of skewed queries or with a payload"
 HOW_SWEPT = "python -m tiers sweep measures simulated servers"
 
 
@@ -111,7 +112,7 @@ def may_be_smaller(answer: CostAnswer, found: ServerCost) -> bool:
 def nothing_kept(answer: CostAnswer, objective: str) -> str:
     """Say that no server is known to keep the objective at a price."""
     if not answer.costs:
-        return "No result can be priced: each is in batch mode, from cold caches or of skewed queries."
+        return f"No result can be priced: each is {NOT_PLAIN}."
     if any(cost.kept > Kept.NO for cost in answer.costs):
         return f"There is no price for any server that keeps {objective}."
     best: dict[str, ServerCost] = {}
@@ -189,9 +190,7 @@ def without_price(answer: CostAnswer) -> str:
             reasons.setdefault(cost.unpriced, {})[f"{cost.algorithm} on {cost.server.name}"] = None
     texts = [f"{some(list(names))}, because {reason}" for reason, names in reasons.items()]
     if answer.others:
-        texts.append(
-            f"{counted(answer.others, 'result')} in batch mode, from cold caches or of skewed queries"
-        )
+        texts.append(f"{counted(answer.others, 'result')} {NOT_PLAIN}")
     return f"{'; '.join(texts)}." if texts else ""
 
 

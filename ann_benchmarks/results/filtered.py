@@ -104,8 +104,16 @@ class UnderFilter:
         if not ratios:
             is_alone = len(self.strategies) == 1
             return FastestStrategy((ALONE if is_alone else ONLY) if names else NONE, names, {})
-        alike = [name for name, found in ratios.items() if found.is_noise]
-        higher = [name for name, found in ratios.items() if not found.is_fair and not found.is_noise]
+        higher = [
+            name
+            for name, found in ratios.items()
+            if not found.is_fair and found.interval is not None and found.interval.low > 1
+        ]
+        alike = [
+            name
+            for name, found in ratios.items()
+            if name not in higher and (found.is_noise or not found.is_fair)
+        ]
         if alike:
             return FastestStrategy(ALIKE, [names[0], *alike], ratios, higher)
         is_sure = all(found.is_sure or (name in higher and found.rounds) for name, found in ratios.items())

@@ -47,8 +47,7 @@ class Console:
     def event(self, job: Job, event: Event) -> None:
         """Print what a worker reports."""
         if isinstance(event, BuildBegun):
-            if job.execution.build_only:
-                say(f"{job.label()}: building")
+            say(f"{job.label()}: building")
         elif isinstance(event, Built):
             size = "" if event.index_size is None else f", {size_text(event.index_size, KIB)}"
             if not job.execution.build_only:

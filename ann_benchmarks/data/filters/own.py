@@ -50,7 +50,7 @@ def read_own_filters(attributes: Path, filters: Path, rows: int, queries: int) -
 
     Only the columns that filters are about are read.
     """
-    from .own_columns import attribute_names, read_columns  # whose Parquet library is slow to import
+    from .own_columns import attribute_names, read_columns  # the Parquet library is slow to import
 
     file = YamlFile(filters, "names of filter sets, each with a list of predicates")
     file.mapping((), file.content, "filter sets")

@@ -25,7 +25,7 @@ SETTINGS = ("settings", "server_settings", "given_settings")
 OF_BUILDS = ("maintenance_work_mem", "max_parallel_maintenance_workers")  # follow from the index
 FREE_DISK = "max_wal_size"  # which embedded servers choose by it, another one at each start
 MEMORY_SLACK = 0.05
-FEWEST = 64  # latencies, of which an order or their values are those of one measurement
+FEWEST = 64  # latencies; as many in the same order, or of the same values, are of one measurement
 PIECES = 32  # of a run, whose order by their mean latency identifies it
 
 

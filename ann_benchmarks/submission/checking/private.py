@@ -46,7 +46,7 @@ def check_private(
 ) -> None:
     """Refuse what identifies a person or a network, but for the contact that was given.
 
-    `versions` are those of software, some of which look like addresses.
+    `versions` are those of software; some look like addresses.
     """
     known = {text for text in (contact, *versions) if text}
     for file in ["manifest.json", *files]:
