@@ -30,35 +30,13 @@ IN_WORDS = {
 }
 # Accounts that many machines have: they say nothing about anyone.
 COMMON_ACCOUNTS = {
-    *(
-        "root",
-        "postgres",
-        "admin",
-        "administrator",
-        "ubuntu",
-        "debian",
-        "ec2-user",
-        "centos",
-        "fedora",
-        "user",
-    ),
-    *(
-        "vagrant",
-        "docker",
-        "runner",
-        "nobody",
-        "daemon",
-        "jenkins",
-        "gitlab-runner",
-        "azureuser",
-        "opc",
-        "app",
-    ),
-}
+    "root", "postgres", "admin", "administrator", "ubuntu", "debian", "ec2-user", "centos", "fedora", "user",
+    "vagrant", "docker", "runner", "nobody", "daemon", "jenkins", "gitlab-runner", "azureuser", "opc", "app",
+}  # fmt: skip
 COMMON_HOSTS = {
-    *("vm", "db", "host", "server", "node", "docker", "test", "build", "runner", "ubuntu", "debian", "pg"),
-    *("localhost", "machine", "postgres"),
-}
+    "vm", "db", "host", "server", "node", "docker", "test", "build", "runner", "ubuntu", "debian", "pg",
+    "localhost", "machine", "postgres",
+}  # fmt: skip
 _PUBLIC_REGISTRIES = {"docker.io", "ghcr.io", "quay.io", "gcr.io", "public.ecr.aws", "mcr.microsoft.com"}
 _TEXTS = ("*.md", "docs/*.md", "experiments/*.yml", "algorithms/*/config.yml")
 _PEOPLES_FOLDERS = ("/home", "/Users", "/root", "/var/tmp", "/tmp", "/mnt")
@@ -99,9 +77,8 @@ def manual_words() -> frozenset[str]:
 def facts_of_results(attrs: Mapping[str, Any]) -> list[OwnFact]:
     """Return what the attributes of a result say of other machines: its server, the registry of its image."""
     found = [host_of(word) for word in str(attrs.get("server_address", "")).split(",")]
-    if (
-        series := stored_series(attrs)
-    ) and found:  # the name of a folder may have the beginning of an address
+    if (series := stored_series(attrs)) and found:
+        # The name of a folder may have the beginning of an address.
         named = series.environment.partition("at-")[2]
         found += [named] if found[0].startswith(named) and named else []
     registry, slash, _ = str(attrs.get("docker_image", "")).partition("/")
