@@ -229,6 +229,15 @@ def test_a_recall_above_the_target_that_other_queries_would_not_repeat_leaves_do
     )
 
 
+def test_what_doubt_about_recalls_hides_is_still_slower_as_it_was_measured():
+    """Who missed nothing may miss one in a thousand, or in a million."""
+    runs = {name: [in_rounds(name, rate, 1.0)] for name, rate in (("a", 6000.0), ("b", 600.0))}
+    found = at_recall(runs, 0.95)
+    slower = ratio_of_throughputs(found["a"], found["b"])
+    assert 9 < slower.interval.low < 10 and not slower.is_fair and not slower.is_sure
+    assert "a and b cannot be told apart" in said_of([run for of_one in runs.values() for run in of_one])
+
+
 def test_what_is_moved_from_a_higher_recall_is_moved_along_its_own_line():
     steep = [
         in_rounds("b", rate, recall, name=f"b({recall})") for rate, recall in ((80.0, 0.991), (17.0, 0.996))

@@ -115,21 +115,31 @@ def contest(contenders: Mapping[str, Sequence[Speed]], target: float) -> Contest
 def ratio(first: Standing, second: Standing, error_rate: float = ERROR_RATE) -> Ratio:
     """Compare two at the recall for which they stand, with an interval that misses at the error rate.
 
+    Two that have only higher recalls are compared at one that both have. Where the doubt about these hides
+    which is faster, they are compared as they were measured, which is not fair.
+    """
+    as_measured = _ratio(first, second, error_rate, second.reach != ABOVE)
+    is_first = first.level >= second.level
+    equal = beside(first, second) if is_first else beside(second, first)
+    if equal is None:
+        return as_measured
+    there = _ratio(*(equal if is_first else equal[::-1]), error_rate)
+    is_fair = second.reach != ABOVE or (there.value >= 1) == is_first
+    there = replace(there, is_fair=is_fair, recall=equal[0].own_recall)
+    return as_measured if there.is_noise and not as_measured.is_noise else there
+
+
+def _ratio(first: Standing, second: Standing, error_rate: float, is_fair: bool = True) -> Ratio:
+    """Compare the levels of two, each as it is.
+
     In rounds, the race may have been looked at before, and ended by what was seen: that has a part of it.
     """
-    is_first, recall = first.level >= second.level, None
-    equal = beside(first, second) if is_first else beside(second, first)
-    if equal is not None:
-        first, second = equal if is_first else equal[::-1]
-        recall = equal[0].own_recall
     found = speed_ratio(first, second)
     rate = error_rate * (1 - LOOKS_SHARE) if found.by == IN_ROUNDS else error_rate
     interval = Interval(*found.interval(rate)) if found.is_judged else None
-    is_fair = second.reach != ABOVE or (equal is not None and (found.ratio >= 1) == is_first)
     if found.by != IN_ROUNDS:
-        return Ratio(found.ratio, interval, 0, is_fair, recall=recall)
-    value = _unchosen_ratio(first, second, interval)
-    return Ratio(value, interval, found.repetitions[0], is_fair, recall=recall)
+        return Ratio(found.ratio, interval, 0, is_fair)
+    return Ratio(_unchosen_ratio(first, second, interval), interval, found.repetitions[0], is_fair)
 
 
 def _unchosen_ratio(first: Standing, second: Standing, interval: Interval | None) -> float:
