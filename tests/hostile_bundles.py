@@ -133,7 +133,12 @@ OUTSIDE = (
     Tampering("no manifest", "manifest", "no bundle", lambda folder: (folder / MANIFEST).unlink()),
     Tampering("a manifest nested deeply", "manifest", "nested", holding(MANIFEST, DEEP)),
     Tampering("no JSON", "manifest", "no JSON", holding(MANIFEST, "{")),
-    Tampering("NaN", "manifest", "NaN is no number", replace_in(MANIFEST, lambda t: t.replace("0.5", "NaN"))),
+    Tampering(
+        "NaN",
+        "manifest",
+        "NaN is no number",
+        replace_in(MANIFEST, lambda t: re.sub(": 0\\.5\\b", ": NaN", t)),
+    ),
     Tampering(
         "a path that leads out",
         "manifest",

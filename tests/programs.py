@@ -103,8 +103,11 @@ def write_config(folder: Path, name: str, **keys: Any) -> None:
 
 
 @contextmanager
-def temporary_folder() -> Iterator[Path]:
-    """A folder for the time of the block, which the account that runs a server can enter."""
-    with tempfile.TemporaryDirectory(prefix="ann-test-") as name:
+def temporary_folder(on_disk: bool = False) -> Iterator[Path]:
+    """A folder for the time of the block, which the account that runs a server can enter.
+
+    TMPDIR may be in memory. What a limit of memory or of a disk is for has to be on a disk.
+    """
+    with tempfile.TemporaryDirectory(prefix="ann-test-", dir="/var/tmp" if on_disk else None) as name:
         Path(name).chmod(0o755)
         yield Path(name)

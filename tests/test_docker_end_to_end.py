@@ -18,7 +18,7 @@ from ann_benchmarks.results.records import iter_record_paths, read_record
 
 from .docker_engine import install
 from .long_tests import takes_long
-from .programs import run_program
+from .programs import run_program, temporary_folder
 from .vchord_archives import ARCHIVES
 from .vectorscale_wheel import release_stand_in, wheel
 
@@ -28,9 +28,10 @@ VECTORS = os.environ.get("ANN_BENCHMARKS_TEST_VECTORS")
 
 
 @pytest.fixture
-def folder(tmp_path: Path, base_image: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def folder(base_image: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with temporary_folder(on_disk=True) as folder:
+        monkeypatch.chdir(folder)
+        yield folder
 
 
 def command(program: str, *arguments: str) -> str:

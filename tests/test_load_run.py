@@ -40,8 +40,8 @@ LATENCIES = [f"latency_{name}" for name in ("p50", "p95", "p99", "p999")]
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    """A folder with a dataset and two algorithms of one point each, that a server's account can enter."""
-    with temporary_folder() as folder:
+    """A folder with a dataset and two algorithms of one point each, for loads and for tiers."""
+    with temporary_folder(on_disk=True) as folder:
         make_dataset("small", "angular", 2000, 12, queries=50, neighbours=100, folder=folder / "data")
         define(folder, [[15]], [[4]])
         yield folder

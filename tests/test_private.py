@@ -57,6 +57,7 @@ def private():
         ("File '/home/bob/x.py', line 3", "File '[path]', line 3"),
         ("/var/tmp/a:/tmp/b", "[path]:[path]"),
         ("in /tmp", "in [path]"),
+        ("/dev/shm/xenia/a, /dev/shmem and /run/user/1000", "[path], /dev/shmem and [path]"),
         ("ip-10-0-0-5.ec2.internal", "[host]"),
     ],
 )
@@ -136,6 +137,7 @@ def test_what_this_machine_is_called_is_known(monkeypatch, tmp_path):
     monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", "tcp://db.shop.example:5432")
     monkeypatch.setenv("PGUSER", "xenia")
     monkeypatch.setenv("SCRATCH", "/data/scratch/xenia")
+    monkeypatch.setenv("FAST", "/dev/shm/scratch")
     monkeypatch.setattr(socket, "getfqdn", lambda: "quokka7.zoo.example")
     known = {(fact.kind, fact.text) for fact in facts_here()}
     assert {
@@ -145,9 +147,10 @@ def test_what_this_machine_is_called_is_known(monkeypatch, tmp_path):
         (USER, pwd.getpwuid(os.getuid()).pw_name),
         (PATH, "/data/people/xenia"),
         (PATH, "/data/scratch/xenia"),
+        (PATH, "/dev/shm/scratch"),
         (PATH, str(tmp_path)),
         (REPOSITORY, str(ROOT)),
         (SECRET, "0123456789abcdef"),
     } <= known
     texts = {text for _, text in known}
-    assert not texts & {"", "/", "/usr/bin", "127.0.0.1", "::1", "localhost"}
+    assert not texts & {"", "/", "/usr/bin", "/dev/shm", "127.0.0.1", "::1", "localhost"}

@@ -58,7 +58,7 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    with temporary_folder() as folder:
+    with temporary_folder(on_disk=True) as folder:
         yield folder
 
 

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from tiers.ledger import Ledger, own_hold
 from tiers.memory import GIB, MIB, ControlGroup, WholeMachine, meminfo, system_reserve
 from tiers.tier import Disk, SimulatedServer, Tier
 
-from .programs import PATIENCE
+from .programs import PATIENCE, temporary_folder
 from .tier_holds import (
     group_of,
     inside,
@@ -65,9 +64,9 @@ def ledger(tmp_path):
 
 @pytest.fixture(scope="module")
 def big_file():
-    """300 MB on a disk: a temporary folder may be in memory."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="ann-test-") as folder:
-        file = Path(folder) / "file"
+    """300 MB on a disk."""
+    with temporary_folder(on_disk=True) as folder:
+        file = folder / "file"
         with file.open("wb") as opened:
             for _ in range(300):
                 opened.write(os.urandom(1 << 10) * 1000)
@@ -467,14 +466,15 @@ def test_a_folder_in_memory_is_refused():
 
 
 def test_a_partition_stands_for_its_disk(tmp_path, monkeypatch):
-    number = tmp_path.stat().st_dev
+    on_disk = Path("/var/tmp")
+    number = on_disk.stat().st_dev
     partition = tmp_path / "devices/sda/sda1"
     partition.mkdir(parents=True)
     (partition / "partition").write_text("1\n")
     (tmp_path / "devices/sda/dev").write_text("8:0\n")
     (tmp_path / f"{os.major(number)}:{os.minor(number)}").symlink_to(partition)
     monkeypatch.setattr(disks, "_DEVICES", tmp_path)
-    assert block_device(tmp_path) == "8:0"
+    assert block_device(on_disk) == "8:0"
 
 
 def test_a_file_system_that_hides_its_disk_is_looked_up(tmp_path, monkeypatch):

@@ -39,7 +39,7 @@ COMMON_HOSTS = {
 }  # fmt: skip
 _PUBLIC_REGISTRIES = {"docker.io", "ghcr.io", "quay.io", "gcr.io", "public.ecr.aws", "mcr.microsoft.com"}
 _TEXTS = ("*.md", "docs/*.md", "experiments/*.yml", "algorithms/*/config.yml")
-_PEOPLES_FOLDERS = ("/home", "/Users", "/root", "/var/tmp", "/tmp", "/mnt")
+_PEOPLES_FOLDERS = ("/home", "/Users", "/root", "/var/tmp", "/tmp", "/dev/shm", "/run/user", "/mnt")
 _REST = r"(?:/[^\s\"'`<>|;,:()\[\]{}\\&?*$=]*)?"  # of a path
 _BEFORE, _AFTER = r"(?<![^\W_])", r"(?![^\W_])"  # a letter or digit makes it part of another word
 _QUOTED_HOST = r"(?<=host \")|(?<=server \")|(?<=host ')|(?<=server ')"
