@@ -14,11 +14,12 @@ from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.experiments.carrying_out import arguments_of, carry_out, command_of, report_arguments
 from ann_benchmarks.experiments.findings import StepPoint, judged, selected
 from ann_benchmarks.experiments.options import Options
-from ann_benchmarks.experiments.report import report_of
+from ann_benchmarks.experiments.report import report_experiment, report_of
 from ann_benchmarks.experiments.schema import FOLDER, Claim, find_experiment, read_experiment
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.rounds import read_time
 from ann_benchmarks.reporting.content import Chapter
+from ann_benchmarks.results.cache import CACHE_NAME
 from ann_benchmarks.results.contest import FEWEST_ROUNDS
 from ann_benchmarks.results.records import Phase, Record
 from ann_benchmarks.results.runs import Run
@@ -170,9 +171,14 @@ def test_an_experiment_is_carried_out_and_goes_on(tmp_path, monkeypatch):
     done = run(tmp_path, "--experiment", path, "-o", "made", program="report.py")
     assert done.returncode == 0 and "wrote made/report.html" in done.stdout, done.stderr
     assert "not reproduced" in (tmp_path / "made" / "report.md").read_text()
-    done = run(
-        tmp_path, "--experiment", path, "--bundle", "bundle", "--division", "open", program="report.py"
-    )
+    for cache in tmp_path.glob(f"results/*/{CACHE_NAME}"):  # as if the figures in it were computed otherwise
+        stale, count = re.subn('"qps": [0-9.]+', '"qps": 1.5', cache.read_text())
+        assert count
+        cache.write_text(stale)
+    words = ["--experiment", str(path), "--bundle", "bundle", "--division", "open"]
+    with pytest.raises(UserError, match="has other figures than before: add --recompute"):
+        report_experiment([*words, "--local"], make_parser(), every_job)
+    done = run(tmp_path, *words, "--recompute", program="report.py")
     assert done.returncode == 0 and "wrote bundle/manifest.json" in done.stdout, done.stderr
     manifest = read_manifest(tmp_path / "bundle")
     assert manifest.experiment == "small" and not manifest.mini and {"experiment.yml"} < set(manifest.files)

@@ -81,20 +81,22 @@ def test_strategies_are_compared_under_one_filter():
     assert [family(run) for run in runs] == ["a", "a-post3", "a"]
 
 
-def under(run, filter):
-    return replace(run, series=replace(run.series, filter=filter))
+@pytest.mark.parametrize(
+    ("field", "words"), [("filter", "under the filter"), ("payload", "with the payload")]
+)
+def test_memory_is_compared_under_one_filter_and_with_one_payload(field, words):
+    def under(run, value):
+        return replace(run, series=replace(run.series, **{field: value}))
 
-
-def test_memory_is_compared_under_one_filter():
     few = [make_run(rates=(900.0, 901.0, 899.0)), make_run(rates=(100.0, 101.0, 99.0), ram=4)]
     many = [make_run(rates=(102.0, 101.0, 103.0)), make_run(rates=(100.0, 101.0, 99.0), ram=2)]
     runs = [*(under(run, "few") for run in few), *(under(run, "many") for run in many)]
     found = {need.algorithm: need for need in needs(runs, 0.9)}
-    assert [*found] == ["hnsw under the filter few", "hnsw under the filter many"]
-    assert found["hnsw under the filter few"].ram is None  # a ninth of the speed is left
-    assert found["hnsw under the filter many"].ram == 2 << 30
+    assert [*found] == [f"hnsw {words} few", f"hnsw {words} many"]
+    assert found[f"hnsw {words} few"].ram is None  # a ninth of the speed is left
+    assert found[f"hnsw {words} many"].ram == 2 << 30
     scarce = with_least_memory(runs, 0.9, Comparison(1, runs[:1], 0.9))
-    assert scarce is not None and {run.series.filter for run in scarce.runs} == {"few"}
+    assert scarce is not None and {getattr(run.series, field) for run in scarce.runs} == {"few"}
 
 
 def attributes(rows=300, seed=5):

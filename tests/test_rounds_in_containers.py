@@ -11,7 +11,7 @@ import pytest
 
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Built, Failure, Finished, Note, PointDone, TurnDone
-from ann_benchmarks.jobs.job import Job, JobRequest
+from ann_benchmarks.jobs.job import Execution, Job, JobRequest
 from ann_benchmarks.measure.rounds import Enter, Keep, Turn
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
 from ann_benchmarks.results.intervals import Interval
@@ -34,6 +34,7 @@ TURNS = """
 def set_query_arguments(self, number):
     if number == 9: os.kill(os.getpid(), 11)
 def query(self, q, n): return list(range(n))
+def set_payload(self, payload): print('with', payload)
 def done(self): print('put away')
 """
 
@@ -56,7 +57,7 @@ def job_of(points) -> Job:
 
 def test_a_container_takes_one_request_after_the_other(workspace) -> None:
     workspace.add_plugin("db", TURNS)
-    job = job_of([[1], [2]])
+    job = replace(job_of([[1], [2]]), execution=Execution(payload="text"))
     name = job.label()
     turns = [Turn(name, point, number) for number in (1, 2, 3) for point in (0, 1)]
     first = RunRequest(Enter(JobRequest(job, {"docker_image": "i"})), 2**30)
@@ -67,7 +68,7 @@ def test_a_container_takes_one_request_after_the_other(workspace) -> None:
     assert [(message.point, message.round) for message in said if isinstance(message, TurnDone)] == [
         (turn.point, turn.round) for turn in turns
     ]
-    assert (status, printed) == (0, "put away\n")
+    assert (status, printed) == (0, "with text\nput away\n")
 
 
 def test_a_process_that_dies_in_a_container_is_told_from_a_job_that_fails(workspace) -> None:

@@ -178,6 +178,31 @@ def test_nothing_overflows_on_a_phone(browser, site, page):
     assert not browser.errors
 
 
+@pytest.mark.parametrize("window", [DESKTOP, PHONE])
+def test_long_names_leave_the_rest_in_sight(browser, site, window):
+    run = shown(browser, site / "index.html", **window)
+    algorithms = run("$('#table tbody tr').map((row) => row.children[1].getClientRects()[0].height)")
+    texts = "$('#table tbody tr')[0].children[{0}].querySelector('.few').textContent = '{1}'.repeat(90)"
+    run(f"{{ {texts.format(0, 'Name')}; {texts.format(1, 'name_')}; }}")
+    boxes = "[0, 1].map((i) => $('#table tbody tr')[0].children[i].getBoundingClientRect())"
+    widths = run(f"{boxes}.map((box) => box.width)")
+    assert max(widths) <= 14 * 16 and run(f"{boxes}[0].height") <= max(algorithms) + 60  # three lines
+    run("$('.card strong')[0].textContent = 'Name'.repeat(90)")
+    assert run("$('.card strong')[0].getBoundingClientRect().height") <= 3 * 16 * 1.5 + 1
+    assert run("document.documentElement.scrollWidth") == window["width"]
+
+
+def test_points_from_cold_caches_alone_have_a_table(browser, tmp_path):
+    begin_bundle(tmp_path / "cold")
+    put_result(tmp_path / "cold", "d", Series("x", clients=1, is_cold=True), "a", 0.97, 9.0)
+    finish_bundle(tmp_path / "cold", "Cold")
+    create_submissions_site(tmp_path / "site", [tmp_path / "cold"])
+    run = shown(browser, tmp_path / "site" / "index.html")
+    assert run("[rows(), head('Cold QPS').textContent]") == [1, "Cold QPS ▼"]
+    assert run("document.querySelector('.lead').textContent").startswith("1 measured point of 1 bundle.")
+    assert "Origin" not in shown(browser, tmp_path / "site" / "cold.html")("document.body.textContent")
+
+
 def test_a_thousand_points_open_within_a_second(browser, tmp_path):
     page = write_made_up_table(tmp_path)
     assert page.stat().st_size < 600_000

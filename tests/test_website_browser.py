@@ -58,7 +58,10 @@ def browser():
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """Two algorithms by 1 and 32 clients on three tiers, each at two recalls; three versions; writes."""
+    """Two algorithms by 1 and 32 clients on three tiers, each at two recalls; three versions; writes.
+
+    `few` has too few queries for a 99th percentile.
+    """
     folder = tmp_path_factory.mktemp("site")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -82,6 +85,10 @@ def site(tmp_path_factory):
             name = f"pgvector_hnsw-{version}"
             make_result("versions", name, "x", truth, 0.96, 1e-3, algo="pgvector_hnsw", **attrs)
         make_truth("versions")
+        truth = make_truth("few", queries=100)
+        for ram in SIZES:
+            label = f"ivf-c1-cgroup-sb256MB-ram{ram}"
+            make_result("few", label, "x", truth, 0.96, 1e-3, algo=label, **tier_attrs(1, ram))
         for writers in (1, 2, 4):
             make_record("d", inserting("vchord", writers))
             make_record("rows", inserting("vchord", writers))
@@ -107,6 +114,12 @@ def test_a_dataset_that_was_only_written_to_has_its_page(browser, site):
     assert curves == {f"vchord, {n} writer{'s' * (n > 1)}": 10 for n in (1, 2, 4)}
     opened(browser, site / "index.html")
     assert browser.run("$('.card').map((card) => card.innerText)").count("rows (k = 10)\n3 workloads") == 1
+
+
+def test_a_metric_that_no_result_has_leaves_the_plots_of_others(browser, site):
+    run = opened(browser, site / "few_10_euclidean.html")
+    assert run(f"curvesOf('{RAM}')") == {"ivf": 3}
+    assert run("[$('[data-metric=p99]').every((c) => c.closest('[hidden]')), rows()]") == [True, 3]
 
 
 def test_recall_by_query_is_drawn_and_follows_the_recall_that_is_compared(browser, site):

@@ -78,6 +78,7 @@ def report_experiment(words: Sequence[str], parser: argparse.ArgumentParser, job
     own.add_argument("--title")
     own.add_argument("--prices", type=path_type)
     own.add_argument("--target-rate", type=positive_float)
+    own.add_argument("--recompute", action="store_true")
     add_bundle_options(own)
     args, given = own.parse_known_args(others)
     request = requested_bundle(args)
@@ -85,7 +86,8 @@ def report_experiment(words: Sequence[str], parser: argparse.ArgumentParser, job
     target = requested.target_recall or TARGET_RECALL
     latency = None if args.prices is None else requested.slo
     costs = cost_request(args.prices, latency, args.target_rate)
-    name, report = report_of(experiment.experiment, experiment.mini, parser, given, jobs_of)
+    choice = (experiment.experiment, experiment.mini)
+    name, report = report_of(*choice, parser, given, jobs_of, args.recompute)
     report = replace(report, title=args.title or report.title, costs=costs)
     folder = None
     if request is not None:
@@ -108,9 +110,17 @@ def unmeasured(report: Report) -> str:
 
 
 def report_of(
-    name: str, is_mini: bool, parser: argparse.ArgumentParser, given: Sequence[str], jobs_of: JobsOf
+    name: str,
+    is_mini: bool,
+    parser: argparse.ArgumentParser,
+    given: Sequence[str],
+    jobs_of: JobsOf,
+    recompute: bool = False,
 ) -> tuple[str, Report]:
-    """Return the name and the report of an experiment that ran with `given` options besides its own."""
+    """Return the name and the report of an experiment that ran with `given` options besides its own.
+
+    `recompute` computes every metric anew, whatever is cached.
+    """
     experiment = read_experiment(find_experiment(name), is_mini, Options(parser))
     chapters: list[Chapter] = []
     points: list[StepPoint] = []
@@ -119,7 +129,7 @@ def report_of(
         if step.skip:
             chapters.append(Chapter(step.title, f"Left out: {step.skip}."))
             continue
-        results = results_of(step, arguments_of(step, parser, given), jobs_of)
+        results = results_of(step, arguments_of(step, parser, given), jobs_of, recompute)
         points += results.points
         left_out |= results.left_out
         outcomes = [point.outcome for point in results.points]
@@ -146,7 +156,7 @@ def report_of(
     return experiment.name, report
 
 
-def results_of(step: Step, args: argparse.Namespace, jobs_of: JobsOf) -> StepResults:
+def results_of(step: Step, args: argparse.Namespace, jobs_of: JobsOf, recompute: bool = False) -> StepResults:
     """Find the results of a step; if several jobs may have made a point, those with results count."""
     try:
         jobs = list(jobs_of(args))
@@ -158,7 +168,7 @@ def results_of(step: Step, args: argparse.Namespace, jobs_of: JobsOf) -> StepRes
         if path.exists():
             written[job.procedure.workload is not None].append(path)
     left_out: LeftOut = {}
-    outcomes: dict[Path, Run | Record] = dict(load_runs_of(written[False], left_out=left_out))
+    outcomes: dict[Path, Run | Record] = dict(load_runs_of(written[False], recompute, left_out=left_out))
     outcomes |= {record.path: record for record in readable_records(written[True])}
     points = [StepPoint(step.name, *places[path], outcome) for path, outcome in outcomes.items()]
     there = {named(*places[path]) for path in outcomes}

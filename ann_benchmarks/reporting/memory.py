@@ -59,8 +59,10 @@ def needs(runs: Iterable[Run], target: float) -> list[Need]:
 
 
 def contender(run: Run) -> str:
-    """Name what has a need of its own: an algorithm, under each filter."""
-    return family(run) + (f" under the filter {run.series.filter}" if run.series.filter else "")
+    """Name what has a need of its own: an algorithm, under each filter and with each payload."""
+    series = run.series
+    under = f" under the filter {series.filter}" if series.filter else ""
+    return family(run) + under + (f" with the payload {series.payload}" if series.payload else "")
 
 
 def need_of(number: int, algorithm: str, best: Mapping[int | None, AtRecall]) -> Need:

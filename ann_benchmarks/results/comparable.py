@@ -179,7 +179,7 @@ def with_least_memory(runs: Iterable[Run], target: float, compared: Comparison) 
     groups: dict[str, list[Run]] = {}
     first = compared.runs[0]
     for run in comparable(runs):
-        is_alike = (clients(run), run.series.filter) == (compared.clients, first.series.filter)
+        is_alike = (clients(run), run.series.special) == (compared.clients, first.series.special)
         if is_alike and ram(run) < ram(first):
             groups.setdefault(conditions(run), []).append(run)
     by_memory = sorted(groups.values(), key=lambda group: memory_of(group[0]))

@@ -53,8 +53,14 @@ class Comparison {
       : known.sort((a, b) => a - b);
   }
 
+  // A metric that no point has, such as a percentile of too few queries, is no column of the page either.
   get isOfInterest() {
-    return this.known.length > 1;
+    return this.known.length > 1 && this.site.points.some((point) => this.isDrawn(point));
+  }
+
+  isDrawn(point) {
+    const isPlaced = this.places.get(point) !== null && isNumber(point["k-nn"]) && point.qps > 0;
+    return isPlaced && drawable(point[this.metric]);
   }
 
   by() {
@@ -68,10 +74,7 @@ class Comparison {
   describe() {
     const { site, kind, metric } = this;
     const at = Math.max(site.state.at, site.state.least ?? 0);
-    const points = site.kept.filter(
-      (point) =>
-        this.places.get(point) !== null && isNumber(point["k-nn"]) && point.qps > 0 && drawable(point[metric]),
-    );
+    const points = site.kept.filter((point) => this.isDrawn(point));
     const by = this.by();
     const curves = site.curvesBy(by).group(points).map(({ name, style, points: own }) => {
       const of = new Map();

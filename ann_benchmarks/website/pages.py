@@ -89,7 +89,7 @@ def environment() -> Environment:
     made = Environment(
         loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    made.globals.update(light_colors=LIGHT_COLORS, dark_colors=DARK_COLORS)
+    made.globals.update(light_colors=LIGHT_COLORS, dark_colors=DARK_COLORS, counted=counted)
     return made
 
 

@@ -116,7 +116,9 @@ class Table {
       const show = isWords ? (words) => words ?? "–" : column.kind === "share" ? showShare : showNumber;
       const text = show(value);
       const file = column.id === data.links.column && data.links.files[point[data.links.column]];
-      const content = file ? element("a", { href: file }, text) : text;
+      const isShort = data.table && isWords && !LONG_COLUMNS.includes(column.id);
+      const few = isShort ? { class: "few", title: text } : {};
+      const content = file ? element("a", { href: file, ...few }, text) : isShort ? element("span", few, text) : text;
       const bar = data.table && point.bars[column.id];
       const interval = bar ? [" ", element("small", {}, `(${bar.map(show).join("–")})`)] : [];
       return element("td", isWords ? { class: wordsClass(column) } : {}, content, ...interval);
