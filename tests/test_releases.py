@@ -27,16 +27,17 @@ def test_two_releases_are_two_curves(tmp_path):
     again = run_program("install.py", "--local", "--algorithm", "pgvector_hnsw:0.6.2", cwd=tmp_path)
     assert "is here already" in again.stdout
     options = ("--dataset", "clustered-500-8-euclidean", "--runs", "1", "--max-n-algorithms", "1")
+    one_point = ("--clients", "1", "--target-recall", "0.5", "--max-queries", "50", "--warmup", "50")
     both = ("--algorithm", "pgvector_hnsw:0.6.2", "pgvector_hnsw")
-    ran = run_program("run.py", "--local", *both, *options, cwd=tmp_path)
+    ran = run_program("run.py", "--local", *both, *options, *one_point, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr + ran.stdout
     versions = {}
     for path in tmp_path.glob("results/*/10/*/*.hdf5"):
         with h5py.File(path) as file:
             versions[path.parent.name] = file.attrs["vector_version"], file.attrs["postgres_version"]
     here = Installation(embedded_installation())
-    assert set(versions) == {"pgvector_hnsw", "pgvector_hnsw-0.6.2"}
-    old, new = versions["pgvector_hnsw-0.6.2"], versions["pgvector_hnsw"]
+    assert set(versions) == {"pgvector_hnsw-c1", "pgvector_hnsw-0.6.2-c1"}
+    old, new = versions["pgvector_hnsw-0.6.2-c1"], versions["pgvector_hnsw-c1"]
     assert old[0] == "0.6.2" and old[1].startswith("16.")
     assert new[0] == here.version_of("vector") and new[1].startswith(f"{here.major()}.")
 
