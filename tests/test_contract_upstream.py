@@ -71,11 +71,11 @@ def test_their_configs_have_the_same_definitions_and_results_here():
     configs, broken = read_configs(Path(CHECKOUT) / ALGORITHMS)
     assert not broken
     for (points, metric, dimension, k), expected in zip(KINDS, theirs, strict=True):
-        found = []
+        found, fields = [], expected[0][0].keys() if expected else ()  # ours have more
         for definition in get_definitions(configs, Data("data", 1000, dimension, metric, points), k):
             name, build = definition.algorithm, definition.arguments
             paths = [str(result_path("data", k, name, build + query)) for query in definition.points()]
-            facts = {field: value for field, value in vars(definition).items() if field != "version"}
+            facts = {field: value for field, value in vars(definition).items() if field in fields}
             found.append([facts, paths])
         assert counted(found) == counted(expected), (points, metric)
     assert sum(map(len, theirs)) > 2000
