@@ -1,7 +1,6 @@
 """How a point was measured: what disqualifies a claim that rests on it, and what a reviewer should know."""
 
 import math
-import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 
@@ -10,6 +9,7 @@ from ann_benchmarks.common.output import counted
 from ..manifest import Manifest
 from .points import CheckedPoint
 from .rules import Findings
+from .tiers import of_memory
 
 AGAIN = "measure it again"
 FEWEST_RUNS = 3
@@ -17,13 +17,10 @@ FEWEST_QUERIES = 100
 WAITING = 0.8  # share of the time that clients wait for answers, below which they are the limit
 BUSY, LARGE = 0.95, 0.33  # shares of the machine's CPU, and of the clients in it, with which they are, too
 LATE = 0.25  # of the median service time
-TIER_OFF = 0.01  # of a tier's memory
 OTHERS = 0.1  # share of the CPUs
 RECALL_CHANGED = 0.01
 OLDEST = timedelta(days=180)  # of a result when it is handed in
 AHEAD = timedelta(hours=1)  # by which a clock may be wrong
-SIZES = {"MB": 1 << 20, "GB": 1 << 30}
-_RAM = re.compile(r"ram(\d+)(MB|GB)")
 
 
 def check_conditions(point: CheckedPoint, is_claimed: bool, findings: Findings) -> None:
@@ -35,7 +32,7 @@ def check_conditions(point: CheckedPoint, is_claimed: bool, findings: Findings) 
                 findings.judge(point.file, rule, f"a claim rests on it, and {problem}", AGAIN)
             else:
                 findings.warn(point.file, rule, problem)
-    for problem in of_tier(point):
+    for problem in of_memory(point):
         findings.refuse(point.file, "tier", problem, AGAIN)
 
 
@@ -79,28 +76,12 @@ def of_warnings(point: CheckedPoint) -> Iterator[str]:
     of_recall = point.numbers("run_recalls") or [0.0]
     if max(of_recall) - min(of_recall) > RECALL_CHANGED:
         yield "its recall changed between its runs"
-    if point.series.is_cold and attrs.get("caches_dropped") is False:
+    if point.series.is_cold and attrs.get("caches_dropped") is not True:
         yield "its caches were not emptied before each run"
     if (point.number("latency_queries") or 0) < FEWEST_QUERIES:
         yield f"fewer than {FEWEST_QUERIES} queries were counted"
     if point.number("queries_in_train"):
         yield "some of its queries are rows of the training set"
-
-
-def of_tier(point: CheckedPoint) -> Iterator[str]:
-    """Yield that a simulated server had another memory than its name says."""
-    named = _RAM.search(point.series.tier_memory)
-    if named is None:
-        return
-    promised = int(named[1]) * SIZES[named[2]]
-    if (said := point.number("tier_ram")) != promised:
-        yield f"is named by a tier of {named[0]}, and says tier_ram {said}"
-    measured = point.number("tier_available")
-    measured = measured if measured is not None else point.number("tier_available_at_start")
-    if measured is None:
-        yield "does not say how much memory its tier had (tier_available)"
-    elif abs(measured / promised - 1) > TIER_OFF:
-        yield f"missed its tier: the memory was {measured / promised - 1:+.1%} of what it is named by"
 
 
 def check_age(points: list[CheckedPoint], manifest: Manifest, now: datetime, findings: Findings) -> None:
