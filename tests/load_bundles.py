@@ -12,15 +12,15 @@ import yaml
 from .bundle_data import DATASET, TARGET, make_quiet, prepare, run
 
 RATE, FILTER = 200, "uniform:0.2"
-BATCH, OPEN, COLD = "part-batch", f"part-c2-r{RATE}", "part-c2-cold"
-TURNS = "part-c1", "part-c2"
+BATCH, OPEN, COLD, TURNS = "part-batch", f"part-c1-r{RATE}", "part-c1-cold", "part-c1"
 FILTERED = f"part-post5-filter-{FILTER.replace(':', '-')}"
-LOADS: dict[Any, dict[str, Any]] = {
-    BATCH: {"batch": True},
-    OPEN: {"clients": 2, "rate": RATE, "duration": 0.5, "warmup": 10},
-    COLD: {"clients": 2, "duration": 0.2, "warmup": "off"},
-    FILTERED: {"filter": FILTER, "post-filter": 5},
-    TURNS: {"clients": "1,2", "rounds": 3, "target-recall": TARGET, "duration": 0.2},
+ONE = {"part": {"one": {"args": [[8]], "query_args": [[800]]}}}  # point
+LOADS: dict[str, dict[str, Any]] = {
+    BATCH: {"run": {"batch": True}, "groups": ONE},
+    OPEN: {"run": {"clients": 1, "rate": RATE, "duration": 0.4, "warmup": 10}, "groups": ONE},
+    COLD: {"run": {"clients": 1, "target-recall": TARGET, "duration": 0.1, "warmup": "off"}},
+    FILTERED: {"run": {"filter": FILTER, "post-filter": 5}, "groups": ONE},
+    TURNS: {"run": {"clients": 1, "rounds": 4, "duration": 0.1, "warmup": 10}},
 }
 
 
@@ -33,8 +33,8 @@ def measured_loads() -> Path:
     run(folder, "create_dataset.py", "--add-filters", DATASET, "--filters", FILTER)
     common = {"algorithm": "part", "dataset": DATASET}
     steps = [
-        {"name": f"load{number}", "title": f"Load {number}", "run": {**common, **how}}
-        for number, how in enumerate(LOADS.values())
+        {"name": f"load{number}", "title": f"Load {number}", **step, "run": {**common, **step["run"]}}
+        for number, step in enumerate(LOADS.values())
     ]
     (folder / "loads.yml").write_text(yaml.safe_dump({"title": "Loads", "steps": steps}))
     how = ["--local", "--definitions", "plugins", "--runs", 3]

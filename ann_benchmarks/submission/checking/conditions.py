@@ -13,6 +13,7 @@ from .tiers import of_memory
 
 AGAIN = "measure it again"
 FEWEST_RUNS = 3
+FEWEST_ROUNDS = 4  # that are believed
 FEWEST_QUERIES = 100
 WAITING = 0.8  # share of the time that clients wait for answers, below which they are the limit
 BUSY, LARGE = 0.95, 0.33  # shares of the machine's CPU, and of the clients in it, with which they are, too
@@ -20,6 +21,7 @@ LATE = 0.25  # of the median service time
 OTHERS = 0.1  # share of the CPUs
 RECALL_CHANGED = 0.01
 OLDEST = timedelta(days=180)  # of a result when it is handed in
+DISAGREE = "its runs differ by more than noise"
 AHEAD = timedelta(hours=1)  # by which a clock may be wrong
 
 
@@ -32,6 +34,8 @@ def check_conditions(point: CheckedPoint, is_claimed: bool, findings: Findings) 
                 findings.judge(point.file, rule, f"a claim rests on it, and {problem}", AGAIN)
             else:
                 findings.warn(point.file, rule, problem)
+    if point.attrs.get("runs_disagree") and is_in_rounds(point):
+        findings.warn(point.file, "warnings", DISAGREE)
     for problem in of_memory(point):
         findings.refuse(point.file, "tier", problem, AGAIN)
 
@@ -63,8 +67,8 @@ def of_runs(point: CheckedPoint) -> Iterator[str]:
 def of_warnings(point: CheckedPoint) -> Iterator[str]:
     """Yield what disturbed a point."""
     attrs = point.attrs
-    if attrs.get("runs_disagree"):
-        yield "its runs differ by more than noise"
+    if attrs.get("runs_disagree") and not is_in_rounds(point):
+        yield DISAGREE
     if max(point.numbers("run_others_cpu"), default=0.0) > OTHERS:
         yield f"others took more than {OTHERS:.0%} of the machine's CPUs in a run"
     if attrs.get("steady_state") is False:
@@ -82,6 +86,11 @@ def of_warnings(point: CheckedPoint) -> Iterator[str]:
         yield f"fewer than {FEWEST_QUERIES} queries were counted"
     if point.number("queries_in_train"):
         yield "some of its queries are rows of the training set"
+
+
+def is_in_rounds(point: CheckedPoint) -> bool:
+    """Whether it was measured in rounds, whose interval has what differs between them, as have its rivals."""
+    return "rounds" in point.attrs and len(point.numbers("run_rounds")) >= FEWEST_ROUNDS
 
 
 def check_age(points: list[CheckedPoint], manifest: Manifest, now: datetime, findings: Findings) -> None:
