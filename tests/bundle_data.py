@@ -32,42 +32,62 @@ CONTACT = "jane@example.org"
 CLIENTS = (1, 2)
 SHARES = (300, 800)  # thousandths of the rows that a query looks at
 PLUGIN = """
+from types import SimpleNamespace
 import numpy as np
 from ann_benchmarks.algorithms.base.module import BaseANN
 
 class Plugin(BaseANN):
     "Looks at the first rows alone, which gives any recall that a test needs."
-    def __init__(self, metric, layers): self.metric, self.layers = metric, layers
+    def __init__(self, metric, layers): self.metric, self.layers, self.is_cold = metric, layers, False
     def fit(self, X): self.rows = np.asarray(X)
     def set_query_arguments(self, share):
         self.seen = self.rows[: len(self.rows) * share // 1000]
         self.name = f"part(layers={self.layers}, share={share})"
+    def search_range(self, n):
+        return SimpleNamespace(parameter="share", values=range(100, 1001, 100), arguments=lambda one: [one])
+    def cool(self): self.is_cold = True
     def query(self, q, n):
         squares = ((self.seen - q) ** 2).sum(axis=1)
         return np.argsort(squares, kind="stable")[:n]
     def get_additional(self):
-        return {"part_version": "1.2.3", "given_settings": {"depth": "3"}}
+        cold = {"caches_dropped": True} if self.is_cold else {}
+        return {"part_version": "1.2.3", "given_settings": {"depth": "3"}, **cold}
     def __str__(self): return self.name
 """
 
 
 def measure(folder: Path) -> None:
     """Measure a curve by one and by two clients in a folder, three runs of each point, and bundle it."""
+    prepare(folder)
+    words = ["--local", "--definitions", "plugins", "--dataset", DATASET, "--runs", "3", "--duration", "0.2"]
+    clients = ["--clients", ",".join(map(str, CLIENTS)), "--warmup", "10"]
+    run(folder, "run.py", *words, *clients)
+    make_quiet(folder)
+    how = ["--target-recall", TARGET, "--division", "published", "--contact", CONTACT]
+    run(folder, "report.py", "--bundle", "bundle", *how)
+
+
+def prepare(folder: Path) -> None:
+    """Write a dataset and the plug-in."""
     from .conftest import make_dataset  # which imports what tests share, and so this file
 
     make_dataset(DATASET, rows=ROWS, queries=QUERIES, neighbours=20, folder=folder / "data")
     groups = {"all": {"args": [[8]], "query_args": [[*SHARES]]}}
     write_config(folder / "plugins" / "part", "part", base_args=["@metric"], run_groups=groups)
     (folder / "plugins/part/module.py").write_text(PLUGIN)
-    words = ["--local", "--definitions", "plugins", "--dataset", DATASET, "--runs", "3", "--duration", "0.1"]
-    clients = ["--clients", ",".join(map(str, CLIENTS)), "--warmup", "10"]
-    done = run_program("run.py", *words, *clients, cwd=folder, env=_environment(folder))
+
+
+def run(folder: Path, program: str, *words: object) -> None:
+    """Run one of the project's programs in a folder."""
+    done = run_program(program, *words, cwd=folder, env=_environment(folder))
     assert done.returncode == 0, done.stderr
-    for path in folder.glob("results/*/*/*/*.hdf5"):  # other tests take CPU meanwhile
-        set_attributes(path, run_others_cpu=[0.0] * 3, runs_disagree=False, clients_were_limit=False)
-    how = ["--target-recall", TARGET, "--division", "published", "--contact", CONTACT]
-    done = run_program("report.py", "--bundle", "bundle", *how, cwd=folder)
-    assert done.returncode == 0, done.stderr
+
+
+def make_quiet(folder: Path) -> None:
+    """Take out of all results what other tests have disturbed, which take CPU meanwhile."""
+    for path in folder.glob("results/*/*/*/*.hdf5"):
+        number = len(attributes(path)["run_started"])
+        set_attributes(path, run_others_cpu=[0.0] * number, runs_disagree=False, clients_were_limit=False)
 
 
 def _environment(folder: Path) -> dict[str, str]:

@@ -4,6 +4,7 @@ import shutil
 
 from .bundle_data import DATASET, attributes, measured, point_files, set_arrays, set_attributes
 from .tampering import (
+    MB,
     RESULTS,
     Tampering,
     attrs,
@@ -97,7 +98,10 @@ BUNDLES = (
         "ended before it began", "timings", "before it began", attrs(started_at="2030-01-01T00:00:00+00:00")
     ),
     Tampering("clients that were the limit", "clients", "were the limit", of_claim(clients_were_limit=True)),
-    Tampering("a tier that was missed", "tier", "missed its tier", on_a_tier),
+    Tampering("a tier that was missed", "tier", "missed its tier", on_a_tier(131)),
+    Tampering("a tier with more buffers", "series", "its series 32MB", on_a_tier(shared_buffers=64 * MB)),
+    Tampering("a tier by another name", "series", "says tier 1GB:8GB", on_a_tier(tier="1GB:8GB")),
+    Tampering("a tier with a disk", "series", "says tier_iops 3000", on_a_tier(tier_iops=3000)),
     Tampering("runs that disagree", "warnings", "more than noise", of_claim(runs_disagree=True)),
     Tampering(
         "a single run",
@@ -115,7 +119,8 @@ BUNDLES = (
         "do not ascend",
         lambda folder: set_arrays(folder / "truth" / f"{DATASET}.hdf5", distances=lambda d: d[:, ::-1]),
     ),
-    Tampering("the report", "report", "its qps", in_report),
+    Tampering("the report", "report", "its qps", in_report("qps")),
+    Tampering("the tail of the report", "report", "its recall-p5", in_report("recall-p5")),
     Tampering(
         "the table of the report",
         "report",

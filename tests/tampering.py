@@ -11,13 +11,14 @@ from typing import Any
 import h5py
 import numpy as np
 
-from ann_benchmarks.results.series import Series
+from ann_benchmarks.results.series import series_from
 from ann_benchmarks.submission.checking.truth import mark_of
 from ann_benchmarks.submission.manifest import read_manifest, write_manifest
 
 from .bundle_data import DATASET, attributes, point_files, set_arrays, set_attributes
 
 RESULTS = f"results/{DATASET}/10"
+MB = 1 << 20
 Change = Callable[[Path], Any]
 
 
@@ -73,25 +74,37 @@ def scaled(name: str, by: float) -> Change:
     return change
 
 
-def move(folder: Path, *, days: float) -> None:
-    """Move the time of day at which a point was measured."""
-    known = attributes(first(folder))
+def move(folder: Path, *, days: float, series: str = "part-c1") -> None:
+    """Move the time of day at which the first point of a series was measured."""
+    path = next(iter(sorted((folder / RESULTS / series).glob("*.hdf5"))))
+    known = attributes(path)
     by = timedelta(days=days)
     moved = {
         name: (datetime.fromisoformat(known[name]) + by).isoformat() for name in ("started_at", "ended_at")
     }
     started = [one + by.total_seconds() for one in known["run_started"]]
-    set_attributes(first(folder), run_started=started, **moved)
+    set_attributes(path, run_started=started, **moved)
 
 
-def on_a_tier(folder: Path) -> None:
-    """Say of every point by two clients that it was measured with 1 GB, and had 1.2 GB."""
-    series = Series("part", clients=2, tier_method="cgroup", tier_memory="ram1GB")
-    old = folder / RESULTS / "part-c2"
+def relabel(folder: Path, name: str, attrs: dict[str, Any], **fields: Any) -> None:
+    """Give the points of a series other fields of it, wherever it is named, and other attributes."""
+    old = folder / RESULTS / name
     for path in old.glob("*.hdf5"):
-        more = {"tier": "all:1GB", "tier_ram": 1 << 30, "tier_available": 1.2 * (1 << 30)}
-        set_attributes(path, series=series.as_json(), algo=series.label, tier_method="cgroup", **more)
+        series = replace(series_from(json.loads(attributes(path)["series"])), **fields)
+        set_attributes(path, series=series.as_json(), algo=series.label, **attrs)
     old.rename(old.with_name(series.folder))
+
+
+def relabelled(name: str, attrs: dict[str, Any], **fields: Any) -> Change:
+    return lambda folder: relabel(folder, name, attrs, **fields)
+
+
+def on_a_tier(available: float = 128.0, **attrs: Any) -> Change:
+    """Say of every point by two clients that it was measured with 128 MB, and how many there were."""
+    tier = {"tier": "32MB:128MB", "tier_method": "cgroup", "tier_ram": 128 * MB, "tier_samples": 9}
+    buffers = {"tier_shared_buffers": 32 * MB, "shared_buffers": 32 * MB}
+    attrs = {**tier, **buffers, "tier_available": available * MB, **attrs}
+    return relabelled("part-c2", attrs, tier_method="cgroup", tier_memory="sb32MB-ram128MB")
 
 
 def swap(folder: Path) -> None:
@@ -117,10 +130,13 @@ def replace_in(file: str, change: Callable[[str], str]) -> Change:
     return write
 
 
-def in_report(folder: Path) -> None:
-    content = json.loads((folder / "report/report.json").read_text())
-    content["points"][0]["metrics"]["qps"] *= 1.5
-    (folder / "report/report.json").write_text(json.dumps(content))
+def in_report(metric: str) -> Change:
+    def change(folder: Path) -> None:
+        content = json.loads((folder / "report/report.json").read_text())
+        content["points"][0]["metrics"][metric] *= 1.5
+        (folder / "report/report.json").write_text(json.dumps(content))
+
+    return change
 
 
 def truth_from_answers(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """The checker: its rules and their page, its arithmetic beside the project's, its command, and its limits."""
 
+import json
 import re
 import subprocess
 import sys
@@ -19,9 +20,10 @@ from ann_benchmarks.results.metrics import completeness, knn_recall, short_answe
 from ann_benchmarks.results.truth import Truth
 from ann_benchmarks.submission.checking import arithmetic, expected
 from ann_benchmarks.submission.checking.arithmetic import Neighborhood
+from ann_benchmarks.submission.checking.expected import Expected
 from ann_benchmarks.submission.checking.private import private_facts
 from ann_benchmarks.submission.checking.rules import RULES
-from ann_benchmarks.submission.manifest import Manifest
+from ann_benchmarks.submission.manifest import BundledDataset, Manifest
 
 from .bundle_data import DATASET, attributes, measured, point_files, remake, set_arrays, set_attributes
 from .checked_bundles import bundle, found, run_groups  # noqa: F401
@@ -117,6 +119,14 @@ def test_the_projects_experiments_say_what_to_measure(tmp_path: Path, mini: bool
     (tmp_path / "experiment.yml").write_text("title: mine\nsteps: []\n")
     with pytest.raises(UserError, match="no experiment 'writes' of this release"):
         expected.expected_of(tmp_path, replace(manifest, experiment="writes"))
+
+
+def test_a_filtered_series_is_of_the_groups_for_filters_alone(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(expected, "_known", [])
+    dataset = BundledDataset(10_000, 16, "euclidean", 100, "")
+    each = [*Expected().indexes("pgvector_hnsw", "mine", dataset, 10, is_filtered=True)]
+    assert {"M": 16, "efConstruction": 64} in [json.loads(build)[1] for build in each[0]]
+    assert len(each[0]) == 1
 
 
 def test_a_percentile_lies_in_its_bucket():

@@ -12,6 +12,7 @@ from .bundle_data import measured, point_files, remake, set_attributes
 from .checked_bundles import bundle, found, run_groups  # noqa: F401
 from .hostile_bundles import HOSTILE, OUTSIDE
 from .tampered_bundles import BUNDLES
+from .tampered_loads import LOADS
 from .tampered_points import POINTS
 from .tampering import Tampering
 
@@ -57,4 +58,5 @@ def test_what_no_manifest_can_list_is_refused(bundle: Path, tampering: Tampering
 
 
 def test_every_rule_refuses_something():
-    assert {tampering.rule for tampering in [*POINTS, *BUNDLES, *HOSTILE, *OUTSIDE]} | {"files"} == {*RULES}
+    every = [*POINTS, *BUNDLES, *LOADS, *HOSTILE, *OUTSIDE]
+    assert {tampering.rule for tampering in every} | {"files"} == {*RULES}

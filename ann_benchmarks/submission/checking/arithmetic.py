@@ -52,6 +52,13 @@ def recalls(distances: np.ndarray, truth: Neighborhood) -> np.ndarray:
     return hits / count if truth.matches is None else shares(hits, truth.due(count))
 
 
+def tail_of(of_each: np.ndarray) -> tuple[float, float]:
+    """Return the recall that 5% of queries, (queries,), do not exceed, nan of fewer than 20; the worst."""
+    ascending = np.sort(of_each)
+    fifth = float(ascending[(len(ascending) - 1) // 20]) if len(ascending) >= 20 else math.nan
+    return fifth, float(ascending[0])
+
+
 def places(rows: np.ndarray, neighbors: np.ndarray) -> np.ndarray:
     """Return where in `rows` (queries, n) each of `neighbors` (queries, k) is, -1 where it is not."""
     found = np.full(neighbors.shape, -1)

@@ -23,8 +23,10 @@ from .points import RECORD, CheckedPoint, open_point
 from .private import check_private
 from .reported import check_report, check_system, read_json
 from .rules import Findings
+from .targets import check_targets
 from .timings import check_overlaps, check_timings
 from .truth import Truths
+from .turns import check_turns
 from .vectors import RealVectors
 
 FOUR_NUMBERS = 3  # dots of a version that looks like an address
@@ -62,6 +64,7 @@ def check_bundle(
             real.check_truth(truths)
         points = _points(folder, manifest, files, truths, findings, real)
     check_overlaps(points, findings)
+    check_turns(points, findings)
     check_mixed(points, findings)
     check_swapped(points, findings)
     check_age(points, manifest, now, findings)
@@ -101,6 +104,7 @@ def _points(
             if real is not None:
                 real.check_point(point)
         check_timings(point, point.number("cores"), findings)
+        check_targets(point, findings)
         check_conditions(point, file in claimed, findings)
         duplicates.add(point)
         found.append(point.without_arrays())

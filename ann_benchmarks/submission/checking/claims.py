@@ -58,7 +58,9 @@ def check_claims(
         if point.recall > manifest.target_recall and not point.is_open and point.curve not in curves:
             findings.warn(point.file, "claims", "it reaches the target recall, and its series has no claim")
     if not manifest.claims:
-        findings.warn(MANIFEST, "claims", "nothing is claimed: no point reaches the target recall")
+        at_rates = " of a closed loop" * any(point.is_open for point in points.values())
+        what = f"nothing is claimed: no point{at_rates} reaches the target recall"
+        findings.warn(MANIFEST, "claims", what)
     return found
 
 

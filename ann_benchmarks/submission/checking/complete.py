@@ -61,7 +61,7 @@ def _check_curve(
     series, dataset = first.series, manifest.datasets[first.dataset]
     own = (series.algorithm, first.dataset, dataset, first.count, bool(series.filter))
     fitting = [step for step in steps if _fits(step, first)]
-    expected = [_names(first, step.indexes(*own)) for step in fitting]
+    expected = [_names(first, indexes) for step in fitting for indexes in step.indexes(*own)]
     have = {point.name for point in curve}
     place = f"results/{first.dataset}/{first.count}/{first.folder}"
     if not any(expected):
@@ -72,7 +72,7 @@ def _check_curve(
     for name in sorted(have - known):
         what = "has arguments that no run group has"
         findings.refuse(f"{place}/{name}.hdf5", "division", what, "hand it in under the open division")
-    best = max(expected, key=lambda names: len(have & names))
+    best = max(expected, key=lambda names: (len(have & names), -len(names)))
     for file in sorted(f"{place}/{name}.hdf5" for name in best - have):
         if file not in files:
             findings.refuse(file, "complete", "is missing from its curve", ADVICE)

@@ -1,7 +1,6 @@
 """How a point was measured: what disqualifies a claim that rests on it, and what a reviewer should know."""
 
 import math
-import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 
@@ -10,20 +9,20 @@ from ann_benchmarks.common.output import counted
 from ..manifest import Manifest
 from .points import CheckedPoint
 from .rules import Findings
+from .tiers import of_memory
 
 AGAIN = "measure it again"
 FEWEST_RUNS = 3
+FEWEST_ROUNDS = 4  # that are believed
 FEWEST_QUERIES = 100
 WAITING = 0.8  # share of the time that clients wait for answers, below which they are the limit
 BUSY, LARGE = 0.95, 0.33  # shares of the machine's CPU, and of the clients in it, with which they are, too
 LATE = 0.25  # of the median service time
-TIER_OFF = 0.01  # of a tier's memory
 OTHERS = 0.1  # share of the CPUs
 RECALL_CHANGED = 0.01
 OLDEST = timedelta(days=180)  # of a result when it is handed in
+DISAGREE = "its runs differ by more than noise"
 AHEAD = timedelta(hours=1)  # by which a clock may be wrong
-SIZES = {"MB": 1 << 20, "GB": 1 << 30}
-_RAM = re.compile(r"ram(\d+)(MB|GB)")
 
 
 def check_conditions(point: CheckedPoint, is_claimed: bool, findings: Findings) -> None:
@@ -35,7 +34,9 @@ def check_conditions(point: CheckedPoint, is_claimed: bool, findings: Findings) 
                 findings.judge(point.file, rule, f"a claim rests on it, and {problem}", AGAIN)
             else:
                 findings.warn(point.file, rule, problem)
-    for problem in of_tier(point):
+    if point.attrs.get("runs_disagree") and is_in_rounds(point):
+        findings.warn(point.file, "warnings", DISAGREE)
+    for problem in of_memory(point):
         findings.refuse(point.file, "tier", problem, AGAIN)
 
 
@@ -66,8 +67,8 @@ def of_runs(point: CheckedPoint) -> Iterator[str]:
 def of_warnings(point: CheckedPoint) -> Iterator[str]:
     """Yield what disturbed a point."""
     attrs = point.attrs
-    if attrs.get("runs_disagree"):
-        yield "its runs differ by more than noise"
+    if attrs.get("runs_disagree") and not is_in_rounds(point):
+        yield DISAGREE
     if max(point.numbers("run_others_cpu"), default=0.0) > OTHERS:
         yield f"others took more than {OTHERS:.0%} of the machine's CPUs in a run"
     if attrs.get("steady_state") is False:
@@ -79,7 +80,7 @@ def of_warnings(point: CheckedPoint) -> Iterator[str]:
     of_recall = point.numbers("run_recalls") or [0.0]
     if max(of_recall) - min(of_recall) > RECALL_CHANGED:
         yield "its recall changed between its runs"
-    if point.series.is_cold and attrs.get("caches_dropped") is False:
+    if point.series.is_cold and attrs.get("caches_dropped") is not True:
         yield "its caches were not emptied before each run"
     if (point.number("latency_queries") or 0) < FEWEST_QUERIES:
         yield f"fewer than {FEWEST_QUERIES} queries were counted"
@@ -87,20 +88,9 @@ def of_warnings(point: CheckedPoint) -> Iterator[str]:
         yield "some of its queries are rows of the training set"
 
 
-def of_tier(point: CheckedPoint) -> Iterator[str]:
-    """Yield that a simulated server had another memory than its name says."""
-    named = _RAM.search(point.series.tier_memory)
-    if named is None:
-        return
-    promised = int(named[1]) * SIZES[named[2]]
-    if (said := point.number("tier_ram")) != promised:
-        yield f"is named by a tier of {named[0]}, and says tier_ram {said}"
-    measured = point.number("tier_available")
-    measured = measured if measured is not None else point.number("tier_available_at_start")
-    if measured is None:
-        yield "does not say how much memory its tier had (tier_available)"
-    elif abs(measured / promised - 1) > TIER_OFF:
-        yield f"missed its tier: the memory was {measured / promised - 1:+.1%} of what it is named by"
+def is_in_rounds(point: CheckedPoint) -> bool:
+    """Whether it was measured in rounds, whose interval has what differs between them, as have its rivals."""
+    return "rounds" in point.attrs and len(point.numbers("run_rounds")) >= FEWEST_ROUNDS
 
 
 def check_age(points: list[CheckedPoint], manifest: Manifest, now: datetime, findings: Findings) -> None:

@@ -1,7 +1,7 @@
 """What a published division is to measure: the points of the run groups of an experiment or of config.yml."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,16 +34,20 @@ class Expected:
 
     def indexes(
         self, algorithm: str, name: str, dataset: BundledDataset, count: int, is_filtered: bool
-    ) -> dict[str, QueryArguments]:
-        """Return the query arguments of each index of an algorithm, by its build arguments as JSON."""
+    ) -> Iterator[dict[str, QueryArguments]]:
+        """Yield the query arguments of each index of an algorithm, by its build arguments as JSON.
+
+        A bundle does not say of which type its points are: there is a mapping for each that may be.
+        """
         configs = [self._with_groups(config) for config in _configs()]
-        found: dict[str, list[list[Any]]] = {}
         for point_type in POINT_TYPES:
+            found: dict[str, list[list[Any]]] = {}
             facts = (name, dataset.rows, dataset.dimension, dataset.metric, point_type)
             for one in get_definitions(configs, Data(*facts, filtered=is_filtered), count):
                 if one.algorithm == algorithm and not one.disabled:
                     found.setdefault(json.dumps(one.arguments), []).extend(one.points())
-        return dict(found)
+            if found:
+                yield dict(found)
 
     def _with_groups(self, config: Config) -> Config:
         groups = self.groups or {}

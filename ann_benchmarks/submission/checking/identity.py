@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ann_benchmarks.results.file import LONGEST_NAME
 
@@ -10,6 +10,7 @@ from ..manifest import BundledDataset
 from .arithmetic import Neighborhood
 from .points import CheckedPoint
 from .rules import Findings
+from .tiers import other_server
 from .truth import mark_of
 
 # Attributes that say again what the series says, by the field of the series.
@@ -27,6 +28,7 @@ FIELDS = {
     "tier_disk": ("tier_disk", ""),
 }
 RELEASES = {"pgvector": "vector_version", "vchord": "vchord_version", "pgvectorscale": "vectorscale_version"}
+ROUNDING = 1e-9  # of a share
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -53,8 +55,7 @@ def check_identity(
             findings.refuse(point.file, "series", what, advice)
         elif name not in attrs and expected != default:
             findings.refuse(point.file, "series", f"does not say {name}, and its series does", advice)
-    if series.rate is not None and point.number("rate") != series.rate:
-        what = f"says rate {attrs.get('rate')}, and its series {series.rate:g}"
+    for what in (*_other_load(point), *other_server(point)):
         findings.refuse(point.file, "series", what, advice)
     _check_version(point, findings, advice)
     _check_name(point, findings, advice)
@@ -63,10 +64,32 @@ def check_identity(
         if attrs.get(name) != value:
             what = f"says {name} {attrs.get(name)}, and the bundle {value}"
             findings.refuse(point.file, "dataset", what, advice)
+    if truth.matches is not None:
+        share, said = float(truth.matches.mean()) / dataset.rows, point.number("selectivity")
+        if said is None or abs(said - share) > ROUNDING:
+            what = f"says selectivity {said}, and {share:.6g} of the rows pass its filters"
+            findings.refuse(point.file, "dataset", what, advice)
     mark = mark_of(truth.distances[:, : point.count])
     if attrs.get("truth") != mark:
         what = f"was measured against true neighbours with the mark {attrs.get('truth')}, not {mark}"
         findings.refuse(point.file, "dataset", what, "add the results of this dataset alone")
+
+
+def _other_load(point: CheckedPoint) -> Iterator[str]:
+    """Yield in what a point was measured under another load than its series says."""
+    attrs, series = point.attrs, point.series
+    if series.rate is not None and point.number("rate") != series.rate:
+        yield f"says rate {attrs.get('rate')}, and its series {series.rate:g}"
+    if point.is_open != series.is_open:
+        at = "a rate" if series.is_open else "no rate"
+        yield f"says loop {attrs.get('loop')}, and its series has {at}"
+    if bool(series.payload) != bool(point.number("payload_bytes")):
+        yield f"says payload_bytes {attrs.get('payload_bytes')}, and its series '{series.payload}'"
+    if series.is_cold and attrs.get("warmup") != "off":
+        yield f"says warmup {attrs.get('warmup')}, and its series is cold"
+    read = [point.number(f"{what}_blocks_read_per_query") for what in ("index", "table")]
+    if series.is_cold and attrs.get("caches_dropped") and None not in read and not any(read):
+        yield "its server has read no block in its runs, and its series is cold"
 
 
 def _check_version(point: CheckedPoint, findings: Findings, advice: str) -> None:
@@ -89,6 +112,12 @@ def _check_name(point: CheckedPoint, findings: Findings, advice: str) -> None:
         return
     if len(point.name) < LONGEST_NAME and not point.name.startswith(file_name(build)):
         what = f"its build arguments are {json.dumps(build)}, which its name does not begin with"
+        findings.refuse(point.file, "series", what, advice)
+    target = point.number("target_recall") or point.number("target_missed")
+    if "target_parameter" not in point.attrs or len(point.name) >= LONGEST_NAME:
+        return
+    if target is None or point.name != file_name([*build, f"target_recall={target:g}"]):
+        what = f"was searched for a recall of {target}, which its name does not say"
         findings.refuse(point.file, "series", what, advice)
 
 

@@ -12,7 +12,7 @@ from ann_benchmarks.common.foreign import from_json
 from ann_benchmarks.results.series import Series, stored_series
 
 from ..manifest import Manifest
-from .arithmetic import Neighborhood, recalls
+from .arithmetic import Neighborhood, recalls, tail_of
 from .reading import StoredPoint, read_point
 from .rules import Findings
 
@@ -34,6 +34,8 @@ class CheckedPoint:
     series: Series
     stored: StoredPoint
     recall: float  # by the answers and the truth
+    recall_fifth: float  # at the lower 5th percentile of queries; nan with fewer than 20
+    recall_worst: float  # of a query
     queries: int  # of the dataset
 
     @property
@@ -136,8 +138,10 @@ def open_point(
         what = f"has {count} neighbours a query, and the truth {truth.rows.shape[1]}"
         findings.refuse(file, "dataset", what, "write the bundle again")
         return None
-    recall = float(recalls(stored.distances, truth).mean())
-    return CheckedPoint(file, name, count, place[3], place[4], series, stored, recall, dataset.queries)
+    of_each = recalls(stored.distances, truth)
+    tail = tail_of(of_each)
+    figures = (float(of_each.mean()), *tail)
+    return CheckedPoint(file, name, count, place[3], place[4], series, stored, *figures, dataset.queries)
 
 
 def are_seconds(value: Any) -> bool:

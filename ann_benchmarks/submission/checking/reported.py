@@ -50,7 +50,10 @@ def figures_of(point: CheckedPoint) -> dict[str, float | None]:
     times = {name: point.number(f"latency_{name}") for name in ("p50", "p95", "p99", "p999")}
     return {
         "k-nn": point.recall,
+        "recall-p5": point.recall_fifth,
+        "recall-worst": point.recall_worst,
         "qps": point.qps,
+        "qps-best": 1 / (point.number("best_search_time") or math.nan),
         "build": point.number("build_time"),
         "indexsize": point.number("index_size"),
         **{name: None if value is None else KILO * value for name, value in times.items()},
@@ -133,7 +136,10 @@ def _table_rows(text: str) -> Iterator[dict[str, Any]]:
         }
 
 
-FIGURES = ("k-nn", "qps", "build", "indexsize", "p50", "p95", "p99", "p999")
+FIGURES = (
+    *("k-nn", "recall-p5", "recall-worst", "qps", "qps-best", "build", "indexsize"),
+    *("p50", "p95", "p99", "p999"),
+)
 
 
 def _differing(said: Mapping[str, Any], computed: Mapping[str, float | None]) -> Iterator[str]:

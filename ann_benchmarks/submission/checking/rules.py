@@ -21,6 +21,7 @@ RULES = {
     "division": "a published division measures published arguments",
     "mixed": "a curve has one machine, one server, its versions and settings",
     "duplicate": "a measurement is handed in once",
+    "target": "what was searched for was found: a recall, a latency objective",
     "recall": "a claim reaches the recall that it claims",
     "claims": "claims are figures of the files",
     "clients": "the clients are not the limit of a claim",

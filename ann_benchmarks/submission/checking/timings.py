@@ -51,17 +51,31 @@ def of_loop(point: CheckedPoint) -> Iterator[str]:
     if clients is None:
         whole = shown * point.queries
         if point.series.batch:
-            if times.max() > whole * (1 + SAME):
-                yield f"has a latency of {times.max():.6g} s in a batch of {whole:.6g} s"
+            yield from _of_batch(point, times, whole)
         elif abs(float(times.mean()) / shown - 1) > SAME:
             yield f"its latencies have a mean of {times.mean():.6g} s, and it says {shown:.6g} s a query"
         return
     if active is None or active <= 0:
         yield "does not say for how long its clients were active (active_seconds)"
     elif point.is_open:
-        yield from _of_open_loop(point, times, active)
+        yield from _of_open_loop(point, times, active, shown)
     else:
         yield from _of_closed_loop(point, times, clients, active, shown)
+
+
+def _of_batch(point: CheckedPoint, times: np.ndarray, whole: float) -> Iterator[str]:
+    """A batch lasts as long as any of its queries; a database answers it by a connection for each core."""
+    connections = point.number("cores")
+    mean = whole / point.queries
+    if times.max() > whole * (1 + SAME):
+        yield f"has a latency of {times.max():.6g} s in a batch of {whole:.6g} s"
+    elif times.min() == times.max() and min(abs(times[0] / one - 1) for one in (mean, whole)) > SAME:
+        yield f"its latencies have a mean of {times[0]:.6g} s, and it says {mean:.6g} s a query"
+    elif connections and "server" in point.attrs and times.sum() > connections * whole * (1 + SAME):
+        yield (
+            f"its latencies add up to {times.sum():.6g} s, and {connections:.0f} connections had"
+            f" {connections * whole:.6g} s in a batch of {whole:.6g} s"
+        )
 
 
 def _of_closed_loop(
@@ -97,19 +111,39 @@ def _of_closed_loop(
         yield f"its clients were active for {active:.6g} s, and were to query for {asked:.6g} s"
 
 
-def _of_open_loop(point: CheckedPoint, times: np.ndarray, active: float) -> Iterator[str]:
+def _of_open_loop(point: CheckedPoint, times: np.ndarray, active: float, shown: float) -> Iterator[str]:
+    """Queries come at the rate until the last is due; the run ends with the last answer."""
     rate, due = point.number("rate"), point.number("queries_due")
     if rate is None or rate <= 0 or due is None:
         yield "does not say at which rate queries came (rate, queries_due)"
         return
+    asked, unanswered = point.number("queries_asked") or 0.0, point.number("queries_unanswered") or 0.0
     if len(times) != point.number("queries_counted"):
         yield f"counted {point.attrs.get('queries_counted')} queries, and has {len(times):,} latencies"
-    most = rate * active + UNLIKELY * math.sqrt(rate * active) + 1
-    if len(times) > most:
+    elif point.series.driver == OWN_DRIVER and not len(times) == due == asked + unanswered:
+        yield (
+            f"has {len(times):,} latencies, and says that {due:,.0f} queries came, {asked:,.0f} were sent and"
+            f" {unanswered:,.0f} were not"
+        )
+    most, least = rate * active, rate * max(active - float(times.max()), 0.0)
+    if len(times) > most + _chance(most):
         yield f"has {len(times):,} latencies, and a rate of {rate:.6g} gives {most:,.0f} in {active:.6g} s"
+    elif due < least - _chance(least):
+        yield f"says that {due:,.0f} queries came, and a rate of {rate:.6g} gives {least:,.0f} in its time"
+    answered, early = active / shown, rate * (point.number("lead_in_seconds") or 0.0)
+    if not asked * (1 - SAME) <= answered <= (asked + early + _chance(early)) * (1 + SAME):
+        yield (
+            f"has answers to {asked:,.0f} queries in {active:.6g} s, and says {shown:.6g} s a query, which"
+            f" are {answered:,.6g}"
+        )
     shortest = point.number("service_p50")
     if shortest is not None and float(np.median(times)) < shortest * 0.5:
         yield f"its median latency of {np.median(times):.6g} s is below that of the service, {shortest:.6g} s"
+
+
+def _chance(arrivals: float) -> float:
+    """Return by how many queries chance may miss the expected number of them."""
+    return UNLIKELY * math.sqrt(max(arrivals, 0.0)) + 1
 
 
 def of_cpu(point: CheckedPoint, cores: float | None) -> Iterator[str]:

@@ -1,0 +1,111 @@
+"""What only some loads have, changed by somebody: rates, objectives, targets, rounds, cold caches."""
+
+from pathlib import Path
+
+import numpy as np
+
+from .bundle_data import QUERIES, attributes, set_arrays, set_attributes
+from .load_bundles import BATCH, COLD, FILTERED, OPEN, TURNS
+from .tampering import RESULTS, Change, Tampering, move, relabelled
+
+
+def file_of(folder: Path, series: str) -> Path:
+    return min((folder / RESULTS / series).glob("*.hdf5"))
+
+
+def of(series: str, **values: object) -> Change:
+    return lambda folder: set_attributes(file_of(folder, series), **values)
+
+
+def of_all(series: str, **values: object) -> Change:
+    return lambda folder: [
+        set_attributes(path, **values) for path in (folder / RESULTS / series).glob("*.hdf5")
+    ]
+
+
+def faster(series: str, by: float) -> Change:
+    """Multiply a point's throughput wherever it is stored, and leave its latencies."""
+
+    def change(folder: Path) -> None:
+        path = file_of(folder, series)
+        known = attributes(path)
+        rates = {name: by * known[name] for name in ("qps_mean", "qps_low", "qps_high")}
+        seconds = [one / by for one in known["run_seconds"]]
+        set_attributes(path, **rates, run_seconds=seconds, best_search_time=known["best_search_time"] / by)
+
+    return change
+
+
+def of_connections(folder: Path) -> None:
+    """Have a batch of a database whose latencies two connections have no time for."""
+    path = file_of(folder, BATCH)
+    whole = attributes(path)["best_search_time"] * QUERIES
+    set_attributes(path, server="embedded", cores=2)
+    set_arrays(
+        path, times=lambda times: np.linspace(0.1, 0.9, len(times), dtype=np.float32) * np.float32(whole)
+    )
+
+
+def within(objective: str) -> Change:
+    """Say that the rate of a series is the highest that keeps an objective."""
+    return relabelled(OPEN, {"objective": objective}, rate=None, objective=objective)
+
+
+def search_renamed(folder: Path) -> None:
+    """Have a search be for a recall of 0.99, in the file's name, too."""
+    path = file_of(folder, COLD)
+    set_attributes(path, target_recall=0.99)
+    path.rename(path.with_name(path.name.replace("target_recall_0_5", "target_recall_0_99")))
+
+
+CALLED_COLD = {"warmup": "off", "caches_dropped": True}
+NOTHING_READ = {"index_blocks_read_per_query": 0.0, "table_blocks_read_per_query": 0.0}
+LOADS = (
+    Tampering("a batch's throughput", "timings", "have a mean of", faster(BATCH, 2)),
+    Tampering("a batch's latencies", "timings", "2 connections had", of_connections),
+    Tampering(
+        "a rate", "timings", "and a rate of 2000 gives", relabelled(OPEN, {"rate": 2000.0}, rate=2000.0)
+    ),
+    Tampering("a throughput at a rate", "timings", "has answers to", faster(OPEN, 4)),
+    Tampering("queries that were not sent", "timings", "were sent and", of(OPEN, queries_asked=20)),
+    Tampering("a rate as a closed loop", "series", "says loop closed", of(OPEN, loop="closed")),
+    Tampering(
+        "an objective",
+        "target",
+        "is to keep p50:1us",
+        within("p50:1us"),
+    ),
+    Tampering(
+        "an objective that is none",
+        "target",
+        "is none",
+        within("fast"),
+    ),
+    Tampering("a target recall", "series", "which its name does not say", of(COLD, target_recall=0.99)),
+    Tampering("a target recall in the name, too", "target", "for a recall of 0.99", search_renamed),
+    Tampering(
+        "the value of a search",
+        "target",
+        "share=100 was found",
+        of(COLD, target_value=100, settings='{"part.share": "500"}'),
+    ),
+    Tampering("a warm series as a cold one", "series", "says warmup 10", relabelled(OPEN, {}, is_cold=True)),
+    Tampering(
+        "a cold one that reads nothing",
+        "series",
+        "has read no block",
+        relabelled(OPEN, {**CALLED_COLD, **NOTHING_READ}, is_cold=True),
+    ),
+    Tampering("caches that were not emptied", "warnings", "not emptied", of_all(COLD, caches_dropped=None)),
+    Tampering("a payload", "series", "says payload_bytes", relabelled(OPEN, {}, payload="text")),
+    Tampering("an order of queries", "series", "says query_order", relabelled(OPEN, {}, query_order="same")),
+    Tampering("a round left out", "timings", "of the rounds 1, 2, 3, 5", of(TURNS, run_rounds=[1, 2, 3, 5])),
+    Tampering(
+        "rounds one after the other",
+        "timings",
+        "that began before round",
+        lambda folder: move(folder, days=1e-3, series=TURNS),
+    ),
+    Tampering("a selectivity", "dataset", "says selectivity", of(FILTERED, selectivity=0.001)),
+    Tampering("completeness", "figures", "says completeness", of(FILTERED, completeness=0.99)),
+)

@@ -1,0 +1,104 @@
+"""Bundles of every kind of load: honest ones pass, and what only a load has cannot be changed unnoticed."""
+
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.load.orders import poisson_arrivals
+from ann_benchmarks.load.spans import open_loop
+from ann_benchmarks.submission.checking.tiers import limits_of
+from ann_benchmarks.submission.checking.timings import of_loop
+from tiers.parse import DISKS
+
+from .bundle_data import remake, set_attributes
+from .checked_bundles import bundle, found, run_groups  # noqa: F401
+from .client_answers import made_answers
+from .load_bundles import LOADS as LOADED
+from .load_bundles import TURNS, copied_loads, measured_loads
+from .tampered_loads import LOADS, within
+from .tampering import Tampering, on_a_tier
+
+
+@pytest.fixture
+def loads(tmp_path: Path) -> Path:
+    return copied_loads(tmp_path)
+
+
+def test_an_honest_bundle_of_every_load_passes():
+    folder = measured_loads()
+    assert found(folder / "bundle", compares_data=True, data=folder / "data") == {}
+    assert len([*folder.glob("bundle/results/*/*/*")]) == len(LOADED)
+
+
+@pytest.mark.parametrize("tampering", LOADS, ids=lambda tampering: tampering.name)
+def test_what_only_a_load_has_cannot_be_changed(loads: Path, tampering: Tampering):
+    tampering.change(loads)
+    remake(loads)
+    lines = found(loads)
+    assert any(tampering.words in line for line in lines.get(tampering.rule, [])), lines
+
+
+@pytest.mark.parametrize("available", [126.1, 129.9])
+def test_a_small_tier_may_be_off_by_what_is_not_corrected(bundle: Path, available: float):  # noqa: F811
+    on_a_tier(available)(bundle)
+    remake(bundle)
+    assert found(bundle).keys() <= {"claims", "complete", "report"}
+
+
+def test_rounds_may_differ_by_more_than_noise(loads: Path):
+    for path in loads.glob(f"results/*/*/{TURNS}/*.hdf5"):
+        set_attributes(path, runs_disagree=True)
+    remake(loads)
+    assert found(loads) == {}
+
+
+def test_an_objective_that_is_kept_passes(loads: Path):
+    within("p99.9:60s")(loads)
+    remake(loads)
+    assert found(loads).keys() <= {"report"}
+
+
+def test_disks_that_have_names_have_the_limits_of_tiers():
+    assert {name: limits_of(name) for name in DISKS} == {
+        name: (disk.iops, disk.bandwidth) for name, disk in DISKS.items()
+    }
+    assert limits_of("3000iops-20MBps") == (3000, 20 * 10**6)
+
+
+def test_no_honest_open_loop_is_refused():
+    for seed in range(60):
+        with suppress(UserError):  # so much that nothing is answered after the lead-in
+            assert [*of_loop(opened(seed))] == [], seed
+
+
+def opened(seed: int) -> SimpleNamespace:
+    """Return a point of clients that serve a queue, idle to overloaded, with or without a lead-in."""
+    random = np.random.default_rng(seed)
+    rate, clients, service = random.uniform(5, 400), int(random.integers(1, 5)), random.uniform(0.0005, 0.02)
+    lead_in, seconds, patience = random.choice([0.0, 0.5]), random.uniform(0.2, 3), 1.0
+    due = poisson_arrivals(rate, lead_in + seconds, [seed])
+    if due[-1] < lead_in:
+        due = np.append(due, lead_in + seconds / 2)
+    free, answers = np.zeros(clients), [[] for _ in range(clients)]
+    for moment in due:
+        who = int(np.argmin(free))
+        sent = max(moment, free[who])
+        if sent <= due[-1] + patience:
+            free[who] = sent + random.exponential(service)
+            answers[who].append((moment, sent, free[who]))
+    given = [np.array(one).T for one in answers if one]
+    by_client = [made_answers(np.arange(len(one[0])), one[1], one[2], one[0]) for one in given]
+    run = open_loop(by_client, due, patience, {"rate": rate, "clients": clients}, lead_in)
+    attrs = {**run.facts, "best_search_time": run.seconds_per_query}
+    return SimpleNamespace(
+        attrs=attrs,
+        number=lambda name: attrs.get(name),
+        is_open=True,
+        queries=100,
+        series=SimpleNamespace(driver="own", batch=False),
+        stored=SimpleNamespace(times=run.times.astype(np.float32)),
+    )
