@@ -31,6 +31,7 @@ from ann_benchmarks.definitions.selection import (
     named_algorithms,
     select_definitions,
     with_settings,
+    with_shards,
 )
 from ann_benchmarks.experiments.carrying_out import EXPERIMENT_OPTIONS, add_experiment_options, carry_out
 from ann_benchmarks.jobs.job import Job, Plan, Scope, make_plan
@@ -42,6 +43,7 @@ from ann_benchmarks.run.containers.locating import container_locator
 from ann_benchmarks.run.execute import Executor, Limits, Workplace
 from ann_benchmarks.run.filter_options import requested_filters
 from ann_benchmarks.run.outcomes import JobOutcome
+from ann_benchmarks.run.shard_options import requested_engines
 from ann_benchmarks.run.simulation import Simulation
 from ann_benchmarks.run.whereabouts import Locate, Locator, locate_here
 from tiers.options import add_tier_options, check_tier_options, possible_conditions, requested_simulation
@@ -205,7 +207,7 @@ def requested_definitions(
     configs = with_run_groups(configs, args.run_groups)
     named = named_algorithms(args.algorithm)
     found = select_definitions(configs, named, data, args.count, args.docker_tag, args.run_disabled)
-    return with_settings(found, args.settings)
+    return with_shards(with_settings(found, args.settings), args.shards, requested_engines(args))
 
 
 def every_job(args: argparse.Namespace) -> list[Job]:

@@ -144,7 +144,7 @@ def test_damaged_fields_are_no_error(stored):
 
 
 def test_fields_of_newer_releases_are_ignored():
-    assert series_of({ATTRIBUTE: '{"algorithm": "a", "shards": 4}'}, "f") == Series("a")
+    assert series_of({ATTRIBUTE: '{"algorithm": "a", "planets": 4}'}, "f") == Series("a")
     assert series_of({ATTRIBUTE: '{"algorithm": "a\\u0000\\u001b[1mb"}'}, "f").label == "a  [1mb"
 
 

@@ -1,5 +1,8 @@
 """Errors that the user can mend, each on one line."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import psycopg
 
 
@@ -23,3 +26,18 @@ def refusal(doing: str, error: psycopg.Error) -> PostgresError:
     """Put the server's message on one line: an extension's may have several, and a stack trace."""
     message = " ".join((error.diag.message_primary or str(error)).split())
     return PostgresError(f"{doing}: {message}")
+
+
+@contextmanager
+def naming_shard(number: int, count: int) -> Iterator[None]:
+    """Have errors begin with the shard, from 1 on."""
+    try:
+        yield
+    except FolderInUseError:
+        raise  # which has the folder, and ends the run
+    except PostgresError as error:
+        if type(error) is not PostgresError:
+            raise  # one that says that the plug-in is left out
+        raise PostgresError(f"shard {number} of {count}: {error}") from None
+    except psycopg.OperationalError as error:
+        raise PostgresError(f"shard {number} of {count}: {' '.join(str(error).split())}") from None

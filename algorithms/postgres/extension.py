@@ -1,7 +1,9 @@
 """The extension that a plug-in measures: present, created, and as new as its library."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import psycopg
@@ -11,6 +13,7 @@ from .environment import OTHER_FOLDER, server_kind
 from .errors import PostgresError, refusal
 from .servers import Server, current_server
 
+NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 _REMEDIES = {
     "embedded": "`python install.py --local --algorithm {algorithm}` downloads it, "
     "or takes it from a release archive or .deb that you have (--archive FILE)",
@@ -35,10 +38,13 @@ class RequiredExtension:
         """All extensions that an index depends on, pgvector among them."""
         return tuple(dict.fromkeys(["vector", *self.builds_on, self.name]))
 
-    def start_server(self) -> Server:
-        """Start the current server with the libraries that it has to load; PostgresError if it lacks one."""
-        server = current_server()
-        server.start({})
+    def start_server(self, server: Server | None = None, settings: Mapping[str, str] = NO_SETTINGS) -> Server:
+        """Start a server with the libraries that it has to load; PostgresError if it lacks one.
+
+        By default, it is the current one. `settings` take precedence over its profile and the user's.
+        """
+        server = server or current_server()
+        server.start(settings)
         server.adapt()
         with server.connect() as connection:
             # Before the library is required: without it, the server would not start.

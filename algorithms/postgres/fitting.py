@@ -27,6 +27,7 @@ from .settings import FILTERED_SESSION, QUERY_SESSION, SESSION, apply_settings, 
 from .statement import QueryStatement, load_libraries
 from .table_indexes import BuildOptions, TableIndexes
 from .tables import check_encoding, fingerprint
+from .watching import ServerWatch
 from .whereabouts import facts_of
 from .writing import WritableTable, drop_leftovers
 
@@ -193,8 +194,15 @@ class IndexedTable:
             catalog.use_only(connection, self.table.name, self._indexes.names)
         self._prewarm_again()
 
+    def watch(self, flush: Callable[[], None]) -> ServerWatch:
+        """Return what observes the server in runs; `flush` has sessions flush their statistics after one."""
+        table, index = self.names()
+        assert table is not None
+        return ServerWatch(self.server, table, index, flush)
+
     def recover(self) -> None:
-        """Reserve the table again, and warm the index if the server has lost it."""
+        """Have the server answer, reserve the table again, and warm the index if the server has lost it."""
+        self.server.revive()
         assert self.table is not None
         self._reserve(self.table.name)
         self._prewarm_again()
@@ -226,7 +234,7 @@ class IndexedTable:
             )
         self.enter_phase("start")
         self._facts = {}
-        self.server = self._extension.start_server()
+        self.server = self._start_server()
         with self.server.explaining("preparing the index"), self.server.connect() as connection:
             self._extension.create(self.server, connection)
             catalog.prepare(connection)
@@ -249,6 +257,9 @@ class IndexedTable:
             self._form = index.form if index else whole_form(self._metric, column)
             yield connection, index
         self._facts |= {f"{name}_version": version for name, version in self.versions.items()}
+
+    def _start_server(self) -> Server:
+        return self._extension.start_server()
 
     def _reserve(self, table: str) -> None:
         """Hold the table for this run, until the connection closes: two would park each other's index."""

@@ -26,6 +26,8 @@ from .prewarming import warm_index
 from .querying import QueriedTable
 from .releases import InstallableExtension
 from .servers import Server
+from .shards.table import ShardedTable
+from .shards.watch import ShardsWatch
 from .table_indexes import BuildOptions
 from .tiering import tiered_server
 from .watching import PostgresStatistics, ServerWatch
@@ -53,8 +55,8 @@ class PostgresANN(InstallableExtension, QueriedTable):
             known = ", ".join(self.metrics)
             raise PostgresError(f"{type(self).__name__} has no metric '{metric}': it has {known}")
         self.metric = metric
-        hooks = IndexHooks(self.index, self.create_index, self.note_of_build, self.prewarm)
-        super().__init__(IndexedTable(self.required_extension(), metric, hooks))
+        self._hooks = IndexHooks(self.index, self.create_index, self.note_of_build, self.prewarm)
+        super().__init__(IndexedTable(self.required_extension(), metric, self._hooks))
         self._build_options = BuildOptions()
         self._statistics: PostgresStatistics | None = None
 
@@ -197,6 +199,10 @@ class PostgresANN(InstallableExtension, QueriedTable):
         """Have queries return this beside the ids: text or vector."""
         self._build_options = replace(self._build_options, payload=checked_payload(payload))
 
+    def set_shards(self, count: int, engine: str) -> None:
+        """Have this many servers hold a part of the rows each, and the engine ask all of them."""
+        self._indexed = ShardedTable(self.required_extension(), self.metric, self._hooks, count, engine)
+
     def set_load_options(self, threads: int | None = None, chunk_rows: int | None = None) -> None:
         """Load over `threads` connections, `chunk_rows` in a transaction; None: as in the environment."""
         self._build_options = replace(self._build_options, load=LoadOptions(threads, chunk_rows))
@@ -227,11 +233,9 @@ class PostgresANN(InstallableExtension, QueriedTable):
             raise PostgresError("a table that is written to has no attributes: leave --filter out")
         return self._indexed.make_writable(X, rows, column, has_key, autovacuum, options)
 
-    def watch_server(self) -> ServerWatch:
-        """Return what observes the server during a run."""
-        table, index = self._indexed.names()
-        assert table is not None
-        return ServerWatch(self._indexed.server, table, index, self.flush_statistics)
+    def watch_server(self) -> ServerWatch | ShardsWatch:
+        """Return what observes the server, or all servers, during a run."""
+        return self._indexed.watch(self.flush_statistics)
 
     def open_monitor(self) -> PostgresStatistics:
         """Return what samples the server's statistics, once it is started."""
@@ -264,10 +268,9 @@ class PostgresANN(InstallableExtension, QueriedTable):
     def recover(self) -> None:
         """Be ready for the next point after one has failed, for whatever reason."""
         self.done()
-        self._indexed.server.revive()
+        self._indexed.recover()
         if self._statistics is not None:
             self._statistics.revived()
-        self._indexed.recover()
 
     def get_additional(self) -> dict[str, Any]:
         """Return what is stored with the measurements, and what people call the versions in it."""

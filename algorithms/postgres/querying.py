@@ -19,7 +19,9 @@ from .environment import use_settings
 from .errors import PostgresError
 from .filtering.plans import explained
 from .fitting import IndexedTable
+from .scattered import open_session
 from .session import QuerySession, SessionFacts
+from .shards.table import ShardedTable
 from .statement import QueryStatement
 
 
@@ -30,7 +32,7 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
 
     def __init__(self, indexed: IndexedTable) -> None:
         """Take the table, which is not there before fit; nothing is connected yet."""
-        self._indexed = indexed
+        self._indexed: IndexedTable | ShardedTable = indexed
         self._contender_settings: Mapping[str, str] = {}
         self._query_settings: Mapping[str, str] = {}
         self._rerank: int | None = None
@@ -234,7 +236,7 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
         """
         queries = explained(list(self._filtered.values()))
         if queries and not self._plans:
-            session = QuerySession(self.statement(queries[0], self._session_count))
+            session = open_session(self.statement(queries[0], self._session_count))
             try:
                 chosen = (*self._indexed.session_settings, *self._query_settings)
                 has_defaults = self._rerank is None and session.has_defaults(chosen)
@@ -251,7 +253,7 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
             statement = self.statement(q, n)
             if statement.has_filter:
                 self._indexed.check_clients(statement.settings, 1)
-            self._session = QuerySession(statement)
+            self._session = open_session(statement)
             self._session_count = n
         return self._session
 

@@ -4,7 +4,7 @@ import gc
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from .filtering.plans import plan_names, plan_shares
 from .payload import PayloadCount
 from .servers.libpq import connect
 from .settings import apply_settings
-from .statement import QueryStatement, check_plan, load_libraries, set_and_check
+from .statement import QueryStatement, load_libraries, set_and_check
 from .watching import CLIENT_APPLICATION, flush_statement
 
 STATEMENT = b"ann_query"
@@ -48,7 +48,7 @@ class PreparedSession:
         self._connection = connect({**parameters, "application_name": application})
         self.backend = self._connection.info.backend_pid
         self.libpq = self._connection.pgconn
-        self.execute = self.libpq.exec_prepared
+        self.execute: Callable[..., pq.abc.PGresult] = self.libpq.exec_prepared
         load_libraries(self._connection, extensions)
 
     def prepare(self, name: bytes, sql: str) -> None:
@@ -94,8 +94,19 @@ class QuerySession(PreparedSession):
         set_and_check(self._connection, statement.settings)
         plan = self.plan(statement.example, statement.example_values)
         self.plan_text = json.dumps(plan)
-        if not statement.has_filter:
-            check_plan(plan, statement.index)
+        statement.check(self._connection, plan)
+
+    def check(self, result: pq.abc.PGresult) -> None:
+        """Raise what the server reports, if it is an error."""
+        try:
+            super().check(result)
+        except PostgresError as error:
+            raise self._statement.attributed(error) from None
+
+    def flush_statistics(self) -> None:
+        """Have the servers count what this session has done."""
+        super().flush_statistics()
+        self._statement.flush(self._connection)
 
     def takes(self, query: Any) -> bool:
         """Whether the statement has the columns and operators that the query compares."""

@@ -48,6 +48,18 @@ class QueryStatement:
         """The format of each parameter: binary."""
         return (1,) * (1 + (len(self.conditions.conditions) if self.conditions else 0))
 
+    def check(self, connection: psycopg.Connection[Any], plan: Mapping[str, Any]) -> None:
+        """Raise PostgresError where a session that has prepared it would not run what is measured."""
+        if not self.has_filter:
+            check_plan(plan, self.index)
+
+    def attributed(self, error: PostgresError) -> PostgresError:
+        """Return an error of the query, with the server that it is due to where there are several."""
+        return error
+
+    def flush(self, connection: psycopg.Connection[Any]) -> None:
+        """Have the other sessions that a session of it has begun flush their statistics: there are none."""
+
     def encoder(self) -> Callable[[Any], tuple[Any, ...]]:
         """Return what makes a query its binary parameters, valid until the next call."""
         encode = self.column.parameter_encoder()

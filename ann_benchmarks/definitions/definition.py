@@ -14,6 +14,7 @@ from ann_benchmarks.data.datasets.registry import aliases
 from ann_benchmarks.plugin import Plugin, PluginClass
 
 from .configs import ANY_METRIC, Config
+from .shards import Shards
 
 DEFINITIONS_FOLDER = Path(__file__).parents[2] / "algorithms"
 
@@ -32,6 +33,7 @@ class Definition:
     version: str = ""  # the tag that the user named; its results make a curve of their own
     settings: Mapping[str, str] = field(default_factory=dict)  # that the user gives its server
     varied: tuple[str, ...] = ()  # names of settings with several values: a curve for each
+    shards: Shards | None = None  # None: all rows are on one server
 
     @property
     def variant(self) -> str:
@@ -41,13 +43,14 @@ class Definition:
 
     @property
     def plain(self) -> "Definition":
-        """The same without settings."""
-        return replace(self, settings={}, varied=())
+        """The same without settings and shards."""
+        return replace(self, settings={}, varied=(), shards=None)
 
     @property
     def family(self) -> str:
-        """The algorithm with its version and variant."""
-        return "-".join(filter(None, [self.algorithm, self.version, self.variant.replace(" ", "-")]))
+        """The algorithm with its version, shards and variant."""
+        shards = str(self.shards or "")
+        return "-".join(filter(None, [self.algorithm, self.version, shards, self.variant.replace(" ", "-")]))
 
     def __str__(self) -> str:
         return label(self.family, self.arguments)

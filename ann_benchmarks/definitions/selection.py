@@ -14,6 +14,7 @@ from ann_benchmarks.common.names import LONGEST_NAME, too_long
 
 from .configs import ANY_METRIC, BrokenConfig, Config
 from .definition import Data, Definition, get_definitions, supported_data
+from .shards import Shards
 from .tags import split_tag, tagged
 
 Named = tuple[
@@ -143,6 +144,15 @@ def with_settings(definitions: Sequence[Definition], settings: Sequence[SettingV
             raise UserError(f"--setting: the name of a curve, {definition.family}, {problem}: vary fewer")
     _refuse_one_name(found)
     return found
+
+
+def with_shards(
+    definitions: Sequence[Definition], count: int | None, engines: Sequence[str]
+) -> list[Definition]:
+    """Return each definition on this number of shards, with each engine; None: as they are."""
+    if count is None:
+        return list(definitions)
+    return [replace(one, shards=Shards(count, engine)) for one in definitions for engine in engines]
 
 
 def _refuse_one_name(definitions: Sequence[Definition]) -> None:

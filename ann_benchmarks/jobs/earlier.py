@@ -91,8 +91,9 @@ def found_before(
             except (UserError, OSError):
                 continue
             series = stored_series(attrs)
-            of_settings = series.settings if series else ""
-            if attrs.get("target_recall") == target and of_settings == definition.variant:
+            variant = (series.sharding, series.settings) if series else ("", "")
+            own = (str(definition.shards or ""), definition.variant)
+            if attrs.get("target_recall") == target and variant == own:
                 found.append({name: attrs[name] for name in _KEPT if name in attrs})
     return found
 

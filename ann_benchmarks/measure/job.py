@@ -41,6 +41,8 @@ def opened(request: JobRequest) -> Iterator[tuple[Plugin, Dataset, Phases]]:
     monitor: Phases = NoMonitor()
     try:
         plugin.use_settings(job.definition.settings)
+        if (shards := job.definition.shards) is not None:
+            plugin.set_shards(shards.count, shards.engine)
         _check_arguments(job, plugin)
         plugin.check_clients(job.execution.clients)
         dataset, _ = get_dataset(job.dataset)

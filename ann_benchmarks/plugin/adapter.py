@@ -10,7 +10,7 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 
-from .plugin_class import check_filters, check_payload, needed, optional
+from .plugin_class import check_filters, check_payload, check_shards, needed, optional
 from .protocols import (
     Clients,
     NoWatch,
@@ -265,6 +265,11 @@ class Plugin:
             use(settings)
         elif settings:
             raise UserError(f"{self.class_name} has no server's settings: leave --setting out")
+
+    def set_shards(self, count: int, engine: str) -> None:
+        """Have this many servers hold parts of the rows; UserError where a plug-in runs none."""
+        check_shards(self.algorithm, self.class_name)
+        self._optional("set_shards")(count, engine)
 
     def rest(self) -> None:
         """Let other contenders work between two turns; without the method, it stays as it is."""

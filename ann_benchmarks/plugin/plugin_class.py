@@ -27,7 +27,7 @@ METHODS = (
     ),
     *("watch_server", "open_monitor", "cool", "recover", "rest", "resume", "open_writable"),
     *("learns_from_rows", "installed_versions", "server_environment", "use_version", "install_version"),
-    *("simulated_server", "check_turns", "use_settings"),
+    *("simulated_server", "check_turns", "use_settings", "set_shards"),
     *("install_local", "local_target", "local_state"),
 )
 # Class attributes.
@@ -70,6 +70,12 @@ def check_payload(plugin: Any, name: str) -> None:
         raise Unavailable(f"{name} returns ids alone: leave --payload out")
 
 
+def check_shards(plugin: Any, name: str) -> None:
+    """Raise UserError where a plug-in, or its class, has no servers that hold parts of the rows."""
+    if optional(plugin, "set_shards") is None:
+        raise Unavailable(f"{name} has no servers that could be shards: leave --shards out")
+
+
 class PluginClass:
     """What a plug-in offers before anything is constructed; `constructor` is its class or function."""
 
@@ -107,6 +113,11 @@ class PluginClass:
         """Raise UserError where queries return ids alone; what a function constructs is not known yet."""
         if isinstance(self.constructor, type):
             check_payload(self.constructor, self.constructor.__name__)
+
+    def check_shards(self) -> None:
+        """Raise UserError where there are no servers; what a function constructs is not known yet."""
+        if isinstance(self.constructor, type):
+            check_shards(self.constructor, self.constructor.__name__)
 
     @property
     def can_be_installed(self) -> bool:

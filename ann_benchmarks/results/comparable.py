@@ -23,7 +23,7 @@ def without_memory(run: Run) -> str:
 
 
 def family(run: Run) -> str:
-    """Return what a comparison is between: the algorithm of a curve, with its version and settings."""
+    """Return what a comparison is between: the algorithm of a curve, with version, shards and settings."""
     return run.series.family
 
 
@@ -54,6 +54,8 @@ def is_usual(run: Run) -> bool:
         environment=run.series.environment,
         post_filter=run.series.post_filter,
         settings=run.series.settings,
+        shards=run.series.shards,
+        shard_engine=run.series.shard_engine,
     )
     return run.series == usual
 

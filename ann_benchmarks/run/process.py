@@ -205,6 +205,8 @@ def _answer(
                 plugin.check_filters()
             if request.has_payload:
                 plugin.check_payload()
+            if request.definition.shards is not None:
+                plugin.check_shards()
     except BaseException as error:  # a plug-in may raise what ends programs
         if signal.getsignal(signal.SIGTERM) == _do_nothing:
             raise Stopped from None  # whatever a library has made of it

@@ -16,6 +16,7 @@ from typing import Any
 import psycopg
 
 from ..errors import PostgresError
+from ..scattered import open_session
 from ..session import QuerySession
 from ..statement import QueryStatement
 from .member import MemberError, MemberProcess, become_members
@@ -48,7 +49,7 @@ class _ClientProcess(MemberProcess):
         self.poller: Any = select.epoll() if HAS_EPOLL else select.poll()
 
     def connect(self, identity: QueryStatement) -> QuerySession:
-        return QuerySession(identity)
+        return open_session(identity)
 
     def begin(self, session: QuerySession, work: InOrder | WhenDue, book: "memoryview[float]") -> QueryRun:
         return QueryRun(session, work, book, self.queries)

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from ..environment import folder_variable, server_kind
+from ..environment import PREFIX, folder_variable, server_kind
+from ..errors import PostgresError
 from .account import server_account
 from .base import Server
 from .binaries import embedded_installation, installed_binaries
@@ -10,9 +11,12 @@ from .cluster import default_folder
 from .external import ExternalServer
 from .local import LocalServer
 
-__all__ = ["Server", "chosen_build", "chosen_programs", "current_server", "use_installation"]
+__all__ = [
+    "Server", "chosen_build", "chosen_programs", "current_server", "shard_server", "use_installation",
+]  # fmt: skip
 
 _current: Server | None = None
+_shards: dict[int, Server] = {}
 _chosen: tuple[Path, str, str] | None = None  # programs, name of the data's folder, build
 
 
@@ -24,6 +28,24 @@ def current_server() -> Server:
     return _current
 
 
+def shard_server(number: int) -> Server:
+    """The server of a shard, from 1 on, in a folder of its own beside that of the current server.
+
+    One for the whole process, whatever the number of shards: the tables of each number are others.
+    PostgresError where the environment names somebody else's server.
+    """
+    if number not in _shards:
+        programs = chosen_programs()
+        if programs is None:
+            raise PostgresError(
+                f"shards are servers of our own: unset {PREFIX}HOST and the others that name a server, or"
+                " leave --shards out"
+            )
+        data = _data_folder()
+        _shards[number] = LocalServer(programs, data.with_name(f"{data.name}-shard{number}"))
+    return _shards[number]
+
+
 def use_installation(installation: Path, name: str, build: str = "") -> None:
     """Have the server of this process run by the programs of a folder, with data in a folder of its own.
 
@@ -31,8 +53,9 @@ def use_installation(installation: Path, name: str, build: str = "") -> None:
     """
     global _current, _chosen
     if _chosen != (installation, name, build):
-        if _current is not None:
-            _current.stop()
+        for server in [*([_current] if _current else []), *_shards.values()]:
+            server.stop()
+        _shards.clear()
         _current, _chosen = None, (installation, name, build)
 
 
@@ -55,7 +78,9 @@ def _make_server() -> Server:
     programs = chosen_programs()
     if programs is None:
         return ExternalServer()
-    if _chosen is None:
-        return LocalServer(programs, folder_variable("DATA"))
+    return LocalServer(programs, _data_folder())
+
+
+def _data_folder() -> Path:
     data = folder_variable("DATA") or default_folder(server_account())
-    return LocalServer(programs, data.with_name(f"{data.name}-{_chosen[1]}"))
+    return data if _chosen is None else data.with_name(f"{data.name}-{_chosen[1]}")

@@ -1,0 +1,66 @@
+"""One of several servers, with its part of the rows and its own index."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from .. import machine
+from ..building import IndexHooks
+from ..catalog import SCHEMA
+from ..environment import given_settings
+from ..extension import RequiredExtension
+from ..fitting import IndexedTable
+from ..forms import Form
+from ..servers import Server, shard_server
+from ..settings import MIB, megabytes
+from ..statement import check_plan, load_libraries, set_and_check
+from ..watching import flush_statement
+from .statement import remote_plan
+
+SETTINGS_VIEW, FLUSH_VIEW = f"{SCHEMA}.session_settings", f"{SCHEMA}.session_flush"
+_LEAST_BUFFERS = 64 * MIB
+
+
+class Shard(IndexedTable):
+    """A table on the server of a number, from 1 on, of `count`."""
+
+    def __init__(
+        self, number: int, count: int, extension: RequiredExtension, metric: str, hooks: IndexHooks
+    ) -> None:
+        """Take what the plug-in describes; nothing is started yet."""
+        super().__init__(extension, metric, hooks)
+        self.number, self.count = number, count
+
+    @property
+    def form(self) -> Form:
+        """What the index holds of each vector, from make on."""
+        return self._form
+
+    def make_views(self) -> None:
+        """Make a view of the reader's settings, and one that flushes the reader's statistics.
+
+        A coordinator's sessions read them over the connections by which they send queries.
+        """
+        with self.server.connect() as connection:
+            flush = flush_statement(connection.info.server_version).removeprefix("SELECT ")
+            connection.execute(f"CREATE OR REPLACE VIEW {FLUSH_VIEW} AS SELECT {flush}::text AS done")
+            connection.execute(
+                f"CREATE OR REPLACE VIEW {SETTINGS_VIEW} AS"
+                " SELECT name, current_setting(name, true) AS value FROM pg_settings"
+            )
+
+    def remote_plan(self, sql: str, literal: str, settings: Mapping[str, str]) -> dict[str, Any]:
+        """Return the plan of what a coordinator sends; PostgresError where it does not use the index."""
+        with self.server.connect() as connection:
+            load_libraries(connection, self._extension.all_names)
+            set_and_check(connection, settings)
+            plan = remote_plan(connection, sql, literal)
+        check_plan(plan, self.names()[1], "what the coordinator sends")
+        return plan
+
+    def _start_server(self) -> Server:
+        """Start the server of its number, with a share of the memory that one server would have."""
+        settings = {}
+        if "shared_buffers" not in given_settings():
+            share = machine.memory_bytes() // 4 // self.count
+            settings["shared_buffers"] = megabytes(max(share, _LEAST_BUFFERS))
+        return self._extension.start_server(shard_server(self.number), settings)

@@ -1,0 +1,212 @@
+"""A table whose rows several servers hold: what IndexedTable is for one server."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+
+from ..building import IndexHooks
+from ..columns import Column, is_sparse
+from ..errors import PostgresError, naming_shard
+from ..extension import RequiredExtension
+from ..servers import Server
+from ..statement import QueryStatement
+from ..table_indexes import BuildOptions
+from ..tables import fingerprint
+from ..watching import ServerWatch
+from ..writing import WritableTable
+from .coordinator import TABLE
+from .engines import Engine
+from .rows import ShardRows
+from .shard import Shard
+from .watch import ShardsWatch
+
+# Facts that all shards have a part of.
+_SUMMED = (
+    "build_time", "load_time", "index_build_time", "index_size", "table_size", "estimated_index_size",
+    "clustering_time", "graph_overflow_rows",
+)  # fmt: skip
+_BUILT = ("load", "build")  # phases that say something
+
+
+class ShardedTable:
+    """The shards with their indexes, made one after the other, and the engine that asks all of them.
+
+    While a shard is made, its server and connection are those of the table: a plug-in knows no shards.
+    """
+
+    def __init__(
+        self, extension: RequiredExtension, metric: str, hooks: IndexHooks, count: int, engine: str
+    ) -> None:
+        """Take what the plug-in describes; nothing is started yet."""
+        self._engine = Engine(engine, extension, metric)
+        self._shards = [Shard(number, count, extension, metric, hooks) for number in range(1, count + 1)]
+        self._current = self._shards[0]
+
+    def make(self, X: Any, column: Column, options: BuildOptions) -> None:
+        """Load the vectors and build the indexes, unless they are there from an earlier run."""
+        if options.attributes is not None or options.payload or is_sparse(X):
+            raise PostgresError("shards have no attributes, payloads or sparse vectors: leave --shards out")
+        count, rows = len(self._shards), X.shape[0]
+        if rows < count:
+            raise PostgresError(f"{rows:,} rows for {count} shards: use fewer shards")
+        mark = fingerprint(X)
+        self._engine.forget()
+        for place, shard in enumerate(self._shards):
+            with self._at(shard):
+                shard.make(ShardRows(X, place, count, mark), column, options)
+        self._current = self._shards[0]
+        self._check_versions()
+        self._open()
+
+    def make_writable(self, *arguments: Any) -> WritableTable:
+        """Raise PostgresError: there is none yet."""
+        raise PostgresError("a table that is written to has no shards: leave --shards out")
+
+    def statement(self, q: Any, n: int, settings: Mapping[str, str], rerank: int | None) -> QueryStatement:
+        """Return the query for the n nearest rows, in sessions with these settings; `q` is one of many."""
+        each = [shard.statement(q, n, settings, rerank) for shard in self._shards]
+        return self._engine.statement(self._shards, each, n, rerank)
+
+    # What a plug-in sees of the shard that is being made, or of the first one
+
+    @property
+    def server(self) -> Server:
+        """The server of the shard."""
+        return self._current.server
+
+    @property
+    def connection(self) -> psycopg.Connection[Any]:
+        """The connection that its index is built or warmed over."""
+        return self._current.connection
+
+    @property
+    def column(self) -> Column:
+        """The column of its table."""
+        return self._current.column
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """The versions that its index depends on."""
+        return self._current.versions
+
+    @property
+    def training_set(self) -> Any:
+        """The rows that its index is built from; None after the build."""
+        return self._current.training_set
+
+    def names(self) -> tuple[str | None, str | None]:
+        """The names of its table and of its index, None before they are there."""
+        return self._current.names()
+
+    # All shards
+
+    @property
+    def session_settings(self) -> Mapping[str, str]:
+        """What the user has set for the sessions."""
+        return self._shards[0].session_settings
+
+    @property
+    def index_kib(self) -> float:
+        """Size of all indexes in KiB."""
+        return sum(shard.index_kib for shard in self._shards)
+
+    @property
+    def enter_phase(self) -> Callable[[str], object]:
+        """What is called with each phase's name, again for every shard."""
+        return self._shards[0].enter_phase
+
+    @enter_phase.setter
+    def enter_phase(self, enter: Callable[[str], object]) -> None:
+        for shard in self._shards:
+            shard.enter_phase = _announcing(shard, enter)
+
+    def check_clients(self, settings: Mapping[str, str], clients: int) -> None:
+        """Nothing: there is one index a shard."""
+
+    def watch(self, flush: Callable[[], None]) -> ShardsWatch:
+        """Return what observes all servers in runs; `flush` has sessions flush their statistics after one."""
+        watches = [shard.watch(flush) for shard in self._shards]
+        coordinator = None
+        if self._engine.coordinator is not None:
+            coordinator = ServerWatch(self._engine.coordinator.server, TABLE, None, flush)
+        return ShardsWatch(coordinator, watches)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is stored: sums of what all shards have, and facts of the first one."""
+        each = [shard.facts() for shard in self._shards]
+        sums = {
+            name: sum(facts[name] for facts in each if name in facts)
+            for name in _SUMMED
+            if any(name in facts for facts in each)
+        }
+        times = [facts["build_time"] for facts in each]
+        is_found = all(facts.get("index_reused") for facts in each)
+        reused = {"index_reused": is_found} if any("index_reused" in facts for facts in each) else {}
+        return each[0] | sums | reused | {"shard_build_times": times} | self._engine.facts
+
+    def cool(self) -> None:
+        """Stop all servers and drop their files from the system's cache."""
+        for shard in self._shards:
+            with self._at(shard):
+                shard.cool()
+
+    def resume(self) -> None:
+        """Have queries use these indexes after they have used others."""
+        for shard in self._shards:
+            with self._at(shard):
+                shard.resume()
+        self._open()
+
+    def recover(self) -> None:
+        """Have all servers answer, reserve the tables again, and warm what the servers have lost."""
+        for shard in self._shards:
+            with self._at(shard):
+                shard.recover()
+        if self._engine.coordinator is not None:
+            self._engine.coordinator.server.revive()
+        self._open()
+
+    def release(self) -> None:
+        """Let other runs use the tables; the servers run on."""
+        if self._engine.coordinator is not None:
+            self._engine.coordinator.close()
+        for shard in self._shards:
+            shard.release()
+
+    def _open(self) -> None:
+        self._current = self._shards[0]
+        self._engine.open(self._shards, self.column)
+
+    @contextmanager
+    def _at(self, shard: Shard) -> Iterator[None]:
+        """Have this shard be what the plug-in sees."""
+        self._current = shard
+        with naming_shard(shard.number, shard.count):
+            yield
+
+    def _check_versions(self) -> None:
+        first = self._shards[0].versions
+        for shard in self._shards:
+            if shard.versions != first:
+                one, other = (
+                    ", ".join(f"{name} {version}" for name, version in versions.items())
+                    for versions in (first, shard.versions)
+                )
+                raise PostgresError(
+                    f"shard 1 has {one}, and shard {shard.number} has {other}: use the same versions"
+                )
+
+
+def _announcing(shard: Shard, enter: Callable[[str], object]) -> Callable[[str], object]:
+    """Return what says which shard is made, before anything is said of it."""
+    announced: list[str] = []
+
+    def entered(phase: str) -> None:
+        if phase in _BUILT and not announced:
+            announced.append(phase)
+            print(f"shard {shard.number} of {shard.count}:", flush=True)
+        enter(phase)
+
+    return entered

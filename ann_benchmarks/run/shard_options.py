@@ -1,0 +1,59 @@
+"""run.py's options of rows that several servers hold."""
+
+import argparse
+
+from ann_benchmarks.common.cli import each_of, option_name, read_by
+from ann_benchmarks.common.errors import UserError, closest, shown
+from ann_benchmarks.common.quantities import whole
+from ann_benchmarks.definitions.shards import ENGINES
+
+MOST_SHARDS = 64  # servers of one machine
+_FIRST = "fdw"
+_NOT_WITH = ("workload", "filter", "post_filter", "scheduler")
+
+
+def add_shard_options(parser: argparse.ArgumentParser) -> None:
+    """Add them, in a group of their own; none of them is ann-benchmarks'."""
+    add = parser.add_argument_group("shards").add_argument
+    add(
+        "--shards",
+        metavar="N",
+        type=read_by(whole(1, MOST_SHARDS)),
+        help="have N servers hold a part of the rows each, and queries ask all of them",
+    )
+    add(
+        "--shard-engine",
+        metavar="NAME,NAME",
+        type=each_of(_engine),
+        help=f"what asks the shards: {', '.join(ENGINES)}; several are contenders (default: {_FIRST})",
+    )
+
+
+def check_shard_options(args: argparse.Namespace, is_simulated: bool) -> None:
+    """Refuse options that cannot be had together with shards."""
+    if args.shards is None:
+        if args.shard_engine:
+            raise UserError("--shard-engine says what asks the shards: add --shards N")
+        return
+    if not args.local:
+        raise UserError("--shards runs servers of this machine itself: add --local")
+    if is_simulated:
+        raise UserError("--shards cannot be had with --tiers: leave one of them out")
+    for name in _NOT_WITH:
+        if getattr(args, name):
+            raise UserError(f"--shards cannot be had with {option_name(name)}: leave one of them out")
+    if args.payload != "ids":
+        raise UserError("--shards cannot be had with --payload: leave one of them out")
+    if args.driver == "pgbench":
+        raise UserError("pgbench does not check what each shard runs with: leave --shards or --driver out")
+
+
+def requested_engines(args: argparse.Namespace) -> list[str]:
+    """Return the engines, the first one unless others are named."""
+    return args.shard_engine or [_FIRST]
+
+
+def _engine(text: str) -> str:
+    if text not in ENGINES:
+        raise UserError(f"there is no shard engine '{shown(text)}'; {closest(text, ENGINES)}")
+    return text

@@ -1,0 +1,440 @@
+"""Rows on several servers: the answers of one server by every engine, settings, plans, faults and names."""
+
+import json
+import os
+import signal
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
+from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
+from ann_benchmarks.algorithms.postgres import servers
+from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.algorithms.postgres.scattered import MergedAnswer
+from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
+from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
+from ann_benchmarks.algorithms.postgres.shards import coordinator
+from ann_benchmarks.algorithms.postgres.shards.engines import ENGINES as PLUGIN_ENGINES
+from ann_benchmarks.algorithms.postgres.shards.rows import ShardRows
+from ann_benchmarks.algorithms.postgres.shards.statement import (
+    check_remote_plan,
+    check_settings,
+    startup_options,
+)
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.definitions.selection import with_shards
+from ann_benchmarks.definitions.shards import ENGINES, Shards
+from ann_benchmarks.jobs.events import PointDone
+from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
+from ann_benchmarks.load.request import Load
+from ann_benchmarks.load.warmup import Warmup
+from ann_benchmarks.measure.job import carry_out
+from ann_benchmarks.plugin import Plugin
+from ann_benchmarks.results.comparable import comparable, family
+from ann_benchmarks.results.runs import load_runs
+from ann_benchmarks.results.series import Series, series_from
+from ann_benchmarks.run.options import check_options, make_parser
+from ann_benchmarks.run.shard_options import requested_engines
+
+from .postgres_fixtures import SMALL, copied
+from .programs import temporary_folder
+from .report_data import make_run
+
+DIMENSION, COUNT, K = 12, 2, 10
+RANDOM = np.random.default_rng(25)
+TRAIN = RANDOM.normal(size=(401, DIMENSION)).astype(np.float32)
+QUERIES = RANDOM.normal(size=(12, DIMENSION)).astype(np.float32)
+BUILD = {"M": 8, "efConstruction": 32}
+HNSW = Definition(
+    *("hnsw", "PGVectorHNSW", "ann_benchmarks.algorithms.pgvector_hnsw", "t", ["euclidean", BUILD]),
+    *([[50]], False),
+)
+
+
+@pytest.fixture(scope="module")
+def shard_servers(made_server):
+    """Two small servers that are shards."""
+    with temporary_folder() as folder:
+        found = {}
+        for number in range(1, COUNT + 1):
+            found[number] = LocalServer(
+                embedded_installation() / "bin", copied(made_server, folder / str(number))
+            )
+            found[number].start(SMALL)
+        yield found
+        for server in found.values():
+            server.stop()
+
+
+@pytest.fixture
+def shards(plugin_server, shard_servers, monkeypatch):
+    """The servers that plug-ins find when they ask for a coordinator and for shards."""
+    monkeypatch.setattr(servers, "_shards", shard_servers)
+    return shard_servers
+
+
+@contextmanager
+def fitted(engine, algorithm=None, *arguments, train=TRAIN):
+    """Give a fitted plug-in on shards, or without an engine on one server."""
+    algorithm = algorithm or PGVectorExact("euclidean")
+    if engine:
+        algorithm.set_shards(COUNT, engine)
+    try:
+        algorithm.fit(train)
+        algorithm.set_query_arguments(*arguments or (0,))
+        yield algorithm
+    finally:
+        algorithm.done()
+
+
+def hnsw(form="vector"):
+    return PGVectorHNSW("euclidean", {**BUILD, "form": form})
+
+
+def by_clients(algorithm, queries, clients=3):
+    """Have the queries answered by clients; return the ids by query."""
+    opened = algorithm.open_clients(queries, K, clients)
+    try:
+        opened.prepare([np.arange(i, len(queries), clients) for i in range(clients)])
+        opened.run()
+        return {
+            number: ids.tolist()
+            for run in opened.answers()
+            for number, ids in zip(run.sampled.tolist(), run.ids, strict=True)
+        }
+    finally:
+        opened.close()
+
+
+def bit_distances(metric, queries, ids, rows):
+    """Return the distances of what was found: several rows may have the same."""
+    found = []
+    for query, own in zip(queries, ids, strict=True):
+        differ, both = (rows[own] != query).sum(1), (rows[own] & query).sum(1)
+        either = (rows[own] | query).sum(1)
+        found.append((differ if metric == "hamming" else 1 - both / either).tolist())
+    return found
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "angular", "ip", "manhattan", "hamming", "jaccard"])
+def test_exact_answers_are_those_of_one_server(shards, metric):
+    is_bits = metric in ("hamming", "jaccard")
+    train, queries = (TRAIN > 0, QUERIES > 0) if is_bits else (TRAIN, QUERIES)
+
+    def known(ids):
+        return bit_distances(metric, queries, ids, train) if is_bits else ids
+
+    with fitted("", PGVectorExact(metric), train=train) as alone:
+        true = known(alone.time_queries(queries, K)[1])
+    for engine in ENGINES:
+        with fitted(engine, PGVectorExact(metric), train=train) as algorithm:
+            assert known(algorithm.time_queries(queries, K)[1]) == true, engine
+            if metric != "euclidean":
+                continue  # clients ask no other way for it
+            by_number = by_clients(algorithm, queries)
+            assert known([by_number[number] for number in range(len(queries))]) == true, engine
+            algorithm.batch_query(queries, K)
+            assert known(algorithm.get_batch_results()) == true, engine
+
+
+def test_rows_are_dealt_evenly_and_keep_their_ids(shards):
+    with fitted("client") as algorithm:
+        for place, server in enumerate(shards.values()):
+            shard = algorithm._indexed._shards[place]
+            with server.connect() as connection:
+                found = connection.execute(
+                    f"SELECT id, embedding::text FROM {shard.names()[0]} ORDER BY id"
+                ).fetchall()
+            assert [row for row, _ in found] == list(range(place, len(TRAIN), COUNT))
+            vectors = np.array([json.loads(text) for _, text in found], np.float32)
+            assert (vectors == TRAIN[place::COUNT]).all()
+        algorithm._indexed._shards[1].versions = {"postgres": "17.1"}
+        with pytest.raises(PostgresError, match=r"shard 2 has postgres 17\.1: use the same versions"):
+            algorithm._indexed._check_versions()
+    with pytest.raises(PostgresError, match="1 rows for 2 shards: use fewer"), fitted("fdw", train=TRAIN[:1]):
+        pass
+
+
+def test_the_rows_of_a_shard_are_read_by_range():
+    rows = ShardRows(TRAIN, 1, 3, "mark")
+    own = TRAIN[1::3]
+    assert rows.shape == own.shape == (len(rows), DIMENSION)
+    for part in (slice(0, 5), slice(7, 8), slice(100, 999), slice(5, 5), slice(0, 50, 7), slice(None)):
+        assert (rows[part] == own[part]).all()
+    assert rows.where(2) == "row 7 (from 0)"
+    assert rows.fingerprint() != ShardRows(TRAIN, 1, 4, "mark").fingerprint()
+
+
+@pytest.mark.parametrize("form", ["vector", "halfvec", "bit_hamming"])
+def test_every_shard_uses_its_index_and_the_plans_are_known(shards, form):
+    answers = {}
+    for engine in ENGINES:
+        with fitted(engine, hnsw(form), 150) as algorithm:
+            answers[engine] = algorithm.time_queries(QUERIES, K)[1]
+            facts = algorithm.get_additional()
+            assert facts["shard_build_times"] and facts["index_reused"] == (engine != "fdw")
+            assert facts["build_time"] == pytest.approx(sum(facts["shard_build_times"]))
+            if engine == "client":
+                assert "Index Scan" in facts["plan"] and "shard_plans" not in facts
+                continue
+            plans = json.loads(facts["shard_plans"])
+            assert len(plans) == COUNT and all("Index Scan" in json.dumps(plan) for plan in plans)
+            assert json.loads(facts["shard_settings"])["hnsw.ef_search"] == "150"
+            assert facts["plan"].count("Remote SQL") == COUNT
+            is_concurrent = engine == "fdw"
+            assert ("LIMIT" in facts["plan"]) == is_concurrent
+            assert facts["plan"].count('"Async Capable": true') == COUNT * is_concurrent
+            assert ("Merge Append" in facts["plan"]) != is_concurrent
+    assert answers["fdw"] == answers["client"]
+    with fitted("") as alone:
+        true = alone.time_queries(QUERIES, K)[1]
+    for engine, found in answers.items():
+        recall = np.mean([len({*a} & {*b}) / K for a, b in zip(found, true, strict=True)])
+        # The candidates that fdw-naive re-ranks are those of all shards together.
+        assert recall > (0.8 if engine == "fdw-naive" else 0.9), engine
+
+
+def test_one_shard_is_asked_like_several(shards):
+    algorithm = PGVectorExact("euclidean")
+    for engine in ENGINES:
+        algorithm.set_shards(1, engine)
+        algorithm.fit(TRAIN)
+        algorithm.set_query_arguments(0)
+        found = algorithm.time_queries(QUERIES, K)[1]
+        algorithm.done()
+        assert [ids[0] for ids in found] == [
+            int(np.argmin(((TRAIN - query) ** 2).sum(1))) for query in QUERIES
+        ]
+
+
+def test_settings_reach_the_shards_and_are_read_back(shards, monkeypatch):
+    with fitted("fdw", hnsw(), 60) as algorithm:
+        algorithm.time_queries(QUERIES[:1], K)
+        algorithm.set_query_arguments(70)
+        algorithm.time_queries(QUERIES[:1], K)
+        assert json.loads(algorithm.get_additional()["shard_settings"])["hnsw.ef_search"] == "70"
+        # What a shard refuses when it loads the library is no error there.
+        monkeypatch.setattr(coordinator, "startup_options", lambda settings: "-c hnsw.ef_search=99999")
+        algorithm.set_query_arguments(80)
+        with pytest.raises(PostgresError, match=r"^shard 1 runs with \S+ = \S+ where \S+ is expected"):
+            algorithm.time_queries(QUERIES[:1], K)
+
+
+def test_settings_are_compared_and_written():
+    check_settings(1, {"a": "1"}, {"a": "1", "b": "2"})
+    with pytest.raises(PostgresError, match="shard 2 runs with a = 40 where 100 is expected"):
+        check_settings(2, {"a": "100"}, {"a": "40"})
+    with pytest.raises(PostgresError, match="shard 2 runs with a = no such setting"):
+        check_settings(2, {"a": "100"}, {})
+    assert startup_options({"a.b": "x y\\", "c": ""}) == "-c a.b=x\\ y\\\\ -c c="
+
+
+def test_a_plan_that_asks_for_too_much_or_one_by_one_is_refused():
+    def scan(sql, is_async=True):
+        return {"Remote SQL": sql, "Async Capable": is_async}
+
+    whole = "SELECT id FROM t ORDER BY d LIMIT 10"
+    check_remote_plan({"Plans": [scan(whole), scan(whole)]}, 2, True)
+    check_remote_plan(scan(whole, False), 1, True)
+    check_remote_plan({"Plans": [scan("SELECT id FROM t ORDER BY d", False)] * 2}, 2, False)
+    for plan, is_concurrent, message in (
+        ({"Plans": [scan(whole)]}, True, "asks 1 of 2 shards"),
+        ({"Plans": [scan("SELECT id FROM t")] * 2}, False, "does not send the order to shard 1 of 2"),
+        ({"Plans": [scan("SELECT id FROM t ORDER BY d")] * 2}, True, "does not send the LIMIT to shard 1"),
+        ({"Plans": [scan(whole, False)] * 2}, True, "asks one shard after the other"),
+    ):
+        with pytest.raises(PostgresError, match=message):
+            check_remote_plan(plan, 2, is_concurrent)
+
+
+def test_answers_are_merged_with_unknown_distances_last():
+    class Answer:
+        def __init__(self, *rows):
+            self.rows, self.ntuples = rows, len(rows)
+
+        def get_value(self, row, column):
+            number, distance = self.rows[row]
+            return np.array(distance, ">f8").tobytes() if column else number.to_bytes(4, "big")
+
+    merged = MergedAnswer([Answer((4, 0.5), (2, np.nan)), Answer((3, -1.0)), Answer()], 10)
+    assert [merged.get_value(row, 0)[-1] for row in range(merged.ntuples)] == [3, 4, 2]
+    assert MergedAnswer([Answer((4, 0.5), (2, 0.7))], 1).ntuples == 1
+
+
+def killed(server):
+    os.kill(server._process.pid, signal.SIGKILL)
+    server._process.wait()
+
+
+@pytest.mark.parametrize("engine", ["fdw", "client"])
+def test_a_shard_that_dies_loses_the_point_and_the_next_goes_on(shards, engine):
+    with fitted(engine) as algorithm:
+        true = algorithm.time_queries(QUERIES, K)[1]
+        killed(shards[2])
+        with pytest.raises(PostgresError, match="shard 2 of 2") as raised:
+            algorithm.time_queries(QUERIES, K)
+        assert "\n" not in str(raised.value)
+        algorithm.recover()
+        assert algorithm.time_queries(QUERIES, K)[1] == true
+        killed(shards[1])
+        with pytest.raises(PostgresError, match="shard 1 of 2"):
+            by_clients(algorithm, QUERIES)
+        algorithm.recover()
+        assert by_clients(algorithm, QUERIES)[0] == true[0]
+
+
+def test_a_coordinator_that_dies_loses_the_point(shards, plugin_server):
+    with fitted("fdw") as algorithm:
+        true = algorithm.time_queries(QUERIES, K)[1]
+        killed(plugin_server)
+        with pytest.raises(PostgresError, match="connection was lost"):
+            algorithm.query(QUERIES[0], K)
+        algorithm.recover()
+        assert algorithm.time_queries(QUERIES, K)[1] == true
+
+
+@pytest.mark.parametrize("phase", ["load", "build"])
+def test_a_shard_that_dies_while_it_is_made_leaves_the_others(shards, phase):
+    train = np.concatenate([TRAIN, np.full((1, DIMENSION), 1 + len(phase), np.float32)])
+    entered = []
+
+    def enter(name):
+        entered.append(name)
+        if entered.count(phase) == COUNT and name == phase:
+            killed(shards[COUNT])
+
+    algorithm = hnsw()
+    algorithm.set_shards(COUNT, "client")
+    algorithm.set_phase_listener(enter)
+    with pytest.raises(PostgresError, match="^shard 2 of 2: ") as raised:
+        algorithm.fit(train)
+    assert "\n" not in str(raised.value)
+    algorithm.done()
+    shards[COUNT].revive()
+    entered.clear()
+    with fitted("client", hnsw(), 50, train=train) as again:
+        reused = [shard.facts()["index_reused"] for shard in again._indexed._shards]
+        assert reused == [True, False]
+
+
+def test_nothing_is_left_on_the_coordinator(shards, plugin_server):
+    left = (
+        "SELECT (SELECT count(*) FROM pg_foreign_server), (SELECT count(*) FROM pg_user_mappings),"
+        " to_regclass('ann_benchmarks.sharded')"
+    )
+    with fitted("fdw") as algorithm:
+        algorithm.rest()
+        with plugin_server.connect() as connection:
+            assert connection.execute(left).fetchone() == (0, 0, None)
+        algorithm.resume()
+        assert len(algorithm.query(QUERIES[0], K)) == K
+    with plugin_server.connect() as connection:
+        assert connection.execute(left).fetchone() == (0, 0, None)
+
+
+def test_what_shards_cannot_have_is_refused(shards):
+    algorithm = PGVectorExact("euclidean")
+    with pytest.raises(PostgresError, match="no shard engine 'x': use fdw, fdw-naive, client"):
+        algorithm.set_shards(2, "x")
+    algorithm.set_shards(2, "client")
+    with pytest.raises(PostgresError, match="a table that is written to has no shards"):
+        algorithm.open_writable(TRAIN, 10)
+    algorithm.set_payload("text")
+    with pytest.raises(PostgresError, match="shards have no attributes, payloads or sparse vectors"):
+        algorithm.fit(TRAIN)
+
+
+def test_a_shard_has_a_folder_of_its_own_and_others_servers_are_none(monkeypatch, tmp_path):
+    monkeypatch.setattr(servers, "_shards", {})
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_DATA", str(tmp_path / "pg"))
+    # Beside the coordinator's, which has to be empty when it is made.
+    assert servers.shard_server(3).data_folder == tmp_path / "pg-shard3"
+    assert servers.shard_server(3) is servers.shard_server(3)
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", "db.example.org")
+    with pytest.raises(PostgresError, match="shards are servers of our own: unset ANN_BENCHMARKS_PG_HOST"):
+        servers.shard_server(1)
+
+
+@pytest.mark.parametrize("engine", ["fdw", "client"])
+def test_a_point_says_on_how_many_shards_it_was_measured(shards, workspace, engine):
+    load = {"load": Load(2, seconds=0.3), "warmup": Warmup("queries", 10)}
+    definition = replace(HNSW, shards=Shards(COUNT, engine))
+    job = Job(definition, [[50]], "tiny", K, Procedure(1, **load), Execution(show_progress=False))
+    events: list = []
+    carry_out(JobRequest(job), events.append)
+    (done,) = [event for event in events if isinstance(event, PointDone)]
+    (run,) = load_runs([done.path])
+    assert (run.series.shards, run.series.shard_engine) == (COUNT, engine) and run.metrics["k-nn"] > 0.9
+    assert done.path.parent.name == f"hnsw-shards2-{engine}-c2" and len(run.attrs["shard_build_times"]) == 2
+    assert run.attrs["table_blocks_hit_per_query"] > 0  # of the shards' own sessions
+    assert ("coordinator_cpu_seconds_per_query" in run.attrs) == (engine == "fdw")
+    if engine == "fdw":
+        assert run.attrs["server_cpu_seconds_per_query"] >= run.attrs["coordinator_cpu_seconds_per_query"]
+
+
+def test_shards_and_engines_are_contenders_with_names_of_their_own():
+    assert tuple(PLUGIN_ENGINES) == ENGINES
+    assert with_shards([HNSW], None, ["fdw"]) == [HNSW]
+    fdw, client = with_shards([HNSW], 4, ["fdw", "client"])
+    assert [fdw.family, client.family] == ["hnsw-shards4-fdw", "hnsw-shards4-client"]
+    assert fdw.plain == HNSW
+    series = Job(fdw, [[50]], "tiny", K).series
+    assert series.label == "hnsw-shards4-fdw" and not series.conditions
+    assert series_from(json.loads(series.as_json())) == series
+    assert Series("hnsw", "0.8", clients=2, settings="jit=on", shards=2, shard_engine="fdw").label == (
+        "hnsw-0.8-shards2-fdw-jit=on-c2"
+    )
+    whole, parts = make_run("hnsw"), make_run("hnsw")
+    parts = replace(parts, series=replace(parts.series, shards=4, shard_engine="fdw"))
+    assert comparable([whole, parts]) == [whole, parts] and family(whole) != family(parts)
+
+
+def requested(*words, is_simulated=False, local=("--local",)):
+    args = make_parser().parse_args([*local, *words])
+    check_options(args, is_simulated)
+    return args
+
+
+def test_options():
+    assert requested().shards is None
+    args = requested("--shards", "4", "--shard-engine", "client,fdw,client")
+    assert args.shards == 4 and requested_engines(args) == ["client", "fdw"]
+    assert requested_engines(requested("--shards", "2")) == ["fdw"]
+    four = ("--shards", "4")
+    for words, message in (
+        (("--shard-engine", "fdw"), "says what asks the shards: add --shards"),
+        ((*four, "--workload", "inserts"), "--shards cannot be had with --workload"),
+        ((*four, "--filter", "uniform:0.1"), "--shards cannot be had with --filter"),
+        ((*four, "--payload", "text"), "--shards cannot be had with --payload"),
+        ((*four, "--clients", "2", "--driver", "pgbench"), "leave --shards or --driver out"),
+        ((*four, "--clients", "2", "--scheduler", "tcp://127.0.0.1:1"), "with --scheduler"),
+    ):
+        with pytest.raises(UserError, match=message):
+            requested(*words)
+    with pytest.raises(UserError, match="--shards cannot be had with --tiers"):
+        requested(*four, is_simulated=True)
+    with pytest.raises(UserError, match="--shards runs servers of this machine itself: add --local"):
+        requested(*four, local=())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--shards", "0"), "not a whole number of at least 1"),
+        (("--shards", "65"), "from 1 to 64"),
+        (("--shard-engine", "fwd"), "did you mean 'fdw'"),
+    ],
+)
+def test_options_that_mean_nothing(words, message, capsys):
+    with pytest.raises(SystemExit):
+        make_parser().parse_args(["--local", *words])
+    assert message in capsys.readouterr().err
+
+
+def test_a_plugin_without_servers_is_refused():
+    with pytest.raises(UserError, match="^object has no servers that could be shards: leave --shards out$"):
+        Plugin(object()).set_shards(2, "fdw")
