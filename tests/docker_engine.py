@@ -1,9 +1,11 @@
 """Fixtures for tests with a real Docker engine: the one that DOCKER_HOST names, else the machine's."""
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -51,7 +53,10 @@ def base_image(engine: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
     is_there = bool(engine.images.list(DEBIAN))
     if not is_there and (os.geteuid() != 0 or not shutil.which("debootstrap")):
         pytest.skip("without root and debootstrap there is no base image")
-    done = install("--base", "debootstrap", "--algorithm", "base", folder=tmp_path_factory.mktemp("install"))
+    with (Path(tempfile.gettempdir()) / "ann-benchmarks-base.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process of the tests may be making it
+        folder = tmp_path_factory.mktemp("install")
+        done = install("--base", "debootstrap", "--algorithm", "base", folder=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return BASE
 

@@ -201,7 +201,10 @@ def arguments(plugin: Path, repository: Repository, *further: str) -> list[str]:
 
 
 def containers(engine: Any) -> list[str]:
-    return [each.id for each in engine.containers.list(all=True)]
+    """Those of the image in which packages are downloaded; other tests have others meanwhile."""
+    image = engine.images.get(DEBIAN).id
+    every = engine.containers.list(all=True, ignore_removed=True)
+    return [each.id for each in every if each.attrs["Image"] == image]
 
 
 def everything_about(engine: Any, image: str) -> Iterator[bytes]:
