@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import h5py
@@ -17,12 +18,13 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.results.intervals import mean_interval, share_interval
 from ann_benchmarks.results.measurement import Measurement
 from ann_benchmarks.results.metrics import completeness, knn_recall, short_answers, throughput
+from ann_benchmarks.results.series import Series
 from ann_benchmarks.results.truth import Truth
-from ann_benchmarks.submission.checking import arithmetic, expected
+from ann_benchmarks.submission.checking import arithmetic, complete, expected
 from ann_benchmarks.submission.checking.arithmetic import Neighborhood
 from ann_benchmarks.submission.checking.expected import Expected
 from ann_benchmarks.submission.checking.private import private_facts
-from ann_benchmarks.submission.checking.rules import RULES
+from ann_benchmarks.submission.checking.rules import RULES, Findings
 from ann_benchmarks.submission.manifest import BundledDataset, Manifest
 
 from .bundle_data import DATASET, attributes, measured, point_files, remake, set_arrays, set_attributes
@@ -119,6 +121,17 @@ def test_the_projects_experiments_say_what_to_measure(tmp_path: Path, mini: bool
     (tmp_path / "experiment.yml").write_text("title: mine\nsteps: []\n")
     with pytest.raises(UserError, match="no experiment 'writes' of this release"):
         expected.expected_of(tmp_path, replace(manifest, experiment="writes"))
+
+
+def test_an_experiment_on_one_server_is_not_complete_on_shards():
+    whole = SimpleNamespace(dataset="mine", series=Series("hnsw"))
+    parts = SimpleNamespace(dataset="mine", series=Series("hnsw", shards=4, shard_engine="fdw"))
+    step = Expected(datasets=["mine"], algorithms=["hnsw"])
+    assert complete._fits(step, whole) and not complete._fits(step, parts)
+    assert complete._fits(replace(step, shards=4), parts) and complete._fits(Expected(), parts)
+    findings = Findings()
+    complete._check_step(step, [[parts]], findings)
+    assert "there is no series of hnsw" in str(findings.refused)
 
 
 def test_a_filtered_series_is_of_the_groups_for_filters_alone(monkeypatch: pytest.MonkeyPatch):

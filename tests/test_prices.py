@@ -4,6 +4,7 @@ import csv
 import datetime
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ from ann_benchmarks.reporting.cost_output import cost_data
 from ann_benchmarks.reporting.costs import cost_answers
 from ann_benchmarks.reporting.report import write_report
 from ann_benchmarks.website import create_website
+from ann_benchmarks.website.costs import price_columns
+from ann_benchmarks.website.submissions.reading import quote_of
 
 from .plotting_data import make_result, make_truth
 from .report_data import make_run
@@ -184,6 +187,16 @@ def test_what_cannot_be_priced_is_said(prices, changes, why):
         del run.attrs[name]
     assert why in said([run], prices, "Without a price")
     assert "There is no price for any server that keeps the objective" in said([run], prices)
+
+
+def test_several_servers_have_no_price_on_any_page(prices):
+    run = result("hnsw", 100, None)
+    parts = replace(run, series=replace(run.series, shards=4, shard_engine="client"))
+    with pytest.raises(UserError, match="its rows are on several servers"):
+        capacity_of(parts)
+    of_price = next(column for column in price_columns(prices) if column.id == "month")
+    assert of_price.value(run) and of_price.value(parts) is None
+    assert quote_of(run, prices) and quote_of(parts, prices) is None
 
 
 def test_an_exact_scan_has_no_index_to_store():

@@ -3,7 +3,8 @@
 import json
 import os
 import signal
-from contextlib import contextmanager
+import threading
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
-from ann_benchmarks.algorithms.postgres import servers
+from ann_benchmarks.algorithms.postgres import catalog, servers
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.scattered import MergedAnswer
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
@@ -19,11 +20,13 @@ from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.shards import coordinator
 from ann_benchmarks.algorithms.postgres.shards.engines import ENGINES as PLUGIN_ENGINES
 from ann_benchmarks.algorithms.postgres.shards.rows import ShardRows
+from ann_benchmarks.algorithms.postgres.shards.shard import Shard
 from ann_benchmarks.algorithms.postgres.shards.statement import (
     check_remote_plan,
     check_settings,
     startup_options,
 )
+from ann_benchmarks.algorithms.postgres.shards.watch import ShardsWatch
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.definitions.selection import with_shards
@@ -32,7 +35,9 @@ from ann_benchmarks.jobs.events import PointDone
 from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
+from ann_benchmarks.measure import rounds
 from ann_benchmarks.measure.job import carry_out
+from ann_benchmarks.measure.rounds import Contenders, EnteredJob, Turn
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.comparable import comparable, family
 from ann_benchmarks.results.runs import load_runs
@@ -230,7 +235,7 @@ def test_settings_are_compared_and_written():
         check_settings(2, {"a": "100"}, {"a": "40"})
     with pytest.raises(PostgresError, match="shard 2 runs with a = no such setting"):
         check_settings(2, {"a": "100"}, {})
-    assert startup_options({"a.b": "x y\\", "c": ""}) == "-c a.b=x\\ y\\\\ -c c="
+    assert startup_options({"a.b": "x y\\", "c": "\v"}) == "-c a.b=x\\ y\\\\ -c c=\\" + "\v"
 
 
 def test_a_plan_that_asks_for_too_much_or_one_by_one_is_refused():
@@ -334,6 +339,77 @@ def test_nothing_is_left_on_the_coordinator(shards, plugin_server):
         assert len(algorithm.query(QUERIES[0], K)) == K
     with plugin_server.connect() as connection:
         assert connection.execute(left).fetchone() == (0, 0, None)
+
+
+def test_a_coordinator_waits_for_a_session_that_is_ending(shards, plugin_server):
+    other = plugin_server.connect()
+    assert catalog.try_lock(other, coordinator.TABLE)
+    ending = threading.Timer(0.2, other.close)
+    ending.start()
+    with fitted("fdw") as algorithm:
+        assert len(algorithm.query(QUERIES[0], K)) == K
+    ending.join()
+
+
+def test_a_coordinator_without_the_wrapper_is_refused(shards, monkeypatch):
+    monkeypatch.setattr(coordinator, "_FDW", "no_fdw")
+    message = "does not have the extension 'no_fdw': install the contrib modules .* --shard-engine client$"
+    with pytest.raises(PostgresError, match=message), fitted("fdw"):
+        pass
+
+
+def test_facts_of_all_shards_are_sums_and_hold_of_each(monkeypatch):
+    def facts(shard):
+        of_one = {"index_reused": True, "caches_dropped": shard.number == 1, "build_notices": ["no memory"]}
+        return {"build_time": 2.0, "index_size": 3.0} | (
+            of_one if shard.number == 1 else {"build_notices": ["x"]}
+        )
+
+    monkeypatch.setattr(Shard, "facts", facts)
+    algorithm = PGVectorExact("euclidean")
+    algorithm.set_shards(COUNT, "client")
+    found = algorithm._indexed.facts()
+    assert (found["build_time"], found["index_size"], found["shard_build_times"]) == (4.0, 6.0, [2.0, 2.0])
+    assert found["index_reused"] is False and found["caches_dropped"] is False
+    assert found["build_notices"] == ["shard 1: no memory", "shard 2: x"]
+
+
+def test_the_memory_of_shards_is_not_that_of_their_coordinator():
+    class Watch:
+        def __init__(self, buffers):
+            self.buffers = buffers
+
+        def facts(self, queries):
+            return {"shared_buffers": self.buffers, "server_cpu_seconds_per_query": 1.0}
+
+    found = ShardsWatch(Watch(1000), [Watch(30), Watch(31)]).facts(1)
+    assert (found["shared_buffers"], found["server_cpu_seconds_per_query"]) == (61, 3.0)
+
+
+def test_what_a_search_finds_for_one_engine_is_not_taken_by_another(monkeypatch):
+    class Entered(EnteredJob):
+        def __init__(self, request, *others):
+            self.job, self.contenders = request.job, {}
+
+        def found(self):
+            yield self.job.label()
+
+        def take_turn(self, turn, found_before, is_warm=False):
+            known[turn.job] = list(found_before)
+
+    known: dict = {}
+    monkeypatch.setattr(rounds, "EnteredJob", Entered)
+    monkeypatch.setattr(rounds, "opened", lambda request: nullcontext((None, None, None)))
+    contenders = Contenders()
+    for definition in with_shards([HNSW], 4, ["fdw", "client"]):
+        for clients in (1, 2):
+            job = Job(definition, [[50]], "tiny", K, Procedure(1, load=Load(clients, seconds=1)))
+            contenders._enter(JobRequest(job), lambda event: None)
+    for label in contenders._jobs:
+        contenders.carry_out(Turn(label, 0, 1), lambda event: None)
+    assert len(known) == 4
+    for label, found in known.items():
+        assert len(found) == 2 and all(("fdw" in one) == ("fdw" in label) for one in found)
 
 
 def test_what_shards_cannot_have_is_refused(shards):

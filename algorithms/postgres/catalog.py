@@ -7,6 +7,7 @@ table that is loaded in chunks has a row for each in `chunks`, until it is whole
 
 import hashlib
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from psycopg.types.json import Jsonb
 from .errors import PostgresError
 
 SCHEMA = "ann_benchmarks"
+LOCK_SECONDS = 3.0  # that a session which is ending may hold a lock
 _TABLES = f"""
     CREATE SCHEMA IF NOT EXISTS {SCHEMA};
     CREATE TABLE IF NOT EXISTS {SCHEMA}.tables (
@@ -214,6 +216,17 @@ def try_lock(connection: psycopg.Connection[Any], name: str) -> bool:
     """Lock a name for this session, until it ends; return False where another session holds it."""
     lock = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
     return connection.execute(lock, [name]).fetchone() == (True,)
+
+
+def lock_soon(connection: psycopg.Connection[Any], name: str) -> bool:
+    """Lock a name as try_lock does, and wait a moment for a session that is just ending.
+
+    It may be our own of a moment ago, whose end the server has not noticed.
+    """
+    deadline = time.monotonic() + LOCK_SECONDS
+    while not (is_locked := try_lock(connection, name)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return is_locked
 
 
 def exists(connection: psycopg.Connection[Any], name: str) -> bool:

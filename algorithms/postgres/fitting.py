@@ -1,6 +1,5 @@
 """A table of vectors with its index: loaded, built or found, warmed, and reserved for one run."""
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -30,8 +29,6 @@ from .tables import check_encoding, fingerprint
 from .watching import ServerWatch
 from .whereabouts import facts_of
 from .writing import WritableTable, drop_leftovers
-
-RESERVE_SECONDS = 3.0
 
 
 class IndexedTable:
@@ -264,10 +261,7 @@ class IndexedTable:
     def _reserve(self, table: str) -> None:
         """Hold the table for this run, until the connection closes: two would park each other's index."""
         guard = self.server.connect()
-        deadline = time.monotonic() + RESERVE_SECONDS
-        while not (is_locked := catalog.try_lock(guard, table)) and time.monotonic() < deadline:
-            time.sleep(0.1)  # it may be our own of a moment ago, whose end the server has not noticed
-        if not is_locked:
+        if not catalog.lock_soon(guard, table):
             guard.close()
             raise PostgresError(
                 f"another run measures on {table} of this server: wait for it, and leave --parallelism at 1"

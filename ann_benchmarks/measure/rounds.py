@@ -106,7 +106,6 @@ class EnteredJob:
     ) -> None:
         """Build the index and let it rest."""
         self.request, self.job, self._plugin, self._report = request, request.job, plugin, report
-        self.settings = self.job.definition.settings
         self._began = time.perf_counter()
         self._monitor = SwitchedMonitor(monitor)
         facts = build(request, plugin, dataset, monitor, report)
@@ -116,6 +115,11 @@ class EnteredJob:
         monitor.close()
         self._monitor.current = NoMonitor()
         plugin.rest()
+
+    @property
+    def server(self) -> tuple[Any, ...]:
+        """The settings of its server, and on what shards it is: what the same index is searched with."""
+        return self.job.definition.settings, self.job.definition.shards
 
     def take_turn(self, turn: Turn, found_before: Sequence[Mapping[str, Any]], is_warm: bool = False) -> None:
         """Measure a point for one run; where that fails, a plug-in that can recover loses the point alone.
@@ -209,7 +213,8 @@ class Contenders:
             self._enter(request.request, report)
         elif isinstance(request, Turn):
             taking = self._jobs[request.job]
-            alike = [job for job in self._jobs.values() if job.settings == taking.settings]
+            # What a search finds depends on both.
+            alike = [job for job in self._jobs.values() if job.server == taking.server]
             known = [facts for job in alike for facts in job.found()]
             definition = str(taking.job.definition)
             is_warm = any(job.contenders and str(job.job.definition) == definition for job in alike)

@@ -57,6 +57,8 @@ def capacity_of(run: Run) -> Capacity:
 
     The storage is the table, the index and `STORAGE_MARGIN` of both.
     """
+    if run.series.shards is not None:
+        raise UserError("its rows are on several servers, which no instance is")
     server = server_of(run)
     if server.cpus is None:
         raise UserError("the number of its CPUs is not known")

@@ -15,7 +15,7 @@ from .. import catalog
 from ..catalog import SCHEMA
 from ..columns import Column
 from ..errors import PostgresError, refusal
-from ..extension import RequiredExtension, check_available
+from ..extension import RequiredExtension
 from ..servers import Server
 from ..watching import CLIENT_APPLICATION
 from .shard import FLUSH_VIEW, SETTINGS_VIEW, Shard
@@ -47,7 +47,7 @@ class Coordinator:
         self.server = self._extension.start_server()
         self.close()
         with self.server.explaining("preparing the coordinator"), self.server.connect() as connection:
-            check_available(connection, _FDW, _FDW)
+            _check_wrapper(connection)
             self._extension.create(self.server, connection)
             catalog.prepare(connection)
             self._reserve()
@@ -92,7 +92,7 @@ class Coordinator:
     def _reserve(self) -> None:
         """Hold the table's name until close()."""
         guard = self.server.connect()
-        if not catalog.try_lock(guard, TABLE):
+        if not catalog.lock_soon(guard, TABLE):
             guard.close()
             raise PostgresError("another run asks its shards by this server: wait for it")
         self._guard = guard
@@ -128,6 +128,15 @@ class Coordinator:
             self.parts.append(part)
             self.views.append(view)
             self.flushes.append(flush)
+
+
+def _check_wrapper(connection: psycopg.Connection[Any]) -> None:
+    offered = connection.execute("SELECT FROM pg_available_extensions WHERE name = %s", [_FDW])
+    if offered.rowcount == 0:
+        raise PostgresError(
+            f"the server does not have the extension '{_FDW}': install the contrib modules of that"
+            " PostgreSQL, or use --shard-engine client"
+        )
 
 
 def _make_server(

@@ -105,7 +105,7 @@ def startup_options(settings: Mapping[str, str]) -> str:
 
 
 def _escaped(value: str) -> str:
-    return "".join(f"\\{letter}" if letter in "\\ \t\n" else letter for letter in value)
+    return "".join(f"\\{letter}" if letter in "\\ \t\n\v\f\r" else letter for letter in value)
 
 
 def remote_plan(connection: psycopg.Connection[Any], sql: str, literal: str) -> dict[str, Any]:

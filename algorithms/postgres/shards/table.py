@@ -27,6 +27,7 @@ _SUMMED = (
     "build_time", "load_time", "index_build_time", "index_size", "table_size", "estimated_index_size",
     "clustering_time", "graph_overflow_rows",
 )  # fmt: skip
+_OF_ALL = ("index_reused", "caches_dropped")  # facts that hold where they hold of every shard
 _BUILT = ("load", "build")  # phases that say something
 
 
@@ -134,7 +135,7 @@ class ShardedTable:
         return ShardsWatch(coordinator, watches)
 
     def facts(self) -> dict[str, Any]:
-        """Return what is stored: sums of what all shards have, and facts of the first one."""
+        """Return what is stored: sums of what all shards have, what holds of all, and facts of the first."""
         each = [shard.facts() for shard in self._shards]
         sums = {
             name: sum(facts[name] for facts in each if name in facts)
@@ -142,12 +143,21 @@ class ShardedTable:
             if any(name in facts for facts in each)
         }
         times = [facts["build_time"] for facts in each]
-        is_found = all(facts.get("index_reused") for facts in each)
-        reused = {"index_reused": is_found} if any("index_reused" in facts for facts in each) else {}
-        return each[0] | sums | reused | {"shard_build_times": times} | self._engine.facts
+        common: dict[str, Any] = {
+            name: all(facts.get(name) for facts in each)
+            for name in _OF_ALL
+            if any(name in facts for facts in each)
+        }
+        notices = [
+            f"shard {shard.number}: {text}"
+            for shard, facts in zip(self._shards, each, strict=True)
+            for text in facts.get("build_notices", ())
+        ]
+        common |= {"build_notices": notices} if notices else {}
+        return each[0] | sums | common | {"shard_build_times": times} | self._engine.facts
 
     def cool(self) -> None:
-        """Stop all servers and drop their files from the system's cache."""
+        """Stop the shards and drop their files from the system's cache; a coordinator has no rows."""
         for shard in self._shards:
             with self._at(shard):
                 shard.cool()

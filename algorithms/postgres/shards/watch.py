@@ -6,7 +6,7 @@ from typing import Any
 
 from ..watching import ServerWatch
 
-_OF_SERVERS = ("server_", "shared_buffers")  # begin the names of what every server has
+_OF_SERVERS = "server_"  # begins the names of what is work of every server
 _CPU = "server_cpu_seconds_per_query"
 
 
@@ -45,7 +45,7 @@ class ShardsWatch:
         first = every[0]
         facts = {name: value for name, value in first.items() if not _is_summed(name)}
         for name in filter(_is_summed, shards[0]):
-            # A coordinator has no blocks of the table and the index.
+            # A coordinator has no blocks of the table and the index, and its memory holds none.
             having = every if name.startswith(_OF_SERVERS) else shards
             if all(name in one for one in having):
                 facts[name] = sum(one[name] for one in having)

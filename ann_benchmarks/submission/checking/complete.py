@@ -95,6 +95,7 @@ def _fits(step: Expected, point: CheckedPoint) -> bool:
         and (not step.algorithms or series.algorithm in step.algorithms)
         and (not step.clients or (series.clients or 1) in step.clients)
         and (series.filter in step.filters if step.filters else not (series.filter and step.datasets))
+        and (not step.datasets or series.shards == step.shards)
     )
 
 
@@ -110,6 +111,7 @@ def _check_step(step: Expected, curves: Iterable[Sequence[CheckedPoint]], findin
                         and point.series.algorithm == algorithm
                         and clients in (None, point.series.clients or 1)
                         and point.series.filter == filter_set
+                        and point.series.shards == step.shards
                         for point in firsts
                     )
                     if not found:

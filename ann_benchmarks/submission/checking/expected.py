@@ -31,6 +31,7 @@ class Expected:
     clients: Sequence[int] = ()
     filters: Sequence[str] = ()
     groups: Mapping[str, Any] | None = None
+    shards: int | None = None  # None: of an experiment, one server has all rows
 
     def indexes(
         self, algorithm: str, name: str, dataset: BundledDataset, count: int, is_filtered: bool
@@ -96,6 +97,7 @@ def _step(step: Mapping[str, Any]) -> Expected:
         clients=[int(word) for word in _words(run.get("clients")) if word.isdecimal()],
         filters=[canonical_filter(word) for word in _words(run.get("filter"))],
         groups=step.get("groups"),
+        shards=run.get("shards"),
     )
 
 

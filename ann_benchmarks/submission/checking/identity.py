@@ -85,6 +85,10 @@ def _other_load(point: CheckedPoint) -> Iterator[str]:
         yield f"says loop {attrs.get('loop')}, and its series has {at}"
     if bool(series.payload) != bool(point.number("payload_bytes")):
         yield f"says payload_bytes {attrs.get('payload_bytes')}, and its series '{series.payload}'"
+    times = point.numbers("shard_build_times")
+    if len(times) != (series.shards or 0) or (series.shards is None) != (series.shard_engine == ""):
+        on = f"{series.shards or 'no'} shards asked by '{series.shard_engine}'"
+        yield f"says the build times of {len(times)} shards, and its series has {on}"
     if series.is_cold and attrs.get("warmup") != "off":
         yield f"says warmup {attrs.get('warmup')}, and its series is cold"
     read = [point.number(f"{what}_blocks_read_per_query") for what in ("index", "table")]
