@@ -5,12 +5,14 @@ import io
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import DAMAGE, plain, reason_of
 from ann_benchmarks.results.attributes import version_names
+from ann_benchmarks.results.series import BATCH, BESIDE, Series
 
 from ..files import opened
 from .points import CheckedPoint
@@ -75,7 +77,7 @@ def check_report(
         seen = set()
         try:
             for row in rows_of(read_text(folder / file)):
-                shown = _find(row, known)
+                shown = find_point(row, known)
                 if shown is None:
                     what = f"has a point of no file, '{row.get('label')}: {row.get('name')}'"
                     findings.refuse(file, "report", what, ADVICE)
@@ -92,16 +94,27 @@ def check_report(
                 findings.warn(file, "report", f"does not show {point.file}")
 
 
-def _find(row: Mapping[str, Any], known: Mapping[Any, Sequence[CheckedPoint]]) -> CheckedPoint | None:
-    """Return the point of a row: of the same dataset, count, description, start and clients."""
+def find_point(row: Mapping[str, Any], known: Mapping[Any, Sequence[CheckedPoint]]) -> CheckedPoint | None:
+    """Return the point of a row: of the same dataset, count, description, start, clients and series.
+
+    Contenders of one race may have the same description, and begin in the same second.
+    """
     key = (row["dataset"], row["count"], row["name"], str(row["started_at"]))
     fitting = [
         point
         for point in known.get(key, ())
-        if str(point.series.clients or "") == str(row["clients"] or "")
-        and row["label"].startswith(point.series.name)
+        if str(point.series.clients or "") == str(row["clients"] or "") and _names(row["label"], point.series)
     ]
     return fitting[0] if fitting else None
+
+
+def _names(label: str, series: Series) -> bool:
+    """Whether a curve's label, or the folder of one, is that of a series, whatever tells servers apart."""
+    plain = replace(series, environment="").label
+    return any(
+        text == plain or text.startswith((f"{plain} (", f"{plain}{BESIDE}"))
+        for text in (label, label.removesuffix(BATCH))
+    )
 
 
 def _report_rows(text: str) -> Iterator[dict[str, Any]]:
