@@ -149,6 +149,9 @@ LOADS = (
     Tampering("completeness", "figures", "says completeness", of(FILTERED, completeness=0.99)),
     Tampering("runs that are not stored", "figures", "by the histogram of all runs", of_all_runs()),
     Tampering("queries of other runs", "figures", "which sent 300", of_all_runs(more=900)),
+    Tampering(
+        "longer runs", "figures", "by their seconds more", of(TURNS, active_seconds=9, asked_duration=9)
+    ),
     Tampering("fast queries", "figures", "which have medians", flooded),
     Tampering("more queries than time", "figures", "which had time for", flooded),
 )

@@ -16,6 +16,7 @@ SAME = 2e-5  # relative: latencies are stored in single precision
 CLOSE = 1e-6  # of shares
 PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p999": 99.9}
 BUCKET = 1e-6  # relative width about an edge, within which a latency may lie on either side
+UNEQUAL, UNEQUAL_SECONDS = 0.9, 0.1  # share and s of the duration that runs last at least
 APART = 0.01  # relative: what is interpolated, and queries at the ends of runs
 
 
@@ -127,6 +128,21 @@ def _of_all_runs(point: CheckedPoint, edges: np.ndarray, counts: np.ndarray) -> 
         most = asking / min(point.run_seconds) + clients * len(point.run_seconds)
         if number > most * (1 + APART):
             yield f"has {number:,} latencies of all runs, which had time for {most:,.0f} ({asking:.6g} s)"
+        yield from _of_equal_runs(point, number)
+
+
+def _of_equal_runs(point: CheckedPoint, number: int) -> Iterator[str]:
+    """Yield where runs of the same requested duration have answered more by their throughput than they have.
+
+    `number` is that of the latencies of all runs. Clients begin and end a run at somewhat different times.
+    """
+    asked, clients = point.number("asked_duration"), point.number("clients") or 1.0
+    if not asked or point.number("asked_queries") is not None:
+        return
+    active = min(asked, point.number("active_seconds") or 0.0)
+    queries = sum(max(UNEQUAL * active - UNEQUAL_SECONDS, 0.0) / one - clients for one in point.run_seconds)
+    if number < queries:
+        yield f"has {number:,} latencies of all runs, and by their seconds more than {queries:,.0f}"
 
 
 def of_build(point: CheckedPoint) -> Iterator[str]:
