@@ -127,7 +127,9 @@ def open_point(
         stored = read_point(folder / file, dataset.queries, count)
         series = stored_series(stored.attrs)
         if series is None:
-            raise UserError("has no series of this project, so that nothing says how it was measured")
+            raise UserError(
+                "has no series, as of an earlier version or of ann-benchmarks, to say how it was measured"
+            )
         if not are_seconds(stored.attrs.get("run_seconds")):
             raise UserError("has no seconds of its runs (run_seconds)")
         if not are_seconds(stored.attrs.get("best_search_time")):
