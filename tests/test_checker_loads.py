@@ -17,8 +17,8 @@ from tiers.parse import DISKS
 from .bundle_data import remake, set_attributes
 from .checked_bundles import bundle, found, run_groups  # noqa: F401
 from .client_answers import made_answers
+from .load_bundles import BATCH, TURNS, copied_loads, measured_loads
 from .load_bundles import LOADS as LOADED
-from .load_bundles import TURNS, copied_loads, measured_loads
 from .tampered_loads import LOADS, within
 from .tampering import Tampering, on_a_tier
 
@@ -60,6 +60,14 @@ def test_an_objective_that_is_kept_passes(loads: Path):
     within("p99.9:60s")(loads)
     remake(loads)
     assert found(loads).keys() <= {"report"}
+
+
+def test_a_result_of_an_earlier_version_is_refused_by_one_line(loads: Path):
+    path = next(loads.glob(f"results/*/*/{BATCH}/*.hdf5"))
+    set_attributes(path, series=None)
+    remake(loads)
+    (line,) = [line for lines in found(loads).values() for line in lines]
+    assert "has no series, as of an earlier version" in line
 
 
 def test_disks_that_have_names_have_the_limits_of_tiers():

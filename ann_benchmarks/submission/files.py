@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from ann_benchmarks.common.names import LONGEST_FOLDER, name_problem
 
 LONGEST_PATH = 1000  # characters of a file's path in the folder
 _BLOCK = 1 << 20
+_PLACEHOLDER = re.compile(r"\[(\w+(?:-\d+)?)\]")  # such as [host-1], in place of what is private
 
 
 def sha256_of(path: Path) -> str:
@@ -70,6 +72,11 @@ def checked_path(name: str) -> str:
     if problem:
         raise UserError(f"'{shown(name)}' is no path of a file in this folder: a part of it {problem}")
     return name
+
+
+def without_brackets(name: str) -> str:
+    """Return the name of a file or folder as a bundle has it: placeholders in it have no brackets."""
+    return _PLACEHOLDER.sub(r"\1", name)
 
 
 def opened(path: Path) -> Any:

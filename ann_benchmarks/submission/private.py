@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from ann_benchmarks.results.attributes import version_names
 from ann_benchmarks.results.series import stored_series
 
+from .files import without_brackets
 from .own_facts import ADDRESS, HOST, PATH, REPOSITORY, ROOT, SECRET, USER, OwnFact, host_of, is_everywhere
 
 MAIL = "mail"
@@ -142,7 +143,7 @@ class Private:
 
     def name(self, path: str) -> str:
         """Return the path of a file in the bundle: a folder's name may say at which address its server is."""
-        return re.sub(r"\[(\w+(?:-\d+)?)\]", r"\1", "/".join(self.text(part) for part in path.split("/")))
+        return without_brackets("/".join(self.text(part) for part in path.split("/")))
 
     def own_in(self, text: str) -> str | None:
         """Return the kind of the first fact of this machine or its servers that stands in a text, or None."""

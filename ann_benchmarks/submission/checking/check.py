@@ -15,7 +15,7 @@ from .arithmetic import Neighborhood
 from .claims import Recomputed, check_claims
 from .complete import check_complete
 from .conditions import check_age, check_conditions
-from .curves import Duplicates, check_mixed
+from .curves import Duplicates, check_mixed, check_repeated
 from .figures import check_figures
 from .folder import check_folder
 from .identity import check_identity, check_swapped
@@ -66,6 +66,7 @@ def check_bundle(
     check_overlaps(points, findings)
     check_turns(points, findings)
     check_mixed(points, findings)
+    check_repeated(points, findings)
     check_swapped(points, findings)
     check_age(points, manifest, now, findings)
     check_complete(folder, manifest, points, set(files), findings)

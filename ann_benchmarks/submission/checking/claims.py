@@ -35,6 +35,8 @@ def check_claims(
     for number, claim in enumerate(manifest.claims, 1):
         point = points.get(claim.file)
         if point is None:
+            if claim.file in folder_files and findings.mentions(claim.file):
+                continue  # which is what is wrong
             why = "could not be judged" if claim.file in folder_files else "is not in the bundle"
             what = f"claim {number} rests on {claim.file}, which {why}"
             findings.refuse(MANIFEST, "claims", what, WRITE_AGAIN)

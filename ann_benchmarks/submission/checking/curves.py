@@ -26,7 +26,30 @@ OF_BUILDS = ("maintenance_work_mem", "max_parallel_maintenance_workers")  # foll
 FREE_DISK = "max_wal_size"  # which embedded servers choose by it, another one at each start
 MEMORY_SLACK = 0.05
 FEWEST = 64  # latencies; as many in the same order, or of the same values, are of one measurement
+LEAVE_OUT = "leave one of them out"
 PIECES = 32  # of a run, whose order by their mean latency identifies it
+
+
+def check_repeated(points: Sequence[CheckedPoint], findings: Findings) -> None:
+    """Refuse points of one index with the same description, unless searches for two recalls have led there.
+
+    A plug-in need not describe its query arguments: where all points of an index have one description, it
+    says nothing.
+    """
+    indexes: dict[tuple[Any, ...], list[CheckedPoint]] = {}
+    for point in points:
+        series = json.dumps(vars(point.series), sort_keys=True, default=str)
+        index = (*point.curve[:2], series, str(point.attrs.get("build_arguments")))
+        indexes.setdefault(index, []).append(point)
+    for index_points in indexes.values():
+        known: dict[tuple[str, float | None], str] = {}
+        described = [(str(one.attrs.get("name")), one.target) for one in index_points]
+        if set(described) == {(described[0][0], None)}:
+            continue
+        for key, point in zip(described, index_points, strict=True):
+            other = known.setdefault(key, point.file)
+            if other != point.file:
+                findings.refuse(point.file, "duplicate", f"is the same point as {other}", LEAVE_OUT)
 
 
 def check_mixed(points: Sequence[CheckedPoint], findings: Findings) -> None:
@@ -76,10 +99,6 @@ class Duplicates:
     def add(self, point: CheckedPoint) -> None:
         """Compare a point with those before it."""
         times = point.stored.times
-        series = json.dumps(vars(point.series), sort_keys=True, default=str)
-        described = (series, str(point.attrs.get("build_arguments")), str(point.attrs.get("name")))
-        searched = point.attrs.get("target_value")
-        self._compare(point, ("point", *point.curve[:2], *described, searched), "is the same point as")
         if len(times) >= FEWEST and len(np.unique(times)) >= FEWEST:
             self._compare(point, ("order", _mark(_order(times))), "has latencies in the order of those of")
             self._compare(point, ("sorted", _mark(np.sort(times))), "has the same latencies as")
@@ -89,7 +108,7 @@ class Duplicates:
     def _compare(self, point: CheckedPoint, key: tuple[Any, ...], what: str) -> None:
         other = self._known.setdefault(key, point.file)
         if other != point.file:
-            self._findings.refuse(point.file, "duplicate", f"{what} {other}", "leave one of them out")
+            self._findings.refuse(point.file, "duplicate", f"{what} {other}", LEAVE_OUT)
 
 
 def _order(times: np.ndarray) -> np.ndarray:

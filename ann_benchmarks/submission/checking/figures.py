@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ann_benchmarks.results.series import OWN_DRIVER
+
 from .arithmetic import Neighborhood, completeness, percentile_bounds, recalls, student, wilson
 from .points import CheckedPoint
 from .rules import Findings
@@ -14,7 +16,8 @@ SAME = 2e-5  # relative: latencies are stored in single precision
 CLOSE = 1e-6  # of shares
 PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p999": 99.9}
 BUCKET = 1e-6  # relative width about an edge, within which a latency may lie on either side
-PARTS = 50
+UNEQUAL, UNEQUAL_SECONDS = 0.9, 0.1  # share and s of the duration that runs last at least
+APART = 0.01  # relative: what is interpolated, and queries at the ends of runs
 
 
 def check_figures(point: CheckedPoint, truth: Neighborhood, findings: Findings) -> None:
@@ -102,6 +105,44 @@ def of_latencies(point: CheckedPoint) -> Iterator[str]:
     medians = point.numbers("run_p50")
     if medians and min(abs(float(np.median(times)) / one - 1) for one in medians if one > 0) > SAME:
         yield "its latencies have a median that is that of none of its runs (run_p50)"
+    yield from _of_all_runs(point, edges, counts)
+
+
+def _of_all_runs(point: CheckedPoint, edges: np.ndarray, counts: np.ndarray) -> Iterator[str]:
+    """Yield where the histogram cannot be of so many runs with these medians and seconds."""
+    medians, half = point.numbers("run_p50"), point.number("latency_p50")
+    if medians and half and not min(medians) * (1 - APART) <= half <= max(medians) * (1 + APART):
+        said = f"{min(medians):.6g} to {max(medians):.6g}"
+        yield f"says latency_p50 {half:.6g} of all runs, which have medians (run_p50) of {said}"
+    number, clients = int(counts.sum()), point.number("clients")
+    if clients is None:
+        queries = point.queries * len(point.run_seconds)
+        total = math.fsum(point.run_seconds) * point.queries
+        least, most = float((counts * edges[:-1]).sum()), float((counts * edges[1:]).sum())
+        if number != queries:
+            yield f"has {number:,} latencies of all runs, which sent {queries:,} queries"
+        elif not point.series.batch and not least * (1 - SAME) <= total <= most * (1 + SAME):
+            yield f"its runs took {total:.6g} s, and by the histogram of all runs {least:.6g} to {most:.6g} s"
+    elif not point.is_open and point.series.driver == OWN_DRIVER:
+        asking = point.number("asking_seconds") or 0.0
+        most = asking / min(point.run_seconds) + clients * len(point.run_seconds)
+        if number > most * (1 + APART):
+            yield f"has {number:,} latencies of all runs, which had time for {most:,.0f} ({asking:.6g} s)"
+        yield from _of_equal_runs(point, number)
+
+
+def _of_equal_runs(point: CheckedPoint, number: int) -> Iterator[str]:
+    """Yield where runs of the same requested duration have answered more by their throughput than they have.
+
+    `number` is that of the latencies of all runs. Clients begin and end a run at somewhat different times.
+    """
+    asked, clients = point.number("asked_duration"), point.number("clients") or 1.0
+    if not asked or point.number("asked_queries") is not None:
+        return
+    active = min(asked, point.number("active_seconds") or 0.0)
+    queries = sum(max(UNEQUAL * active - UNEQUAL_SECONDS, 0.0) / one - clients for one in point.run_seconds)
+    if number < queries:
+        yield f"has {number:,} latencies of all runs, and by their seconds more than {queries:,.0f}"
 
 
 def of_build(point: CheckedPoint) -> Iterator[str]:

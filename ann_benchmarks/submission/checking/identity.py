@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from ann_benchmarks.results.file import LONGEST_NAME
 
+from ..files import without_brackets
 from ..manifest import BundledDataset
 from .arithmetic import Neighborhood
 from .points import CheckedPoint
@@ -41,8 +42,8 @@ def check_identity(
         what = f"holds its attribute '{name}' twice, with two values"
         findings.refuse(point.file, "attributes", what, advice)
     attrs, series = point.attrs, point.series
-    if series.folder != point.folder:
-        what = f"its series is '{series.folder}', and it lies in '{point.folder}'"
+    if (folder := without_brackets(series.folder)) != point.folder:
+        what = f"its series is '{folder}', and it lies in '{point.folder}'"
         findings.refuse(point.file, "series", what, advice)
     if (said := attrs.get("algo")) != series.label:
         findings.refuse(
@@ -58,7 +59,7 @@ def check_identity(
     for what in (*_other_load(point), *other_server(point)):
         findings.refuse(point.file, "series", what, advice)
     _check_version(point, findings, advice)
-    _check_name(point, findings, advice)
+    check_name(point, findings, advice)
     expected_of = {"dataset": point.dataset, "count": point.count, "distance": dataset.metric}
     for name, value in expected_of.items():
         if attrs.get(name) != value:
@@ -83,7 +84,7 @@ def _other_load(point: CheckedPoint) -> Iterator[str]:
     if point.is_open != series.is_open:
         at = "a rate" if series.is_open else "no rate"
         yield f"says loop {attrs.get('loop')}, and its series has {at}"
-    if bool(series.payload) != bool(point.number("payload_bytes")):
+    if bool(series.payload) == (point.number("payload_bytes") is None):  # 0 where nothing was found
         yield f"says payload_bytes {attrs.get('payload_bytes')}, and its series '{series.payload}'"
     times = point.numbers("shard_build_times")
     if len(times) != (series.shards or 0) or (series.shards is None) != (series.shard_engine == ""):
@@ -108,19 +109,19 @@ def _check_version(point: CheckedPoint, findings: Findings, advice: str) -> None
             findings.refuse(point.file, "series", what, advice)
 
 
-def _check_name(point: CheckedPoint, findings: Findings, advice: str) -> None:
+def check_name(point: CheckedPoint, findings: Findings, advice: str) -> None:
     """The name of a file is made of the build arguments, which are stored, and the query arguments."""
     build = point.build_arguments
     if build is None:
         findings.refuse(point.file, "series", "does not say its build arguments", advice)
         return
-    if len(point.name) < LONGEST_NAME and not point.name.startswith(file_name(build)):
+    if len(point.name) < LONGEST_NAME and not point.name.startswith(tuple(_names(build))):
         what = f"its build arguments are {json.dumps(build)}, which its name does not begin with"
         findings.refuse(point.file, "series", what, advice)
-    target = point.number("target_recall") or point.number("target_missed")
+    target = point.target
     if "target_parameter" not in point.attrs or len(point.name) >= LONGEST_NAME:
         return
-    if target is None or point.name != file_name([*build, f"target_recall={target:g}"]):
+    if target is None or point.name not in _names(build, f"target_recall={target:g}"):
         what = f"was searched for a recall of {target}, which its name does not say"
         findings.refuse(point.file, "series", what, advice)
 
@@ -130,13 +131,22 @@ def file_name(arguments: list[object]) -> str:
     return re.sub(r"\W+", "_", json.dumps(arguments, sort_keys=True)).strip("_")
 
 
+def _names(build: list[object], *others: object) -> list[str]:
+    """Return the names that arguments may have: an array of HDF5 has whole numbers as floats among others."""
+    whole = [int(one) if isinstance(one, float) and one.is_integer() else one for one in build]
+    return [file_name([*either, *others]) for either in (build, whole)]
+
+
 def check_swapped(points: Iterable[CheckedPoint], findings: Findings) -> None:
     """Refuse files of one index whose query arguments are in the description of another file, not their own.
 
-    A plug-in need not write its arguments into its description: only what contradicts itself is refused.
+    A plug-in need not write its arguments into its description: only what contradicts itself is refused. The
+    name of a point that was searched for has the target, and its description what was found.
     """
     groups: dict[tuple[object, ...], list[CheckedPoint]] = {}
     for point in points:
+        if "target_parameter" in point.attrs:
+            continue
         groups.setdefault((*point.curve, json.dumps(point.build_arguments)), []).append(point)
     for group in groups.values():
         said = {point.file: set(_NUMBER.findall(str(point.attrs.get("name")))) for point in group}
@@ -152,5 +162,5 @@ def check_swapped(points: Iterable[CheckedPoint], findings: Findings) -> None:
 
 
 def _arguments(point: CheckedPoint) -> set[str]:
-    build = file_name(point.build_arguments or [])
+    build = next((name for name in _names(point.build_arguments or []) if point.name.startswith(name)), "")
     return set(_NUMBER.findall(point.name.removeprefix(build)))

@@ -64,10 +64,18 @@ class CheckedPoint:
         rates = [1 / seconds for seconds in self.run_seconds]
         return sum(rates) / len(rates)
 
+    @property
+    def target(self) -> float | None:
+        """The recall that its arguments were searched for, None where they were given."""
+        return self.number("target_recall") or self.number("target_missed")
+
     @cached_property
     def build_arguments(self) -> list[Any] | None:
-        """The arguments of the index, None where they are not stored."""
-        return from_json(self.attrs.get("build_arguments"), list[Any]()) or None
+        """The arguments of the index, None where they are not stored; of numbers alone, HDF5 has an array."""
+        stored = self.attrs.get("build_arguments")
+        if stored == "[]" or isinstance(stored, list):
+            return stored if isinstance(stored, list) else []
+        return from_json(stored, list[Any]()) or None
 
     def number(self, name: str) -> float | None:
         """Return an attribute that is a number, else None."""
@@ -119,7 +127,9 @@ def open_point(
         stored = read_point(folder / file, dataset.queries, count)
         series = stored_series(stored.attrs)
         if series is None:
-            raise UserError("has no series of this project, so that nothing says how it was measured")
+            raise UserError(
+                "has no series, as of an earlier version or of ann-benchmarks, to say how it was measured"
+            )
         if not are_seconds(stored.attrs.get("run_seconds")):
             raise UserError("has no seconds of its runs (run_seconds)")
         if not are_seconds(stored.attrs.get("best_search_time")):

@@ -1,0 +1,96 @@
+"""Honest results that look like something else, none of which the checker refuses."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ann_benchmarks.results.series import Series
+from ann_benchmarks.submission.checking.arithmetic import Neighborhood
+from ann_benchmarks.submission.checking.curves import check_repeated
+from ann_benchmarks.submission.checking.identity import check_identity, check_name, check_swapped
+from ann_benchmarks.submission.checking.points import CheckedPoint
+from ann_benchmarks.submission.checking.reading import StoredPoint
+from ann_benchmarks.submission.checking.reported import find_point
+from ann_benchmarks.submission.checking.rules import Findings
+from ann_benchmarks.submission.manifest import BundledDataset
+
+SERIES = Series("hnsw", clients=1)
+
+
+def point(stem: str, series: Series = SERIES, /, **attrs: Any) -> CheckedPoint:
+    """Return a point with these attributes, whose arrays do not matter."""
+    file = f"results/mine/10/{series.folder}/{stem}.hdf5"
+    empty = np.empty(0)
+    stored = StoredPoint(attrs, empty, empty, empty)
+    return CheckedPoint(file, "mine", 10, series.folder, stem, series, stored, 0.9, 0.8, 0.5, 100)
+
+
+def searched(target: str, value: int) -> CheckedPoint:
+    """Return a point whose search for 0.`target` has found `value`."""
+    attrs = {"target_parameter": "ef", "target_recall": float(f"0.{target}"), "target_value": value}
+    return point(f"16_target_recall_0_{target}", build_arguments=[16], name=f"hnsw(ef={value})", **attrs)
+
+
+def refused(check: Any, *points: CheckedPoint) -> list[str]:
+    findings = Findings()
+    check(points, findings)
+    return [finding.text for finding in findings.refused]
+
+
+def test_what_a_search_has_found_may_be_the_digits_of_another_target():
+    assert refused(check_swapped, searched("95", 99), searched("99", 180)) == []
+
+
+def test_searches_for_two_recalls_may_find_one_value():
+    assert refused(check_repeated, searched("9", 40), searched("92", 40)) == []
+
+
+def test_a_plugin_need_not_describe_its_query_arguments():
+    same = [point(f"16_{depth}", build_arguments=[16], name="hnsw") for depth in (10, 20)]
+    assert refused(check_repeated, *same) == []
+
+
+@pytest.mark.parametrize(
+    ("build", "name"),
+    [
+        ([16], "16_40"),
+        ([16.0, 2.5], "16_2_5_40"),
+        ([16.0, 2.5], "16_0_2_5_40"),
+        ("[]", "40"),
+        ('["a", 1]', "a_1_40"),
+    ],
+)
+def test_build_arguments_may_be_an_array_of_numbers(build: Any, name: str):
+    findings = Findings()
+    check_name(point(name, build_arguments=build), findings, "")
+    assert findings.refused == []
+
+
+def test_a_folder_with_an_address_has_a_placeholder_without_brackets():
+    found, findings = point("x", Series("hnsw", environment="at-[address-2]-5432")), Findings()
+    found = replace(found, folder="hnsw@at-address-2-5432")
+    truth = Neighborhood(np.zeros((1, 10), int), np.zeros((1, 10)))
+    check_identity(found, BundledDataset(1, 1, "euclidean", 1, ""), truth, findings)
+    texts = [finding.text for finding in findings.refused]
+    assert texts and not any("it lies in" in text for text in texts)
+
+
+def test_contenders_that_began_in_one_second_are_told_apart_by_their_series():
+    series = [
+        SERIES,
+        Series("hnsw", version="0.8.0", clients=1),
+        Series("hnsw", clients=1, filter="uniform:0.1"),
+        Series("hnsw", clients=1, filter="uniform:0.5"),
+        Series("hnsw", clients=1, settings="x=2"),
+        Series("hnsw", clients=1, settings="x=20"),
+    ]
+    started = {"started_at": "2026-01-31T12:00:00+00:00"}
+    every = [point("x", one, name="hnsw(ef=1)", **started) for one in series]
+    key = ("mine", 10, "hnsw(ef=1)", started["started_at"])
+    for own in every:
+        for where in ("", " (at [host-1]:5432)", "@at-host-1", "-batch"):
+            row = {"dataset": "mine", "count": 10, "name": "hnsw(ef=1)", "clients": 1, **started}
+            found = find_point({**row, "label": own.series.label + where}, {key: every})
+            assert found is own
