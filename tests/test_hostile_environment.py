@@ -153,7 +153,7 @@ def test_a_whole_run(workspace, hostile: None, monkeypatch: pytest.MonkeyPatch):
     """A cluster is made, started, filled, watched and measured."""
     with temporary_folder() as folder:
         monkeypatch.setenv("ANN_BENCHMARKS_PG_DATA", str(folder / "server"))
-        options = ("--runs", "1", "--clients", "2", "--max-queries", "200", "--warmup", "10")
+        options = ("--runs", "1", "--clients", "2", "--duration", "0.5", "--warmup", "10")
         done = run_program(
             "run.py", "--local", "--algorithm", "pgvector_exact", "--dataset", "tiny", *options
         )

@@ -205,7 +205,7 @@ def test_clients_on_a_cluster_tell_their_settings_and_plan(folder: Path):
     with LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
     ) as cluster:
-        load = ("--clients", "2", "--max-queries", "600", "--query-order", "same", "--warmup", "20")
+        load = ("--clients", "2", "--max-queries", "2000", "--query-order", "same", "--warmup", "20")
         measured(folder, *load, "--scheduler", cluster.scheduler_address)
     point = stored(folder, "hnsw-c2-same")
     check_clients(point, 2)
@@ -215,7 +215,7 @@ def test_clients_on_a_cluster_tell_their_settings_and_plan(folder: Path):
     assert point["client_cores"] >= 1
     assert 0 <= point["client_machines_busy_share"] <= 1
     assert 0 < point["clients_clock_error"] < 0.5
-    assert point["queries_asked"] == 600
+    assert point["queries_asked"] == 2000
 
 
 def test_each_rate_is_a_series_of_arrivals_of_popular_queries(folder: Path):

@@ -36,7 +36,7 @@ def test_all_modules_are_imported(as_macos: None, tmp_path: Path):
 
 def test_an_index_is_measured(as_macos: None, workspace, monkeypatch: pytest.MonkeyPatch):
     measured = ("--local", "--algorithm", "pgvector_exact", "--dataset", "tiny", "--runs", "1")
-    load = ("--clients", "2", "--max-queries", "200", "--warmup", "10")
+    load = ("--clients", "2", "--duration", "0.5", "--warmup", "10")
     with temporary_folder() as folder:
         monkeypatch.setenv("ANN_BENCHMARKS_PG_DATA", str(folder / "server"))
         done = run_program("run.py", *measured, *load)
