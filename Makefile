@@ -1,6 +1,6 @@
 # make venv    the virtual environment: .venv
 # make demo    a recall/QPS frontier of pgvector HNSW, measured on this machine
-# make test    the tests, on five processes, which often wait; those that measure run alone, in the end
+# make test    the tests, on four processes, which often wait; those that measure run alone, in the end
 # make lint    ruff, mypy and import-linter (which floor imports which)
 # make lock    new versions of the dependencies into the lock files
 
@@ -19,7 +19,7 @@ demo: .venv/runtime
 	@echo "The frontier: $(CURDIR)/results/$(DEMO_DATASET).png"
 
 test: .venv/dev
-	$(BIN)/python -m pytest -n 5
+	$(BIN)/python -m pytest -n 4
 
 lint: .venv/dev
 	$(BIN)/ruff check

@@ -1,4 +1,4 @@
-"""Tests next to each other: `pytest -n 5` runs whole files on each of its workers.
+"""Tests next to each other: `pytest -n 4` runs whole files on each of its workers.
 
 A test marked `alone` measures something, or needs the machine's memory or processors to itself. Such tests
 come last, one at a time: each waits until every worker has no others left.
