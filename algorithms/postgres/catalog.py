@@ -18,7 +18,7 @@ from psycopg.types.json import Jsonb
 from .errors import PostgresError
 
 SCHEMA = "ann_benchmarks"
-LOCK_SECONDS = 3.0  # that a session which is ending may hold a lock
+LOCK_SECONDS = 3.0  # for which a session that is ending may still hold a lock
 _TABLES = f"""
     CREATE SCHEMA IF NOT EXISTS {SCHEMA};
     CREATE TABLE IF NOT EXISTS {SCHEMA}.tables (
@@ -219,9 +219,9 @@ def try_lock(connection: psycopg.Connection[Any], name: str) -> bool:
 
 
 def lock_soon(connection: psycopg.Connection[Any], name: str) -> bool:
-    """Lock a name as try_lock does, and wait a moment for a session that is just ending.
+    """Lock a name as try_lock does, and wait a moment if another session holds the lock.
 
-    It may be our own of a moment ago, whose end the server has not noticed.
+    That session may be one that we have just closed: the server may not have noticed yet.
     """
     deadline = time.monotonic() + LOCK_SECONDS
     while not (is_locked := try_lock(connection, name)) and time.monotonic() < deadline:

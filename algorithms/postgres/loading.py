@@ -44,7 +44,7 @@ def copy_vectors(
     block_rows = max(1, _MESSAGE_BYTES // column.row_bytes)
     encoder = column.row_encoder(block_rows, getattr(train, "where", row_of_an_array))
     if (numbered := getattr(train, "numbered", None)) is not None:
-        encoder = numbered(encoder)  # whose ids are others than the numbers of the rows here
+        encoder = numbered(encoder)  # a shard: its ids are those of the whole training set
     libpq = connection.pgconn
     # A notice would be taken for the server's refusal below.
     libpq.exec_(b"SET LOCAL client_min_messages = error")

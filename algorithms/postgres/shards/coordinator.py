@@ -34,7 +34,7 @@ class Coordinator:
     server: Server
 
     def __init__(self, extension: RequiredExtension, is_concurrent: bool) -> None:
-        """Take the extension of the plug-in; `is_concurrent`: shards are to be asked at the same time."""
+        """Take the extension of the plug-in; `is_concurrent`: query all shards at the same time."""
         self._extension, self._is_concurrent = extension, is_concurrent
         self._guard: psycopg.Connection[Any] | None = None
         self._options: tuple[str, int] | None = None  # of the foreign servers now

@@ -50,11 +50,11 @@ class Engine:
         """Return the query for the n nearest rows; `each` is that of every shard."""
         form, how = shards[0].form, (n, self._metric, each[0].column, rerank)
         if self.coordinator is None:
-            asked = [
+            scattered = [
                 _changed(one, QueryStatement, sql=scattered_sql(_name(shard), form, *how))
                 for shard, one in zip(shards, each, strict=True)
             ]
-            return _changed(asked[0], ScatteredStatement, shards=tuple(asked), count=n)
+            return _changed(scattered[0], ScatteredStatement, shards=tuple(scattered), count=n)
         if self._is_concurrent:
             sql = concurrent_sql(self.coordinator.parts, form, *how)
         else:

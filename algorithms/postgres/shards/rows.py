@@ -12,7 +12,7 @@ _ID_BYTES = slice(6, 10)  # of a row of a binary COPY: behind the number of colu
 
 
 class ShardRows:
-    """The rows whose numbers leave `place` when they are divided by `count`, read by range."""
+    """The rows `place`, `place` + `count`, `place` + 2 `count` ... of a training set, read by range."""
 
     def __init__(self, rows: Any, place: int, count: int, mark: str) -> None:
         """Take the training set, rows by range of a fixed length, and what identifies it."""
@@ -53,7 +53,7 @@ class NumberedEncoder:
     """Rows of a shard as another encoder makes them, with the ids of the training set in them."""
 
     def __init__(self, encoder: RowEncoder, rows: ShardRows) -> None:
-        """Take an encoder whose rows are of one length."""
+        """Take an encoder that gives every row the same number of bytes."""
         self._encoder, self._rows = encoder, rows
 
     def encode(self, first_id: int, block: Any) -> memoryview:
