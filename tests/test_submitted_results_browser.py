@@ -184,6 +184,8 @@ def test_long_names_leave_the_rest_in_sight(browser, site, window):
     algorithms = run("$('#table tbody tr').map((row) => row.children[1].getClientRects()[0].height)")
     texts = "$('#table tbody tr')[0].children[{0}].querySelector('.few').textContent = '{1}'.repeat(90)"
     run(f"{{ {texts.format(0, 'Name')}; {texts.format(1, 'name_')}; }}")
+    place = "heads().indexOf('Parameters')"
+    run(f"{{ {texts.format(place, 'parameter=1, ')}; }}")
     boxes = "[0, 1].map((i) => $('#table tbody tr')[0].children[i].getBoundingClientRect())"
     widths = run(f"{boxes}.map((box) => box.width)")
     assert max(widths) <= 14 * 16 and run(f"{boxes}[0].height") <= max(algorithms) + 60  # three lines

@@ -116,9 +116,8 @@ class Table {
       const show = isWords ? (words) => words ?? "–" : column.kind === "share" ? showShare : showNumber;
       const text = show(value);
       const file = column.id === data.links.column && data.links.files[point[data.links.column]];
-      const isShort = data.table && isWords && !LONG_COLUMNS.includes(column.id);
-      const few = isShort ? { class: "few", title: text } : {};
-      const content = file ? element("a", { href: file, ...few }, text) : isShort ? element("span", few, text) : text;
+      const few = data.table && isWords ? { class: "few", title: text } : null;
+      const content = file ? element("a", { href: file, ...few }, text) : few ? element("span", few, text) : text;
       const bar = data.table && point.bars[column.id];
       const interval = bar ? [" ", element("small", {}, `(${bar.map(show).join("–")})`)] : [];
       return element("td", isWords ? { class: wordsClass(column) } : {}, content, ...interval);
