@@ -1,6 +1,6 @@
 # make venv    the virtual environment: .venv
 # make demo    a recall/QPS frontier of pgvector HNSW, measured on this machine
-# make test    the tests, on four processes, which often wait; those that measure run alone, in the end
+# make test    the tests, on four processes, which often wait; those that measure come last
 # make lint    ruff, mypy and import-linter (which floor imports which)
 # make lock    new versions of the dependencies into the lock files
 

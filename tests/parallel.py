@@ -1,13 +1,15 @@
 """Tests next to each other: `pytest -n 4` runs whole files on each of its workers.
 
-A test marked `alone` measures something, or needs the machine's memory or processors to itself. Such tests
-come last, one at a time: each waits until every worker has no others left.
+Tests that are marked come last, when every worker has no others left: those marked `calm`, which measure
+something but mostly wait, two at a time; those marked `alone`, which need the machine's memory or processors to
+themselves, one at a time.
 """
 
 import fcntl
 import gc
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -19,13 +21,15 @@ ENGINE_FILES = (
     ("test_containers.py", "test_rounds_in_containers.py"),
     ("test_docker_end_to_end.py", "test_install_images.py", "test_install_secrets.py"),
 )
-TURN = os.open(Path(__file__), os.O_RDONLY)  # shared by workers that have other tests left
+TURN = os.open(Path(__file__), os.O_RDONLY)  # shared by workers that have unmarked tests left
+PLACES = [os.open(Path(__file__).with_name(name), os.O_RDONLY) for name in ("__init__.py", "conftest.py")]
+MARKS = ("calm", "alone")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files of the Docker engine take longest and come first, tests that are to be alone come last."""
-    items.sort(key=lambda item: (_is_alone(item), _engine_place(item.path.name)))
+    """Files of the Docker engine take longest and come first, marked tests come last."""
+    items.sort(key=lambda item: (_mark_of(item), _engine_place(item.path.name)))
 
 
 def pytest_collection_finish() -> None:
@@ -36,14 +40,27 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    if not _is_alone(item):
+    mark = _mark_of(item)
+    if not mark:
         fcntl.flock(TURN, fcntl.LOCK_SH)  # and keep it for the next
         return (yield)
-    fcntl.flock(TURN, fcntl.LOCK_EX)
-    try:
+    with _held(TURN):
+        if mark == "alone":
+            with _held(*PLACES):
+                return (yield)
+    with _held(PLACES[_worker_number() % len(PLACES)]):
         return (yield)
+
+
+@contextmanager
+def _held(*files: int) -> Iterator[None]:
+    for file in files:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        yield
     finally:
-        fcntl.flock(TURN, fcntl.LOCK_UN)
+        for file in files:
+            fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def pytest_sessionfinish() -> None:
@@ -55,8 +72,13 @@ def _engine_place(file: str) -> int:
     return next((place for place, files in enumerate(ENGINE_FILES) if file in files), len(ENGINE_FILES))
 
 
-def _is_alone(item: pytest.Item) -> bool:
-    return item.get_closest_marker("alone") is not None
+def _mark_of(item: pytest.Item) -> str:
+    """Return which of the marks a test has, of several the last one, or an empty text, which sorts first."""
+    return next((mark for mark in reversed(MARKS) if item.get_closest_marker(mark)), "")
+
+
+def _worker_number() -> int:
+    return int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -77,7 +99,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def _blocks_of(tests: Sequence[str]) -> dict[str, str]:
-    """Return for each test the block that it is in: those of a file that are to be alone come apart."""
+    """Return for each test the block that it is in: those of a file that are marked come apart."""
     files = {test: test.partition("::")[0] for test in tests}
 
     def block_of(test: str) -> int | str:

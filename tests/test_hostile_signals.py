@@ -158,5 +158,5 @@ def test_a_signal_in_a_finalizer_is_not_lost() -> None:
 def test_a_sample_of_random_kills(name: str) -> None:
     """tests/kill_commands.py kills all of them more often."""
     with temporary_folder() as folder, load(2):
-        outcome = kill_often(Victim(name, folder / "work"), 4, seed=3, say=print)
+        outcome = kill_often(Victim(name, folder / "work"), 3, seed=3, say=print)
     assert not any(outcome.counts[problem] for problem in PROBLEMS), outcome.details

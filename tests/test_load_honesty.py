@@ -57,7 +57,7 @@ def surely(holds: bool, what: str) -> None:
 
 
 def unless_disturbed(test: Callable[..., None]) -> Callable[..., None]:
-    @pytest.mark.alone  # it measures
+    @pytest.mark.calm  # it measures
     @wraps(test)
     def repeated(*args: object, **named: object) -> None:
         for _ in range(2):

@@ -240,7 +240,7 @@ def test_each_rate_is_a_series_of_arrivals_of_popular_queries(folder: Path):
         assert point["wait_samples"] > 1
 
 
-@pytest.mark.alone
+@pytest.mark.calm
 def test_the_highest_rate_that_keeps_an_objective_is_found(folder: Path):
     within = ("--slo", "p50:5ms", "--duration", "0.3")
     out = measured(folder, "--clients", "2", *within, "--warmup", "50")

@@ -46,7 +46,7 @@ def stored(path, what):
     return read_monitoring(path)
 
 
-@pytest.mark.alone
+@pytest.mark.calm
 def test_phases_are_told_apart_and_their_rates_are_their_own():
     server = Clock()
     monitor = Monitor(server, interval=0.05)
@@ -81,7 +81,7 @@ def test_phases_are_told_apart_and_their_rates_are_their_own():
     assert seen.units["server.level"] == ""
 
 
-@pytest.mark.alone
+@pytest.mark.calm
 def test_a_busy_core_is_seen():
     monitor = Monitor(interval=0.1)
     with monitor.phase("busy"):
@@ -117,7 +117,7 @@ def test_nothing_of_this_machine_is_told_of_a_remote_server():
     assert seen.attrs["is_local"] is False
 
 
-@pytest.mark.alone
+@pytest.mark.calm
 def test_a_server_that_does_not_answer_holds_up_no_phase_for_long():
     class Stuck(Clock):
         answers = threading.Event()

@@ -153,7 +153,7 @@ def test_without_an_index_and_without_statistics(small: Server):
 BUSY = "SELECT sum(sqrt(i)) FROM (SELECT generate_series(1, 300000) AS i) AS one"  # writes nothing
 
 
-@pytest.mark.alone
+@pytest.mark.calm
 @on_linux
 def test_what_sessions_wait_for_and_what_they_compute(server: Server):
     watch = ServerWatch(server, "pg_class", None)
@@ -185,7 +185,7 @@ def test_what_sessions_wait_for_and_what_they_compute(server: Server):
     assert 0.2 < facts["machine_busy_share"] <= 1
 
 
-@pytest.mark.alone
+@pytest.mark.calm
 @on_linux
 def test_the_cpu_of_a_backend_that_has_ended_counts(server: Server):
     watch = ServerWatch(server, "pg_class", None)
@@ -205,7 +205,7 @@ def test_the_cpu_of_a_backend_that_has_ended_counts(server: Server):
         assert watch.facts(1)["server_cpu_seconds_per_query"] == pytest.approx(computed, rel=0.25, abs=0.05)
 
 
-@pytest.mark.alone
+@pytest.mark.calm
 @on_linux
 def test_what_the_watchs_own_backend_computes_does_not_count(server: Server):
     with server.connect() as own, server.connect() as other:
@@ -247,7 +247,7 @@ def test_bytes_that_came_from_the_disk(small: Server):
     assert 2 * warm["server_disk_bytes_read_per_query"] < 0.1 * size
 
 
-@pytest.mark.alone
+@pytest.mark.calm
 def test_the_watchs_own_backend_killed_in_the_middle(server: Server):
     watch = ServerWatch(server, "pg_class", None)
     with closing(watch), client(server) as connection:
@@ -333,7 +333,7 @@ def test_the_processes_of_another_machine_are_not_looked_for_here(server: Server
         assert server_processes(Elsewhere("127.0.0.1", stranger)) is None
 
 
-@pytest.mark.alone
+@pytest.mark.calm
 def test_the_share_of_the_machine(monkeypatch: pytest.MonkeyPatch):
     assert MachineCPU(108, 52).busy_share_since(MachineCPU(100, 50)) == 0.75
     assert MachineCPU(100, 50).busy_share_since(MachineCPU(100, 50)) is None
