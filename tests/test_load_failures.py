@@ -253,21 +253,21 @@ def test_a_death_costs_its_point_and_no_more(folder: Path) -> None:
 
 
 def test_after_an_end_the_same_command_goes_on(folder: Path) -> None:
-    command = ("two", "--clients", "32", "--duration", "0.8", "--warmup", "64")
+    command = ("two", "--clients", "8", "--duration", "0.8", "--warmup", "64")
     run = Run(folder, *command)
-    run.until_middle(32, ended=1)
+    run.until_middle(8, ended=1)
     run.process.kill()
     run.ends(-signal.SIGKILL)
     assert run.stored() == ["10"]
 
     run = Run(folder, *command)
-    run.until_middle(32, ended=0)
+    run.until_middle(8, ended=0)
     run.clients()[-1].suspend()  # and it does not go on
     os.killpg(run.process.pid, signal.SIGINT)
     run.ends(130)
 
     run = Run(folder, *command)
-    run.until_middle(32, ended=0)
+    run.until_middle(8, ended=0)
     run.process.terminate()
     run.ends(143)
     assert run.stored() == ["10"]
