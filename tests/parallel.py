@@ -1,7 +1,7 @@
 """Tests next to each other: `pytest -n 4` runs whole files on each of its workers.
 
-Tests that are marked come last, when every worker has no others left: those marked `calm`, which measure
-something but mostly wait, two at a time; those marked `alone`, which need the machine's memory or processors to
+Tests that are marked come last, when every worker has no others left: those marked `calm`, which measure but
+mostly wait, two at a time; those marked `alone`, which need the machine's memory or processors to
 themselves, one at a time.
 """
 
