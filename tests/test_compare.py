@@ -263,6 +263,34 @@ def test_at_a_recall_the_throughput_is_taken_between_the_points_next_to_it(call)
     assert call(*sides, "--at-recall", "1")[0] == 2
 
 
+def queries_missed(*missed):
+    """The recalls of the parts of the queries, of which these miss 20 times as much as the others."""
+    recalls = np.full(50, 0.99)
+    recalls[list(missed)] = 0.8
+    return [*recalls]
+
+
+def at_a_recall(call, *parts):
+    """Compare two series with these recalls of the parts of their queries, in rounds that repeat to 0.2%."""
+    rounds = {"rounds": "r", "run_rounds": [0, 1, 2, 3, 4]}
+    for series, of_series in zip(("before", "after"), parts, strict=True):
+        measured(".", series=series, recall=0.95, recall_parts=of_series, **rounds)
+    sides = ("results/tiny/10/before", "results/tiny/10/after", "--at-recall", "0.95")
+    (point, mean) = rows(call(*sides, "--format", "csv")[1])
+    assert point["low"] == mean["low"] or float(point["low"]) == pytest.approx(float(mean["low"]), 0.01)
+    return float(mean["high"]) / float(mean["low"]), call(*sides)[1]
+
+
+def test_what_is_hard_for_both_is_no_doubt_about_their_ratio(call):
+    hard = queries_missed(1, 5, 9, 20, 33, 34, 40, 41, 48, 49)
+    alike, said = at_a_recall(call, hard, queries_missed(1, 5, 9, 20, 33, 34, 40, 41, 48, 49))
+    assert alike < 1.02 and "more queries" not in said
+    other = queries_missed(0, 4, 8, 21, 30, 31, 42, 43, 46, 47)
+    apart, said = at_a_recall(call, hard, other)
+    assert apart > 1.3
+    assert "measuring for longer would not show less than" in said and "a dataset with more queries" in said
+
+
 def test_an_index_counts_once(call, tmp_path):
     a, b = repeated(tmp_path, "a", 0.001), repeated(tmp_path, "b", 0.001, build_time=11.0)
     out = call("--a", *a, "--b", *b, "--format", "csv")[1]

@@ -304,11 +304,16 @@ UNIFORM_2K_24 = "39020f249d08ef1e205377477dfb5cc56b368fecda4674d4bd1ad21a7c4d8fa
 
 
 def test_names_of_the_clustered_family() -> None:
-    assert generated.parse("clustered-100k-96-angular") == ("clustered", 100_000, 96, "angular")
-    assert generated.parse("clustered-2m-768-ip") == ("clustered", 2_000_000, 768, "ip")
-    assert generated.parse("clustered-1500-8-euclidean") == ("clustered", 1500, 8, "euclidean")
+    assert generated.parse("clustered-100k-96-angular") == ("clustered", 100_000, 96, "angular", 0)
+    assert generated.parse("clustered-2m-768-ip") == ("clustered", 2_000_000, 768, "ip", 0)
+    assert generated.parse("clustered-1500-8-euclidean") == ("clustered", 1500, 8, "euclidean", 0)
+    assert generated.parse("clustered-50k-8-ip-10kq") == ("clustered", 50_000, 8, "ip", 10_000)
     for name in ("clustered-0-8-ip", "clustered-10k-8-hamming", "clustered-10g-8-ip", "clustered-1k-8-ip-x"):
         assert find_entry(name) is None
+    for name in ("clustered-1k-8-ip-0q", "clustered-1k-8-ip-10", "clustered-1k-8-ip-1mq"):
+        assert find_entry(name) is None
+    with pytest.raises(UserError, match="too many queries: 100,000 at most"):
+        get_dataset("clustered-1k-8-ip-101kq")
     with pytest.raises(UserError, match="at least 100 rows"):
         get_dataset("clustered-99-8-ip")
 
@@ -324,6 +329,13 @@ def test_clustered_is_deterministic_and_exact() -> None:
     assert len(np.unique(np.concatenate((train, test)), axis=0)) == 5500
     other, _ = get_dataset("clustered-5k-24-euclidean")
     np.testing.assert_array_equal(other.train(), train)
+
+
+def test_a_name_says_how_many_queries_there_are() -> None:
+    (few, _), (many, _) = (get_dataset(f"clustered-2k-8-ip{queries}") for queries in ("", "-300q"))
+    assert few.test().shape == (200, 8) and many.test().shape == (300, 8)
+    np.testing.assert_array_equal(few.train(), many.train())
+    assert_truth(many)
 
 
 def test_uniform_is_deterministic_exact_and_of_length_1() -> None:

@@ -43,12 +43,6 @@ def _repetitions(points: Sequence[Sequence[MeasuredPoint]], stands: Standing) ->
         )
         scale = math.exp(point.speed.level - level)
         seconds = [scale / rate for rate in point.speed.rates]
-        doubt = math.hypot(stands.recall_error, stands.doubt)
-        found.append(
-            replace(
-                point,
-                attrs={**point.attrs, "run_seconds": seconds, "best_search_time": min(seconds)},
-                doubt=doubt,
-            )
-        )
+        attrs = {**point.attrs, "run_seconds": seconds, "best_search_time": min(seconds)}
+        found.append(replace(point, attrs=attrs, stands=stands))
     return found

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean, variance
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.results.contest import FEWEST_ROUNDS
+from ann_benchmarks.results.contest import FEWEST_ROUNDS, recall_doubt
 from ann_benchmarks.results.judging import (
     Difference,
     Estimate,
@@ -36,10 +36,14 @@ class PointPair:
 
 @dataclass(frozen=True)
 class Compared:
-    """One metric: each point with its difference, and the geometric mean of all."""
+    """One metric: each point with its difference, and the geometric mean of all.
+
+    `doubt` is the part of the mean's error that no further measurement of the same queries reduces.
+    """
 
     points: list[tuple[PointPair, Difference]]
     mean: Difference
+    doubt: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -157,9 +161,8 @@ def compare_metric(
             differences.append(difference(_as_noisy(a, calm_a), _as_noisy(b, calm_b), of_point))
     if not found:
         return None
-    if metric == "qps":
-        doubts = [math.hypot(pair.a[0].doubt, pair.b[0].doubt) for pair in found]
-        differences = [with_doubt(d, doubt) for d, doubt in zip(differences, doubts, strict=True)]
+    doubts = [_doubt(pair) if metric == "qps" else 0.0 for pair in found]
+    differences = [with_doubt(d, doubt) for d, doubt in zip(differences, doubts, strict=True)]
     differences = adjusted(differences)
     means = None if of_index else _means(metric, found)
     of_repetitions = None
@@ -167,9 +170,16 @@ def compare_metric(
         of_repetitions = paired_difference(*means) if is_paired else difference(*means, of_mean)
     if metric == "qps" and of_repetitions is None:
         of_repetitions = _by_rounds(found)
-    if of_repetitions is not None and metric == "qps":
+    if of_repetitions is not None:
         of_repetitions = with_doubt(of_repetitions, max(doubts))
-    return Compared(list(zip(found, differences, strict=True)), together(differences, of_repetitions))
+    mean = together(differences, of_repetitions)
+    return Compared(list(zip(found, differences, strict=True)), mean, max(doubts))
+
+
+def _doubt(pair: PointPair) -> float:
+    """Return the deviation of the ratio's logarithm for want of queries, or of a point at the recall."""
+    a, b = pair.a[0].stands, pair.b[0].stands
+    return math.hypot(recall_doubt(a, b), a.doubt, b.doubt) if a is not None and b is not None else 0.0
 
 
 def _of_blocks(metric: str, found: Compared) -> Compared:
@@ -177,7 +187,7 @@ def _of_blocks(metric: str, found: Compared) -> Compared:
     if not METRICS[metric].drifts:
         return found
     points = [(pair, _unsure(difference)) for pair, difference in found.points]
-    return Compared(points, _unsure(found.mean))
+    return replace(found, points=points, mean=_unsure(found.mean))
 
 
 def _unsure(found: Difference) -> Difference:

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import variance
 from typing import Any
 
+from ann_benchmarks.results.equal_recall import Standing
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.judging import Estimate
 from ann_benchmarks.results.measurement import of_runs, throughput
@@ -30,7 +31,7 @@ class MeasuredPoint:
     key: Key
     source: int
     attrs: Mapping[str, Any]
-    doubt: float = 0.0  # standard deviation of the throughput's logarithm for want of a point at the recall
+    stands: Standing | None = None  # what its throughput is known from, where that is one at a recall
 
     @property
     def name(self) -> str:

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ann_benchmarks.common.output import counted
 from ann_benchmarks.results.intervals import Interval
-from ann_benchmarks.results.judging import HIGHER, LOWER, NOISY, Difference
+from ann_benchmarks.results.judging import HIGHER, LOWER, MANY, NOISY, Difference
 
 from .changes import changes, is_of_machine
 from .matching import PointPair, SideBySide
@@ -128,6 +128,13 @@ def warnings(compared: SideBySide, criteria: Criteria) -> Iterator[str]:
             f"too noisy to see a difference of {percent(criteria.worth)}: over all points, about 8 of 10 such"
             f" comparisons see one of {share_text(found.mean.visible(criteria.error_rate))}"
         )
+        least = replace(found.mean, error=found.doubt, freedom=MANY).visible(criteria.error_rate)
+        if least > criteria.worth:
+            yield (
+                f"measuring for longer would not show less than {share_text(least)}: that is how well these"
+                " queries show the throughput at equal recall. Use a dataset with more queries, or points"
+                " nearer to the recall"
+            )
     if apart := sum(map(recall_differs, compared.pairs)):
         yield (
             f"{counted(apart, 'point')} with a recall that differs beyond noise: QPS at different recalls are"

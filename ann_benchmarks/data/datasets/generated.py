@@ -121,12 +121,13 @@ KINDS: dict[str, Callable[[int, int, int], Iterator[tuple[np.ndarray, np.ndarray
     "uniform": uniform_blocks,
 }
 SPARSE = "sparse"
-PATTERNS = [f"{kind}-ROWS-DIMENSION-METRIC" for kind in (*KINDS, SPARSE)]
+PATTERNS = [f"{kind}-ROWS-DIMENSION-METRIC[-QUERIESq]" for kind in (*KINDS, SPARSE)]
 NAME = re.compile(
     rf"({'|'.join((*KINDS, SPARSE))})-([1-9]\d*)([km]?)-([1-9]\d*)-(euclidean|angular|ip|manhattan)"
+    r"(?:-([1-9]\d*)(k?)q)?"
 )
 FACTORS = {"": 1, "k": 1000, "m": 1000_000}
-QUERIES = 1000
+QUERIES, MOST_QUERIES = 1000, 100_000
 
 
 class Generated(NamedTuple):
@@ -136,11 +137,12 @@ class Generated(NamedTuple):
     rows: int
     dimension: int
     metric: str
+    named_queries: int = 0  # 0 where the name has no number of them
 
     @property
     def queries(self) -> int:
         """The number of queries that are drawn: 1,000, fewer for a set of under 10,000 rows."""
-        return min(QUERIES, self.rows // 10)
+        return self.named_queries or min(QUERIES, self.rows // 10)
 
 
 def parse(name: str) -> Generated | None:
@@ -148,11 +150,14 @@ def parse(name: str) -> Generated | None:
     match = NAME.fullmatch(name)
     if match is None:
         return None
-    kind, number, factor, dimension, metric = match.groups()
-    size = Generated(kind, int(number) * FACTORS[factor], int(dimension), metric)
+    kind, number, factor, dimension, metric, queries, of_queries = match.groups()
+    named = int(queries) * FACTORS[of_queries] if queries else 0
+    size = Generated(kind, int(number) * FACTORS[factor], int(dimension), metric, named)
     most = 2**24 if kind == SPARSE else 2**16
     if size.rows < NEIGHBORS or size.dimension > most:
         raise UserError(f"'{name}' needs at least {NEIGHBORS} rows and at most {most} dimensions")
+    if size.named_queries > MOST_QUERIES:
+        raise UserError(f"'{name}' has too many queries: {MOST_QUERIES:,} at most")
     return size
 
 
