@@ -43,7 +43,7 @@ from ann_benchmarks.results.comparable import comparable, family
 from ann_benchmarks.results.runs import load_runs
 from ann_benchmarks.results.series import Series, series_from
 from ann_benchmarks.run.options import check_options, make_parser
-from ann_benchmarks.run.shard_options import requested_engines
+from ann_benchmarks.run.shard_options import requested_engines, requested_shards
 
 from .postgres_fixtures import SMALL, copied
 from .programs import temporary_folder
@@ -401,7 +401,7 @@ def test_what_a_search_finds_for_one_engine_is_not_taken_by_another(monkeypatch)
     monkeypatch.setattr(rounds, "EnteredJob", Entered)
     monkeypatch.setattr(rounds, "opened", lambda request: nullcontext((None, None, None)))
     contenders = Contenders()
-    for definition in with_shards([HNSW], 4, ["fdw", "client"]):
+    for definition in with_shards([HNSW], [4], ["fdw", "client"]):
         for clients in (1, 2):
             job = Job(definition, [[50]], "tiny", K, Procedure(1, load=Load(clients, seconds=1)))
             contenders._enter(JobRequest(job), lambda event: None)
@@ -431,7 +431,7 @@ def test_a_shard_has_a_folder_of_its_own_and_others_servers_are_none(monkeypatch
     assert servers.shard_server(3).data_folder == tmp_path / "pg-shard3"
     assert servers.shard_server(3) is servers.shard_server(3)
     monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", "db.example.org")
-    with pytest.raises(PostgresError, match="shards are servers of our own: unset ANN_BENCHMARKS_PG_HOST"):
+    with pytest.raises(PostgresError, match="name those of the shards in ANN_BENCHMARKS_PG_SHARD_HOSTS"):
         servers.shard_server(1)
 
 
@@ -454,8 +454,13 @@ def test_a_point_says_on_how_many_shards_it_was_measured(shards, workspace, engi
 
 def test_shards_and_engines_are_contenders_with_names_of_their_own():
     assert tuple(PLUGIN_ENGINES) == ENGINES
-    assert with_shards([HNSW], None, ["fdw"]) == [HNSW]
-    fdw, client = with_shards([HNSW], 4, ["fdw", "client"])
+    assert with_shards([HNSW], [0], ["fdw"]) == [HNSW]
+    fdw, client = with_shards([HNSW], [4], ["fdw", "client"])
+    every = with_shards([HNSW], [0, 2, 4], ["fdw", "client"])
+    assert [one.family.removeprefix("hnsw") for one in every] == [
+        *("", "-shards2-fdw", "-shards2-client", "-shards4-fdw", "-shards4-client")
+    ]
+    assert {one.shards.most for one in every if one.shards} == {4}  # of all, a server has the same memory
     assert [fdw.family, client.family] == ["hnsw-shards4-fdw", "hnsw-shards4-client"]
     assert fdw.plain == HNSW
     series = Job(fdw, [[50]], "tiny", K).series
@@ -476,9 +481,12 @@ def requested(*words, is_simulated=False, local=("--local",)):
 
 
 def test_options():
-    assert requested().shards is None
+    assert requested_shards(requested()) == [0]
     args = requested("--shards", "4", "--shard-engine", "client,fdw,client")
-    assert args.shards == 4 and requested_engines(args) == ["client", "fdw"]
+    assert requested_shards(args) == [4] and requested_engines(args) == ["client", "fdw"]
+    assert requested_shards(requested("--shards", "none,1,4,1")) == [0, 1, 4]
+    with pytest.raises(UserError, match="says what asks the shards: add --shards"):
+        requested("--shards", "none", "--shard-engine", "fdw")
     assert requested_engines(requested("--shards", "2")) == ["fdw"]
     four = ("--shards", "4")
     for words, message in (

@@ -199,9 +199,12 @@ class PostgresANN(InstallableExtension, QueriedTable):
         """Have queries return this beside the ids: text or vector."""
         self._build_options = replace(self._build_options, payload=checked_payload(payload))
 
-    def set_shards(self, count: int, engine: str) -> None:
-        """Have this many servers hold a part of the rows each, and the engine ask all of them."""
-        self._indexed = ShardedTable(self.required_extension(), self.metric, self._hooks, count, engine)
+    def set_shards(self, count: int, engine: str, most: int = 0) -> None:
+        """Have this many servers hold a part of the rows each, and the engine ask all of them.
+
+        Each has the memory of one of `most`, the largest number of servers that are compared.
+        """
+        self._indexed = ShardedTable(self.required_extension(), self.metric, self._hooks, count, engine, most)
 
     def set_load_options(self, threads: int | None = None, chunk_rows: int | None = None) -> None:
         """Load over `threads` connections, `chunk_rows` in a transaction; None: as in the environment."""
@@ -285,6 +288,12 @@ class PostgresANN(InstallableExtension, QueriedTable):
     def server_environment(cls) -> dict[str, Any]:
         """Return what is known of where results would be measured, by the names under which it is stored."""
         return {**known_facts(cls.required_extension().all_names), "version_names": cls._version_names()}
+
+    @classmethod
+    def shards_environment(cls, count: int) -> dict[str, Any]:
+        """Return the same of where results of this number of shards would be measured."""
+        known = known_facts(cls.required_extension().all_names, count)
+        return {**known, "version_names": cls._version_names()}
 
     @classmethod
     def _version_names(cls) -> str:

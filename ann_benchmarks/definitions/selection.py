@@ -147,12 +147,15 @@ def with_settings(definitions: Sequence[Definition], settings: Sequence[SettingV
 
 
 def with_shards(
-    definitions: Sequence[Definition], count: int | None, engines: Sequence[str]
+    definitions: Sequence[Definition], counts: Sequence[int], engines: Sequence[str]
 ) -> list[Definition]:
-    """Return each definition on this number of shards, with each engine; None: as they are."""
-    if count is None:
-        return list(definitions)
-    return [replace(one, shards=Shards(count, engine)) for one in definitions for engine in engines]
+    """Return each definition on each number of shards, with each engine; 0: on one server, as it is."""
+    every = [
+        Shards(count, engine, max(counts)) if count else None
+        for count in counts
+        for engine in (engines if count else engines[:1])
+    ]
+    return [replace(one, shards=shards) for one in definitions for shards in every]
 
 
 def _refuse_one_name(definitions: Sequence[Definition]) -> None:

@@ -58,6 +58,8 @@ class StepPoint:
             "cpus": self.attrs.get("tier_cpus", ""),
             "order": self.attrs.get("query_order", ""),
             "filter": self.attrs.get("filter", ""),
+            "shards": shards.count if (shards := self.job.definition.shards) else 0,
+            "engine": shards.engine if shards else "",
         }
         if isinstance(self.outcome, Record):
             known |= {
@@ -226,8 +228,9 @@ def value_of_record(record: Record, path: str) -> Value:
 
 
 def selected(selection: Mapping[str, Any], points: Iterable[StepPoint]) -> list[StepPoint]:
-    """Return the points that a selection means."""
-    return [point for point in points if all(point.matches(*each) for each in selection.items())]
+    """Return the points that a selection means: of one server with all rows, unless it names shards."""
+    named = {"shards": 0, **selection}
+    return [point for point in points if all(point.matches(*each) for each in named.items())]
 
 
 def is_part(value: Any, arguments: Sequence[Any]) -> bool:

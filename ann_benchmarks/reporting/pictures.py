@@ -37,6 +37,7 @@ from .drawing import draw_builds, draw_latencies, draw_writes
 from .filters import decile_picture, filter_picture
 from .recalls import recall_picture
 from .scaling import NO_OVERLAY, by_clients, inserts
+from .sharding import shard_pictures
 
 SIDE_BY_SIDE = 2  # workloads in a picture
 DASHBOARDS = 2
@@ -214,6 +215,7 @@ picture_kinds: dict[str, Kind] = {
     "deciles": decile_picture,
     "builds": builds,
     "clients": by_clients,
+    "shards": shard_pictures,
     "inserts": inserts,
     "writes": writes,
     "dashboard": dashboard,

@@ -1,7 +1,7 @@
 """The tables of a report: one function a kind, in the dict below."""
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
@@ -28,7 +28,6 @@ from ann_benchmarks.results.at_recall import (
 )
 from ann_benchmarks.results.built import built_index
 from ann_benchmarks.results.comparable import comparisons, family, is_open
-from ann_benchmarks.results.contest import Ratio
 from ann_benchmarks.results.intervals import interval_text
 from ann_benchmarks.results.judging import ERROR_RATE
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics
@@ -40,8 +39,9 @@ from .builds import IndexNames, build_table
 from .content import Kind, Shown, known_table
 from .document import Block, Paragraph, Table
 from .filters import decile_table, filter_table
+from .ratio_words import notes_on, speedup_text
 from .recalls import recall_table
-from .statements import doubt
+from .sharding import shard_table
 from .workloads import insert_table, write_tables
 
 SPEEDUPS = ("p99", "build")
@@ -171,23 +171,6 @@ def speedup_table(found: Sequence[AtRecall], conditions: str, baseline: str) -> 
     return [table, *(Paragraph(text, is_note=True) for text in notes)]
 
 
-def speedup_text(found: Ratio, is_bound: bool, is_of_bound: bool) -> str:
-    """Write a ratio of throughputs, or the bound that it is where one side has only higher recalls."""
-    if not found.is_fair:
-        return UNKNOWN if is_bound else f"at most {three_digits(found.value)}"
-    bound = LOWER_BOUND * (is_bound and not is_of_bound)
-    return f"{bound}{three_digits(found.value)}{interval_text(found.interval, three_digits)}{found.where}"
-
-
-def notes_on(ratios: Mapping[int, Ratio], runs: Sequence[Run], base: Run) -> Iterator[str]:
-    """Say how sure ratios of throughputs to the base are; their keys are the places of results."""
-    if any(found.interval for found in ratios.values()):
-        yield "The intervals of QPS speedups hold for all rows together; one that contains 1 is noise."
-    once = [doubt(base, runs[place])[0] for place, found in ratios.items() if not found.rounds]
-    for how in dict.fromkeys(once):
-        yield f"Some indexes were {how}, which changes more than these intervals show."
-
-
 def published_table(shown: Shown, name: str = "", where: Mapping[str, Any] | None = None) -> list[Block]:
     """Return a table of published figures, NAME or NAME:TABLE; `where` chooses rows by their columns."""
     source = published(name.partition(":")[0])
@@ -212,6 +195,7 @@ table_kinds: dict[str, Kind] = {
     "recalls": recall_table,
     "builds": build_table,
     "tiers": tier_table,
+    "shards": shard_table,
     "filters": filter_table,
     "deciles": decile_table,
     "speedups": speedup_tables,

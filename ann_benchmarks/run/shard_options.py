@@ -2,12 +2,13 @@
 
 import argparse
 
-from ann_benchmarks.common.cli import each_of, option_name, read_by
+from ann_benchmarks.common.cli import each_of, option_name
 from ann_benchmarks.common.errors import UserError, closest, shown
 from ann_benchmarks.common.quantities import whole
 from ann_benchmarks.definitions.shards import ENGINES
 
 MOST_SHARDS = 64  # servers of one machine
+NO_SHARDS = "none"
 _FIRST = "fdw"
 _NOT_WITH = ("workload", "filter", "post_filter", "scheduler")
 
@@ -17,9 +18,10 @@ def add_shard_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("shards").add_argument
     add(
         "--shards",
-        metavar="N",
-        type=read_by(whole(1, MOST_SHARDS)),
-        help="have N servers hold a part of the rows each, and queries ask all of them",
+        metavar="N,N",
+        type=each_of(_count),
+        help="have N servers hold a part of the rows each, and queries ask all of them; several numbers are"
+        f" contenders, among which '{NO_SHARDS}' is one server with all rows",
     )
     add(
         "--shard-engine",
@@ -31,7 +33,7 @@ def add_shard_options(parser: argparse.ArgumentParser) -> None:
 
 def check_shard_options(args: argparse.Namespace, is_simulated: bool) -> None:
     """Refuse options that cannot be had together with shards."""
-    if args.shards is None:
+    if not any(requested_shards(args)):
         if args.shard_engine:
             raise UserError("--shard-engine says what asks the shards: add --shards N")
         return
@@ -48,9 +50,18 @@ def check_shard_options(args: argparse.Namespace, is_simulated: bool) -> None:
         raise UserError("pgbench does not check what each shard runs with: leave --shards or --driver out")
 
 
+def requested_shards(args: argparse.Namespace) -> list[int]:
+    """Return the numbers of shards, 0 for one server with all rows, which is also the default."""
+    return args.shards or [0]
+
+
 def requested_engines(args: argparse.Namespace) -> list[str]:
     """Return the engines, the first one unless others are named."""
     return args.shard_engine or [_FIRST]
+
+
+def _count(text: str) -> int:
+    return 0 if text == NO_SHARDS else whole(1, MOST_SHARDS)(text)
 
 
 def _engine(text: str) -> str:

@@ -14,6 +14,7 @@ from ..servers import Server, shard_server
 from ..settings import MIB, megabytes
 from ..statement import check_plan, load_libraries, set_and_check
 from ..watching import flush_statement
+from ..whereabouts import offered_versions
 from .statement import remote_plan
 
 SETTINGS_VIEW, FLUSH_VIEW = f"{SCHEMA}.session_settings", f"{SCHEMA}.session_flush"
@@ -24,16 +25,32 @@ class Shard(IndexedTable):
     """A table on the server of a number, from 1 on, of `count`."""
 
     def __init__(
-        self, number: int, count: int, extension: RequiredExtension, metric: str, hooks: IndexHooks
+        self,
+        number: int,
+        count: int,
+        extension: RequiredExtension,
+        metric: str,
+        hooks: IndexHooks,
+        share: int,
     ) -> None:
-        """Take what the plug-in describes; nothing is started yet."""
+        """Take what the plug-in describes; nothing is started yet. `share`: how many have the memory."""
         super().__init__(extension, metric, hooks)
         self.number, self.count = number, count
+        self._share = share
 
     @property
     def form(self) -> Form:
         """What the index holds of each vector, from make on."""
         return self._form
+
+    def versions_offered(self) -> dict[str, str]:
+        """Return the versions of somebody else's server and its extensions; of one of ours, none."""
+        server = shard_server(self.number)
+        if server.is_ours:
+            return {}
+        self._extension.start_server(server)
+        with server.connect() as connection:
+            return offered_versions(connection, self._extension.all_names)
 
     def make_views(self) -> None:
         """Make a view of the reader's settings, and one that flushes the reader's statistics.
@@ -61,6 +78,6 @@ class Shard(IndexedTable):
         """Start the server of its number, with a share of the memory that one server would have."""
         settings = {}
         if "shared_buffers" not in given_settings():
-            share = machine.memory_bytes() // 4 // self.count
-            settings["shared_buffers"] = megabytes(max(share, _LEAST_BUFFERS))
+            buffers = machine.memory_bytes() // 4 // self._share
+            settings["shared_buffers"] = megabytes(max(buffers, _LEAST_BUFFERS))
         return self._extension.start_server(shard_server(self.number), settings)

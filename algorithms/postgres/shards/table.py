@@ -1,6 +1,6 @@
 """A table whose rows several servers hold: what IndexedTable is for one server."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,11 +38,20 @@ class ShardedTable:
     """
 
     def __init__(
-        self, extension: RequiredExtension, metric: str, hooks: IndexHooks, count: int, engine: str
+        self,
+        extension: RequiredExtension,
+        metric: str,
+        hooks: IndexHooks,
+        count: int,
+        engine: str,
+        most: int = 0,
     ) -> None:
-        """Take what the plug-in describes; nothing is started yet."""
+        """Take what the plug-in describes; nothing is started yet. `most`: as in the plug-in's set_shards."""
         self._engine = Engine(engine, extension, metric)
-        self._shards = [Shard(number, count, extension, metric, hooks) for number in range(1, count + 1)]
+        share = max(count, most)
+        self._shards = [
+            Shard(number, count, extension, metric, hooks, share) for number in range(1, count + 1)
+        ]
         self._current = self._shards[0]
 
     def make(self, X: Any, column: Column, options: BuildOptions) -> None:
@@ -54,6 +63,7 @@ class ShardedTable:
             raise PostgresError(f"{rows:,} rows for {count} shards: use fewer shards")
         mark = fingerprint(X)
         self._engine.forget()
+        self._check_hosts()
         for place, shard in enumerate(self._shards):
             with self._at(shard):
                 shard.make(ShardRows(X, place, count, mark), column, options)
@@ -154,6 +164,8 @@ class ShardedTable:
             for text in facts.get("build_notices", ())
         ]
         common |= {"build_notices": notices} if notices else {}
+        if all("server_address" in facts for facts in each):
+            common["server_address"] = ",".join(facts["server_address"] for facts in each)
         return each[0] | sums | common | {"shard_build_times": times} | self._engine.facts
 
     def cool(self) -> None:
@@ -196,16 +208,26 @@ class ShardedTable:
         with naming_shard(shard.number, shard.count):
             yield
 
-    def _check_versions(self) -> None:
-        first = self._shards[0].versions
+    def _check_hosts(self) -> None:
+        """Have all servers that are not ours answer, with the same versions, before the first has rows."""
+        found = []
         for shard in self._shards:
-            if shard.versions != first:
+            with naming_shard(shard.number, shard.count):
+                found.append(shard.versions_offered())
+        self._check_same([versions for versions in found if versions])
+
+    def _check_versions(self) -> None:
+        self._check_same([shard.versions for shard in self._shards])
+
+    def _check_same(self, versions: Sequence[Mapping[str, str]]) -> None:
+        for number, of_shard in enumerate(versions, 1):
+            if of_shard != versions[0]:
                 one, other = (
-                    ", ".join(f"{name} {version}" for name, version in versions.items())
-                    for versions in (first, shard.versions)
+                    ", ".join(f"{name} {version}" for name, version in each.items())
+                    for each in (versions[0], of_shard)
                 )
                 raise PostgresError(
-                    f"shard 1 has {one}, and shard {shard.number} has {other}: use the same versions"
+                    f"shard 1 has {one}, and shard {number} has {other}: use the same versions"
                 )
 
 

@@ -1,0 +1,95 @@
+"""Reports of several servers beside one: pictures over the number of shards, a table, and findings."""
+
+from dataclasses import replace
+
+import pytest
+
+from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.definitions.selection import with_shards
+from ann_benchmarks.experiments.findings import StepPoint, selected
+from ann_benchmarks.jobs.job import Job
+from ann_benchmarks.reporting.content import Shown, make
+from ann_benchmarks.reporting.document import Paragraph, Picture, Table
+from ann_benchmarks.reporting.pictures import picture_kinds
+from ann_benchmarks.reporting.tables import table_kinds
+
+from .report_data import make_run
+
+ROUNDS = 8
+
+
+def result(rate, shards=0, engine="", clients=1, **attrs):
+    """A result of rounds that all results have shared, on so many shards."""
+    rounds = {"rounds": "r", "run_rounds": list(range(ROUNDS))}
+    parts = {"recall_parts": [0.9, 1.0] * 25}
+    rates = [rate * (1 + 0.01 * (-1) ** (i // (shards + 1))) for i in range(ROUNDS)]
+    run = make_run("hnsw", rates, clients=clients, **rounds, **parts, **attrs)
+    return replace(run, series=replace(run.series, shards=shards or None, shard_engine=engine))
+
+
+def every(clients=1):
+    """Results of one server and of 2 and 4 shards, twice as slow with each doubling."""
+    cpu = {"server_cpu_seconds_per_query": 0.004}
+    of_fdw = cpu | {"coordinator_cpu_seconds_per_query": 0.001}
+    return [
+        result(1000.0, clients=clients, **cpu),
+        *(result(800.0 / n, n, "client", clients, **cpu) for n in (2, 4)),
+        *(result(400.0 / n, n, "fdw", clients, **of_fdw) for n in (2, 4)),
+    ]
+
+
+def blocks(kinds, what, runs, folder=None):
+    shown = Shown(runs, [], 0.95, **({"folder": folder} if folder else {}))
+    return make(kinds, what, {"kind": "shards"}, shown)
+
+
+def test_the_table_has_each_number_and_engine_beside_one_server():
+    table, *notes = blocks(table_kinds, "table", every())
+    assert isinstance(table, Table)
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    assert [(row["Shards"], row["Engine"]) for row in rows] == [
+        *(("one server", "-"), ("2", "client"), ("2", "fdw"), ("4", "client"), ("4", "fdw"))
+    ]
+    ratios = [float(row["QPS / one server"].partition(" ")[0]) for row in rows[1:]]
+    assert ratios == pytest.approx([0.4, 0.2, 0.2, 0.1], rel=0.01)
+    low, _, high = rows[1]["QPS / one server"].partition("(")[2].rstrip(")").split()
+    assert 0.35 < float(low) < 0.4 < float(high) < 0.45
+    assert rows[2]["Coordinator CPU (ms/query)"] == "1.000" and rows[1]["Coordinator CPU (ms/query)"] == "-"
+    assert all(row["Server CPU (ms/query)"] == "4.000" for row in rows)
+    assert isinstance(notes[-1], Paragraph) and "Servers of one machine share its CPUs" in notes[-1].text
+
+
+def test_each_load_has_a_table_of_its_own():
+    tables = [
+        block for block in blocks(table_kinds, "table", [*every(), *every(16)]) if isinstance(block, Table)
+    ]
+    assert [table.caption.partition(" on ")[0] for table in tables] == ["hnsw-c1", "hnsw-c16"]
+
+
+def test_without_one_server_there_is_no_ratio():
+    table, *_ = blocks(table_kinds, "table", every()[1:])
+    assert "QPS / one server" not in table.columns and "Recall" in table.columns
+
+
+def test_throughput_and_latency_are_drawn_over_the_number_of_shards(tmp_path):
+    found = blocks(picture_kinds, "picture", every(), tmp_path)
+    assert all(isinstance(block, Picture) for block in found)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["shards-p50.png", "shards.png"]
+
+
+@pytest.mark.parametrize(("kinds", "what"), [(picture_kinds, "picture"), (table_kinds, "table")])
+def test_without_shards_a_sentence_says_so(kinds, what):
+    (note,) = blocks(kinds, what, every()[:1])
+    assert isinstance(note, Paragraph) and "no result on shards reaches a recall of 0.95" in note.text
+
+
+def test_a_finding_of_one_server_is_not_looked_for_on_several():
+    hnsw = Definition("hnsw", "C", "m", "t", [{"M": 16}], [[50]], False)
+    points = [
+        StepPoint("shards", Job(one, [[50]], "tiny", 10), [50], make_run("hnsw"))
+        for one in with_shards([hnsw], [0, 2, 4], ["fdw", "client"])
+    ]
+    assert [point.job.definition.shards for point in selected({"algorithm": "hnsw"}, points)] == [None]
+    on_four = selected({"algorithm": "hnsw", "shards": 4, "engine": "client"}, points)
+    assert [str(point.job.definition.shards) for point in on_four] == ["shards4-client"]
+    assert len(selected({"shards": [0, 2, 4]}, points)) == 5
