@@ -1,4 +1,4 @@
-"""A server's socket once more, in a folder of its own, where the bytes that the server sends are counted."""
+"""A server's socket once more, in a folder of its own, where bytes are counted, and may stall."""
 
 import socket
 import threading
@@ -24,6 +24,8 @@ class Relay:
 
     parameters: dict[str, Any]
     sent: int = 0  # bytes by the server, those of all connections
+    stalls_at: bytes = b""  # what a client sends, and nothing after it on that connection; empty: all
+    is_stalled: bool = False
 
     def hand_back(self, server: socket.socket, client: socket.socket) -> None:
         """Hand on what the server sends, which is counted before the client can have read it."""
@@ -33,13 +35,16 @@ class Relay:
                 client.sendall(data)
         close(server, client)
 
-
-def hand_on(client: socket.socket, server: socket.socket) -> None:
-    """Hand on what a client sends."""
-    with suppress(OSError):
-        while data := client.recv(SOME):
-            server.sendall(data)
-    close(server, client)
+    def hand_on(self, client: socket.socket, server: socket.socket) -> None:
+        """Hand on what a client sends; a stall reads it, and lets nothing through."""
+        stalls = False
+        with suppress(OSError):
+            while data := client.recv(SOME):
+                if self.stalls_at and self.stalls_at in data:
+                    stalls = self.is_stalled = True
+                if not stalls:
+                    server.sendall(data)
+        close(server, client)
 
 
 def close(*ends: socket.socket) -> None:
@@ -56,6 +61,7 @@ def relayed(parameters: dict[str, Any]) -> Iterator[Relay]:
     with temporary_folder() as folder, socket.socket(socket.AF_UNIX) as listener:
         relay = Relay({**parameters, "host": str(folder)})
         listener.bind(str(folder / name))
+        (folder / name).chmod(0o666)  # a coordinator has an account of its own
         listener.listen()
 
         def take() -> None:
@@ -63,7 +69,7 @@ def relayed(parameters: dict[str, Any]) -> Iterator[Relay]:
                 while True:
                     client, server = listener.accept()[0], socket.socket(socket.AF_UNIX)
                     server.connect(f"{parameters['host']}/{name}")
-                    threading.Thread(target=hand_on, args=(client, server), daemon=True).start()
+                    threading.Thread(target=relay.hand_on, args=(client, server), daemon=True).start()
                     threading.Thread(target=relay.hand_back, args=(server, client), daemon=True).start()
 
         threading.Thread(target=take, daemon=True).start()

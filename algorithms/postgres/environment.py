@@ -1,10 +1,11 @@
 """How the user names a server: the environment variables that the PostgreSQL plug-ins read.
 
-The first six are ann-benchmarks' own, with its defaults; the others are additions.
+USER to START_SERVICE are ann-benchmarks' own, with its defaults; the others are additions.
 
     ANN_BENCHMARKS_PG_USER, _PASSWORD, _DBNAME   default "ann"
     ANN_BENCHMARKS_PG_HOST, _PORT                default: libpq's
     ANN_BENCHMARKS_PG_START_SERVICE              run `service postgresql start` first
+    ANN_BENCHMARKS_PG_SHARD_HOSTS                "db1,db2:5433": servers that run already, for --shards
     ANN_BENCHMARKS_PG_SERVER                     embedded | installed | external
     ANN_BENCHMARKS_PG_BIN                        folder with initdb and postgres, for "installed"
     ANN_BENCHMARKS_PG_DATA                       folder in which a server of our own keeps everything

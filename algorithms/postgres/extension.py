@@ -48,9 +48,8 @@ class RequiredExtension:
         server.adapt()
         with server.connect() as connection:
             # Before the library is required: without it, the server would not start.
-            check_available(connection, self.name, self.algorithm)
-            for other in self.builds_on:
-                check_available(connection, other, other)
+            for name, algorithm in ((self.name, self.algorithm), *((one, one) for one in self.builds_on)):
+                check_available(connection, name, algorithm, server.is_ours)
             libraries = libraries_to_preload(connection) if server.is_ours else []
         for name in dict.fromkeys([*filter(None, [self.library]), *libraries]):
             server.preload(name)
@@ -62,11 +61,13 @@ class RequiredExtension:
             create_extension(server, connection, name)
 
 
-def check_available(connection: psycopg.Connection[Any], name: str, algorithm: str) -> None:
+def check_available(
+    connection: psycopg.Connection[Any], name: str, algorithm: str, is_ours: bool = True
+) -> None:
     """Raise PostgresError where the server lacks the extension; `algorithm` is the plug-in's folder."""
     offered = connection.execute("SELECT FROM pg_available_extensions WHERE name = %s", [name])
     if offered.rowcount == 0:
-        kind = server_kind()
+        kind = server_kind() if is_ours else "external"
         if kind == "embedded" and not list((Path(__file__).parents[1] / algorithm).glob("release.*")):
             kind += ", no release known"
         remedy = _REMEDIES[kind].format(algorithm=algorithm)

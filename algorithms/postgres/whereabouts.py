@@ -13,6 +13,7 @@ from .environment import given_settings, server_kind
 from .servers import Server, chosen_build, chosen_programs
 from .servers.binaries import built_version
 from .servers.external import ExternalServer
+from .servers.hosts import hosts_of
 from .servers.installation import extension_version
 
 # Of somebody else's server: what can change how long a query or a write takes, and no session of ours sets.
@@ -33,23 +34,24 @@ def facts_of(server: Server, connection: psycopg.Connection[Any]) -> dict[str, A
         " AND setting IS DISTINCT FROM boot_val ORDER BY name",
         [list(MATTERING)],
     ).fetchall()
-    info = connection.info
     return {
         "server": "external",
-        "server_address": f"{info.host or 'its socket'}:{info.port}",
+        "server_address": _address(connection),
         "given_settings": _given(),
         "server_settings": json.dumps(dict(rows)),
     }
 
 
-def known_facts(extensions: Sequence[str]) -> dict[str, Any]:
-    """Return what would be stored of the current server, and its versions, without starting one of ours.
+def known_facts(extensions: Sequence[str], shards: int = 0) -> dict[str, Any]:
+    """Return what would be stored of the server, and its versions, without starting one of ours.
 
-    PostgresError where there is none.
+    It is the current one, or that of the first of several shards. PostgresError where there is none.
     """
+    if hosts := hosts_of(shards) if shards else []:
+        return {**_of_external(hosts[0], extensions), **address_of(hosts)}
     programs = chosen_programs()
     if programs is None:
-        return _of_external(extensions)
+        return _of_external(ExternalServer(), extensions)
     found = {"postgres": built_version(programs.parent)}
     for name in extensions:
         if version := extension_version(programs, name):
@@ -57,17 +59,36 @@ def known_facts(extensions: Sequence[str]) -> dict[str, Any]:
     return {**_of_ours(), **{f"{name}_version": version for name, version in found.items()}}
 
 
-def _of_external(extensions: Sequence[str]) -> dict[str, Any]:
-    server = ExternalServer()
+def address_of(hosts: Sequence[Server]) -> dict[str, str]:
+    """Return what is stored of where several servers are."""
+    found = []
+    for host in hosts:
+        with host.connect() as connection:
+            found.append(_address(connection))
+    return {"server_address": ",".join(found)}
+
+
+def offered_versions(connection: psycopg.Connection[Any], extensions: Sequence[str]) -> dict[str, str]:
+    """Return the versions of the server and of its extensions, created or not."""
+    offered = connection.execute(
+        "SELECT 'postgres', current_setting('server_version') UNION ALL"
+        " SELECT name, COALESCE(installed_version, default_version) FROM pg_available_extensions"
+        " WHERE name = ANY(%s) ORDER BY 1",
+        [list(extensions)],
+    ).fetchall()
+    return dict(offered)
+
+
+def _address(connection: psycopg.Connection[Any]) -> str:
+    info = connection.info
+    return f"{info.host or 'its socket'}:{info.port}"
+
+
+def _of_external(server: Server, extensions: Sequence[str]) -> dict[str, Any]:
     server.start({})
     with server.connect() as connection:
-        offered = connection.execute(
-            "SELECT name, COALESCE(installed_version, default_version) FROM pg_available_extensions"
-            " WHERE name = ANY(%s)",
-            [list(extensions)],
-        ).fetchall()
+        versions = offered_versions(connection, extensions)
         facts = facts_of(server, connection)
-    versions = {"postgres": server.versions()["postgres"], **dict(offered)}
     return {**facts, **{f"{name}_version": version for name, version in versions.items()}}
 
 

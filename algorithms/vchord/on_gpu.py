@@ -51,7 +51,7 @@ class ClusteringOnGpu:
         ip, and samples are random, where the version has the choice. PostgresError says what the server
         lacks, or what its version does not take.
         """
-        check_available(connection, EXTENSION, EXTENSION)
+        check_available(connection, EXTENSION, EXTENSION, server.is_ours)
         create_extension(server, connection, EXTENSION)
         self._connection, self._lists = connection, lists
         self._schema, self.version, self.takes = _function(connection)

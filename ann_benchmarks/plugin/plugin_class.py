@@ -27,7 +27,7 @@ METHODS = (
     ),
     *("watch_server", "open_monitor", "cool", "recover", "rest", "resume", "open_writable"),
     *("learns_from_rows", "installed_versions", "server_environment", "use_version", "install_version"),
-    *("simulated_server", "check_turns", "use_settings", "set_shards"),
+    *("simulated_server", "check_turns", "use_settings", "set_shards", "shards_environment"),
     *("install_local", "local_target", "local_state"),
 )
 # Class attributes.
@@ -87,8 +87,10 @@ class PluginClass:
         """Return the versions of what it uses, tried out; without the method, none are known."""
         return dict(optional(self.constructor, "installed_versions", dict)())
 
-    def server_environment(self) -> dict[str, Any]:
-        """Return what is stored of the server that would be measured, which is not started for it."""
+    def server_environment(self, shards: int = 0) -> dict[str, Any]:
+        """Return what is stored of the server that would be measured, or of the shards, without a start."""
+        if shards and (of_shards := optional(self.constructor, "shards_environment")):
+            return dict(of_shards(shards))
         return dict(optional(self.constructor, "server_environment", dict)())
 
     def use_version(self, version: str) -> None:

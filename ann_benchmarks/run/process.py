@@ -193,7 +193,8 @@ def _answer(
             if version is not None:
                 plugin.use_version(version)
         if isinstance(request, LocationRequest):
-            return Located({**host_facts(), **plugin.server_environment()})
+            shards = request.definition.shards
+            return Located({**host_facts(), **plugin.server_environment(shards.count if shards else 0)})
         if isinstance(request, JobRequest):
             carry_out(request, pipe.send)
         elif not isinstance(request, PluginCheck):

@@ -26,12 +26,13 @@ class Locator:
     def __init__(self, locate: Locate) -> None:
         """Take what has a plug-in report it."""
         self._locate = locate
-        self._known: dict[tuple[str, ...], Mapping[str, Any]] = {}
+        self._known: dict[tuple[Any, ...], Mapping[str, Any]] = {}
 
     def __call__(self, job: Job) -> Mapping[str, Any]:
         """Return the facts, with those of the job's tier."""
         definition = job.definition
-        key = (definition.module, definition.constructor, definition.docker_tag, definition.version)
+        plugin = (definition.module, definition.constructor, definition.docker_tag, definition.version)
+        key = (*plugin, definition.shards.count if definition.shards else 0)
         if key not in self._known:
             answer = self._locate(definition)
             if isinstance(answer, Failure) and not answer.is_unavailable:

@@ -9,6 +9,7 @@ from .base import Server
 from .binaries import embedded_installation, installed_binaries
 from .cluster import default_folder
 from .external import ExternalServer
+from .hosts import VARIABLE, hosts_of
 from .local import LocalServer
 
 __all__ = [
@@ -29,17 +30,19 @@ def current_server() -> Server:
 
 
 def shard_server(number: int) -> Server:
-    """The server of a shard, from 1 on, in a folder of its own beside that of the current server.
+    """The server of a shard, from 1 on: the one that the user names, or one of our own.
 
-    One for the whole process, whatever the number of shards: the tables of each number are others.
-    PostgresError where the environment names somebody else's server.
+    That is in a folder beside the current server's, one for the whole process, whatever the number of shards:
+    the tables of each number are others. PostgresError where the environment names another's server alone.
     """
+    if hosts := hosts_of(number):
+        return hosts[-1]
     if number not in _shards:
         programs = chosen_programs()
         if programs is None:
             raise PostgresError(
-                f"shards are servers of our own: unset {PREFIX}HOST and the others that name a server, or"
-                " leave --shards out"
+                f"{PREFIX}HOST and the like name one server: name those of the shards in {VARIABLE}, or unset"
+                " these for servers of our own"
             )
         data = _data_folder()
         _shards[number] = LocalServer(programs, data.with_name(f"{data.name}-shard{number}"))

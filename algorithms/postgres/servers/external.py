@@ -9,13 +9,26 @@ from ..environment import connection_parameters, starts_service
 from ..errors import PostgresError
 from .base import Server
 
+# A host that has gone, or a network that lets nothing through, ends a query after a minute: after 30 s of
+# silence, and three probes without an answer, 10 s apart; tcp_user_timeout is in ms.
+_SILENCE = {
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "60000",
+}
+
 
 class ExternalServer(Server):
-    """The server that the ANN_BENCHMARKS_PG_ variables name."""
+    """The server that the ANN_BENCHMARKS_PG_ variables name, or that of a shard."""
+
+    def __init__(self, place: Mapping[str, str] | None = None) -> None:
+        """Take the host, and the port where it is not libpq's; None: those of the variables."""
+        self._place = place
 
     def start(self, settings: Mapping[str, str]) -> None:
         """Start the system's service if the user has chosen that, and check that the server answers."""
-        if starts_service():
+        if self._place is None and starts_service():
             command = ["service", "postgresql", "start"]
             try:
                 subprocess.run(command, check=True, capture_output=True, text=True)
@@ -32,7 +45,7 @@ class ExternalServer(Server):
 
     def connection_parameters(self) -> dict[str, Any]:
         """Keyword arguments of libpq, from the environment."""
-        return dict(connection_parameters())
+        return {**_SILENCE, **connection_parameters(), **(self._place or {})}
 
     @property
     def data_folder(self) -> Path | None:

@@ -1,0 +1,168 @@
+"""Shards on servers that run already: which they are, what is stored of them, and what may be wrong."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
+from ann_benchmarks.algorithms.postgres import servers
+from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.algorithms.postgres.servers.hosts import hosts_of, shard_hosts
+from ann_benchmarks.algorithms.postgres.shards.shard import Shard
+from ann_benchmarks.plugin.plugin_class import PluginClass
+from ann_benchmarks.results.environment import differences, environment_of
+
+from .counting_relay import relayed
+from .programs import ROOT
+from .test_shards import COUNT, DIMENSION, QUERIES, TRAIN, K, fitted, shard_servers
+
+__all__ = ["shard_servers"]
+VARIABLE = "ANN_BENCHMARKS_PG_SHARD_HOSTS"
+
+
+@pytest.fixture
+def hosts(plugin_server, shard_servers, monkeypatch):
+    """Two servers that run already, named as a user names them; the coordinator is one of our own."""
+    monkeypatch.setattr(servers, "_shards", {})
+    parameters = shard_servers[1].connection_parameters()
+    for name in ("user", "dbname"):
+        monkeypatch.setenv(f"ANN_BENCHMARKS_PG_{name.upper()}", parameters[name])
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_SERVER", "embedded")
+    places = [f"{one['host']}:{one['port']}" for one in map(_parameters, shard_servers.values())]
+    monkeypatch.setenv(VARIABLE, ", ".join(places))
+    return places
+
+
+def _parameters(server):
+    return server.connection_parameters()
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ("db1", [("db1", None)]),
+        ("db1:5433, db2.example.org", [("db1", "5433"), ("db2.example.org", None)]),
+        ("[::1]:5432,[fe80::1%eth0],/run/postgresql:5434",
+         [("::1", "5432"), ("fe80::1%eth0", None), ("/run/postgresql", "5434")]),
+    ],
+)  # fmt: skip
+def test_hosts_are_read(monkeypatch, text, places):
+    monkeypatch.setenv(VARIABLE, text)
+    found = [host.connection_parameters() for host in shard_hosts()]
+    assert [(one["host"], one.get("port")) for one in found] == places
+    assert all(one["user"] == "ann" and one["tcp_user_timeout"] == "60000" for one in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("db1,,db2", "'' in .*SHARD_HOSTS is no server: write HOST or HOST:PORT"),
+        ("::1", "'::1' in .* an IPv6 address in brackets"),
+        ("db1:0", "'db1:0' in"),
+        ("db1:65536", "'db1:65536' in"),
+        ("db1:x", "'db1:x' in"),
+        ("db1 db2", "'db1 db2' in"),
+        ("db1:5432,db2,db1:5432", "names db1:5432 twice"),
+        ("db1,db2", "names 2 of 3 servers: name all, or have fewer"),
+    ],
+)
+def test_hosts_that_cannot_be_are_refused(monkeypatch, text, message):
+    monkeypatch.setenv(VARIABLE, text)
+    with pytest.raises(PostgresError, match=message) as raised:
+        hosts_of(3)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("engine", ["fdw", "fdw-naive", "client"])
+def test_answers_are_those_of_one_server(hosts, engine):
+    with fitted(None) as algorithm:
+        true = algorithm.time_queries(QUERIES, K)[1]
+        assert environment_of(PGVectorExact.server_environment())["server"] == "embedded"
+    with fitted(engine) as algorithm:
+        assert algorithm.time_queries(QUERIES, K)[1] == true
+        facts = algorithm.get_additional()
+    assert facts["server"] == "external" and facts["server_address"] == ",".join(hosts)
+    # What is known before a run is what is stored, so that a finished point is found again.
+    known = PluginClass(PGVectorExact).server_environment(COUNT)
+    assert known["server_address"] == ",".join(hosts)
+    assert known["postgres_version"] == facts["postgres_version"]
+    assert not differences(environment_of(known), environment_of(facts))
+
+
+def test_servers_are_left_running_with_their_rows(hosts, shard_servers):
+    with fitted("client") as algorithm:
+        algorithm.query(QUERIES[0], K)
+    for server in shard_servers.values():
+        assert server._process.poll() is None
+    with fitted("client") as algorithm:
+        tables = {shard.table.name for shard in algorithm._indexed._shards}
+    assert len(tables) == COUNT
+
+
+def test_a_host_that_cannot_be_reached_is_named_before_rows_are_sent(hosts, shard_servers, monkeypatch):
+    train = np.concatenate([TRAIN, np.full((1, DIMENSION), 7, np.float32)])
+    monkeypatch.setenv(VARIABLE, f"{hosts[0]},127.0.0.1:1")
+    with shard_servers[1].connect() as connection:
+        tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'ann_benchmarks'"
+        before = connection.execute(tables).fetchone()
+        with (
+            pytest.raises(PostgresError, match="^shard 2 of 2: cannot connect .* port 1:") as raised,
+            fitted("client", train=train),
+        ):
+            pass
+        assert "\n" not in str(raised.value)
+        assert connection.execute(tables).fetchone() == before
+
+
+def test_an_extension_that_a_host_lacks_is_named(hosts, monkeypatch):
+    monkeypatch.setattr(PGVectorExact, "extension", "no_such")
+    with (
+        pytest.raises(PostgresError, match="^shard 1 of 2: .* extension 'no_such': install it there"),
+        fitted("client"),
+    ):
+        pass
+
+
+def test_hosts_of_different_versions_are_refused(hosts, monkeypatch):
+    own = Shard.versions_offered
+
+    def offered(shard):
+        return own(shard) | ({"vector": "0.7.0"} if shard.number == 2 else {})
+
+    monkeypatch.setattr(Shard, "versions_offered", offered)
+    with (
+        pytest.raises(PostgresError, match=r"shard 1 has .* and shard 2 has .*vector 0\.7\.0: use the same"),
+        fitted("client"),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("engine", ["fdw", "client"])
+def test_a_network_that_stalls_ends_with_the_time_of_the_definition(hosts, shard_servers, new_folder, engine):
+    workspace = new_folder.parent
+    environment = {**os.environ, "ANN_BENCHMARKS_PG_DATA": str(new_folder)}
+    command = [
+        *(sys.executable, str(ROOT / "run.py"), "--local", "--algorithm", "pgvector_exact", "--runs", "1"),
+        *("--dataset", "clustered-600-8-euclidean", "--shards", str(COUNT), "--shard-engine", engine),
+    ]
+
+    def run(*options):
+        words = [*command, *options]
+        return subprocess.run(words, cwd=workspace, env=environment, capture_output=True, text=True)
+
+    with relayed(shard_servers[2].connection_parameters()) as relay:
+        relay.stalls_at = b"ORDER BY"
+        place = f"{relay.parameters['host']}:{relay.parameters['port']}"
+        environment[VARIABLE] = f"{hosts[0]},{place}"
+        stalled = run("--timeout", "8")
+        assert relay.is_stalled and stalled.returncode == 1, stalled.stderr
+        assert "not finished after 8 s (--timeout)" in stalled.stderr and "Traceback" not in stalled.stderr
+        assert not list(workspace.glob("results/**/*.hdf5"))
+        relay.stalls_at = b""
+        again = run()
+    assert again.returncode == 0, again.stderr
+    (path,) = workspace.glob("results/**/*.hdf5")
+    assert f"shards{COUNT}-{engine}" in path.parent.name
