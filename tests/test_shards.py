@@ -474,9 +474,9 @@ def test_shards_and_engines_are_contenders_with_names_of_their_own():
     assert comparable([whole, parts]) == [whole, parts] and family(whole) != family(parts)
 
 
-def requested(*words, is_simulated=False, local=("--local",)):
+def requested(*words, local=("--local",)):
     args = make_parser().parse_args([*local, *words])
-    check_options(args, is_simulated)
+    check_options(args, is_simulated=False)
     return args
 
 
@@ -499,8 +499,6 @@ def test_options():
     ):
         with pytest.raises(UserError, match=message):
             requested(*words)
-    with pytest.raises(UserError, match="--shards cannot be had with --tiers"):
-        requested(*four, is_simulated=True)
     with pytest.raises(UserError, match="--shards runs servers of this machine itself: add --local"):
         requested(*four, local=())
 

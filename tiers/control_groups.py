@@ -116,14 +116,18 @@ class Group:
                     raise _refused(MEMORY, self.folder, error) from None
             time.sleep(_PAUSE)
 
-    def limit_cpus(self, number: int) -> None:
-        """Leave the first CPUs of those that this process may use; UserError where it may use fewer."""
+    def limit_cpus(self, number: int, server: int = 0) -> None:
+        """Leave `number` CPUs of those that this process may use, other ones for each server, from 0 on.
+
+        UserError where it may use fewer.
+        """
         usable = sorted(os.sched_getaffinity(0))
-        if number > len(usable):
+        chosen = set(usable[server * number : (server + 1) * number])
+        if len(chosen) < number:
             raise UserError(
-                f"{number} CPUs were requested, but {len(usable)} may be used here: request fewer"
+                f"{(server + 1) * number} CPUs were requested, but {len(usable)} may be used here: request"
+                " fewer"
             )
-        chosen = set(usable[:number])
         file = self.folder / ("cpuset.effective_cpus" if self.version == 1 else "cpuset.cpus.effective")
         try:
             write(self.folder / "cpuset.cpus", ",".join(map(str, sorted(chosen))))

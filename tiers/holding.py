@@ -2,8 +2,10 @@
 
 import os
 import subprocess
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,7 +18,7 @@ from .group_files import move_tree
 from .keeper import Keeper, keep_limit
 from .ledger import HeldGroup, Hold, Ledger, own_hold
 from .locked_memory import LockedMemory, require_rights
-from .memory import ControlGroup, WholeMachine, meminfo, readable, shared_memory_of
+from .memory import ControlGroup, SeveralGroups, WholeMachine, meminfo, readable, shared_memory_of
 from .release import ENDING_SECONDS, empty, give_back, release_dead, start_guard
 from .rights import require_linux
 from .systemd import keep_controllers
@@ -24,17 +26,27 @@ from .tier import CONTROL_GROUP, HUGE_PAGES, Tier
 
 METHODS = (HUGE_PAGES, CONTROL_GROUP)
 TOLERANCE = 0.03  # share by which what is available may differ from the tier's
+SHARD = "{shard}"  # in a file's name: nothing for the first server, and -1, -2 ... for those of shards
 
 
 class Holding:
-    """What this process holds back of the machine, for servers that it starts after each apply()."""
+    """What this process holds back of the machine, for servers that it starts after each apply().
 
-    def __init__(self, method: str, folder: Path | None, ledger: Ledger | None = None) -> None:
+    There is one, and in control groups one for each shard, by their folders. Each has what the tier has.
+    """
+
+    def __init__(
+        self,
+        method: str,
+        folder: Path | None,
+        ledger: Ledger | None = None,
+        shard_folders: Sequence[Path] = (),
+    ) -> None:
         """`method`: "hugepages" or "cgroup"; `folder`: of the server's data, whose disk is limited."""
         if method not in METHODS:
             raise UserError(f"'{method}' is no way to hold memory back: use {' or '.join(METHODS)}")
         self.method = method
-        self.folder = folder
+        self.folders = [folder, *shard_folders]
         self.memory: WholeMachine | ControlGroup | None = None  # what a server's watch is to sample
         self.facts: dict[str, Any] = {}  # attributes of the results of the tier that is set
         self.limits: dict[Path, str] = {}  # what files of its groups are to hold
@@ -42,8 +54,8 @@ class Holding:
         self._hold: Hold | None = None
         self._locked: LockedMemory | None = None
         self._guard: subprocess.Popen[bytes] | None = None
-        self._keeper: Keeper | None = None
-        self._groups: list[Group] = []
+        self._keepers: list[Keeper] = []
+        self._servers: list[list[Group]] = []  # the groups of each
         self._tier = Tier()
 
     def __enter__(self) -> "Holding":
@@ -91,30 +103,45 @@ class Holding:
 
         UserError when it cannot be held, or what was set is not what is there; then nothing is held.
         """
-        self._stop_keeper()
+        self._stop_keepers()
         self._tier = tier
         try:
             self._empty()
-            drop_caches(self.folder, everything=not self._has_company())
+            first, *others = self.folders
+            for folder in others:
+                drop_caches(folder, everything=False)
+            drop_caches(first, everything=not self._has_company())
             shared_before = meminfo()["Shmem"]
             self._make_groups(tier)
             self.memory = self._view(tier, shared_before)
             self._hold_memory(tier)
             self.facts = self._measure(tier)
         except BaseException:
-            self._stop_keeper()
+            self._stop_keepers()
             self._empty()
             raise
 
     @property
     def groups(self) -> list[Path]:
-        """The files into which a server's process writes its pid before it becomes the server."""
-        return [group.folder / "cgroup.procs" for group in self._groups]
+        """The files into which a server's process writes its pid before it becomes the server.
+
+        Where there are shards, the names have SHARD in them.
+        """
+        mark = SHARD if len(self.folders) > 1 else ""
+        first = self._servers[0] if self._servers else []
+        return [group.folder.with_name(f"{group.name}{mark}") / "cgroup.procs" for group in first]
+
+    def memory_of(self, shards: int) -> WholeMachine | ControlGroup | SeveralGroups | None:
+        """Return what the watch of this number of shards is to sample, of 0 that of the first server."""
+        if not shards or self._tier.ram is None:
+            return self.memory
+        each = self._servers[1 : shards + 1]
+        return SeveralGroups(tuple(_memory_of(_group_of_memory(groups)) for groups in each), self._tier.ram)
 
     @property
     def trouble(self) -> str | None:
         """What went wrong since apply() while the tier's memory was kept; None if nothing did."""
-        return None if self._keeper is None else self._keeper.error
+        return next((keeper.error for keeper in self._keepers if keeper.error), None)
 
     def adopt(self, pid: int) -> None:
         """Move a running server, its postmaster and all that descends from it, into the groups.
@@ -124,14 +151,14 @@ class Holding:
         """
         hold, _ = self._held
         with self._ledger.changing(hold):
-            for group, held in zip(self._groups, hold.groups, strict=True):
+            for group, held in zip(self._servers[0], hold.groups, strict=True):
                 place = find_place(group.controllers[0], pid=pid)
                 if place is not None and place.own != group.folder:
                     held.home, held.adopted = str(place.own), True
             self._ledger.write(hold)
-        tree = move_tree([group.folder for group in self._groups], pid)
+        tree = move_tree([group.folder for group in self._servers[0]], pid)
         if isinstance(self.memory, WholeMachine):
-            self._stop_keeper()
+            self._stop_keepers()
             self.memory = WholeMachine(meminfo()["Shmem"] - max(map(shared_memory_of, tree)))
             self._hold_memory(self._tier)
             self.facts = self._measure(self._tier)
@@ -150,48 +177,50 @@ class Holding:
         """Whether others measure here, who would lose their caches."""
         return any(other.is_alive and other.pid != os.getpid() for other in self._ledger.all())
 
-    def _stop_keeper(self) -> None:
-        if self._keeper is not None:
-            self._keeper.stop()
-            self._keeper = None
+    def _stop_keepers(self) -> None:
+        while self._keepers:
+            self._keepers.pop().stop()
 
     def _empty(self) -> None:
         hold, locked = self._held
         locked.ballast.resize(0)
         with self._ledger.changing(hold):
             empty(self._ledger, hold)
-        self._groups, self.memory, self.facts, self.limits = [], None, {}, {}
+        self._servers, self.memory, self.facts, self.limits = [], None, {}, {}
 
     def _give_back(self) -> None:
-        self._stop_keeper()
+        self._stop_keepers()
         if self._hold is None or self._locked is None:
             return
         self._locked.ballast.resize(0)
         with self._ledger.lock():
             if self._ledger.has(self._hold):
                 give_back(self._ledger, self._hold)
-        self._hold, self._groups, self.memory, self.facts = None, [], None, {}
+        self._hold, self._servers, self.memory, self.facts = None, [], None, {}
 
     def _make_groups(self, tier: Tier) -> None:
-        groups, device = limiting(tier, self.method, self.folder, self._group_name)
+        servers, device = [], ""
+        for number, folder in enumerate(self.folders):
+            groups, device = limiting(tier, self.method, folder, f"{self._group_name}{_mark(number)}")
+            servers.append(groups)
         disk = tier.limited_disk
         hold, _ = self._held
         with self._ledger.changing(hold):
-            hold.groups = [HeldGroup(str(each.folder), str(each.home)) for each in groups]
+            hold.groups = [HeldGroup(str(each.folder), str(each.home)) for each in chain(*servers)]
             self._ledger.write(hold)
-        self._groups = groups
-        for group in groups:
-            group.make()
-            if CPUS in group.controllers and tier.cpus is not None:
-                group.limit_cpus(tier.cpus)
-            if DISK in group.controllers and disk is not None:
-                group.limit_disk(device, disk)
-        self.limits = {file: text for group in groups for file, text in group.limits().items()}
+        self._servers = servers
+        for number, groups in enumerate(servers):
+            for group in groups:
+                group.make()
+                if CPUS in group.controllers and tier.cpus is not None:
+                    group.limit_cpus(tier.cpus, number)
+                if DISK in group.controllers and disk is not None:
+                    group.limit_disk(device, disk)
+        self.limits = {file: text for group in chain(*servers) for file, text in group.limits().items()}
 
     def _view(self, tier: Tier, shared_before: int) -> WholeMachine | ControlGroup:
         if _limits_memory(tier, self.method):
-            group = self._group_of_memory()
-            return ControlGroup(group.folder, group.version)
+            return _memory_of(_group_of_memory(self._servers[0]))
         place = find_place(MEMORY)
         if tier.ram is None and place is not None:
             own = ControlGroup(place.own, place.version)
@@ -204,24 +233,22 @@ class Holding:
         if tier.ram is None or self.memory is None:
             return
         if isinstance(self.memory, ControlGroup):
-            self._limit(self.memory, tier.ram)
-            self._keeper = Keeper(partial(keep_limit, self.memory, tier.ram))
+            for groups in self._servers:
+                group = _group_of_memory(groups)
+                self._limit(group, tier.ram)
+                self._keepers.append(Keeper(partial(keep_limit, _memory_of(group), tier.ram)))
         else:
             _, locked = self._held
             locked.reach(self.memory, tier.ram)
-            self._keeper = Keeper(partial(locked.keep, self.memory, tier.ram))
+            self._keepers.append(Keeper(partial(locked.keep, self.memory, tier.ram)))
 
-    def _limit(self, view: ControlGroup, target: int) -> None:
-        group = self._group_of_memory()
+    def _limit(self, group: Group, target: int) -> None:
         most = parent_memory_limit(group)
         if most is not None and target > most:
             raise UserError(
                 f"{readable(target)} are more than the {readable(most)} that the groups above leave"
             )
-        group.limit_memory(target + view.overhead())
-
-    def _group_of_memory(self) -> Group:
-        return next(group for group in self._groups if MEMORY in group.controllers)
+        group.limit_memory(target + _memory_of(group).overhead())
 
     def _measure(self, tier: Tier) -> dict[str, Any]:
         """Measure what is available, and compare it with what the tier is to have."""
@@ -233,7 +260,7 @@ class Holding:
                 "end other programs, or request less"
             )
         facts: dict[str, Any] = {"tier_method": self.method, "tier_available_at_start": available}
-        if self.folder is not None and (ahead := read_ahead(self.folder)) is not None:
+        if self.folders[0] is not None and (ahead := read_ahead(self.folders[0])) is not None:
             facts["disk_read_ahead"] = ahead
         if isinstance(self.memory, ControlGroup):
             facts["tier_memory_limit"] = self.memory.limit()  # ours, or our container's
@@ -261,6 +288,19 @@ def limiting(tier: Tier, method: str, folder: Path | None, name: str) -> tuple[l
         device = block_device(folder)
         controllers.append(DISK)
     return choose_groups(controllers, name), device
+
+
+def _mark(number: int) -> str:
+    """Return what stands for SHARD in the names of a server's groups."""
+    return f"-{number}" if number else ""
+
+
+def _group_of_memory(groups: Sequence[Group]) -> Group:
+    return next(group for group in groups if MEMORY in group.controllers)
+
+
+def _memory_of(group: Group) -> ControlGroup:
+    return ControlGroup(group.folder, group.version)
 
 
 def _limits_memory(tier: Tier, method: str) -> bool:

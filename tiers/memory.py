@@ -56,6 +56,10 @@ class WholeMachine:
         info = meminfo()
         return info["MemAvailable"] + max(info["Shmem"] - self.shared_before, 0)
 
+    def kills(self) -> int:
+        """0: nobody counts them for a machine."""
+        return 0
+
 
 @dataclass(frozen=True)
 class ControlGroup:
@@ -101,6 +105,22 @@ class ControlGroup:
     def _statistics(self) -> dict[str, int]:
         lines = (self.folder / "memory.stat").read_text().splitlines()
         return {name: int(value) for name, value in (line.split() for line in lines)}
+
+
+@dataclass(frozen=True)
+class SeveralGroups:
+    """The groups of several servers, each of which is to have `target` bytes."""
+
+    groups: tuple[ControlGroup, ...]
+    target: int
+
+    def available(self) -> int:
+        """Bytes of the server that is the furthest from the target."""
+        return max((group.available() for group in self.groups), key=lambda size: abs(size - self.target))
+
+    def kills(self) -> int:
+        """How many processes the system has ended in all of them."""
+        return sum(group.kills() for group in self.groups)
 
 
 def shared_memory_of(pid: int) -> int:

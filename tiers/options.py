@@ -67,7 +67,8 @@ def requested_simulation(args: argparse.Namespace, definitions: Sequence[Definit
     server = server_of(definitions, args.restart_command)
     if not args.local:
         return ContainerSweep(args.tiers, server)
-    return Sweep(args.tiers, args.tier_method or "auto", server)
+    shards = max(each.shards.count if each.shards else 0 for each in definitions)
+    return Sweep(args.tiers, args.tier_method or "auto", server, shards)
 
 
 def server_of(definitions: Iterable[Definition], restart_command: str | None) -> TieredServer:

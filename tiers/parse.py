@@ -162,17 +162,26 @@ def _index_bytes(rows: int, dimension: int) -> int:
     return rows * (4 * dimension + 8 * _M + 64)
 
 
-def check_capacity(tiers: Sequence[Tier], method: str | None = None) -> None:
-    """Raise UserError that names all tiers which this machine, or container, cannot hold now."""
+def check_capacity(tiers: Sequence[Tier], method: str | None = None, shards: int = 0) -> None:
+    """Raise UserError that names all tiers which this machine, or container, cannot hold now.
+
+    Of a number of shards, each has the memory of the tier. Each has CPUs of its own, too, and so has the
+    server that asks them, which holds no rows.
+    """
     available = min(psutil.virtual_memory().available, memory_bytes())
     cpus = usable_cores()
+    with_rows, servers = max(shards, 1), shards + 1
+    of_shards = f" for {shards} shards" if shards else ""
     problems = [
         _left_out(
-            f"{available / GIB:.1f} GB of memory available",
-            [tier for tier in tiers if max(tier.ram or 0, tier.shared_buffers or 0) > available],
-            "use mini",
+            f"{available / GIB:.1f} GB of memory available{of_shards}",
+            [tier for tier in tiers if with_rows * max(tier.ram or 0, tier.shared_buffers or 0) > available],
+            "" if shards else "use mini",
         ),
-        _left_out(f"{cpus} CPU{'s' * (cpus > 1)}", [tier for tier in tiers if (tier.cpus or 0) > cpus]),
+        _left_out(
+            f"{cpus} CPU{'s' * (cpus > 1)}{of_shards}{' and what asks them' * (shards > 0)}",
+            [tier for tier in tiers if servers * (tier.cpus or 0) > cpus],
+        ),
     ]
     if method == HUGE_PAGES:
         reserve = system_reserve()

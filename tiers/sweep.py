@@ -47,11 +47,17 @@ class TieredServer(Protocol):
     def data_folder(self) -> Path | None:
         """Return the folder of its data, None where it is on another machine, or not ours to know."""
 
+    def shard_folders(self, count: int) -> Sequence[Path]:
+        """Return the folders of the data of this number of shards, which are servers like it.
+
+        RuntimeError where there can be none.
+        """
+
     def environment(self, tier: Tier | None, groups: Sequence[Path] = ()) -> Mapping[str, str]:
         """Return the variables of a worker, or a container, whose server is to have what a tier has.
 
         None: a server that builds, with all the machine's memory. `groups` are the files that take
-        the pids of its processes.
+        the pids of its processes; where they have SHARD in their names, shards have files of their own.
         """
 
     def serve(self, tier: Tier) -> int | None:
@@ -118,9 +124,9 @@ class SweepConsole(Console):
 class Sweep:
     """All tiers of a run, on servers of this machine."""
 
-    def __init__(self, tiers: str, method: str, server: TieredServer) -> None:
-        """Take --tiers and --tier-method, and the server that is given the tiers."""
-        self._text, self._server = tiers, server
+    def __init__(self, tiers: str, method: str, server: TieredServer, shards: int = 0) -> None:
+        """Take --tiers and --tier-method, the server that is given the tiers, and the most shards of it."""
+        self._text, self._server, self._shards = tiers, server, shards
         self._method = method
         self._holding: Holding | None = None
 
@@ -128,12 +134,18 @@ class Sweep:
         """Return the tiers, largest memory first; UserError for those that cannot be had here."""
         tiers = parse_tiers(self._text, rows, dimension)
         self._method = chosen_method(self._method)
+        if self._shards and self._method == HUGE_PAGES:
+            raise UserError(
+                "huge pages hold back memory of the whole machine, and each shard is to have its own: use"
+                " --tier-method cgroup"
+            )
         with plugin_errors():
             if advice := self._server.check(tiers):
                 warn(advice)
             folder = self._server.data_folder()
+            self._server.shard_folders(self._shards)
         if folder is not None:  # else the server's memory is that of another machine
-            check_capacity(tiers, self._method)
+            check_capacity(tiers, self._method, self._shards)
         for tier in tiers:
             limiting(tier, self._method, folder, _ANY_NAME)
         return [SimulatedServer(tier, self._method) for tier in tiers]
@@ -148,8 +160,8 @@ class Sweep:
         with ExitStack() as stack:
             stack.callback(self._give_back)  # when all else is given back
             with plugin_errors():
-                folder = self._server.data_folder()
-            self._holding = stack.enter_context(Holding(self._method, folder))
+                folder, others = self._server.data_folder(), self._server.shard_folders(self._shards)
+            self._holding = stack.enter_context(Holding(self._method, folder, shard_folders=others))
             yield partial(self._start, self._holding)
 
     def terms(self, job: Job) -> None:
@@ -172,10 +184,10 @@ class Sweep:
                 self._bring_about(conditions.tier, holding)
         except UserError as error:
             return NoWorker(str(error))
-        server = replace(conditions, memory=holding.memory, held=holding.facts, limits=holding.limits)
+        server = replace(conditions, held=holding.facts, limits=holding.limits)
         if not self._server.is_ours:
-            return TierWorker(server, {})
-        return TierWorker(server, self._server.environment(conditions.tier, holding.groups))
+            return TierWorker(server, holding, {})
+        return TierWorker(server, holding, self._server.environment(conditions.tier, holding.groups))
 
     def _bring_about(self, tier: Tier, holding: Holding) -> None:
         if self._server.is_ours:
@@ -208,17 +220,23 @@ def chosen_method(method: str) -> str:
 
 
 class TierWorker(ProcessWorker):
-    """A process whose server has what a tier has."""
+    """A process whose servers have what a tier has."""
 
-    def __init__(self, server: SimulatedServer, environment: Mapping[str, str]) -> None:
+    def __init__(self, server: SimulatedServer, holding: Holding, environment: Mapping[str, str]) -> None:
         """Start it when the tier is set, with the variables for a server of ours."""
-        self._server = server
+        self._server, self._memory_of = server, holding.memory_of
         super().__init__(environment)
 
     def send(self, request: Any) -> None:
         """Hand over a job, with what is known of its tier now that it is set."""
         if isinstance(request, Enter):
-            request = Enter(replace(request.request, conditions=self._server))
+            request = Enter(self._under_conditions(request.request))
         elif isinstance(request, JobRequest):
-            request = replace(request, conditions=self._server)
+            request = self._under_conditions(request)
         super().send(request)
+
+    def _under_conditions(self, request: JobRequest) -> JobRequest:
+        shards = request.job.definition.shards
+        count = shards.count if shards else 0
+        server = replace(self._server, memory=self._memory_of(count), servers=max(count, 1))
+        return replace(request, conditions=server)

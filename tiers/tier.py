@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import size_text
 
-from .memory import GIB, MIB, ControlGroup
+from .memory import GIB, MIB
 
 HUGE_PAGES, CONTROL_GROUP, CONTAINER = "hugepages", "cgroup", "container"  # how memory is held back
 CLOSE = 0.02  # share by which the available memory may be off when a run begins
@@ -101,6 +101,9 @@ class AvailableMemory(Protocol):
     def available(self) -> int:
         """Return shared_buffers and what the system can cache, in bytes."""
 
+    def kills(self) -> int:
+        """Return how many of its processes the system has ended because its memory was used up."""
+
 
 class MemoryWatch:
     """Samples the available memory in a run, from a thread."""
@@ -165,6 +168,7 @@ class SimulatedServer:
     memory: AvailableMemory | None = field(default=None, compare=False)
     held: Mapping[str, Any] = field(default_factory=dict, compare=False)  # attributes of what was set
     limits: Mapping[Path, str] = field(default_factory=dict, compare=False)  # what files are to hold
+    servers: int = field(default=1, compare=False)  # that have rows, each with what the tier has
 
     def __str__(self) -> str:
         return f"{self.tier} by {self.method}"
@@ -186,7 +190,7 @@ class SimulatedServer:
     def kills(self) -> int:
         """How many processes the system has ended so far because the memory was used up."""
         with suppress(OSError, ValueError):
-            if isinstance(self.memory, ControlGroup):
+            if self.memory is not None:
                 return self.memory.kills()
         return 0
 
@@ -207,7 +211,7 @@ class SimulatedServer:
                     " systemd: run it in a unit of its own, by systemd-run --scope -p Delegate=yes"
                 )
         buffers = facts.get("shared_buffers")
-        if self.tier.shared_buffers is not None and buffers != self.tier.shared_buffers:
+        if self.tier.shared_buffers is not None and buffers != self.servers * self.tier.shared_buffers:
             has = "an unknown size" if buffers is None else size_text(buffers)
             raise UserError(f"tier {self.tier} was not kept: shared_buffers is {has}")
         if self.tier.ram is None:

@@ -19,8 +19,9 @@ import psycopg
 from . import altered_settings, machine
 from .environment import PREFIX, given_settings, server_kind
 from .errors import PostgresError
-from .servers import current_server, numa
+from .servers import current_server, numa, shard_server
 from .servers.external import ExternalServer
+from .servers.hosts import VARIABLE as SHARD_HOSTS
 from .settings import current_setting, megabytes
 from .watching.processes import server_processes
 
@@ -47,6 +48,18 @@ class LocalTieredServer:
     def data_folder(self) -> Path | None:
         """Return the folder that holds all it keeps."""
         return current_server().data_folder
+
+    def shard_folders(self, count: int) -> Sequence[Path]:
+        """Return the folders of the shards' servers, which are ours; PostgresError where they are not."""
+        folders = []
+        for number in range(1, count + 1):
+            server = shard_server(number)
+            if not server.is_ours or server.data_folder is None:
+                raise PostgresError(
+                    f"tiers simulate servers of our own: unset {SHARD_HOSTS}, or leave --tiers out"
+                )
+            folders.append(server.data_folder)
+        return folders
 
     def environment(self, tier: Any, groups: Sequence[Path] = ()) -> Mapping[str, str]:
         """Return the variables of a process whose server is to have what a tier has.
@@ -106,6 +119,15 @@ class ExternalTieredServer(LocalTieredServer):
                 return Path(current_setting(connection, "data_directory"))
             except psycopg.errors.InsufficientPrivilege:
                 return None
+
+    def shard_folders(self, count: int) -> Sequence[Path]:
+        """Return none; PostgresError where there are to be shards, which no command could restart."""
+        if count:
+            raise PostgresError(
+                "tiers of shards are of servers of our own: unset the variables that name yours, or leave"
+                " --tiers or --shards out"
+            )
+        return ()
 
     def serve(self, tier: Any) -> int | None:
         """Restart the server as the tier says; return its pid, None if it is on another machine."""

@@ -61,8 +61,9 @@ def needs(runs: Iterable[Run], target: float) -> list[Need]:
 def contender(run: Run) -> str:
     """Name what has a need of its own: an algorithm, under each filter and with each payload."""
     series = run.series
+    each = " (each server)" if series.shards else ""
     under = f" under the filter {series.filter}" if series.filter else ""
-    return family(run) + under + (f" with the payload {series.payload}" if series.payload else "")
+    return family(run) + each + under + (f" with the payload {series.payload}" if series.payload else "")
 
 
 def need_of(number: int, algorithm: str, best: Mapping[int | None, AtRecall]) -> Need:
@@ -78,7 +79,8 @@ def need_of(number: int, algorithm: str, best: Mapping[int | None, AtRecall]) ->
     may_suffice = {ram: ram in plenty or most_of(kept) >= KEPT for ram, kept in steps.items()}
     enough = list(takewhile(lambda ram: suffices[ram], amounts))
     perhaps = list(takewhile(lambda ram: may_suffice[ram], amounts))
-    size = best[None if is_all else amounts[0]].run.metrics["indexsize"] * KIB
+    largest = best[None if is_all else amounts[0]].run
+    size = largest.metrics["indexsize"] * KIB / (largest.series.shards or 1)  # that each server has
     return Need(
         algorithm=algorithm,
         clients=number,
@@ -108,7 +110,7 @@ def has_plenty(run: Run, ram: int) -> bool:
     index, table = run.metrics["indexsize"], run.attrs.get("table_size")  # KiB
     if not index > 0 or not isinstance(table, (int, float)):
         return False
-    return ram >= PLENTY * (index + table) * KIB
+    return ram * (run.series.shards or 1) >= PLENTY * (index + table) * KIB
 
 
 def memory_in_short(found: Sequence[Need]) -> str:

@@ -135,7 +135,8 @@ class Comparison:
         buffers = number(run, "tier_shared_buffers")
         if is_on_tier(run) and (buffers or ram(run) < float("inf")):
             much = "all memory" if ram(run) == float("inf") else f"{size_text(ram(run))} of available RAM"
-            parts.append(f"with {much}" + (f" and shared_buffers of {size_text(buffers)}" if buffers else ""))
+            much += f" and shared_buffers of {size_text(buffers)}" if buffers else ""
+            parts.append(f"with {much}" + " for each server" * any(run.series.shards for run in self.runs))
         if series.query_order != SHUFFLED:
             parts.append(f"queries in the order {series.query_order}")
         if series.distinct_queries:

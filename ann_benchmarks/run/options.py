@@ -170,7 +170,7 @@ def check_options(args: argparse.Namespace, is_simulated: bool) -> None:
         raise UserError("--batch uses all cores for one definition; leave --parallelism at 1")
     check_filter_options(args)
     check_payload_options(args)
-    check_shard_options(args, is_simulated)
+    check_shard_options(args)
     check_rounds_options(args)
     check_workload_options(args)
     if args.workload is None:  # which takes some of those for clients, and says which

@@ -31,7 +31,7 @@ def add_shard_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check_shard_options(args: argparse.Namespace, is_simulated: bool) -> None:
+def check_shard_options(args: argparse.Namespace) -> None:
     """Refuse options that cannot be had together with shards."""
     if not any(requested_shards(args)):
         if args.shard_engine:
@@ -39,8 +39,6 @@ def check_shard_options(args: argparse.Namespace, is_simulated: bool) -> None:
         return
     if not args.local:
         raise UserError("--shards runs servers of this machine itself: add --local")
-    if is_simulated:
-        raise UserError("--shards cannot be had with --tiers: leave one of them out")
     for name in _NOT_WITH:
         if getattr(args, name):
             raise UserError(f"--shards cannot be had with {option_name(name)}: leave one of them out")

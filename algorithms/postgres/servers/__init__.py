@@ -45,7 +45,7 @@ def shard_server(number: int) -> Server:
                 " these for servers of our own"
             )
         data = _data_folder()
-        _shards[number] = LocalServer(programs, data.with_name(f"{data.name}-shard{number}"))
+        _shards[number] = LocalServer(programs, data.with_name(f"{data.name}-shard{number}"), number)
     return _shards[number]
 
 

@@ -24,9 +24,9 @@ from .way import stranger_on
 class ServerPrograms:
     """The programs in a folder, run by an account in the folder of a server."""
 
-    def __init__(self, folder: Path, account: ServerAccount, root: Path) -> None:
-        """Take the programs' folder, and the one that the server keeps everything in."""
-        self.folder, self._account, self._root = folder, account, root
+    def __init__(self, folder: Path, account: ServerAccount, root: Path, shard: int = 0) -> None:
+        """Take the programs' folder, the one that the server keeps everything in, and its number."""
+        self.folder, self._account, self._root, self._shard = folder, account, root, shard
 
     def make_reachable(self) -> None:
         """Copy the programs where the server's account cannot reach them, as in root's home folder."""
@@ -70,10 +70,14 @@ class ServerPrograms:
         command = [*interleaving(), str(self.folder / program), *arguments]
         # A session of its own: Ctrl-C reaches us, and we decide when the server stops.
         return subprocess.Popen(
-            self._launch_arguments(variable("GROUPS"), *command),
+            self._launch_arguments(self._groups(), *command),
             stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.STDOUT,
             env=own_environment(self._account.environment()), start_new_session=True,
         )  # fmt: skip
+
+    def _groups(self) -> str:
+        """Return the control groups to enter, in which each shard has its own."""
+        return variable("GROUPS").replace("{shard}", f"-{self._shard}" if self._shard else "")
 
     def _launch_arguments(self, groups: str, *command: str) -> list[str]:
         launcher = str(Path(__file__).with_name("launcher.py"))

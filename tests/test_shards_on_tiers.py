@@ -1,0 +1,138 @@
+"""Shards under tiers: each server has the memory of the tier, in control groups of its own."""
+
+import os
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ann_benchmarks.algorithms.postgres import servers
+from ann_benchmarks.algorithms.postgres.servers.account import server_account
+from ann_benchmarks.algorithms.postgres.servers.programs import ServerPrograms
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.reporting.memory import contender
+from tiers.holding import Holding
+from tiers.ledger import Ledger
+from tiers.memory import MIB, ControlGroup, SeveralGroups
+from tiers.options import server_of
+from tiers.parse import check_capacity
+from tiers.sweep import Sweep
+from tiers.tier import SimulatedServer, Tier
+
+from .programs import PATIENCE
+from .report_data import make_run
+from .test_tier_memory import TAKE
+from .test_tiers import defined, folder, groups, points, started, swept
+from .tier_holds import group_of, inside, line_of, needs_memory_group
+
+__all__ = ["folder"]
+HNSW = defined("pgvector_hnsw", "PGVectorHNSW")
+BUFFERS, RAM = 32 * MIB, 160 * MIB
+SMALL = Tier(BUFFERS, RAM)
+
+
+@needs_memory_group
+def test_each_server_has_a_group_with_the_memory_of_the_tier(tmp_path):
+    before = groups()
+    with Holding("cgroup", tmp_path, Ledger(tmp_path / "ledger"), [tmp_path, tmp_path]) as holding:
+        holding.apply(Tier(ram=RAM))
+        own = group_of(os.getpid())
+        made = [own, own.with_name(f"{own.name}-1"), own.with_name(f"{own.name}-2")]
+        assert groups() - before == set(made)
+        (pattern,) = holding.groups
+        assert pattern == own.with_name(f"{own.name}{{shard}}") / "cgroup.procs"
+        each = holding.memory_of(2)
+        assert isinstance(each, SeveralGroups) and [one.folder for one in each.groups] == made[1:]
+        assert all(one.available() == pytest.approx(RAM, rel=0.03) for one in each.groups)
+        for keeper in holding._keepers:
+            keeper.stop()
+        with inside([made[2] / "cgroup.procs"], TAKE, "private", 64) as backend:
+            line_of(backend)
+            # The server that is off stands for all, and the others have what they had.
+            assert each.available() == pytest.approx(RAM - 64 * MIB, rel=0.1)
+            assert each.groups[0].available() == pytest.approx(RAM, rel=0.03)
+            one = holding.memory_of(1)
+            assert one is not None and one.available() == pytest.approx(RAM, rel=0.03)
+        assert isinstance(holding.memory_of(0), ControlGroup) and each.kills() == 0
+    assert groups() == before
+
+
+@needs_memory_group
+def test_one_server_and_shards_are_measured_on_servers_of_one_size(folder: Path):
+    options = [
+        *("--algorithm", "hnsw", "--shards", "none,2", "--shard-engine", "fdw,client", "--clients", "2"),
+        *("--tiers", "32MB:160MB", "--tier-method", "cgroup", "--duration", "0.5", "--warmup", "50"),
+    ]
+    before = groups()
+    members: dict[str, set[str]] = {}
+    with started(folder, *options) as process:
+        own = group_of(process.pid)
+        while process.poll() is None:
+            for group in groups() - before:
+                with_members = (group / "cgroup.procs").read_text().split() if group.exists() else []
+                members.setdefault(group.name.removeprefix(own.name), set()).update(with_members)
+            time.sleep(0.05)
+        out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, out + err
+    # Each server has processes of its own in its own group: postmaster, workers, and the clients' sessions.
+    assert set(members) == {"", "-1", "-2"} and all(len(found) > 4 for found in members.values())
+    assert not set.intersection(*members.values()) and groups() == before
+    found = points(folder)
+    assert [re.sub("-c2.*", "", name) for name in found] == [
+        "hnsw",
+        "hnsw-shards2-client",
+        "hnsw-shards2-fdw",
+    ]
+    for name, point in found.items():
+        assert point["shared_buffers"] == (2 if "shards" in name else 1) * BUFFERS
+        assert point["tier_shared_buffers"] == BUFFERS and point["tier_ram"] == RAM
+        assert point["tier_available"] == pytest.approx(RAM, rel=0.05)
+        assert "-cgroup-sb32MB-ram160MB" in name
+    assert "nothing to do" in swept(folder, *options)
+
+
+def test_what_cannot_be_simulated_is_refused_before_anything_is_built(monkeypatch, tmp_path):
+    monkeypatch.setattr(servers, "_shards", {})
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_DATA", str(tmp_path))
+    cpus = os.sysconf("SC_NPROCESSORS_ONLN")
+    with pytest.raises(UserError, match=f"for 4 shards and what asks them: leave out {cpus}cpus$"):
+        check_capacity([Tier(cpus=cpus)], "cgroup", shards=4)
+    with pytest.raises(UserError, match="memory available for 64 shards: leave out all:1024GB$"):
+        check_capacity([SMALL, Tier(ram=1 << 40)], "cgroup", shards=64)
+    sweep = Sweep("32MB:160MB", "hugepages", server_of([HNSW], None), 2)
+    monkeypatch.setattr("tiers.sweep.chosen_method", lambda method: method)
+    with pytest.raises(UserError, match="each shard is to have its own: use --tier-method cgroup$"):
+        sweep.conditions(100, 8)
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_SHARD_HOSTS", "db1,db2")
+    with pytest.raises(RuntimeError, match="tiers simulate servers of our own: unset .*SHARD_HOSTS"):
+        server_of([HNSW], None).shard_folders(2)
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", "db.example.org")
+    with pytest.raises(RuntimeError, match="tiers of shards are of servers of our own"):
+        server_of([HNSW], "true").shard_folders(2)
+
+
+def test_shards_have_folders_and_groups_of_their_own(monkeypatch, tmp_path):
+    monkeypatch.setattr(servers, "_shards", {})
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_DATA", str(tmp_path / "pg"))
+    names = [path.name for path in server_of([HNSW], None).shard_folders(2)]
+    assert names == ["pg-shard1", "pg-shard2"]
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_GROUPS", "/a/t{shard}/cgroup.procs:/b/t{shard}/cgroup.procs")
+    entered = [ServerPrograms(tmp_path, server_account(), tmp_path, number)._groups() for number in (0, 2)]
+    assert entered == ["/a/t/cgroup.procs:/b/t/cgroup.procs", "/a/t-2/cgroup.procs:/b/t-2/cgroup.procs"]
+
+
+def test_shared_buffers_are_those_of_all_shards_together():
+    facts: dict[str, Any] = {"shared_buffers": 2 * BUFFERS, "tier_available": RAM}
+    server = SimulatedServer(SMALL, "cgroup")
+    replace(server, servers=2).check(facts)
+    with pytest.raises(UserError, match="shared_buffers is 64 MB"):
+        server.check(facts)
+
+
+def test_memory_of_shards_is_that_of_each_server():
+    run = make_run("hnsw")
+    on_shards = replace(run, series=replace(run.series, shards=4, shard_engine="fdw"))
+    assert [contender(one) for one in (run, on_shards)] == ["hnsw", "hnsw-shards4-fdw (each server)"]
