@@ -9,10 +9,13 @@ import pytest
 
 from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
+from ann_benchmarks.algorithms.postgres.clients import ClientPool
 from ann_benchmarks.algorithms.postgres.columns import VectorColumn
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.algorithms.postgres.module import PostgresANN
 from ann_benchmarks.algorithms.postgres.payload import TEXT_BYTES, TextedColumn, text_of
 from ann_benchmarks.algorithms.postgres.servers import Server
+from ann_benchmarks.algorithms.postgres.session import QuerySession
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.filters import FilteredVector
 from ann_benchmarks.definitions.definition import Definition
@@ -30,13 +33,31 @@ from ann_benchmarks.results.comparable import comparable, comparisons
 from ann_benchmarks.results.runs import load_runs
 from ann_benchmarks.results.series import Series
 from ann_benchmarks.run.options import check_options, make_parser, requested_execution, requested_procedures
+from benchmarks.relay import relayed
 
-from .counting_relay import bytes_sent
 from .filtered_rows import DIMENSION, QUERIES, TRAIN, K, attributes, one
 from .report_data import make_run
 
 BYTES = {"text": TEXT_BYTES, "vector": 4 + 4 * DIMENSION}
 BUILD = {"M": 8, "efConstruction": 32}
+
+
+def bytes_sent(algorithm: PostgresANN, queries: np.ndarray, count: int) -> np.ndarray:
+    """Return the bytes that the server sends for the first query to a session, and for all to two clients."""
+    statement = algorithm.statement(queries[0], count)
+    with relayed(dict(statement.parameters)) as relay:
+        statement = replace(statement, parameters=relay.parameters)
+        session, pool = QuerySession(statement), ClientPool(statement, queries, 2)
+        pool.prepare(np.array_split(np.arange(len(queries)), 2))
+        before = relay.sent
+        session.run(session.encode(queries[0]))
+        after = relay.sent
+        pool.run()
+        pool.answers()
+        found = after - before, relay.sent - after
+        session.close()
+        pool.end()
+    return np.array(found)
 
 
 @contextmanager

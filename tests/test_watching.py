@@ -16,7 +16,8 @@ import psutil
 import psycopg
 import pytest
 
-from ann_benchmarks.algorithms.postgres.prewarming import file_pieces, warm_index
+from ann_benchmarks.algorithms.postgres import prewarming
+from ann_benchmarks.algorithms.postgres.prewarming import cache_files, file_pieces, warm_index
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation
@@ -359,11 +360,27 @@ def test_warmed_by_reading_all_of_its_files(small: Server):
             warm_index(connection, "public.no_index")
 
 
+@on_linux
+def test_a_relation_is_read_for_a_bounded_time(small: Server, monkeypatch: pytest.MonkeyPatch):
+    with small.connect() as connection:
+        backend = psutil.Process(connection.info.backend_pid)
+        [(size,)] = connection.execute("SELECT pg_relation_size('many')").fetchall()
+        monkeypatch.setattr(prewarming, "_PIECE_BYTES", size // 4)
+        before = backend.io_counters().read_chars
+        cache_files(connection, "public.many")
+        assert backend.io_counters().read_chars - before >= size
+        monkeypatch.setattr(prewarming, "_CACHE_SECONDS", 0.0)
+        before = backend.io_counters().read_chars
+        cache_files(connection, "public.many")
+        assert size / 4 <= backend.io_counters().read_chars - before < size
+
+
 def test_who_may_not_read_files_warms_nothing(small: Server):
     with small.connect() as connection:
         connection.execute("CREATE ROLE someone")
         connection.execute("SET ROLE someone")
         assert warm_index(connection, "public.many_index") is None
+        cache_files(connection, "public.many")
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 

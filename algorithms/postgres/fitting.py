@@ -21,6 +21,7 @@ from .filtering.parts import BuildPlace
 from .forms import RowSource, query_sql, whole_form
 from .machine import drop_from_cache
 from .payload import mark_of, returned_column, table_column
+from .prewarming import cache_files
 from .servers import Server
 from .settings import FILTERED_SESSION, QUERY_SESSION, SESSION, apply_settings, settable
 from .statement import QueryStatement, load_libraries
@@ -298,5 +299,8 @@ class IndexedTable:
         self._start_mark = self.server.start_mark()
         if self._indexes.names and self._options.prewarms:
             self.enter_phase("prewarm")
+            assert self.table is not None
             with self.server.connect() as self.connection:
+                for relation in (self.table.name, *self._indexes.names):
+                    cache_files(self.connection, relation)
                 self._indexes.prewarm(self.connection, self._hooks.prewarm)

@@ -1,5 +1,6 @@
-"""An index brought into memory before the first query."""
+"""An index and its table brought into memory before the first query."""
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -7,6 +8,7 @@ import psycopg
 from tqdm import tqdm
 
 _PIECE_BYTES = 16 << 20
+_CACHE_SECONDS = 10.0  # for reading a relation, which may be much larger than the memory
 
 
 def warm_index(connection: psycopg.Connection[Any], index: str) -> str | None:
@@ -15,26 +17,44 @@ def warm_index(connection: psycopg.Connection[Any], index: str) -> str | None:
     "pg_prewarm" brings it into the server's buffers, as much as they hold; "read" has the server read its
     files, which brings it into the system's cache. A lost connection is an error.
     """
+    return _warm(connection, index, "buffer", "warming the index")
+
+
+def cache_files(connection: psycopg.Connection[Any], relation: str) -> None:
+    """Read a table or an index into the system's cache for up to 10 s, and leave the server's buffers alone.
+
+    Queries look up in the table what they return, and in an index what no prewarming of its own may bring.
+    Else the first of them would read that, a random page each.
+    """
+    _warm(connection, relation, "read", "reading the table and the index", _CACHE_SECONDS)
+
+
+def _warm(
+    connection: psycopg.Connection[Any], relation: str, mode: str, doing: str, seconds: float = float("inf")
+) -> str | None:
     row = connection.execute(
         "SELECT pg_relation_size(i), pg_relation_filepath(i), current_setting('block_size')::int,"
         " (SELECT setting::bigint * current_setting('block_size')::int FROM pg_settings"
         " WHERE name = 'segment_size') FROM (SELECT %s::regclass AS i) AS named",
-        [index],
+        [relation],
     ).fetchone()
     assert row is not None
     size, path, block_bytes, segment_bytes = row
     ways: dict[str, Callable[[], Iterator[int]]] = {
-        "pg_prewarm": lambda: _prewarmed(connection, index, size // block_bytes, block_bytes),
+        "pg_prewarm": lambda: _prewarmed(connection, relation, mode, size, block_bytes),
         "read": lambda: _read(connection, path, size, segment_bytes),
     }
     offered = connection.execute("SELECT FROM pg_available_extensions WHERE name = 'pg_prewarm'")
     if offered.rowcount == 0:
         del ways["pg_prewarm"]  # an error would remain in the server's log
+    ends = time.monotonic() + seconds
     for name, way in ways.items():
         try:
-            with connection.transaction(), _bar(size) as bar:
+            with connection.transaction(), _bar(size, doing) as bar:
                 for count in way():
                     bar.update(count)
+                    if time.monotonic() > ends:
+                        break
             return name
         except psycopg.Error:
             if connection.closed:
@@ -43,18 +63,18 @@ def warm_index(connection: psycopg.Connection[Any], index: str) -> str | None:
 
 
 def _prewarmed(
-    connection: psycopg.Connection[Any], index: str, blocks: int, block_bytes: int
+    connection: psycopg.Connection[Any], relation: str, mode: str, size: int, block_bytes: int
 ) -> Iterator[int]:
     connection.execute("CREATE EXTENSION IF NOT EXISTS pg_prewarm")
     row = connection.execute(
         "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'pg_prewarm'"
     ).fetchone()
     assert row is not None
-    step = _PIECE_BYTES // block_bytes
+    step, blocks = _PIECE_BYTES // block_bytes, size // block_bytes
     for first in range(0, blocks, step):
         last = min(first + step, blocks) - 1
         connection.execute(
-            f"SELECT {row[0]}.pg_prewarm(%s::regclass, 'buffer', 'main', %s, %s)", [index, first, last]
+            f"SELECT {row[0]}.pg_prewarm(%s::regclass, %s, 'main', %s, %s)", [relation, mode, first, last]
         )
         yield (last + 1 - first) * block_bytes
 
@@ -80,7 +100,5 @@ def file_pieces(path: str, size: int, segment_bytes: int) -> Iterator[tuple[str,
             yield f"{path}.{number}" if number else path, offset, min(_PIECE_BYTES, length - offset)
 
 
-def _bar(size: int) -> "tqdm[Any]":
-    return tqdm(
-        total=size, desc="warming the index", unit="B", unit_scale=True, disable=None, delay=1, leave=False
-    )
+def _bar(size: int, doing: str) -> "tqdm[Any]":
+    return tqdm(total=size, desc=doing, unit="B", unit_scale=True, disable=None, delay=1, leave=False)
