@@ -6,6 +6,7 @@ ENGINES = (
     "fdw",  # one statement of a coordinator that asks all shards at the same time, by postgres_fdw
     "fdw-naive",  # the plug-in's own statement on a partitioned table, which asks one after the other
     "client",  # the client asks all shards at the same time, and merges their answers
+    "citus",  # the plug-in's own statement on a table that Citus has distributed
 )
 
 

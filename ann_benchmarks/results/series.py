@@ -58,7 +58,7 @@ class Series:
     payload: str = ""  # what came back beside the ids: text or vector
     settings: str = ""  # of its server, where they were compared: such as "jit=off work_mem=64MB"
     shards: int | None = None  # servers that hold parts of the rows; None: one has all
-    shard_engine: str = ""  # what asked them: fdw, fdw-naive or client
+    shard_engine: str = ""  # what asked them, such as fdw
 
     @property
     def name(self) -> str:

@@ -27,6 +27,7 @@ _PORT = "5432"  # a part of the socket's name, and nothing else
 _START_SECONDS = 60
 _ENDING_SECONDS = 15
 _STILL_ENDING = "pre-existing shared memory block"  # in PostgreSQL's own words, which are English in locale C
+_FIRST_LIBRARIES = ("citus",)  # that do not load after others
 _RECOVERING = ("starting up", "not yet accepting connections", "in recovery mode")
 
 
@@ -182,7 +183,9 @@ class LocalServer(Server):
         self._loaded_libraries = library_list(given)
         missing = [name for name in self._required_libraries if name not in self._loaded_libraries]
         if missing:
-            chosen["shared_preload_libraries"] = ",".join(filter(None, [given, *missing]))
+            first = [name for name in missing if name in _FIRST_LIBRARIES]
+            others = [name for name in missing if name not in _FIRST_LIBRARIES]
+            chosen["shared_preload_libraries"] = ",".join(filter(None, [*first, given, *others]))
             self._loaded_libraries += missing
         options = [f"--{name}={value}" for name, value in {**chosen, **fixed}.items()]
         return ["-D", str(self._cluster.data), *options]

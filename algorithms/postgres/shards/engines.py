@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
+from ..citus import CITUS
 from ..columns import Column
 from ..errors import PostgresError, naming_shard
 from ..extension import RequiredExtension
@@ -12,12 +13,14 @@ from ..forms import RowSource, query_sql
 from ..scattered import ScatteredStatement
 from ..session import QuerySession
 from ..statement import QueryStatement
+from .citus import OWN_SETTINGS, CitusCoordinator, CitusStatement
+from .citus import TABLE as DISTRIBUTED_TABLE
 from .coordinator import TABLE, Coordinator
 from .shard import Shard
 from .sql import concurrent_sql, scattered_sql
 from .statement import CoordinatorStatement, remote_scans
 
-ENGINES = ("fdw", "fdw-naive", "client")
+ENGINES = ("fdw", "fdw-naive", "client", CITUS)
 
 
 class Engine:
@@ -27,8 +30,12 @@ class Engine:
         """Take one of ENGINES; nothing is started yet."""
         if name not in ENGINES:
             raise PostgresError(f"there is no shard engine '{name}': use {', '.join(ENGINES)}")
-        self._metric, self._is_concurrent = metric, name == "fdw"
-        self.coordinator = None if name == "client" else Coordinator(extension, self._is_concurrent)
+        self._metric, self._is_concurrent, self.is_citus = metric, name == "fdw", name == CITUS
+        self.coordinator: Coordinator | CitusCoordinator | None = None
+        if self.is_citus:
+            self.coordinator = CitusCoordinator(extension)
+        elif name != "client":
+            self.coordinator = Coordinator(extension, self._is_concurrent)
         self.facts: dict[str, Any] = {}  # of the shards, for the last statement of a coordinator
         self._explained: Any = None  # that statement and its settings
 
@@ -55,12 +62,25 @@ class Engine:
                 for shard, one in zip(shards, each, strict=True)
             ]
             return _changed(scattered[0], ScatteredStatement, shards=tuple(scattered), count=n)
+        if isinstance(self.coordinator, CitusCoordinator):
+            self.coordinator.use(each[0].settings)
+            statement: CoordinatorStatement = _changed(
+                each[0],
+                CitusStatement,
+                parameters=self.coordinator.server.connection_parameters(),
+                sql=query_sql(RowSource(DISTRIBUTED_TABLE), form, *how),
+                index=None,
+                settings={**each[0].settings, **OWN_SETTINGS},
+                shards=tuple(one.parameters for one in each),
+                of_shards=each[0].settings,
+            )
+            return self._explained_once(shards, statement)
         if self._is_concurrent:
             sql = concurrent_sql(self.coordinator.parts, form, *how)
         else:
             sql = query_sql(RowSource(TABLE), form, *how)
         self.coordinator.use(each[0].settings, rerank or n)
-        statement: CoordinatorStatement = _changed(
+        statement = _changed(
             each[0],
             CoordinatorStatement,
             parameters=self.coordinator.server.connection_parameters(),
@@ -71,32 +91,35 @@ class Engine:
             shards=tuple(one.parameters for one in each),
             is_concurrent=self._is_concurrent,
         )
-        if self._explained != (sql, statement.settings):
-            self._explain(shards, self.coordinator.parts, statement)
-        return statement
+        return self._explained_once(shards, statement)
 
-    def _explain(
-        self, shards: Sequence[Shard], parts: Sequence[str], statement: CoordinatorStatement
-    ) -> None:
-        """Check how each shard answers what it is sent."""
+    def _explained_once(
+        self, shards: Sequence[Shard], statement: CoordinatorStatement
+    ) -> CoordinatorStatement:
+        """Check how each shard answers what it is sent, unless that was checked of the last statement."""
+        if self._explained == (statement.sql, statement.settings):
+            return statement
         session = QuerySession(statement)
         try:
-            scans = {
-                str(scan["Relation Name"]): str(scan["Remote SQL"])
-                for scan in remote_scans(json.loads(session.plan_text))
-            }
+            sent = self._sent(shards, json.loads(session.plan_text))
         finally:
             session.close()
+        settings = dict(statement.settings_of_shards)
         plans = []
-        for shard, part in zip(shards, parts, strict=True):
+        for shard, query in zip(shards, sent, strict=True):
             with naming_shard(shard.number, shard.count):
-                sent = scans[part.rpartition(".")[2]]
-                plans.append(shard.remote_plan(sent, statement.example, statement.settings))
-        self.facts = {
-            "shard_plans": json.dumps(plans),
-            "shard_settings": json.dumps(dict(statement.settings)),
-        }
+                plans.append(shard.remote_plan(query, statement.example, settings, not self.is_citus))
+        self.facts = {"shard_plans": json.dumps(plans), "shard_settings": json.dumps(settings)}
         self._explained = (statement.sql, statement.settings)
+        return statement
+
+    def _sent(self, shards: Sequence[Shard], plan: Any) -> list[str]:
+        """Return what the plan of a coordinator sends to each shard."""
+        if isinstance(self.coordinator, CitusCoordinator):
+            return self.coordinator.sent(plan)
+        assert self.coordinator is not None
+        scans = {str(scan["Relation Name"]): str(scan["Remote SQL"]) for scan in remote_scans(plan)}
+        return [scans[part.rpartition(".")[2]] for part in self.coordinator.parts]
 
 
 def _changed(statement: QueryStatement, kind: type[Any], **changes: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 from .. import machine
 from ..building import IndexHooks
 from ..catalog import SCHEMA
+from ..citus import CITUS, check_citus
 from ..environment import given_settings
 from ..extension import RequiredExtension
 from ..fitting import IndexedTable
@@ -37,6 +38,7 @@ class Shard(IndexedTable):
         super().__init__(extension, metric, hooks)
         self.number, self.count = number, count
         self._share = share
+        self.has_citus = False  # from the start of its server on
 
     @property
     def form(self) -> Form:
@@ -65,12 +67,14 @@ class Shard(IndexedTable):
                 " SELECT name, current_setting(name, true) AS value FROM pg_settings"
             )
 
-    def remote_plan(self, sql: str, literal: str, settings: Mapping[str, str]) -> dict[str, Any]:
+    def remote_plan(
+        self, sql: str, literal: str, settings: Mapping[str, str], is_cursor: bool = True
+    ) -> dict[str, Any]:
         """Return the plan of what a coordinator sends; PostgresError where it does not use the index."""
         with self.server.connect() as connection:
             load_libraries(connection, self._extension.all_names)
             set_and_check(connection, settings)
-            plan = remote_plan(connection, sql, literal)
+            plan = remote_plan(connection, sql, literal, is_cursor)
         check_plan(plan, self.names()[1], "what the coordinator sends")
         return plan
 
@@ -80,4 +84,8 @@ class Shard(IndexedTable):
         if "shared_buffers" not in given_settings():
             buffers = machine.memory_bytes() // 4 // self._share
             settings["shared_buffers"] = megabytes(max(buffers, _LEAST_BUFFERS))
-        return self._extension.start_server(shard_server(self.number), settings)
+        server = self._extension.start_server(shard_server(self.number), settings)
+        if self.has_citus:
+            check_citus(server)
+            server.preload(CITUS)
+        return server

@@ -1,6 +1,6 @@
 """A query of a coordinator: the plan that it has to have, and what each shard really runs with."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -23,12 +23,17 @@ class CoordinatorStatement(QueryStatement):
     shards: tuple[Mapping[str, Any], ...] = ()  # libpq's parameters of each
     is_concurrent: bool = False  # all shards are asked at the same time, for no more rows than needed
 
+    @property
+    def settings_of_shards(self) -> Mapping[str, str]:
+        """What every shard is to have."""
+        return self.settings
+
     def check(self, connection: psycopg.Connection[Any], plan: Mapping[str, Any]) -> None:
         """Check the plan, connect to all shards, and check the settings that each of them has there."""
         check_remote_plan(plan, len(self.views), self.is_concurrent)
         with self._attributing():
             connection.execute(f"EXECUTE ann_query('{self.example}')")
-            expected = dict(connection.execute(_VALUES, [list(self.settings)]).fetchall())
+            expected = values_of(connection, self.settings)
             for number, view in enumerate(self.views, 1):
                 sql = f"SELECT name, value FROM {view} WHERE name = ANY (%s)"
                 found = dict(connection.execute(sql, [list(self.settings)]).fetchall())
@@ -55,6 +60,11 @@ class CoordinatorStatement(QueryStatement):
             yield
         except psycopg.DatabaseError as error:
             raise self.attributed(refusal("the coordinator cannot ask the shards", error)) from None
+
+
+def values_of(connection: psycopg.Connection[Any], names: Iterable[str]) -> dict[str, str]:
+    """Return the values that settings have in a session."""
+    return dict(connection.execute(_VALUES, [list(names)]).fetchall())
 
 
 def check_remote_plan(plan: Mapping[str, Any], shards: int, is_concurrent: bool) -> None:
@@ -108,10 +118,13 @@ def _escaped(value: str) -> str:
     return "".join(f"\\{letter}" if letter in "\\ \t\n\v\f\r" else letter for letter in value)
 
 
-def remote_plan(connection: psycopg.Connection[Any], sql: str, literal: str) -> dict[str, Any]:
-    """Return the plan that a shard has for what a coordinator sends it, as the cursor that it is."""
+def remote_plan(
+    connection: psycopg.Connection[Any], sql: str, literal: str, is_cursor: bool = True
+) -> dict[str, Any]:
+    """Return the plan that a shard has for what a coordinator sends it, as the cursor that it may be."""
+    cursor = "DECLARE ann_query CURSOR FOR " * is_cursor
     row = connection.execute(
-        "EXPLAIN (FORMAT JSON, VERBOSE) DECLARE ann_query CURSOR FOR " + sql.replace("$1", f"'{literal}'")
+        f"EXPLAIN (FORMAT JSON, VERBOSE) {cursor}" + sql.replace("$1", f"'{literal}'")
     ).fetchone()
     assert row is not None
     plan: dict[str, Any] = row[0][0]["Plan"]

@@ -52,6 +52,8 @@ class ShardedTable:
         self._shards = [
             Shard(number, count, extension, metric, hooks, share) for number in range(1, count + 1)
         ]
+        for shard in self._shards:
+            shard.has_citus = self._engine.is_citus
         self._current = self._shards[0]
 
     def make(self, X: Any, column: Column, options: BuildOptions) -> None:
