@@ -41,6 +41,19 @@ def shard_servers(count: int) -> Iterator[list[LocalServer]]:
         yield found
 
 
+@contextmanager
+def fitted(vectors: np.ndarray, count: int, engine: str) -> Iterator[PGVectorHNSW]:
+    """Give an index on this number of shards."""
+    algorithm = PGVectorHNSW("euclidean", {"M": 16, "efConstruction": 64})
+    algorithm.set_shards(count, engine)
+    try:
+        algorithm.fit(vectors)
+        algorithm.set_query_arguments(EF_SEARCH)
+        yield algorithm
+    finally:
+        algorithm.done()
+
+
 def counted(algorithm: PGVectorHNSW, queries: np.ndarray, relays: Sequence[Relay]) -> tuple[float, ...]:
     """Return bytes to, bytes from and round trips of one shard for a query, in the mean of all."""
     algorithm.time_queries(queries[:WARMUP], K)
@@ -53,9 +66,9 @@ def counted(algorithm: PGVectorHNSW, queries: np.ndarray, relays: Sequence[Relay
 def measure(vectors: np.ndarray, queries: np.ndarray, count: int) -> Iterator[tuple[str, tuple[float, ...]]]:
     """Yield the counts of each engine on this number of shards."""
     with shard_servers(count) as shards:
+        with fitted(vectors, count, "client"):
+            pass  # a load waits in C for the server, and would not let a relay's thread work
         for engine in ENGINES:
-            algorithm = PGVectorHNSW("euclidean", {"M": 16, "efConstruction": 64})
-            algorithm.set_shards(count, engine)
             with ExitStack() as behind:
                 relays = [
                     behind.enter_context(relayed(dict(shard.connection_parameters()))) for shard in shards
@@ -63,11 +76,9 @@ def measure(vectors: np.ndarray, queries: np.ndarray, count: int) -> Iterator[tu
                 for shard, relay in zip(shards, relays, strict=True):
                     shard.connection_parameters = lambda relay=relay: relay.parameters  # type: ignore[method-assign]
                 try:
-                    algorithm.fit(vectors)
-                    algorithm.set_query_arguments(EF_SEARCH)
-                    yield engine, counted(algorithm, queries, relays)
+                    with fitted(vectors, count, engine) as algorithm:
+                        yield engine, counted(algorithm, queries, relays)
                 finally:
-                    algorithm.done()
                     for shard in shards:
                         del shard.connection_parameters  # the class has its own
 
