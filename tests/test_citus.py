@@ -153,6 +153,21 @@ def test_what_a_killed_run_has_left_is_dropped_before_anything_else(with_citus, 
     assert left(with_citus) == []
 
 
+def test_a_part_that_is_still_its_own_table_is_dropped(with_citus, monkeypatch):
+    with fitted("citus") as algorithm:
+        true = algorithm.time_queries(QUERIES, K)[1]
+        (part, *_) = algorithm._indexed._engine.coordinator._parts
+        monkeypatch.setattr(citus, "drop_citus", lambda connection: None)
+    monkeypatch.undo()
+    monkeypatch.setattr(servers, "_current", with_citus[0])
+    monkeypatch.setattr(servers, "_shards", {number: with_citus[number] for number in range(1, COUNT + 1)})
+    with with_citus[1].connect() as connection:  # as where a run was killed before it made the view
+        connection.execute(f"DROP VIEW {part}; CREATE TABLE {part} (id int)")
+    with fitted("citus") as algorithm:
+        assert algorithm.time_queries(QUERIES, K)[1] == true
+    assert left(with_citus) == []
+
+
 def test_a_server_without_it_is_refused(shards):
     if (Installation(embedded_installation()).extensions / "citus.control").exists():
         pytest.skip("the embedded PostgreSQL has Citus")

@@ -367,11 +367,11 @@ def test_a_relation_is_read_for_a_bounded_time(small: Server, monkeypatch: pytes
         [(size,)] = connection.execute("SELECT pg_relation_size('many')").fetchall()
         monkeypatch.setattr(prewarming, "_PIECE_BYTES", size // 4)
         before = backend.io_counters().read_chars
-        cache_files(connection, "public.many")
+        cache_files(connection, ["public.many"])
         assert backend.io_counters().read_chars - before >= size
         monkeypatch.setattr(prewarming, "_CACHE_SECONDS", 0.0)
         before = backend.io_counters().read_chars
-        cache_files(connection, "public.many")
+        cache_files(connection, ["public.many"])
         assert size / 4 <= backend.io_counters().read_chars - before < size
 
 
@@ -380,7 +380,7 @@ def test_who_may_not_read_files_warms_nothing(small: Server):
         connection.execute("CREATE ROLE someone")
         connection.execute("SET ROLE someone")
         assert warm_index(connection, "public.many_index") is None
-        cache_files(connection, "public.many")
+        cache_files(connection, ["public.many"])
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 

@@ -140,10 +140,10 @@ class Sweep:
                 " --tier-method cgroup"
             )
         with plugin_errors():
+            self._server.shard_folders(self._shards)
             if advice := self._server.check(tiers):
                 warn(advice)
             folder = self._server.data_folder()
-            self._server.shard_folders(self._shards)
         if folder is not None:  # else the server's memory is that of another machine
             check_capacity(tiers, self._method, self._shards)
         for tier in tiers:

@@ -42,17 +42,24 @@ def drop_unless_loaded(connection: psycopg.Connection[Any]) -> None:
 
 
 def drop_citus(connection: psycopg.Connection[Any]) -> None:
-    """Drop Citus with all that it knows, its views of a shard, and the settings of its sessions there."""
-    if not connection.execute("SELECT FROM pg_extension WHERE extname = %s", [CITUS]).rowcount:
-        return
-    connection.execute(f"DROP EXTENSION {CITUS} CASCADE")
-    views = connection.execute(
-        "SELECT format('%%I.%%I', schemaname, viewname) FROM pg_views"
-        " WHERE schemaname = %s AND viewname ~ %s",
+    """Drop Citus with all that it knows, its parts of a shard, and the settings of its sessions there.
+
+    All or nothing of it goes, so that what a kill has left is seen.
+    """
+    parts = connection.execute(
+        "SELECT format('DROP %%s %%I.%%I',"
+        " CASE relkind WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END, nspname, relname)"
+        " FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
+        " WHERE nspname = %s AND relname ~ %s AND relkind IN ('v', 'r')",
         [SCHEMA, f"^{DISTRIBUTED}(_[a-z]+)?_[0-9]+$"],
     ).fetchall()
-    for (view,) in views:
-        connection.execute(f"DROP VIEW {view}")
+    is_there = connection.execute("SELECT FROM pg_extension WHERE extname = %s", [CITUS]).rowcount
+    if not (parts or is_there):
+        return
     row = connection.execute("SELECT format('%I', current_database())").fetchone()
     assert row is not None
-    connection.execute(f"ALTER ROLE CURRENT_USER IN DATABASE {row[0]} RESET ALL")
+    with connection.transaction():
+        connection.execute(f"DROP EXTENSION IF EXISTS {CITUS} CASCADE")
+        for (drop,) in parts:
+            connection.execute(drop)
+        connection.execute(f"ALTER ROLE CURRENT_USER IN DATABASE {row[0]} RESET ALL")

@@ -301,6 +301,5 @@ class IndexedTable:
             self.enter_phase("prewarm")
             assert self.table is not None
             with self.server.connect() as self.connection:
-                for relation in (self.table.name, *self._indexes.names):
-                    cache_files(self.connection, relation)
+                cache_files(self.connection, [self.table.name, *self._indexes.names])
                 self._indexes.prewarm(self.connection, self._hooks.prewarm)

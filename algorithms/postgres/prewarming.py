@@ -1,14 +1,15 @@
 """An index and its table brought into memory before the first query."""
 
+import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import psycopg
 from tqdm import tqdm
 
 _PIECE_BYTES = 16 << 20
-_CACHE_SECONDS = 10.0  # for reading a relation, which may be much larger than the memory
+_CACHE_SECONDS = 10.0  # for reading table and indexes, which may be much larger than the memory
 
 
 def warm_index(connection: psycopg.Connection[Any], index: str) -> str | None:
@@ -20,17 +21,19 @@ def warm_index(connection: psycopg.Connection[Any], index: str) -> str | None:
     return _warm(connection, index, "buffer", "warming the index")
 
 
-def cache_files(connection: psycopg.Connection[Any], relation: str) -> None:
-    """Read a table or an index into the system's cache for up to 10 s, and leave the server's buffers alone.
+def cache_files(connection: psycopg.Connection[Any], relations: Sequence[str]) -> None:
+    """Read a table and its indexes into the system's cache for up to 10 s, and leave the server's buffers.
 
     Queries look up in the table what they return, and in an index what no prewarming of its own may bring.
     Else the first of them would read that, a random page each.
     """
-    _warm(connection, relation, "read", "reading the table and the index", _CACHE_SECONDS)
+    ends = time.monotonic() + _CACHE_SECONDS
+    for relation in relations:
+        _warm(connection, relation, "read", f"reading {relation}", ends)
 
 
 def _warm(
-    connection: psycopg.Connection[Any], relation: str, mode: str, doing: str, seconds: float = float("inf")
+    connection: psycopg.Connection[Any], relation: str, mode: str, doing: str, ends: float = math.inf
 ) -> str | None:
     row = connection.execute(
         "SELECT pg_relation_size(i), pg_relation_filepath(i), current_setting('block_size')::int,"
@@ -47,7 +50,6 @@ def _warm(
     offered = connection.execute("SELECT FROM pg_available_extensions WHERE name = 'pg_prewarm'")
     if offered.rowcount == 0:
         del ways["pg_prewarm"]  # an error would remain in the server's log
-    ends = time.monotonic() + seconds
     for name, way in ways.items():
         try:
             with connection.transaction(), _bar(size, doing) as bar:

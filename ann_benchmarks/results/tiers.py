@@ -30,8 +30,8 @@ class TierRun:
 
     @property
     def name(self) -> str:
-        """The name of its line: the curve's without the memory."""
-        return self.run.series.without_memory.label
+        """The name of its line: the curve's without the memory, which of shards is that of each server."""
+        return self.run.series.without_memory.label + " (each server)" * bool(self.run.series.shards)
 
     @property
     def clients(self) -> int:

@@ -104,8 +104,8 @@ def check_settings(shard: int, expected: Mapping[str, str], found: Mapping[str, 
         if found.get(name) != value:
             has = found.get(name, "no such setting")
             raise PostgresError(
-                f"shard {shard} runs with {name} = {has} where {value} is expected: see that its servers"
-                " have the same versions, and take the value"
+                f"shard {shard} runs with {name} = {has} where {value} is expected: give a value that it"
+                " takes, or leave the setting out if the engine sets it"
             )
 
 
