@@ -76,6 +76,7 @@ BUNDLES = (
         "its series is",
         attrs(series='{"algorithm": "other", "clients": 1}'),
     ),
+    Tampering("hidden pooler", "series", "pooler_version 1.24.1, and its s", attrs(pooler_version="1.24.1")),
     Tampering("hidden shards", "series", "times of 2 shards", attrs(shard_build_times=[1.0, 2.0])),
     Tampering("swapped files", "series", "describes others", swap),
     Tampering("another dataset", "dataset", "with the mark", attrs(truth="0123456789abcdef")),

@@ -132,6 +132,10 @@ def test_an_experiment_on_one_server_is_not_complete_on_shards():
     findings = Findings()
     complete._check_step(step, [[parts]], findings)
     assert "there is no series of hnsw" in str(findings.refused)
+    pooled = SimpleNamespace(dataset="mine", series=Series("hnsw", pooler="pgbouncer:session"))
+    assert not complete._fits(step, pooled) and complete._fits(Expected(), pooled)
+    run = {"run": {"dataset": "mine", "pooler": ["none", "pgbouncer:session"]}}
+    assert all(complete._fits(expected._step(run), one) for one in (whole, pooled))
 
 
 def test_a_filtered_series_is_of_the_groups_for_filters_alone(monkeypatch: pytest.MonkeyPatch):

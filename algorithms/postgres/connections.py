@@ -5,6 +5,7 @@ import resource
 
 from .environment import PREFIX, connection_parameters, given_settings, server_kind, starts_service
 from .errors import PostgresError
+from .pooling.configuration import most_clients
 from .servers import chosen_programs
 from .servers.external import ExternalServer
 from .servers.libpq import connect
@@ -14,9 +15,13 @@ _FILES_A_CLIENT = 3  # while it starts: both ends of a socket, and its book
 _OTHER_FILES = 32
 
 
-def most_connections() -> int | None:
-    """Return how many clients can be connected at the same time, None where that is not known yet."""
-    known = [limit for limit in (_taken_by_server(), _files_allow()) if limit is not None]
+def most_connections(are_shared: bool = False) -> int | None:
+    """Return how many clients can be connected at the same time, None where that is not known yet.
+
+    Where a pooler has them share the server's connections, these are no limit, and its own is.
+    """
+    limits = (most_clients() if are_shared else _taken_by_server(), _files_allow())
+    known = [limit for limit in limits if limit is not None]
     return min(known, default=None)
 
 

@@ -22,6 +22,7 @@ from .filtering.indexes import AttributeIndexes
 from .filtering.labels import labels_column
 from .fitting import IndexedTable
 from .payload import checked_payload
+from .pooled_table import PooledTable
 from .prewarming import warm_index
 from .querying import QueriedTable
 from .releases import InstallableExtension
@@ -59,6 +60,7 @@ class PostgresANN(InstallableExtension, QueriedTable):
         super().__init__(IndexedTable(self.required_extension(), metric, self._hooks))
         self._build_options = BuildOptions()
         self._statistics: PostgresStatistics | None = None
+        self._shares_connections = False  # clients share those of a pooler to the server
 
     # What a subclass describes
 
@@ -185,7 +187,7 @@ class PostgresANN(InstallableExtension, QueriedTable):
 
     def most_clients(self) -> int | None:
         """Return how many connections the server takes, or this machine's files allow; None: not known."""
-        return most_connections()
+        return most_connections(self._shares_connections)
 
     def set_row_attributes(self, attributes: Any) -> None:
         """Load these beside the vectors; from now on, a query has a vector and a filter."""
@@ -205,6 +207,14 @@ class PostgresANN(InstallableExtension, QueriedTable):
         Each has the memory of one of `most`, the largest number of servers that are compared.
         """
         self._indexed = ShardedTable(self.required_extension(), self.metric, self._hooks, count, engine, most)
+
+    def set_pooler(self, pooler: str, size: int | None = None) -> None:
+        """Have queries go through a pooler, such as pgbouncer:transaction, with this many server connections.
+
+        None: one for each core.
+        """
+        table = PooledTable(self.required_extension(), self.metric, self._hooks, pooler, size)
+        self._indexed, self._shares_connections = table, table.shares_connections
 
     def set_load_options(self, threads: int | None = None, chunk_rows: int | None = None) -> None:
         """Load over `threads` connections, `chunk_rows` in a transaction; None: as in the environment."""

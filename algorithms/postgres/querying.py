@@ -19,7 +19,7 @@ from .environment import use_settings
 from .errors import PostgresError
 from .filtering.plans import explained
 from .fitting import IndexedTable
-from .scattered import open_session
+from .opening import open_session
 from .session import QuerySession, SessionFacts
 from .shards.table import ShardedTable
 from .statement import QueryStatement

@@ -27,13 +27,6 @@ class ScatteredStatement(QueryStatement):
     count: int = 0  # rows of an answer
 
 
-def open_session(statement: QueryStatement) -> QuerySession:
-    """Open what sends a statement: one session, or one of each shard."""
-    return (
-        ScatteredSession(statement) if isinstance(statement, ScatteredStatement) else QuerySession(statement)
-    )
-
-
 class ScatteredSession(QuerySession):
     """A session of each shard, with its own settings and plan checked, behind what one session offers."""
 

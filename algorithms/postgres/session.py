@@ -47,7 +47,7 @@ class PreparedSession:
         """Connect under the application's name, and load the extensions' libraries."""
         self._connection = connect({**parameters, "application_name": application})
         self.backend = self._connection.info.backend_pid
-        self.libpq = self._connection.pgconn
+        self.libpq: Any = self._connection.pgconn
         self.execute: Callable[..., pq.abc.PGresult] = self.libpq.exec_prepared
         load_libraries(self._connection, extensions)
 
@@ -67,6 +67,9 @@ class PreparedSession:
         """Describe it."""
         return SessionFacts(os.getpid(), self.backend, {}, "")
 
+    def check_settings(self) -> None:
+        """Raise PostgresError where statements lack their settings: here nobody else changes them."""
+
     def flush_statistics(self) -> None:
         """Have the server count what this session has done, which it would do some seconds later."""
         self._connection.execute(flush_statement(self._connection.info.server_version))
@@ -83,6 +86,7 @@ class QuerySession(PreparedSession):
     """
 
     doing = "the query"
+    _executed = STATEMENT.decode()  # what EXECUTE calls the statement
 
     def __init__(self, statement: QueryStatement) -> None:
         """Connect, prepare the statement, and check its plan."""
@@ -91,7 +95,7 @@ class QuerySession(PreparedSession):
         self.encode, self.formats = statement.encoder(), statement.formats
         self.payload = PayloadCount()
         self.prepare(STATEMENT, statement.sql)
-        set_and_check(self._connection, statement.settings)
+        self._set(statement.settings)
         plan = self.plan(statement.example, statement.example_values)
         self.plan_text = json.dumps(plan)
         statement.check(self._connection, plan)
@@ -102,6 +106,12 @@ class QuerySession(PreparedSession):
             super().check(result)
         except PostgresError as error:
             raise self._statement.attributed(error) from None
+
+    def explained(self, error: Exception) -> Exception:
+        """Return an error of a query that was sent, with what it is due to where the connection was lost."""
+        if not isinstance(error, psycopg.OperationalError):
+            return error
+        return self._statement.attributed(PostgresError(f"the connection was lost: {error}"))
 
     def flush_statistics(self) -> None:
         """Have the servers count what this session has done."""
@@ -115,7 +125,10 @@ class QuerySession(PreparedSession):
 
     def run(self, parameters: tuple[Any, ...]) -> pq.abc.PGresult:
         """Run the statement with an encoded query and wait for the answer."""
-        return self.execute(STATEMENT, parameters, self.formats, 1)
+        try:
+            return self.execute(STATEMENT, parameters, self.formats, 1)
+        except psycopg.OperationalError as error:
+            raise self.explained(error) from None
 
     def time_queries(self, queries: Sequence[Any]) -> tuple[np.ndarray[Any, Any], list[list[int]]]:
         """Run one query after the other; return the seconds of each and its ids.
@@ -135,6 +148,8 @@ class QuerySession(PreparedSession):
                 note(clock())
                 keep(execute(STATEMENT, parameters, formats, 1))
                 note(clock())
+        except psycopg.OperationalError as error:
+            raise self.explained(error) from None
         finally:
             if collects:
                 gc.enable()
@@ -187,10 +202,15 @@ class QuerySession(PreparedSession):
         assert row is not None
         return not row[0]
 
+    def _set(self, settings: Mapping[str, str]) -> None:
+        """Have the statement run with these settings; PostgresError where the server refuses one."""
+        set_and_check(self._connection, settings)
+
     def _explained(self, arguments: Sequence[str], *options: str) -> dict[str, Any]:
         try:
             row = self._connection.execute(
-                f"EXPLAIN ({', '.join(['FORMAT JSON', *options])}) EXECUTE ann_query({', '.join(arguments)})"
+                f"EXPLAIN ({', '.join(['FORMAT JSON', *options])})"
+                f" EXECUTE {self._executed}({', '.join(arguments)})"
             ).fetchone()
         except psycopg.DatabaseError as error:
             doing = "run" if "ANALYZE" in options else "plan"

@@ -11,6 +11,7 @@ from .columns import Column
 from .errors import PostgresError, refusal
 from .filtering.conditions import WhereClause
 
+LOAD_VECTOR = "SELECT '[1]'::vector"
 # The value does not matter: for any property, PostgreSQL calls the access method's handler and so loads its
 # library, whatever the name of the file. Every user may call it, while LOAD takes a superuser.
 _LOAD_ACCESS_METHODS = """
@@ -73,7 +74,7 @@ def load_libraries(connection: psycopg.Connection[Any], extensions: Iterable[str
 
     Before that, the server takes any value for a setting such as hnsw.ef_search and does not list it.
     """
-    connection.execute("SELECT '[1]'::vector")
+    connection.execute(LOAD_VECTOR)
     try:
         connection.execute(_LOAD_ACCESS_METHODS, [list(extensions)])
     except psycopg.DatabaseError as error:

@@ -14,6 +14,7 @@ from ann_benchmarks.common.names import LONGEST_NAME, too_long
 
 from .configs import ANY_METRIC, BrokenConfig, Config
 from .definition import Data, Definition, get_definitions, supported_data
+from .poolers import Pooler
 from .shards import Shards
 from .tags import split_tag, tagged
 
@@ -156,6 +157,11 @@ def with_shards(
         for engine in (engines if count else engines[:1])
     ]
     return [replace(one, shards=shards) for one in definitions for shards in every]
+
+
+def with_poolers(definitions: Sequence[Definition], poolers: Sequence[Pooler | None]) -> list[Definition]:
+    """Return each definition through each pooler; None: through none, as it is."""
+    return [replace(one, pooler=pooler) for one in definitions for pooler in poolers]
 
 
 def _refuse_one_name(definitions: Sequence[Definition]) -> None:

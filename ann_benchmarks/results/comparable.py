@@ -23,7 +23,7 @@ def without_memory(run: Run) -> str:
 
 
 def family(run: Run) -> str:
-    """Return what a comparison is between: the algorithm of a curve, with version, shards and settings."""
+    """Return what a comparison is between: an algorithm with its version, shards, pooler and settings."""
     return run.series.family
 
 
@@ -56,6 +56,8 @@ def is_usual(run: Run) -> bool:
         settings=run.series.settings,
         shards=run.series.shards,
         shard_engine=run.series.shard_engine,
+        pooler=run.series.pooler,
+        pool_size=run.series.pool_size,
     )
     return run.series == usual
 

@@ -10,6 +10,7 @@ from typing import Any
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import clean_text, from_json
 from ann_benchmarks.common.names import LONGEST_FOLDER, too_long
+from ann_benchmarks.definitions.poolers import Pooler
 from ann_benchmarks.definitions.shards import Shards
 
 from .kinds import is_number, made_of
@@ -59,18 +60,25 @@ class Series:
     settings: str = ""  # of its server, where they were compared: such as "jit=off work_mem=64MB"
     shards: int | None = None  # servers that hold parts of the rows; None: one has all
     shard_engine: str = ""  # what asked them, such as fdw
+    pooler: str = ""  # what queries went through, such as pgbouncer:transaction
+    pool_size: int | None = None  # its connections to the server, where that was requested
 
     @property
     def name(self) -> str:
-        """The algorithm with its version, shards and settings, and how its answers were filtered."""
+        """The algorithm with its version, shards, pooler and settings, and how its answers were filtered."""
         post = "" if self.post_filter is None else f"post{self.post_filter:.12g}"
-        parts = [self.algorithm, self.version, self.sharding, self.settings.replace(" ", "-"), post]
-        return "-".join(part for part in parts if part)
+        parts = [self.algorithm, self.version, self.sharding, self.pooling]
+        return "-".join(part for part in [*parts, self.settings.replace(" ", "-"), post] if part)
 
     @property
     def sharding(self) -> str:
         """The part of the name that says on how many shards it was, such as shards4-fdw."""
         return "" if self.shards is None else str(Shards(self.shards, self.shard_engine))
+
+    @property
+    def pooling(self) -> str:
+        """The part of the name that says which pooler it was, such as pgbouncer-transaction."""
+        return str(Pooler(self.pooler, self.pool_size)) if self.pooler else ""
 
     @property
     def setting_names(self) -> set[str]:

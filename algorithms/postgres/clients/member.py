@@ -43,6 +43,7 @@ class MemberRun(ABC, Generic[_Session, _Work]):
 
     def report(self, cpu_seconds: float) -> MemberReport:
         """Report what was done, which took this much CPU; the book is given back."""
+        self.session.check_settings()
         self.session.flush_statistics()
         result = self.result()
         self.book.release()

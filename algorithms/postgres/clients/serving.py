@@ -13,10 +13,7 @@ from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
-import psycopg
-
-from ..errors import PostgresError
-from ..scattered import open_session
+from ..opening import open_session
 from ..session import QuerySession
 from ..statement import QueryStatement
 from .member import MemberError, MemberProcess, become_members
@@ -59,10 +56,14 @@ class _ClientProcess(MemberProcess):
         for socket in clients:
             self.poller.register(socket, _READABLE)
         work = runs[0].work
-        if isinstance(work, InOrder):
-            _serve_in_order(self.poller, clients)
-        else:
-            _serve_when_due(self.poller, clients, _upcoming(self.arrivals, start, work.until))
+        try:
+            if isinstance(work, InOrder):
+                _serve_in_order(self.poller, clients)
+            else:
+                _serve_when_due(self.poller, clients, _upcoming(self.arrivals, start, work.until))
+        except MemberError as error:
+            cause = runs[error.place].session.explained(error.error)
+            raise MemberError(error.place, cause) from error
 
 
 def _serve_in_order(poller: Any, clients: _Clients) -> None:
@@ -138,6 +139,4 @@ def _upcoming(file: int, start: float, until: float) -> Iterator[Arrival]:
 
 
 def _error_of(clients: _Clients, socket: int, error: Exception) -> MemberError:
-    if isinstance(error, psycopg.OperationalError):
-        error = PostgresError(f"the connection was lost: {error}")
     return MemberError([*clients].index(socket), error)

@@ -1,12 +1,13 @@
-"""Become PostgreSQL: an ordinary user if we are root, and a process that ends when its parent does.
+"""Become PostgreSQL or what goes with it: an ordinary user if we are root, and ended when the parent is.
 
-Run as a script: launcher.py PARENT_PID UID GID GROUPS FOLDER PROGRAM [ARGUMENT ...]. UID -1 keeps the user.
-GROUPS are files named cgroup.procs, joined by ":", of the control groups to enter. FOLDER is to work in.
+Run as a script: launcher.py PARENT_PID UID GID SIGNAL GROUPS FOLDER PROGRAM [ARGUMENT ...].
+
+UID -1 keeps the user. SIGNAL is sent to it when the parent ends. GROUPS are files named cgroup.procs, joined
+by ":", of the control groups to enter. FOLDER is to work in.
 """
 
 import ctypes
 import os
-import signal
 import sys
 
 PR_SET_PDEATHSIG = 1
@@ -14,22 +15,21 @@ PR_SET_PDEATHSIG = 1
 
 def main() -> None:
     """Change the user, arm the signal, and replace this process by the program."""
-    parent, uid, gid = (int(argument) for argument in sys.argv[1:4])
-    for group in filter(None, sys.argv[4].split(":")):
+    parent, uid, gid, ending = (int(argument) for argument in sys.argv[1:5])
+    for group in filter(None, sys.argv[5].split(":")):
         _enter(group)
     if uid != -1:
         os.setgroups([])
         os.setgid(gid)
         os.setuid(uid)
     if sys.platform == "linux":
-        # SIGINT is PostgreSQL's fast shutdown: open transactions are rolled back, their files removed.
         # A change of user clears the request, hence the order.
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGINT)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, ending)
         if os.getppid() != parent:
             sys.exit("the parent ended before the server started")
     os.umask(0o077)
-    os.chdir(sys.argv[5])  # as the user, who could otherwise be somewhere it may not go
-    os.execv(sys.argv[6], sys.argv[6:])
+    os.chdir(sys.argv[6])  # as the user, who could otherwise be somewhere it may not go
+    os.execv(sys.argv[7], sys.argv[7:])
 
 
 def _enter(group: str) -> None:

@@ -2,11 +2,12 @@
 
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -54,7 +55,7 @@ class ServerPrograms:
     def run(self, program: str, *arguments: str) -> str:
         """Run a program to its end and return what it printed; PostgresError if it fails."""
         done = subprocess.run(
-            self._launch_arguments("", str(self.folder / program), *arguments),
+            self._launched("", str(self.folder / program), *arguments),
             env=own_environment(self._account.environment()),
             capture_output=True, text=True, errors="replace",
             stdin=subprocess.DEVNULL, start_new_session=True, check=False,
@@ -70,7 +71,7 @@ class ServerPrograms:
         command = [*interleaving(), str(self.folder / program), *arguments]
         # A session of its own: Ctrl-C reaches us, and we decide when the server stops.
         return subprocess.Popen(
-            self._launch_arguments(self._groups(), *command),
+            self._launched(self._groups(), *command),
             stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.STDOUT,
             env=own_environment(self._account.environment()), start_new_session=True,
         )  # fmt: skip
@@ -79,10 +80,21 @@ class ServerPrograms:
         """Return the control groups to enter, in which each shard has its own."""
         return variable("GROUPS").replace("{shard}", f"-{self._shard}" if self._shard else "")
 
-    def _launch_arguments(self, groups: str, *command: str) -> list[str]:
-        launcher = str(Path(__file__).with_name("launcher.py"))
-        identity = [str(os.getpid()), str(self._account.uid), str(self._account.gid)]
-        return [sys.executable, "-I", "-S", launcher, *identity, groups, str(self._root), *command]
+    def _launched(self, groups: str, *command: str) -> list[str]:
+        # SIGINT is PostgreSQL's fast shutdown: open transactions are rolled back, their files removed.
+        return launched(command, self._account, self._root, signal.SIGINT, groups)
+
+
+def launched(
+    command: Sequence[str], account: ServerAccount, folder: Path, ending: signal.Signals, groups: str = ""
+) -> list[str]:
+    """Return the command that runs another as the account, in a folder; a signal ends it with this process.
+
+    `groups` are control groups to enter, as launcher.py takes them.
+    """
+    launcher = str(Path(__file__).with_name("launcher.py"))
+    identity = [str(os.getpid()), str(account.uid), str(account.gid), str(int(ending))]
+    return [sys.executable, "-I", "-S", launcher, *identity, groups, str(folder), *command]
 
 
 def _pack(home: Path, target: int) -> None:

@@ -96,6 +96,7 @@ def _fits(step: Expected, point: CheckedPoint) -> bool:
         and (not step.clients or (series.clients or 1) in step.clients)
         and (series.filter in step.filters if step.filters else not (series.filter and step.datasets))
         and (not step.datasets or series.shards == step.shards)
+        and (not step.datasets or series.pooler in step.poolers)
     )
 
 
@@ -112,6 +113,7 @@ def _check_step(step: Expected, curves: Iterable[Sequence[CheckedPoint]], findin
                         and clients in (None, point.series.clients or 1)
                         and point.series.filter == filter_set
                         and point.series.shards == step.shards
+                        and point.series.pooler in step.poolers
                         for point in firsts
                     )
                     if not found:
@@ -130,7 +132,7 @@ def check_clients_alike(points: Sequence[CheckedPoint], findings: Findings, refu
             continue
         plain = replace(
             point.series, algorithm="", version="", settings="", environment="", clients=None,
-            shards=None, shard_engine="",
+            shards=None, shard_engine="", pooler="", pool_size=None,
         )  # fmt: skip
         where = (point.dataset, point.count, plain)
         own = f"{replace(point.series, clients=None).folder}/{point.name}.hdf5"

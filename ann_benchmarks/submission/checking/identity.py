@@ -90,6 +90,10 @@ def _other_load(point: CheckedPoint) -> Iterator[str]:
     if len(times) != (series.shards or 0) or (series.shards is None) != (series.shard_engine == ""):
         on = f"{series.shards or 'no'} shards asked by '{series.shard_engine}'"
         yield f"says the build times of {len(times)} shards, and its series has {on}"
+    if bool(series.pooler) == (attrs.get("pooler_version") is None):
+        yield f"says pooler_version {attrs.get('pooler_version')}, and its series '{series.pooler}'"
+    if series.pool_size is not None and point.number("pooler_pool_size") != series.pool_size:
+        yield f"says pooler_pool_size {attrs.get('pooler_pool_size')}, and its series {series.pool_size}"
     if series.is_cold and attrs.get("warmup") != "off":
         yield f"says warmup {attrs.get('warmup')}, and its series is cold"
     read = [point.number(f"{what}_blocks_read_per_query") for what in ("index", "table")]

@@ -1,0 +1,130 @@
+"""A table whose queries go through a pooler: all else that IndexedTable does goes to the server itself."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from . import machine
+from .building import IndexHooks
+from .columns import Column
+from .environment import PREFIX
+from .errors import PostgresError
+from .extension import RequiredExtension
+from .fitting import IndexedTable
+from .pooling.backends import check_backends, flush_backends
+from .pooling.configuration import PoolSettings
+from .pooling.process import PgBouncer
+from .pooling.program import LOCAL, POOLERS, SESSION, find_program
+from .pooling.statement import PooledStatement
+from .pooling.watch import PooledWatch
+from .servers import chosen_programs
+from .servers.account import server_account
+from .statement import QueryStatement, load_libraries, set_and_check
+from .table_indexes import BuildOptions
+from .writing import WritableTable
+
+_VALUES = "SELECT name, current_setting(name) FROM unnest(%s::text[]) AS name"
+
+
+class PooledTable(IndexedTable):
+    """The table, and the pooler, which runs from the first query on until others have their turn."""
+
+    def __init__(
+        self,
+        extension: RequiredExtension,
+        metric: str,
+        hooks: IndexHooks,
+        pooler: str,
+        size: int | None,
+    ) -> None:
+        """Take what the plug-in describes, one of POOLERS, and the number of the pool's server connections.
+
+        None: one for each core. PostgresError where the pooler cannot be had here.
+        """
+        super().__init__(extension, metric, hooks)
+        if pooler not in POOLERS:
+            raise PostgresError(f"there is no pooler '{pooler}': use {', '.join(POOLERS)}")
+        if chosen_programs() is None:
+            raise PostgresError(
+                f"a pooler is started in front of a server of our own, and {PREFIX}HOST or the like names"
+                " another's: unset these, or leave --pooler out"
+            )
+        self._mode, self._size = POOLERS[pooler], size or machine.cores()
+        program = find_program(server_account())
+        program.check(self._mode)
+        self._version, self._pooler = program.version, PgBouncer(program)
+        self._statement: PooledStatement | None = None  # the last one
+        self._known: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})  # settings, as they are written
+
+    @property
+    def shares_connections(self) -> bool:
+        """Whether there may be more clients than the server takes connections."""
+        return self._mode != SESSION
+
+    def make(self, X: Any, column: Column, options: BuildOptions) -> None:
+        """Load the vectors and build the index, unless both are there from an earlier run."""
+        if options.attributes is not None:
+            raise PostgresError("queries through a pooler have no filters: leave --pooler or --filter out")
+        super().make(X, column, options)
+
+    def make_writable(self, *arguments: Any) -> WritableTable:
+        """Raise PostgresError: there is none."""
+        raise PostgresError("a table that is written to has no pooler: leave --pooler out")
+
+    def statement(self, q: Any, n: int, settings: Mapping[str, str], rerank: int | None) -> QueryStatement:
+        """Return the query for the n nearest rows, through a pooler that runs with these settings."""
+        plain = super().statement(q, n, settings, rerank)
+        expected = of_pool = self._expected(plain.settings)
+        if self._mode == LOCAL:
+            of_pool = {name: value for name, value in expected.items() if name not in settings}
+        self._pooler.use(self.server, PoolSettings(self._mode, self._size, of_pool))
+        fields = vars(plain) | {"parameters": self._pooler.parameters()}
+        self._statement = PooledStatement(**fields, mode=self._mode, expected=expected, own=dict(settings))
+        return self._statement
+
+    def watch(self, flush: Callable[[], None]) -> Any:
+        """Return what observes the server and the pooler in runs."""
+
+        def flush_all() -> None:
+            flush()
+            self._flush_shared()
+
+        return PooledWatch(super().watch(flush_all), lambda: self._pooler.process)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is stored; PostgresError where a server connection of the pool has other settings."""
+        facts = super().facts() | {"pooler_version": self._version}
+        if self._mode == SESSION:
+            return facts
+        facts["pooler_pool_size"] = self._size
+        if self._statement is not None and self._pooler.is_started:
+            facts["pooler_connections"] = check_backends(self._statement)
+        return facts
+
+    def cool(self) -> None:
+        """Stop the pooler and the server, and drop its files from the system's cache."""
+        self._pooler.stop()
+        super().cool()
+
+    def recover(self) -> None:
+        """Stop the pooler, and have the server answer."""
+        self._pooler.stop()
+        super().recover()
+
+    def release(self) -> None:
+        """Stop the pooler, and let other runs use the table; the server runs on."""
+        self._pooler.stop()
+        super().release()
+
+    def _expected(self, settings: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the settings as the server writes them; PostgresError where it refuses one."""
+        if settings != self._known[0]:
+            with self.server.connect() as connection:
+                load_libraries(connection, self._extension.all_names)
+                set_and_check(connection, settings)
+                self._known = settings, dict(connection.execute(_VALUES, [list(settings)]).fetchall())
+        return self._known[1]
+
+    def _flush_shared(self) -> None:
+        """Have the shared server connections flush their statistics: a client reaches one of them."""
+        if self._mode != SESSION and self._statement is not None and self._pooler.is_started:
+            flush_backends(self._statement.parameters)

@@ -1,0 +1,422 @@
+"""Queries through pgbouncer: their answers, the settings that they really have, faults, and what is left."""
+
+import json
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import psycopg
+import pytest
+
+from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
+from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.algorithms.postgres.pooling import configuration, process, program, session
+from ann_benchmarks.algorithms.postgres.pooling.configuration import PoolSettings
+from ann_benchmarks.algorithms.postgres.pooling.process import PgBouncer
+from ann_benchmarks.algorithms.postgres.pooling.program import POOLERS as PLUGIN_POOLERS
+from ann_benchmarks.algorithms.postgres.pooling.program import PoolerProgram, find_program
+from ann_benchmarks.algorithms.postgres.servers.account import server_account
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.definitions.poolers import POOLERS, Pooler
+from ann_benchmarks.definitions.selection import with_poolers
+from ann_benchmarks.jobs.events import PointDone
+from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
+from ann_benchmarks.load.request import Load
+from ann_benchmarks.load.warmup import Warmup
+from ann_benchmarks.measure.job import carry_out
+from ann_benchmarks.plugin import Plugin
+from ann_benchmarks.results.comparable import comparable, family
+from ann_benchmarks.results.runs import load_runs
+from ann_benchmarks.results.series import Series, series_from
+from ann_benchmarks.run.options import check_options, make_parser
+from ann_benchmarks.run.pooler_options import requested_poolers
+
+from .report_data import make_run
+from .test_shards import HNSW, QUERIES, TRAIN, K, by_clients, hnsw, killed
+
+SESSION, TRANSACTION, LOCAL = POOLERS
+EF = 120
+
+
+@pytest.fixture(scope="module")
+def installed():
+    """The pgbouncer of this machine."""
+    try:
+        return find_program(server_account())
+    except PostgresError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(params=POOLERS)
+def pooler(request, installed):
+    return checked(installed, request.param)
+
+
+@pytest.fixture
+def shared(installed):
+    return checked(installed, TRANSACTION)
+
+
+def checked(installed, name):
+    """Return the pooler's name, where the version that is here can do it."""
+    try:
+        installed.check(PLUGIN_POOLERS[name])
+    except PostgresError as error:
+        pytest.skip(str(error))
+    return name
+
+
+@contextmanager
+def pooled(name, size=2, algorithm=None):
+    """Give a fitted plug-in whose queries go through a pooler, or through none."""
+    algorithm = algorithm or hnsw()
+    if name:
+        algorithm.set_pooler(name, size)
+    try:
+        algorithm.fit(TRAIN)
+        algorithm.set_query_arguments(EF)
+        yield algorithm
+    finally:
+        algorithm.done()
+
+
+def pooler_of(algorithm):
+    return algorithm._indexed._pooler
+
+
+def through(algorithm):
+    """Connect to the pooler as a client."""
+    return psycopg.connect(**pooler_of(algorithm).parameters(), autocommit=True)
+
+
+def test_answers_are_those_without_a_pooler(plugin_server, pooler):
+    with pooled("") as alone:
+        true = alone.time_queries(QUERIES, K)[1]
+    with pooled(pooler) as algorithm:
+        assert algorithm.time_queries(QUERIES, K)[1] == true
+        assert algorithm.query(QUERIES[0], K) == true[0]
+        facts = algorithm.get_additional()
+        assert json.loads(facts["settings"])["hnsw.ef_search"] == str(EF) and "Index Scan" in facts["plan"]
+        found = by_clients(algorithm, QUERIES)
+        assert [found[number] for number in range(len(QUERIES))] == true
+        facts = algorithm.get_additional()
+        assert facts["pooler_version"][0].isdigit() and facts.get("pooler_pool_size", 2) == 2
+        assert facts.get("pooler_connections", 2) == 2
+        algorithm.batch_query(QUERIES, K)
+        assert algorithm.get_batch_results() == true
+        algorithm.set_query_arguments(EF + 1)
+        algorithm.query(QUERIES[0], K)
+        assert json.loads(algorithm.get_additional()["settings"])["hnsw.ef_search"] == str(EF + 1)
+
+
+@pytest.mark.parametrize("name", [TRANSACTION, LOCAL])
+def test_more_clients_than_server_connections_share_them(plugin_server, installed, name):
+    with pooled(checked(installed, name)) as algorithm:
+        assert algorithm.most_clients() > 500  # which the server would take
+        # Those of one process connect in threads, of which one may hold what another one waits for.
+        opened = algorithm.open_clients(QUERIES, K, 32)
+        try:
+            opened.prepare([np.arange(len(QUERIES))] * 32, seconds=0.1)
+            opened.run()
+            sent = sum(len(run.sent) for run in opened.answers())
+        finally:
+            opened.close()
+        assert sent >= 32 and algorithm.get_additional()["pooler_connections"] == 2
+    with pooled(SESSION) as algorithm:
+        assert algorithm.most_clients() == 500
+
+
+def test_a_setting_that_another_client_has_changed_is_noticed_on_any_connection(plugin_server, shared):
+    with pooled(shared, 3) as algorithm:
+        by_clients(algorithm, QUERIES, 6)
+        first, second, third = (through(algorithm) for _ in range(3))
+        with first, second, third, first.transaction(), second.transaction():
+            first.execute("SELECT")
+            second.execute("SELECT")
+            third.execute("SET hnsw.ef_search = 40")  # which ends with no transaction
+        message = f"^queries run with hnsw.ef_search = 40 on a connection .* where {EF} is requested"
+        with pytest.raises(PostgresError, match=message) as raised:
+            algorithm.get_additional()
+        assert "\n" not in str(raised.value)
+        algorithm.recover()
+        by_clients(algorithm, QUERIES, 6)
+        assert algorithm.get_additional()["pooler_connections"] == 3
+        pooler_of(algorithm).process.kill()
+        with pytest.raises(PostgresError, match="cannot connect"):  # nothing is stored unchecked
+            algorithm.get_additional()
+
+
+def test_set_local_outside_a_transaction_is_noticed(plugin_server, installed, monkeypatch):
+    class OneByOne:
+        """Sends SET LOCAL and the query as statements of their own, as a client in autocommit mode does."""
+
+        def __init__(self, connection, before, after):
+            self.connection, self.sets = connection, [name for name in before if name != b"ann_begin"]
+            self.status = connection.status
+
+        def exec_prepared(self, *arguments):
+            for name in self.sets:
+                assert not self.connection.exec_prepared(name, None).error_message  # a warning, at most
+            return self.connection.exec_prepared(*arguments)
+
+    name = checked(installed, LOCAL)
+    monkeypatch.setattr(session, "TransactionConnection", OneByOne)
+    message = f"queries run with hnsw.ef_search = 40 on a connection .* where {EF} is requested"
+    with pooled(name) as algorithm, pytest.raises(PostgresError, match=message):
+        algorithm.query(QUERIES[0], K)
+
+
+def test_what_changes_within_a_run_is_noticed_after_it(plugin_server, pooler):
+    with pooled(pooler, 1) as algorithm:
+        opened = algorithm.open_clients(QUERIES, K, 1)
+        try:
+            opened.prepare([np.arange(len(QUERIES))])
+            with plugin_server.connect() as direct:
+                direct.execute("ALTER SYSTEM SET jit = on")
+                direct.execute("SELECT pg_reload_conf()")
+            opened.run()
+            opened.answers()  # the session's own value takes precedence
+        finally:
+            with plugin_server.connect() as direct:
+                direct.execute("ALTER SYSTEM RESET jit")
+                direct.execute("SELECT pg_reload_conf()")
+            opened.close()
+        if pooler == SESSION:
+            return  # nobody else reaches its connection
+        opened = algorithm.open_clients(QUERIES, K, 1)
+        try:
+            opened.prepare([np.arange(len(QUERIES))])
+            with through(algorithm) as other:
+                other.execute("SET enable_seqscan = on")
+            opened.run()
+            with pytest.raises(PostgresError, match="client 1 of 1: queries run with enable_seqscan = on"):
+                opened.answers()
+        finally:
+            opened.close()
+
+
+def test_settings_that_the_first_query_of_a_connection_fails_to_make_are_noticed(
+    plugin_server, shared, monkeypatch
+):
+    monkeypatch.setattr(configuration, "connect_query", lambda *arguments: "SELECT 1 / 0")
+    with pooled(shared) as algorithm:
+        with pytest.raises(PostgresError, match=r"queries run with \S+ = .* it was not set there"):
+            algorithm.query(QUERIES[0], K)
+        algorithm.set_query_settings({"hnsw.ef_search": 100_000})
+        with pytest.raises(PostgresError, match="the server refuses hnsw.ef_search = 100000"):
+            algorithm.query(QUERIES[0], K)
+
+
+def test_every_character_of_a_setting_reaches_the_server(plugin_server, installed, shared):
+    values = {"search_path": '"it\'s", "a;b #c\\\\d", public', "work_mem": "8MB"}
+    bouncer = PgBouncer(installed)
+    bouncer.use(plugin_server, PoolSettings("transaction", 1, values))
+    try:
+        with psycopg.connect(**bouncer.parameters(), autocommit=True) as connection:
+            for name, value in values.items():
+                assert connection.execute("SELECT current_setting(%s)", [name]).fetchone() == (value,)
+    finally:
+        bouncer.stop()
+
+
+def test_more_settings_than_a_connection_takes_are_refused(plugin_server, shared):
+    with pooled(shared) as algorithm:
+        algorithm.use_settings({"search_path": "x" * 400})
+        algorithm.fit(TRAIN)
+        with pytest.raises(PostgresError, match="connect_query of [67].. bytes, and pgbouncer takes 506"):
+            algorithm.query(QUERIES[0], K)
+        algorithm.use_settings({})
+
+
+def left_of(algorithm, server):
+    """Return what there is of the pooler: its process, and its folder's files."""
+    folder = Path(str(server.connection_parameters()["host"])) / "pooler"
+    return pooler_of(algorithm).process, [*folder.glob("*")] if folder.exists() else None
+
+
+def test_a_pooler_that_dies_loses_the_point_and_nothing_is_left(plugin_server, pooler):
+    with pooled(pooler) as algorithm:
+        true = algorithm.time_queries(QUERIES, K)[1]
+        pooler_of(algorithm).process.kill()
+        with pytest.raises(
+            PostgresError, match="^pgbouncer does not answer: the connection was lost"
+        ) as raised:
+            algorithm.time_queries(QUERIES, K)
+        assert "\n" not in str(raised.value)
+        algorithm.recover()
+        assert left_of(algorithm, plugin_server) == (None, None)
+        opened = algorithm.open_clients(QUERIES, K, 4)
+        try:
+            opened.prepare([np.arange(len(QUERIES))] * 4)
+            pooler_of(algorithm).process.kill()
+            with pytest.raises(
+                PostgresError, match="client.* of 4: pgbouncer does not answer: the"
+            ) as raised:
+                opened.run()
+        finally:
+            opened.close()
+        assert "\n" not in str(raised.value)
+        algorithm.recover()
+        assert by_clients(algorithm, QUERIES)[0] == true[0]
+        algorithm.rest()
+        assert left_of(algorithm, plugin_server) == (None, None)
+        algorithm.resume()
+        assert algorithm.query(QUERIES[0], K) == true[0]
+    assert left_of(algorithm, plugin_server) == (None, None)
+
+
+def test_a_server_that_dies_behind_a_pooler_loses_the_point(plugin_server, pooler):
+    with pooled(pooler) as algorithm:
+        true = algorithm.time_queries(QUERIES, K)[1]
+        opened = algorithm.open_clients(QUERIES, K, 4)
+        dying = threading.Timer(0.2, killed, [plugin_server])
+        try:
+            opened.prepare([np.arange(len(QUERIES))] * 4, seconds=5.0)
+            dying.start()
+            with pytest.raises(PostgresError, match="client.* of 4: ") as raised:
+                opened.run()
+        finally:
+            dying.join()
+            opened.close()
+        assert "\n" not in str(raised.value) and "pgbouncer does not answer" not in str(raised.value)
+        algorithm.recover()
+        assert algorithm.time_queries(QUERIES, K)[1] == true
+
+
+def test_a_pooler_that_does_not_start_says_why(plugin_server, installed, monkeypatch):
+    monkeypatch.setattr(process, "configuration", lambda *arguments: "[pgbouncer]\npool_mode = x\n")
+    bouncer = PgBouncer(installed)
+    with pytest.raises(PostgresError, match="pgbouncer did not start: .*pool_mode") as raised:
+        bouncer.use(plugin_server, PoolSettings("session", 1, {}))
+    assert "\n" not in str(raised.value) and bouncer.process is None
+
+
+def test_what_is_not_installed_or_too_old_is_refused(monkeypatch, tmp_path):
+    old = PoolerProgram(Path("/usr/sbin/pgbouncer"), "1.18.0")
+    old.check("session")
+    PoolerProgram(Path("pgbouncer"), "1.21.0").check("transaction")
+    with pytest.raises(PostgresError, match=r"version 1\.18\.0, .* install pgbouncer 1\.21 or newer, or use"):
+        old.check("transaction-local")
+    monkeypatch.setattr(program, "_SYSTEM_FOLDERS", ())
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(
+        PostgresError, match="there is no pgbouncer in PATH: install it .* apt install pgbouncer"
+    ):
+        PGVectorExact("euclidean").set_pooler(SESSION)
+    other = tmp_path / "pgbouncer"
+    other.write_text("#!/bin/sh\necho nothing of it\n")
+    for path in (other, *other.parents):
+        path.chmod(path.stat().st_mode | 0o555)
+    with pytest.raises(PostgresError, match="does not say its version: nothing of it$"):
+        find_program(server_account())
+
+
+def test_what_a_pooler_cannot_have_is_refused(plugin_server, installed, monkeypatch):
+    algorithm = PGVectorExact("euclidean")
+    with pytest.raises(PostgresError, match="no pooler 'x': use pgbouncer:session, pgbouncer:tr"):
+        algorithm.set_pooler("x")
+    algorithm.set_pooler(SESSION)
+    with pytest.raises(PostgresError, match="a table that is written to has no pooler"):
+        algorithm.open_writable(TRAIN, 10)
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", "db.example.org")
+    with pytest.raises(PostgresError, match="names another's: unset these, or leave --pooler out"):
+        algorithm.set_pooler(SESSION)
+
+
+def test_a_point_says_through_which_pooler_it_was_measured(plugin_server, workspace, pooler):
+    load = {"load": Load(2, seconds=0.3), "warmup": Warmup("queries", 10)}
+    job = Job(
+        replace(HNSW, pooler=Pooler(pooler, 2 if pooler != SESSION else None)),
+        *([[50]], "tiny", K, Procedure(1, **load), Execution(show_progress=False)),
+    )
+    events: list = []
+    carry_out(JobRequest(job), events.append)
+    (done,) = [event for event in events if isinstance(event, PointDone)]
+    (run,) = load_runs([done.path])
+    pool = "" if pooler == SESSION else "-pool2"
+    assert done.path.parent.name == f"hnsw-{pooler.replace(':', '-')}{pool}-c2"
+    assert run.series.pooler == pooler and run.metrics["k-nn"] > 0.9
+    assert 0 < run.attrs["pooler_cpu_seconds_per_query"] < 0.01 and 0 < run.attrs["pooler_busy_share"] <= 1
+    assert run.attrs["server_cpu_seconds_per_query"] > 0
+    assert run.attrs["index_blocks_hit_per_query"] > 1  # of all server connections
+
+
+def test_the_pooler_is_no_other_process_that_takes_cpu(plugin_server, pooler):
+    with pooled(pooler) as algorithm:
+        watch = algorithm.watch_server()
+        algorithm.query(QUERIES[0], K)
+        with watch.running():
+            processes = watch.processes()
+        watch.close()
+        assert {pooler_of(algorithm).process.pid, plugin_server._process.pid} == {*processes}
+
+
+def test_poolers_are_contenders_with_names_of_their_own():
+    assert tuple(PLUGIN_POOLERS) == POOLERS
+    assert with_poolers([HNSW], [None]) == [HNSW]
+    every = with_poolers([HNSW], [None, Pooler(SESSION), Pooler(TRANSACTION, 8)])
+    assert [one.family.removeprefix("hnsw") for one in every] == [
+        *("", "-pgbouncer-session", "-pgbouncer-transaction-pool8")
+    ]
+    assert every[2].plain == HNSW
+    series = Job(every[2], [[50]], "tiny", K).series
+    assert series.label == "hnsw-pgbouncer-transaction-pool8" and not series.conditions
+    assert series_from(json.loads(series.as_json())) == series
+    assert Series("hnsw", "0.8", clients=32, settings="jit=on", pooler=LOCAL).label == (
+        "hnsw-0.8-pgbouncer-transaction-local-jit=on-c32"
+    )
+    plain, through_one = make_run("hnsw"), make_run("hnsw")
+    through_one = replace(through_one, series=replace(through_one.series, pooler=SESSION))
+    assert comparable([plain, through_one]) == [plain, through_one] and family(plain) != family(through_one)
+
+
+def requested(*words, is_simulated=False, local=("--local",)):
+    args = make_parser().parse_args([*local, *words])
+    check_options(args, is_simulated)
+    return args
+
+
+def test_options():
+    assert requested_poolers(requested()) == requested_poolers(requested("--pooler", "none")) == [None]
+    args = requested("--pooler", f"none,{SESSION},{TRANSACTION}", "--pool-size", "2,8")
+    assert requested_poolers(args) == [
+        *(None, Pooler(SESSION), Pooler(TRANSACTION, 2), Pooler(TRANSACTION, 8))
+    ]
+    one = ("--pooler", SESSION)
+    for words, message in (
+        (("--pool-size", "2"), "is of the connections that clients share: add --pooler"),
+        ((*one, "--pool-size", "2"), "in session mode each client has a server connection"),
+        ((*one, "--shards", "2"), "--pooler cannot be had with --shards"),
+        ((*one, "--workload", "inserts"), "--pooler cannot be had with --workload"),
+        ((*one, "--filter", "uniform:0.1"), "--pooler cannot be had with --filter"),
+        ((*one, "--clients", "2", "--driver", "pgbench"), "leave --pooler or --driver out"),
+        ((*one, "--clients", "2", "--scheduler", "tcp://127.0.0.1:1"), "with --scheduler"),
+    ):
+        with pytest.raises(UserError, match=message):
+            requested(*words)
+    with pytest.raises(UserError, match="--pooler cannot be had with --tiers"):
+        requested(*one, is_simulated=True)
+    with pytest.raises(UserError, match="--pooler runs the pooler on this machine itself: add --local"):
+        requested(*one, local=())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--pooler", "pgbouncer"), "did you mean 'pgbouncer:session'"),
+        (("--pooler", "pgpool"), "there is no pooler 'pgpool'"),
+        (("--pool-size", "0"), "not a whole number of at least 1"),
+        (("--pool-size", "401"), "from 1 to 400"),
+    ],
+)
+def test_options_that_mean_nothing(words, message, capsys):
+    with pytest.raises(SystemExit):
+        make_parser().parse_args(["--local", *words])
+    assert message in capsys.readouterr().err
+
+
+def test_a_plugin_without_a_server_is_refused():
+    with pytest.raises(UserError, match="^object has no server that a pooler could be in front of: leave"):
+        Plugin(object()).set_pooler(SESSION)

@@ -1,0 +1,76 @@
+"""run.py with poolers: contenders over one index, and what is left when all of it is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from .programs import PATIENCE, ROOT
+from .test_poolers import PLUGIN_POOLERS, POOLERS, PostgresError, installed
+
+__all__ = ["installed"]
+
+
+@pytest.fixture
+def command(installed, new_folder, monkeypatch):
+    """What runs poolers in a workspace of its own, and those that can be had here, none among them."""
+    names = []
+    for name in POOLERS:
+        try:
+            installed.check(PLUGIN_POOLERS[name])
+            names.append(name)
+        except PostgresError:
+            continue
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_DATA", str(new_folder))
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_SETTINGS", "shared_buffers=64MB")
+    monkeypatch.chdir(new_folder.parent)
+    return [
+        *(sys.executable, str(ROOT / "run.py"), "--local", "--algorithm", "pgvector_exact"),
+        *("--dataset", "clustered-600-8-euclidean", "--clients", "3", "--warmup", "10", "--rounds", "1"),
+        "--pooler",
+    ], ["none", *names]
+
+
+def of_folder(folder):
+    """Return the processes of programs that have the folder in their arguments: servers and poolers."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or []
+        if any(str(folder) in word for word in words) and process.pid != os.getpid():
+            found.append(process)
+    return found
+
+
+def wait_until(holds, seconds):
+    deadline = time.monotonic() + seconds * PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_kill_of_all_leaves_no_process_and_the_next_command_goes_on(command, new_folder):
+    command, names = command
+    running = subprocess.Popen(
+        [*command, names[-1], "--duration", "120"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        wait_until(lambda: any("pgbouncer.ini" in " ".join(p.cmdline()) for p in of_folder(new_folder)), 60)
+    finally:
+        own = psutil.Process(running.pid)
+        python = [child for child in own.children(recursive=True) if "python" in child.name()]
+        for process in [own, *python]:  # the process that has started the servers among them
+            os.kill(process.pid, signal.SIGKILL)
+        running.wait()
+    wait_until(lambda: not of_folder(new_folder), 30)
+    words = [*command, ",".join(names), "--duration", "0.3"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    series = {path.parent.name for path in new_folder.parent.glob("results/**/*.hdf5")}
+    assert series == {
+        "pgvector_exact" + ("" if name == "none" else f"-{name.replace(':', '-')}") + "-c3" for name in names
+    }
+    assert not list(new_folder.glob("**/pooler")) and not of_folder(new_folder)
