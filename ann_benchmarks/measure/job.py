@@ -42,7 +42,7 @@ def opened(request: JobRequest) -> Iterator[tuple[Plugin, Dataset, Phases]]:
     try:
         plugin.use_settings(job.definition.settings)
         if (shards := job.definition.shards) is not None:
-            plugin.set_shards(shards.count, shards.engine, shards.most)
+            plugin.set_shards(shards.count, shards.engine, shards.most, shards.probes)
         _check_arguments(job, plugin)
         plugin.check_clients(job.execution.clients)
         dataset, _ = get_dataset(job.dataset)
