@@ -77,6 +77,7 @@ BUNDLES = (
         attrs(series='{"algorithm": "other", "clients": 1}'),
     ),
     Tampering("hidden shards", "series", "times of 2 shards", attrs(shard_build_times=[1.0, 2.0])),
+    Tampering("hidden probes", "series", "says shard_probes 2", attrs(shard_probes=2)),
     Tampering("swapped files", "series", "describes others", swap),
     Tampering("another dataset", "dataset", "with the mark", attrs(truth="0123456789abcdef")),
     Tampering(
