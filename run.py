@@ -45,7 +45,7 @@ from ann_benchmarks.run.execute import Executor, Limits, Workplace
 from ann_benchmarks.run.filter_options import requested_filters
 from ann_benchmarks.run.outcomes import JobOutcome
 from ann_benchmarks.run.pooler_options import requested_poolers
-from ann_benchmarks.run.shard_options import requested_engines, requested_shards
+from ann_benchmarks.run.shard_options import requested_engines, requested_probes, requested_shards
 from ann_benchmarks.run.simulation import Simulation
 from ann_benchmarks.run.whereabouts import Locate, Locator, locate_here
 from tiers.options import add_tier_options, check_tier_options, possible_conditions, requested_simulation
@@ -210,8 +210,8 @@ def requested_definitions(
     named = named_algorithms(args.algorithm)
     found = select_definitions(configs, named, data, args.count, args.docker_tag, args.run_disabled)
     found = with_settings(found, args.settings)
-    found = with_shards(found, requested_shards(args), requested_engines(args))
-    return with_poolers(found, requested_poolers(args))
+    shards = requested_shards(args), requested_engines(args), requested_probes(args)
+    return with_poolers(with_shards(found, *shards), requested_poolers(args))
 
 
 def every_job(args: argparse.Namespace) -> list[Job]:

@@ -78,6 +78,7 @@ BUNDLES = (
     ),
     Tampering("hidden pooler", "series", "pooler_version 1.24.1, and its s", attrs(pooler_version="1.24.1")),
     Tampering("hidden shards", "series", "times of 2 shards", attrs(shard_build_times=[1.0, 2.0])),
+    Tampering("hidden probes", "series", "says shard_probes 2", attrs(shard_probes=2)),
     Tampering("swapped files", "series", "describes others", swap),
     Tampering("another dataset", "dataset", "with the mark", attrs(truth="0123456789abcdef")),
     Tampering(

@@ -76,7 +76,7 @@ def test_hosts_that_cannot_be_are_refused(monkeypatch, text, message):
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("engine", ["fdw", "fdw-naive", "client"])
+@pytest.mark.parametrize("engine", ["fdw", "fdw-naive", "client", "routed"])
 def test_answers_are_those_of_one_server(hosts, engine):
     with fitted(None) as algorithm:
         true = algorithm.time_queries(QUERIES, K)[1]

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ann_benchmarks.algorithms.clustering.cells import METRICS
 from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres import catalog, servers
@@ -31,7 +32,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.definitions.selection import with_shards
 from ann_benchmarks.definitions.shards import ENGINES as ALL_ENGINES
-from ann_benchmarks.definitions.shards import Shards
+from ann_benchmarks.definitions.shards import ROUTED, Shards
 from ann_benchmarks.jobs.events import PointDone
 from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
 from ann_benchmarks.load.request import Load
@@ -44,7 +45,7 @@ from ann_benchmarks.results.comparable import comparable, family
 from ann_benchmarks.results.runs import load_runs
 from ann_benchmarks.results.series import Series, series_from
 from ann_benchmarks.run.options import check_options, make_parser
-from ann_benchmarks.run.shard_options import requested_engines, requested_shards
+from ann_benchmarks.run.shard_options import requested_engines, requested_probes, requested_shards
 
 from .postgres_fixtures import SMALL, copied
 from .programs import temporary_folder
@@ -138,6 +139,8 @@ def test_exact_answers_are_those_of_one_server(shards, metric):
     with fitted("", PGVectorExact(metric), train=train) as alone:
         true = known(alone.time_queries(queries, K)[1])
     for engine in ENGINES:
+        if engine == ROUTED and metric not in METRICS:
+            continue
         with fitted(engine, PGVectorExact(metric), train=train) as algorithm:
             assert known(algorithm.time_queries(queries, K)[1]) == true, engine
             if metric != "euclidean":
@@ -183,9 +186,10 @@ def test_every_shard_uses_its_index_and_the_plans_are_known(shards, form):
         with fitted(engine, hnsw(form), 150) as algorithm:
             answers[engine] = algorithm.time_queries(QUERIES, K)[1]
             facts = algorithm.get_additional()
-            assert facts["shard_build_times"] and facts["index_reused"] == (engine != "fdw")
+            assert facts["shard_build_times"] and facts["index_reused"] == (engine not in ("fdw", ROUTED))
+            assert sum(facts["shard_rows"]) == len(TRAIN)
             assert facts["build_time"] == pytest.approx(sum(facts["shard_build_times"]))
-            if engine == "client":
+            if engine in ("client", ROUTED):
                 assert "Index Scan" in facts["plan"] and "shard_plans" not in facts
                 continue
             plans = json.loads(facts["shard_plans"])
@@ -416,7 +420,7 @@ def test_what_a_search_finds_for_one_engine_is_not_taken_by_another(monkeypatch)
 
 def test_what_shards_cannot_have_is_refused(shards):
     algorithm = PGVectorExact("euclidean")
-    with pytest.raises(PostgresError, match="no shard engine 'x': use fdw, fdw-naive, client"):
+    with pytest.raises(PostgresError, match="no shard engine 'x': use fdw, fdw-naive, client, citus, routed"):
         algorithm.set_shards(2, "x")
     algorithm.set_shards(2, "client")
     with pytest.raises(PostgresError, match="a table that is written to has no shards"):
@@ -462,17 +466,24 @@ def test_shards_and_engines_are_contenders_with_names_of_their_own():
     assert [one.family.removeprefix("hnsw") for one in every] == [
         *("", "-shards2-fdw", "-shards2-client", "-shards4-fdw", "-shards4-client")
     ]
+    routed = with_shards([HNSW], [0, 2, 4], ["client", ROUTED], [1, 4])
+    assert [one.family.removeprefix("hnsw") for one in routed] == [
+        *("", "-shards2-client", "-shards2-routed1"),
+        *("-shards4-client", "-shards4-routed1", "-shards4-routed4"),
+    ]
     assert {one.shards.most for one in every if one.shards} == {4}  # of all, a server has the same memory
     assert [fdw.family, client.family] == ["hnsw-shards4-fdw", "hnsw-shards4-client"]
     assert fdw.plain == HNSW
-    series = Job(fdw, [[50]], "tiny", K).series
-    assert series.label == "hnsw-shards4-fdw" and not series.conditions
-    assert series_from(json.loads(series.as_json())) == series
+    for definition, label in ((fdw, "hnsw-shards4-fdw"), (routed[-1], "hnsw-shards4-routed4")):
+        series = Job(definition, [[50]], "tiny", K).series
+        assert series.label == label and not series.conditions
+        assert series_from(json.loads(series.as_json())) == series
+        assert series.on_one_server == Series("hnsw")
     assert Series("hnsw", "0.8", clients=2, settings="jit=on", shards=2, shard_engine="fdw").label == (
         "hnsw-0.8-shards2-fdw-jit=on-c2"
     )
     whole, parts = make_run("hnsw"), make_run("hnsw")
-    parts = replace(parts, series=replace(parts.series, shards=4, shard_engine="fdw"))
+    parts = replace(parts, series=series)
     assert comparable([whole, parts]) == [whole, parts] and family(whole) != family(parts)
 
 
@@ -489,10 +500,16 @@ def test_options():
     assert requested_shards(requested("--shards", "none,1,4,1")) == [0, 1, 4]
     with pytest.raises(UserError, match="says what asks the shards: add --shards"):
         requested("--shards", "none", "--shard-engine", "fdw")
+    routed = ("--shard-engine", "routed", "--shard-probes")
+    assert requested_probes(requested("--shards", "2,4", *routed, "1,4")) == [1, 4]
+    assert requested_probes(requested("--shards", "2", *routed[:2])) == [1]
     assert requested_engines(requested("--shards", "2")) == ["fdw"]
     four = ("--shards", "4")
     for words, message in (
         (("--shard-engine", "fdw"), "says what asks the shards: add --shards"),
+        (("--shard-probes", "2"), "says how many shards a query asks: add --shards"),
+        ((*four, "--shard-probes", "2"), "--shard-probes is of the engine routed: add --shard-engine routed"),
+        ((*four, *routed, "2,5"), "--shard-probes 5: a query cannot ask more than 4 shards"),
         ((*four, "--workload", "inserts"), "--shards cannot be had with --workload"),
         ((*four, "--filter", "uniform:0.1"), "--shards cannot be had with --filter"),
         ((*four, "--payload", "text"), "--shards cannot be had with --payload"),

@@ -11,6 +11,7 @@ from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.reporting.content import Shown, make
 from ann_benchmarks.reporting.document import Paragraph, Picture, Table
 from ann_benchmarks.reporting.pictures import picture_kinds
+from ann_benchmarks.reporting.sharding import sharded
 from ann_benchmarks.reporting.tables import table_kinds
 
 from .report_data import make_run
@@ -18,13 +19,14 @@ from .report_data import make_run
 ROUNDS = 8
 
 
-def result(rate, shards=0, engine="", clients=1, **attrs):
+def result(rate, shards=0, engine="", clients=1, probes=None, **attrs):
     """A result of rounds that all results have shared, on so many shards."""
     rounds = {"rounds": "r", "run_rounds": list(range(ROUNDS))}
     parts = {"recall_parts": [0.9, 1.0] * 25}
     rates = [rate * (1 + 0.01 * (-1) ** (i // (shards + 1))) for i in range(ROUNDS)]
     run = make_run("hnsw", rates, clients=clients, **rounds, **parts, **attrs)
-    return replace(run, series=replace(run.series, shards=shards or None, shard_engine=engine))
+    series = replace(run.series, shards=shards or None, shard_engine=engine, shard_probes=probes)
+    return replace(run, series=series)
 
 
 def every(clients=1):
@@ -59,6 +61,33 @@ def test_the_table_has_each_number_and_engine_beside_one_server():
     assert isinstance(notes[-1], Paragraph) and "Servers of one machine share its CPUs" in notes[-1].text
 
 
+def routed(rate, shards, probes, **attrs):
+    facts = {"shard_rows": [100, 300, *[200] * (shards - 2)], "searched_rows_share": probes / shards}
+    return result(rate, shards, "routed", probes=probes, **facts, **attrs)
+
+
+def test_each_number_of_probes_has_a_row_and_says_where_it_does_not_reach_the_recall(tmp_path):
+    short = routed(900.0, 4, 1)
+    short.metrics["k-nn"], short.attrs["recall_parts"] = 0.6, [0.5, 0.7] * 25
+    runs = [*every(), routed(700.0, 4, 2), short, routed(500.0, 2, 1)]
+    table, *_ = blocks(table_kinds, "table", runs)
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    of_routed = [row for row in rows if row["Engine"] == "routed"]
+    shown = ("Shards", "Probes", "Rows searched", "Rows of a shard")
+    assert [tuple(row[name] for name in shown) for row in of_routed] == [
+        *(("2", "1", "50%", "100 to 300"), ("4", "1", "25%", "100 to 300"), ("4", "2", "50%", "100 to 300"))
+    ]
+    ratios = [row["QPS / one server"].partition(" ")[0] for row in of_routed]
+    assert float(ratios[0]) == pytest.approx(0.5, rel=0.01) and ratios[1] == "-"
+    assert [row["Recall"] for row in of_routed] == ["0.9500", "0.6000", "0.9500"]
+    assert "not reached" in of_routed[1].values() and "not reached" not in of_routed[2].values()
+    assert {row["Probes"] for row in rows if row["Engine"] == "fdw"} == {"-"}
+    blocks(picture_kinds, "picture", runs, tmp_path)
+    assert (tmp_path / "shards.png").exists()
+    lines = {place.line for curve in sharded(Shown(runs, [], 0.95)) for place in curve.at}
+    assert lines == {"one server", "client", "fdw", "routed, 1 probe", "routed, 2 probes"}
+
+
 def test_each_load_has_a_table_of_its_own():
     tables = [
         block for block in blocks(table_kinds, "table", [*every(), *every(16)]) if isinstance(block, Table)
@@ -87,9 +116,11 @@ def test_a_finding_of_one_server_is_not_looked_for_on_several():
     hnsw = Definition("hnsw", "C", "m", "t", [{"M": 16}], [[50]], False)
     points = [
         StepPoint("shards", Job(one, [[50]], "tiny", 10), [50], make_run("hnsw"))
-        for one in with_shards([hnsw], [0, 2, 4], ["fdw", "client"])
+        for one in with_shards([hnsw], [0, 2, 4], ["fdw", "client", "routed"], [1, 2])
     ]
     assert [point.job.definition.shards for point in selected({"algorithm": "hnsw"}, points)] == [None]
     on_four = selected({"algorithm": "hnsw", "shards": 4, "engine": "client"}, points)
     assert [str(point.job.definition.shards) for point in on_four] == ["shards4-client"]
-    assert len(selected({"shards": [0, 2, 4]}, points)) == 5
+    assert len(selected({"shards": [0, 2, 4], "engine": ["", "fdw", "client"]}, points)) == 5
+    near = selected({"shards": [2, 4], "engine": "routed", "probes": 2}, points)
+    assert [str(point.job.definition.shards) for point in near] == ["shards2-routed2", "shards4-routed2"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..postgres import machine
+from . import machine
 from .algorithms import by_faiss, hierarchical, levels_above, lloyd
 from .cpu import Cpu, Faiss
 from .device import Device

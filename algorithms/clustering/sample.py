@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from ..postgres import machine
+from . import machine
 from .device import Advance
 from .settings import ClusteringError
 
@@ -28,9 +28,7 @@ def drawn_blocks(rows: Any, count: int, unit_rows: bool, rng: np.random.Generato
     differs by about a block's share of all rows. ClusteringError names the row whose values cannot be
     clustered.
     """
-    rows_left, dimension = rows.shape
-    size = max(1, BLOCK_BYTES // max(1, dimension * np.dtype(rows.dtype).itemsize))
-    missing = count
+    rows_left, size, missing = rows.shape[0], _block_rows(rows), count
     for start in range(0, rows.shape[0], size):
         stop = min(start + size, rows.shape[0])
         rows_left -= stop - start
@@ -39,6 +37,18 @@ def drawn_blocks(rows: Any, count: int, unit_rows: bool, rng: np.random.Generato
             missing -= drawn
             numbers = start + np.sort(rng.choice(stop - start, drawn, replace=False, shuffle=False))
             yield _checked(rows, numbers, _read(rows, numbers, start, stop), unit_rows)
+
+
+def every_block(rows: Any) -> Iterator[np.ndarray]:
+    """Yield all rows, in order, in the same blocks, likewise checked."""
+    size = _block_rows(rows)
+    for start in range(0, rows.shape[0], size):
+        vectors = np.array(rows[start : start + size], np.float32)
+        yield _checked(rows, np.arange(start, start + len(vectors)), vectors, False)
+
+
+def _block_rows(rows: Any) -> int:
+    return max(1, BLOCK_BYTES // max(1, rows.shape[1] * np.dtype(rows.dtype).itemsize))
 
 
 def _drawn_from_block(rng: np.random.Generator, here: int, later: int, missing: int) -> int:

@@ -201,12 +201,14 @@ class PostgresANN(InstallableExtension, QueriedTable):
         """Have queries return this beside the ids: text or vector."""
         self._build_options = replace(self._build_options, payload=checked_payload(payload))
 
-    def set_shards(self, count: int, engine: str, most: int = 0) -> None:
+    def set_shards(self, count: int, engine: str, most: int = 0, probes: int | None = None) -> None:
         """Have this many servers hold a part of the rows each, and the engine ask all of them.
 
-        Each has the memory of one of `most`, the largest number of servers that are compared.
+        Each has the memory of one of `most`, the largest number of servers that are compared. The engine
+        routed asks the nearest `probes` servers; None: all.
         """
-        self._indexed = ShardedTable(self.required_extension(), self.metric, self._hooks, count, engine, most)
+        of_plugin = self.required_extension(), self.metric, self._hooks
+        self._indexed = ShardedTable(*of_plugin, count, engine, most, probes)
 
     def set_pooler(self, pooler: str, size: int | None = None) -> None:
         """Have queries go through a pooler, such as pgbouncer:transaction, with this many server connections.

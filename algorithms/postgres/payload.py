@@ -119,30 +119,7 @@ def table_column(column: Column, rows: int, options: BuildOptions, division: Div
     return divided or AttributedColumn(column, options.attributes, options.kinds)
 
 
-@dataclass
-class PayloadCount:
-    """The bytes of payload in the answers that were read, and the number of these."""
-
-    size: int = 0
-    answers: int = 0
-
-    def read(self, result: Any) -> None:
-        """Count the payload of an answer; each of its rows has an id and a value."""
-        value = result.get_value
-        self.size += sum(len(value(row, 1) or b"") for row in range(result.ntuples))
-        self.answers += 1
-
-    def taken(self) -> "PayloadCount":
-        """Return what was counted, and begin anew."""
-        found = PayloadCount(self.size, self.answers)
-        self.size = self.answers = 0
-        return found
-
-    def facts(self) -> dict[str, float]:
-        """Return what is stored: the mean bytes of an answer; nothing where none was read."""
-        return {"payload_bytes": self.size / self.answers} if self.answers else {}
-
-
-def sum_of(counts: list[PayloadCount]) -> PayloadCount:
-    """Return all of them together."""
-    return PayloadCount(sum(one.size for one in counts), sum(one.answers for one in counts))
+def payload_bytes(result: Any) -> int:
+    """Return the bytes of an answer's payload; each of its rows has an id and a value."""
+    value = result.get_value
+    return sum(len(value(row, 1) or b"") for row in range(result.ntuples))

@@ -1,4 +1,4 @@
-"""The engine in the client: it sends a query to all shards at the same time, and merges their answers."""
+"""The engines in the client: it sends a query to shards at the same time, and merges their answers."""
 
 import select
 import struct
@@ -11,7 +11,8 @@ import psycopg
 from psycopg import pq
 
 from .errors import PostgresError, naming_shard
-from .payload import PayloadCount
+from .means import AnswerMeans
+from .routing import Router
 from .session import QuerySession
 from .statement import QueryStatement
 
@@ -25,6 +26,7 @@ class ScatteredStatement(QueryStatement):
 
     shards: tuple[QueryStatement, ...] = ()
     count: int = 0  # rows of an answer
+    router: Router | None = None  # None: all shards are asked
 
 
 class ScatteredSession(QuerySession):
@@ -38,14 +40,14 @@ class ScatteredSession(QuerySession):
                 with naming_shard(number, len(statement.shards)):
                     self.sessions.append(QuerySession(one))
             connections = [session.libpq for session in self.sessions]
-            self.libpq: Any = ScatteredConnections(connections, statement.count)
+            self.libpq: Any = ScatteredConnections(connections, statement.count, statement.router)
         except BaseException:
             self.close()
             raise
         self._statement, self.has_filter = statement, False
         self.encode, self.formats = statement.encoder(), statement.formats
         self.execute = self.libpq.exec_prepared
-        self.payload = PayloadCount()
+        self.counted, self._router = AnswerMeans(), statement.router
         self.backend, self.plan_text = self.sessions[0].backend, self.sessions[0].plan_text
         self._connection = self.sessions[0]._connection
 
@@ -54,6 +56,13 @@ class ScatteredSession(QuerySession):
         number = self.libpq.failed
         with naming_shard(number + 1, len(self.sessions)):
             self.sessions[number].check(result)
+
+    def ids(self, result: Any) -> list[int]:
+        """Decode an answer, and count which share of the rows was searched for it where that is not all."""
+        ids = super().ids(result)
+        if self._router is not None:
+            self.counted.add("searched_rows_share", self._router.share(result.places))
+        return ids
 
     def flush_statistics(self) -> None:
         """Have each shard count what its session has done."""
@@ -67,12 +76,13 @@ class ScatteredSession(QuerySession):
 
 
 class MergedAnswer:
-    """The nearest rows of all shards' answers, as libpq returns an answer."""
+    """The nearest rows of the answers of shards, those at `places`, as libpq returns an answer."""
 
     status = _FINE
 
-    def __init__(self, answers: Sequence[pq.abc.PGresult], count: int) -> None:
-        """Take the answers of all shards, each row an id and a distance in binary."""
+    def __init__(self, answers: Sequence[pq.abc.PGresult], count: int, places: Sequence[int] = ()) -> None:
+        """Take the answers, each row an id and a distance in binary."""
+        self.places = places
         rows = []
         for answer in answers:
             value = answer.get_value
@@ -95,10 +105,12 @@ class ScatteredConnections:
     They wait for one descriptor, which can be read when any of the connections can.
     """
 
-    def __init__(self, connections: Sequence[pq.abc.PGconn], count: int) -> None:
-        """Take the connections; an answer has `count` rows at most."""
+    def __init__(
+        self, connections: Sequence[pq.abc.PGconn], count: int, router: Router | None = None
+    ) -> None:
+        """Take the connections; an answer has `count` rows at most. The router chooses for each query."""
         if sys.platform != "linux":
-            raise PostgresError("the shard engine 'client' needs Linux: use --shard-engine fdw")
+            raise PostgresError("this shard engine needs Linux: use --shard-engine fdw")
         self.failed = 0  # the shard of the last error
         self._connections, self._count = connections, count
         self._poller = select.epoll()
@@ -106,6 +118,8 @@ class ScatteredConnections:
         self._of_socket = {connection.socket: place for place, connection in enumerate(connections)}
         for socket in self._of_socket:
             self._poller.register(socket, select.EPOLLIN)
+        self._router = router
+        self._places: Sequence[int] = range(len(connections))  # of the last query
         self._busy: set[int] = set()
         self._is_read = True
 
@@ -115,11 +129,13 @@ class ScatteredConnections:
         return self._connections[self.failed].status
 
     def send_query_prepared(self, *arguments: Any) -> None:
-        """Send a statement with its parameters to all shards."""
-        self._busy, self._is_read = set(range(len(self._connections))), False
-        for place, connection in enumerate(self._connections):
+        """Send a statement with its parameters to the shards that it is for."""
+        if self._router is not None:
+            self._places = self._router.nearest(arguments[1][0])
+        self._busy, self._is_read = set(self._places), False
+        for place in self._places:
             try:
-                connection.send_query_prepared(*arguments)
+                self._connections[place].send_query_prepared(*arguments)
             except psycopg.OperationalError as error:
                 self._lose(place, error)
 
@@ -144,19 +160,19 @@ class ScatteredConnections:
         if self._is_read:
             return None
         self._is_read, self._busy = True, set()
-        answers = [connection.get_result() for connection in self._connections]
-        for connection in self._connections:
-            connection.get_result()  # None
-        for place, answer in enumerate(answers):
+        answers = [self._connections[place].get_result() for place in self._places]
+        for place in self._places:
+            self._connections[place].get_result()  # None
+        for place, answer in zip(self._places, answers, strict=True):
             if answer is None:
                 self._lose(place, psycopg.OperationalError("there is no answer"))
             if answer.status != _FINE:
                 self.failed = place
                 return answer
-        return MergedAnswer([answer for answer in answers if answer is not None], self._count)
+        return MergedAnswer([answer for answer in answers if answer is not None], self._count, self._places)
 
     def exec_prepared(self, *arguments: Any) -> Any:
-        """Send a statement with its parameters to all shards, and wait for all answers."""
+        """Send a statement with its parameters to the shards that it is for, and wait for all answers."""
         self.send_query_prepared(*arguments)
         answer = self.get_result()
         self.get_result()

@@ -14,7 +14,8 @@ from psycopg import pq
 
 from .errors import PostgresError, refusal
 from .filtering.plans import plan_names, plan_shares
-from .payload import PayloadCount
+from .means import AnswerMeans
+from .payload import payload_bytes
 from .servers.libpq import connect
 from .settings import apply_settings
 from .statement import QueryStatement, load_libraries, set_and_check
@@ -93,7 +94,7 @@ class QuerySession(PreparedSession):
         super().__init__(statement.parameters, CLIENT_APPLICATION, statement.extensions)
         self._statement, self.has_filter = statement, statement.has_filter
         self.encode, self.formats = statement.encoder(), statement.formats
-        self.payload = PayloadCount()
+        self.counted = AnswerMeans()
         self.prepare(STATEMENT, statement.sql)
         self._set(statement.settings)
         plan = self.plan(statement.example, statement.example_values)
@@ -160,7 +161,7 @@ class QuerySession(PreparedSession):
         if result.status != pq.ExecStatus.TUPLES_OK:
             self.check(result)
         if self._statement.has_payload:
-            self.payload.read(result)
+            self.counted.add("payload_bytes", payload_bytes(result))
         value = result.get_value
         return [int.from_bytes(value(row, 0) or b"", "big") for row in range(result.ntuples)]
 

@@ -15,7 +15,7 @@ from ann_benchmarks.common.names import LONGEST_NAME, too_long
 from .configs import ANY_METRIC, BrokenConfig, Config
 from .definition import Data, Definition, get_definitions, supported_data
 from .poolers import Pooler
-from .shards import Shards
+from .shards import every_shards
 from .tags import split_tag, tagged
 
 Named = tuple[
@@ -148,14 +148,13 @@ def with_settings(definitions: Sequence[Definition], settings: Sequence[SettingV
 
 
 def with_shards(
-    definitions: Sequence[Definition], counts: Sequence[int], engines: Sequence[str]
+    definitions: Sequence[Definition],
+    counts: Sequence[int],
+    engines: Sequence[str],
+    probes: Sequence[int] = (1,),
 ) -> list[Definition]:
     """Return each definition on each number of shards, with each engine; 0: on one server, as it is."""
-    every = [
-        Shards(count, engine, max(counts)) if count else None
-        for count in counts
-        for engine in (engines if count else engines[:1])
-    ]
+    every = every_shards(counts, engines, probes)
     return [replace(one, shards=shards) for one in definitions for shards in every]
 
 

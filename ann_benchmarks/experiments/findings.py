@@ -60,6 +60,7 @@ class StepPoint:
             "filter": self.attrs.get("filter", ""),
             "shards": shards.count if (shards := self.job.definition.shards) else 0,
             "engine": shards.engine if shards else "",
+            "probes": (shards.probes if shards else None) or 0,
             "pooler": pooler.name if (pooler := self.job.definition.pooler) else "none",
         }
         if isinstance(self.outcome, Record):

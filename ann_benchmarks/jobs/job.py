@@ -38,8 +38,8 @@ class Job:
         """The series that the points belong to."""
         definition = self.definition
         own = self.procedure.series | {"environment": self.environment, "settings": definition.variant}
-        if definition.shards is not None:
-            own |= {"shards": definition.shards.count, "shard_engine": definition.shards.engine}
+        if (shards := definition.shards) is not None:
+            own |= {"shards": shards.count, "shard_engine": shards.engine, "shard_probes": shards.probes}
         if definition.pooler is not None:
             own |= {"pooler": definition.pooler.name, "pool_size": definition.pooler.size}
         return Series(definition.algorithm, definition.version, **own)

@@ -42,7 +42,7 @@ def opened(request: JobRequest) -> Iterator[tuple[Plugin, Dataset, Phases]]:
     try:
         plugin.use_settings(job.definition.settings)
         if (shards := job.definition.shards) is not None:
-            plugin.set_shards(shards.count, shards.engine, shards.most)
+            plugin.set_shards(shards.count, shards.engine, shards.most, shards.probes)
         if (pooler := job.definition.pooler) is not None:
             plugin.set_pooler(pooler.name, pooler.size)
         _check_arguments(job, plugin)

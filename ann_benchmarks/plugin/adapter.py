@@ -266,10 +266,10 @@ class Plugin:
         elif settings:
             raise UserError(f"{self.class_name} has no server's settings: leave --setting out")
 
-    def set_shards(self, count: int, engine: str, most: int = 0) -> None:
+    def set_shards(self, count: int, engine: str, most: int = 0, probes: int | None = None) -> None:
         """Have this many servers hold parts of the rows; UserError where a plug-in runs none."""
         check_shards(self.algorithm, self.class_name)
-        self._optional("set_shards")(count, engine, most)
+        self._optional("set_shards")(count, engine, most, *([] if probes is None else [probes]))
 
     def set_pooler(self, name: str, size: int | None = None) -> None:
         """Have queries go through a pooler; UserError where a plug-in has no server for one."""

@@ -1,10 +1,12 @@
 """What it costs to ask several servers: pictures over the number of shards, and a table beside one server."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import UNKNOWN, figure_text, share_text
+from ann_benchmarks.common.numbers import UNKNOWN, figure_text, percent_text, share_text
+from ann_benchmarks.common.output import counted
 from ann_benchmarks.plotting.lines import LinePlot, draw_lines
 from ann_benchmarks.plotting.points import Point
 from ann_benchmarks.results.at_recall import (
@@ -24,24 +26,45 @@ from .document import Block, Paragraph, Picture
 from .ratio_words import notes_on, speedup_text
 
 ONE_SERVER = "one server"
+NOT_REACHED = "not reached"
 PICTURES = {"qps": "up is better", "p50": "down is better"}
 LATENCIES = ("p50", "p99")
 CPU = {"Server CPU": "server_cpu_seconds_per_query", "Coordinator CPU": "coordinator_cpu_seconds_per_query"}
 
-Place = tuple[int, str]  # number of shards, 0 without, and their engine
+
+class Place(NamedTuple):
+    """The number of shards, 0 without, their engine, and how many of them a query asks, 0 for all."""
+
+    shards: int
+    engine: str
+    probes: int
+
+    @property
+    def line(self) -> str:
+        """Name what a line over the number of shards is of."""
+        probes = f", {counted(self.probes, 'probe')}" if self.probes else ""
+        return f"{self.engine}{probes}" if self.shards else ONE_SERVER
 
 
 @dataclass(frozen=True)
 class Sharded:
-    """A curve's results at a recall, by the number of shards and the engine; `name` is without these."""
+    """A curve's results at a recall, by where and how they were measured; `name` is without that.
+
+    `short` has the result with the highest recall of each place where none reaches it.
+    """
 
     name: str
     at: Mapping[Place, AtRecall]
+    short: Mapping[Place, Run]
 
     @property
     def whole(self) -> AtRecall | None:
         """What one server without shards does, None where it was not measured."""
-        return self.at.get((0, ""))
+        return next((at for place, at in self.at.items() if not place.shards), None)
+
+    def result(self, place: Place) -> Run:
+        """Return the result next to the recall."""
+        return self.at[place].run if place in self.at else self.short[place]
 
 
 def sharded(shown: Shown) -> list[Sharded]:
@@ -49,15 +72,15 @@ def sharded(shown: Shown) -> list[Sharded]:
     groups: dict[str, dict[Place, list[Run]]] = {}
     for run in shown.runs:
         if not is_open(run):
-            plain = replace(run.series, shards=None, shard_engine="")
-            place = run.series.shards or 0, run.series.shard_engine
-            groups.setdefault(plain.label, {}).setdefault(place, []).append(run)
-    found = [
-        Sharded(name, dict(sorted(at_recall(places, shown.target).items())))
-        for name, places in sorted(groups.items())
-        if any(count for count, _ in places)
-    ]
-    found = [one for one in found if any(count for count, _ in one.at)]
+            series = run.series
+            place = Place(series.shards or 0, series.shard_engine, series.shard_probes or 0)
+            groups.setdefault(series.on_one_server.label, {}).setdefault(place, []).append(run)
+    found = []
+    for name, places in sorted(groups.items()):
+        at = dict(sorted(at_recall(places, shown.target).items()))
+        if any(place.shards for place in at):
+            short = {place: _highest(runs) for place, runs in places.items() if place not in at}
+            found.append(Sharded(name, at, short))
     if not found:
         raise UserError(f"no result on shards reaches a recall of {shown.target:g}")
     return found
@@ -70,12 +93,11 @@ def shard_pictures(shown: Shown) -> list[Block]:
     for metric, direction in PICTURES.items():
         lines: dict[str, list[Point]] = {}
         for curve in curves:
-            counts = sorted({count for count, _ in curve.at if count})
-            for (count, engine), at in curve.at.items():
-                name = f"{curve.name}, {engine or ONE_SERVER}"
+            counts = sorted({place.shards for place in curve.at if place.shards})
+            for place, at in curve.at.items():
                 # One server is a level to compare with.
-                lines.setdefault(name, []).extend(
-                    _point(metric, at, x) for x in ([count] if count else counts)
+                lines.setdefault(f"{curve.name}, {place.line}", []).extend(
+                    _point(metric, at, x) for x in ([place.shards] if place.shards else counts)
                 )
         path = shown.file("shards" if metric == "qps" else f"shards-{metric}")
         plot = LinePlot("Shards", all_metrics[metric].description, "", "", shown.title, direction)
@@ -87,7 +109,7 @@ def shard_pictures(shown: Shown) -> list[Block]:
 
 
 def shard_table(shown: Shown) -> list[Block]:
-    """Return for each curve its numbers of shards and engines, and the throughput over that of one server."""
+    """Return for each curve how it does on shards, and the throughput over that of one server."""
     blocks: list[Block] = []
     for curve in sharded(shown):
         found = list(curve.at.values())
@@ -98,23 +120,29 @@ def shard_table(shown: Shown) -> list[Block]:
             for i, at in enumerate(found)
             if whole is not None and at is not whole
         }
+        qps = {place: f"{LOWER_BOUND * at.is_bound}{figure_text(at.qps)}" for place, at in curve.at.items()}
+        compared = {
+            place: speedup_text(ratios[i], at.is_bound, whole.is_bound)
+            for i, (place, at) in enumerate(curve.at.items())
+            if whole is not None and i in ratios
+        }
+        places = sorted({*curve.at, *curve.short})
+        runs = [curve.result(place) for place in places]
         columns = {
-            "Shards": [str(count) if count else ONE_SERVER for count, _ in curve.at],
-            "Engine": [engine or UNKNOWN for _, engine in curve.at],
-            "Recall": [share_text(at.run.metrics["k-nn"]) for at in found],
-            all_metrics[QPS_AT_RECALL].title: [
-                f"{LOWER_BOUND * at.is_bound}{figure_text(at.qps)}" for at in found
-            ],
-            f"QPS / {ONE_SERVER}": [
-                speedup_text(ratios[i], at.is_bound, whole.is_bound) if whole and i in ratios else UNKNOWN
-                for i, at in enumerate(found)
-            ],
+            "Shards": [str(place.shards) if place.shards else ONE_SERVER for place in places],
+            "Engine": [place.engine or UNKNOWN for place in places],
+            "Probes": [str(place.probes) if place.probes else UNKNOWN for place in places],
+            "Rows searched": [_share(run) for run in runs],
+            "Rows of a shard": [_sizes(run) for run in runs],
+            "Recall": [share_text(run.metrics["k-nn"]) for run in runs],
+            all_metrics[QPS_AT_RECALL].title: [qps.get(place, NOT_REACHED) for place in places],
+            f"QPS / {ONE_SERVER}": [compared.get(place, UNKNOWN) for place in places],
         }
         for name in LATENCIES:
             metric = all_metrics[name]
-            columns[metric.title] = [metric.write(at.run.metrics[name]) for at in found]
+            columns[metric.title] = [metric.write(run.metrics[name]) for run in runs]
         for title, attribute in CPU.items():
-            columns[f"{title} (ms/query)"] = [_milliseconds(at.run, attribute) for at in found]
+            columns[f"{title} (ms/query)"] = [_milliseconds(run, attribute) for run in runs]
         caption = f"{curve.name} on several servers, at a recall of {shown.target:g}"
         blocks.append(known_table(columns, caption, frozenset({"Shards", "Engine"})))
         notes = [
@@ -129,6 +157,23 @@ _ON_ONE_MACHINE = (
     "Servers of one machine share its CPUs. The ratios are then what it costs to ask several servers, and not"
     " what several machines would answer."
 )
+
+
+def _highest(runs: Sequence[Run]) -> Run:
+    return max(runs, key=lambda run: run.metrics["k-nn"])
+
+
+def _share(run: Run) -> str:
+    share = number(run, "searched_rows_share")
+    return percent_text(share) if share else UNKNOWN
+
+
+def _sizes(run: Run) -> str:
+    """Write how many rows the smallest and the largest shard have, where that differs much."""
+    sizes = run.attrs.get("shard_rows")
+    if run.series.shard_probes is None or not isinstance(sizes, list) or not sizes:
+        return UNKNOWN
+    return f"{min(sizes):,.0f} to {max(sizes):,.0f}"
 
 
 def _point(metric: str, at: AtRecall, x: int) -> Point:

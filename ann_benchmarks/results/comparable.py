@@ -56,6 +56,7 @@ def is_usual(run: Run) -> bool:
         settings=run.series.settings,
         shards=run.series.shards,
         shard_engine=run.series.shard_engine,
+        shard_probes=run.series.shard_probes,
         pooler=run.series.pooler,
         pool_size=run.series.pool_size,
     )

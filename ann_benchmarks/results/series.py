@@ -60,6 +60,7 @@ class Series:
     settings: str = ""  # of its server, where they were compared: such as "jit=off work_mem=64MB"
     shards: int | None = None  # servers that hold parts of the rows; None: one has all
     shard_engine: str = ""  # what asked them, such as fdw
+    shard_probes: int | None = None  # how many of them a query asked; None: all
     pooler: str = ""  # what queries went through, such as pgbouncer:transaction
     pool_size: int | None = None  # its connections to the server, where that was requested
 
@@ -73,7 +74,14 @@ class Series:
     @property
     def sharding(self) -> str:
         """The part of the name that says on how many shards it was, such as shards4-fdw."""
-        return "" if self.shards is None else str(Shards(self.shards, self.shard_engine))
+        if self.shards is None:
+            return ""
+        return str(Shards(self.shards, self.shard_engine, probes=self.shard_probes))
+
+    @property
+    def on_one_server(self) -> "Series":
+        """The same without shards."""
+        return replace(self, shards=None, shard_engine="", shard_probes=None)
 
     @property
     def pooling(self) -> str:

@@ -5,11 +5,12 @@ import argparse
 from ann_benchmarks.common.cli import each_of, option_name
 from ann_benchmarks.common.errors import UserError, closest, shown
 from ann_benchmarks.common.quantities import whole
-from ann_benchmarks.definitions.shards import ENGINES
+from ann_benchmarks.definitions.shards import ENGINES, ROUTED
 
 MOST_SHARDS = 64  # servers of one machine
 NO_SHARDS = "none"
 _FIRST = "fdw"
+_PROBES = 1
 _NOT_WITH = ("workload", "filter", "post_filter", "scheduler")
 
 
@@ -29,6 +30,13 @@ def add_shard_options(parser: argparse.ArgumentParser) -> None:
         type=each_of(_engine),
         help=f"what asks the shards: {', '.join(ENGINES)}; several are contenders (default: {_FIRST})",
     )
+    add(
+        "--shard-probes",
+        metavar="N,N",
+        type=each_of(whole(1, MOST_SHARDS)),
+        help=f"shards that a query of the engine {ROUTED} asks, those with the nearest cells; several numbers"
+        f" are contenders (default: {_PROBES})",
+    )
 
 
 def check_shard_options(args: argparse.Namespace) -> None:
@@ -36,7 +44,10 @@ def check_shard_options(args: argparse.Namespace) -> None:
     if not any(requested_shards(args)):
         if args.shard_engine:
             raise UserError("--shard-engine says what asks the shards: add --shards N")
+        if args.shard_probes:
+            raise UserError("--shard-probes says how many shards a query asks: add --shards N")
         return
+    _check_probes(args)
     if not args.local:
         raise UserError("--shards runs servers of this machine itself: add --local")
     for name in _NOT_WITH:
@@ -56,6 +67,19 @@ def requested_shards(args: argparse.Namespace) -> list[int]:
 def requested_engines(args: argparse.Namespace) -> list[str]:
     """Return the engines, the first one unless others are named."""
     return args.shard_engine or [_FIRST]
+
+
+def requested_probes(args: argparse.Namespace) -> list[int]:
+    """Return how many shards a query of ROUTED asks: one, unless numbers are given."""
+    return args.shard_probes or [_PROBES]
+
+
+def _check_probes(args: argparse.Namespace) -> None:
+    most, probes = max(requested_shards(args)), max(requested_probes(args))
+    if args.shard_probes and ROUTED not in requested_engines(args):
+        raise UserError(f"--shard-probes is of the engine {ROUTED}: add --shard-engine {ROUTED}")
+    if probes > most:
+        raise UserError(f"--shard-probes {probes}: a query cannot ask more than {most} shards (--shards)")
 
 
 def _count(text: str) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import machine
 from ..errors import PostgresError
-from ..payload import PayloadCount, sum_of
+from ..means import AnswerMeans, together
 from ..statement import QueryStatement
 from .group import MOST_A_SECOND, ProcessGroup
 from .parameters import write_all, write_parameters
@@ -38,7 +38,7 @@ class ClientPool(ProcessGroup):
         """
         self._queries, self._rests = queries, rests
         self._seconds: float | None = None  # of the last run, if it had a given time
-        self._payload = PayloadCount()  # of the answers of the last run that were kept
+        self._counted = AnswerMeans()  # of the answers of the last run that were kept
         self._pace = 0.0  # queries that each client sent a second in such a run
         self._arrivals = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         with tempfile.TemporaryFile() as parameters:
@@ -97,12 +97,12 @@ class ClientPool(ProcessGroup):
 
     def answers(self) -> list[ClientRun]:
         """Return what each client measured in the last run; to be called once after each."""
-        runs, payloads = [], []
+        runs, counts = [], []
         for book, work, report in self._reports():
             read = book.read(work.room, report.count)
             is_closed = isinstance(work, InOrder)
-            (numbers, ids, weights), payload = report.result
-            payloads.append(payload)
+            (numbers, ids, weights), counted = report.result
+            counts.append(counted)
             runs.append(
                 ClientRun(
                     np.resize(work.order, report.count) if is_closed else read.numbers,
@@ -118,12 +118,12 @@ class ClientPool(ProcessGroup):
             )
         if self._seconds is not None:
             self._pace = sum(len(given.sent) for given in runs) / (len(runs) * self._seconds)
-        self._payload = sum_of(payloads)
+        self._counted = together(counts)
         return runs
 
     def facts(self) -> dict[str, float]:
-        """Return what is stored with the last run: the bytes of a query's payload, where it has one."""
-        return self._payload.facts()
+        """Return what is stored with the last run: means of what was counted in its answers."""
+        return self._counted.facts()
 
     def _slots(self) -> int:
         return math.ceil(EVEN * len(self._queries) / len(self))

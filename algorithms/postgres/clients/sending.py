@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from psycopg import pq
 
-from ..payload import PayloadCount
+from ..means import AnswerMeans
 from ..session import STATEMENT, QuerySession
 from .member import MemberRun
 from .sample import RawSample
@@ -116,11 +116,11 @@ class QueryRun(MemberRun[QuerySession, InOrder | WhenDue]):
             self.count = place + 1
         yield True
 
-    def result(self) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], PayloadCount]:
-        """Return the sample (numbers of queries, ids, for how many answers each stands) and its payload."""
-        self.session.payload.taken()
+    def result(self) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], AnswerMeans]:
+        """Return the sample (numbers of queries, ids, for how many answers each stands) and its means."""
+        self.session.counted.taken()
         sample = self.sample.arrays(self.count, self._number, self.session.ids)
-        return sample, self.session.payload.taken()
+        return sample, self.session.counted.taken()
 
     def _number(self, place: int) -> int:
         """Which query was sent there."""

@@ -45,7 +45,7 @@ class WhenDue:
 class MemberReport:
     """What a member reports besides what it has written into its book.
 
-    `result` is a client's sample of answers with the payload of these, or the numbers of the changes that a
+    `result` is a client's sample of answers with the means of these, or the numbers of the changes that a
     writer made in vain.
     """
 

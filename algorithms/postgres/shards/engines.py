@@ -1,4 +1,4 @@
-"""What asks all shards for the rows that are nearest to a query."""
+"""What asks shards for the rows that are nearest to a query."""
 
 import json
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from ..columns import Column
 from ..errors import PostgresError, naming_shard
 from ..extension import RequiredExtension
 from ..forms import RowSource, query_sql
+from ..routing import Router
 from ..scattered import ScatteredStatement
 from ..session import QuerySession
 from ..statement import QueryStatement
@@ -20,7 +21,8 @@ from .shard import Shard
 from .sql import concurrent_sql, scattered_sql
 from .statement import CoordinatorStatement, remote_scans
 
-ENGINES = ("fdw", "fdw-naive", "client", CITUS)
+ROUTED = "routed"
+ENGINES = ("fdw", "fdw-naive", "client", CITUS, ROUTED)
 
 
 class Engine:
@@ -34,8 +36,9 @@ class Engine:
         self.coordinator: Coordinator | CitusCoordinator | None = None
         if self.is_citus:
             self.coordinator = CitusCoordinator(extension)
-        elif name != "client":
+        elif name not in ("client", ROUTED):
             self.coordinator = Coordinator(extension, self._is_concurrent)
+        self.router: Router | None = None  # None: all shards are asked
         self.facts: dict[str, Any] = {}  # of the shards, for the last statement of a coordinator
         self._explained: Any = None  # that statement and its settings
 
@@ -61,7 +64,8 @@ class Engine:
                 _changed(one, QueryStatement, sql=scattered_sql(_name(shard), form, *how))
                 for shard, one in zip(shards, each, strict=True)
             ]
-            return _changed(scattered[0], ScatteredStatement, shards=tuple(scattered), count=n)
+            parts = {"shards": tuple(scattered), "count": n, "router": self.router}
+            return _changed(scattered[0], ScatteredStatement, **parts)
         if isinstance(self.coordinator, CitusCoordinator):
             self.coordinator.use(each[0].settings)
             statement: CoordinatorStatement = _changed(

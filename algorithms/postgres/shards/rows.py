@@ -1,4 +1,4 @@
-"""The rows of one shard: every n-th of a training set, with the ids that they have in it."""
+"""The rows of one shard, with the ids that they have in the training set: every n-th, or those of a cell."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +8,7 @@ import numpy as np
 from ..columns import row_of_an_array
 from ..columns.column import RowEncoder
 
+_PART = 1 << 16  # rows whose places are looked through at once
 _ID_BYTES = slice(6, 10)  # of a row of a binary COPY: behind the number of columns and the id's length
 
 
@@ -47,6 +48,37 @@ class ShardRows:
     def numbered(self, encoder: RowEncoder) -> RowEncoder:
         """Return the same encoder, for rows that have their ids in the training set."""
         return NumberedEncoder(encoder, self)
+
+
+class CellRows(ShardRows):
+    """The rows of a training set whose place is that of the shard, read by range."""
+
+    def __init__(self, rows: Any, place: int, places: np.ndarray[Any, Any], count: int, mark: str) -> None:
+        """Take the training set, the place of each of its rows, (rows,), and what identifies both."""
+        super().__init__(rows, place, count, mark)
+        self._places = places
+        own = [np.count_nonzero(places[i : i + _PART] == place) for i in range(0, len(places), _PART)]
+        self._before = np.concatenate([[0], np.cumsum(own)])  # rows of the shard before each part
+        self.shape = (int(self._before[-1]), rows.shape[1])
+
+    def __getitem__(self, numbers: slice) -> Any:
+        start, stop, step = numbers.indices(len(self))
+        return self._rows[self.id_of(np.arange(start, stop, step))]
+
+    def id_of(self, row: Any) -> Any:
+        """Return the number in the training set of a row of the shard, or of an array of them, ascending."""
+        numbers = np.atleast_1d(row)
+        if not len(numbers):
+            return numbers
+        first, last = np.searchsorted(self._before, numbers[[0, -1]], "right") - 1
+        part = slice(int(first) * _PART, (int(last) + 1) * _PART)
+        ids = part.start + np.flatnonzero(self._places[part] == self._place)
+        found = ids[numbers - self._before[first]]
+        return found if np.ndim(row) else int(found[0])
+
+    def fingerprint(self) -> str:
+        """Return what tells these rows from those of other shards, and of other cells."""
+        return f"{super().fingerprint()} by cells"
 
 
 class NumberedEncoder:

@@ -45,6 +45,10 @@ class Shard(IndexedTable):
         """What the index holds of each vector, from make on."""
         return self._form
 
+    def started(self) -> Server:
+        """Start its server, if it does not run, and return it."""
+        return self._start_server()
+
     def versions_offered(self) -> dict[str, str]:
         """Return the versions of somebody else's server and its extensions; of one of ours, none."""
         server = shard_server(self.number)

@@ -17,8 +17,8 @@ from ..tables import fingerprint
 from ..watching import ServerWatch
 from ..writing import WritableTable
 from .coordinator import TABLE
-from .engines import Engine
-from .rows import ShardRows
+from .dealing import CellDealer, Dealt, dealt_by_id
+from .engines import ROUTED, Engine
 from .shard import Shard
 from .watch import ShardsWatch
 
@@ -45,9 +45,12 @@ class ShardedTable:
         count: int,
         engine: str,
         most: int = 0,
+        probes: int | None = None,
     ) -> None:
-        """Take what the plug-in describes; nothing is started yet. `most`: as in the plug-in's set_shards."""
+        """Take what the plug-in describes; nothing is started yet. `most`, `probes`: as in its set_shards."""
         self._engine = Engine(engine, extension, metric)
+        self._dealer = CellDealer(metric, count, probes) if engine == ROUTED else None
+        self._facts: dict[str, Any] = {}  # of how the rows are dealt
         share = max(count, most)
         self._shards = [
             Shard(number, count, extension, metric, hooks, share) for number in range(1, count + 1)
@@ -63,12 +66,13 @@ class ShardedTable:
         count, rows = len(self._shards), X.shape[0]
         if rows < count:
             raise PostgresError(f"{rows:,} rows for {count} shards: use fewer shards")
-        mark = fingerprint(X)
         self._engine.forget()
         self._check_hosts()
-        for place, shard in enumerate(self._shards):
+        dealt = self._deal(X, column)
+        self._engine.router, self._facts = dealt.router, dealt.facts
+        for shard, own in zip(self._shards, dealt.rows, strict=True):
             with self._at(shard):
-                shard.make(ShardRows(X, place, count, mark), column, options)
+                shard.make(own, column, options)
         self._current = self._shards[0]
         self._check_versions()
         self._open()
@@ -168,7 +172,7 @@ class ShardedTable:
         common |= {"build_notices": notices} if notices else {}
         if all("server_address" in facts for facts in each):
             common["server_address"] = ",".join(facts["server_address"] for facts in each)
-        return each[0] | sums | common | {"shard_build_times": times} | self._engine.facts
+        return each[0] | sums | common | {"shard_build_times": times} | self._facts | self._engine.facts
 
     def cool(self) -> None:
         """Stop the shards and drop their files from the system's cache; a coordinator has no rows."""
@@ -198,6 +202,14 @@ class ShardedTable:
             self._engine.coordinator.close()
         for shard in self._shards:
             shard.release()
+
+    def _deal(self, X: Any, column: Column) -> Dealt:
+        mark, first = fingerprint(X), self._shards[0]
+        if self._dealer is None:
+            return dealt_by_id(X, mark, len(self._shards))
+        with self._at(first):
+            server = first.started()
+        return self._dealer.deal(X, mark, column, server, lambda: first.enter_phase("cells"))
 
     def _open(self) -> None:
         self._current = self._shards[0]

@@ -130,10 +130,8 @@ def check_clients_alike(points: Sequence[CheckedPoint], findings: Findings, refu
     for point in points:
         if point.is_open or point.series.clients is None:
             continue
-        plain = replace(
-            point.series, algorithm="", version="", settings="", environment="", clients=None,
-            shards=None, shard_engine="", pooler="", pool_size=None,
-        )  # fmt: skip
+        series = replace(point.series.on_one_server, pooler="", pool_size=None)
+        plain = replace(series, algorithm="", version="", settings="", environment="", clients=None)
         where = (point.dataset, point.count, plain)
         own = f"{replace(point.series, clients=None).folder}/{point.name}.hdf5"
         numbers.setdefault(where, set()).add(point.series.clients)

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 
+from ann_benchmarks.definitions.shards import ROUTED
 from ann_benchmarks.results.file import LONGEST_NAME
 
 from ..files import without_brackets
@@ -27,6 +28,7 @@ FIELDS = {
     "tier_method": ("tier_method", ""),
     "tier_cpus": ("tier_cpus", None),
     "tier_disk": ("tier_disk", ""),
+    "shard_probes": ("shard_probes", None),
 }
 RELEASES = {"pgvector": "vector_version", "vchord": "vchord_version", "pgvectorscale": "vectorscale_version"}
 ROUNDING = 1e-9  # of a share
@@ -56,7 +58,7 @@ def check_identity(
             findings.refuse(point.file, "series", what, advice)
         elif name not in attrs and expected != default:
             findings.refuse(point.file, "series", f"does not say {name}, and its series does", advice)
-    for what in (*_other_load(point), *other_server(point)):
+    for what in (*_other_load(point), *_other_shards(point, dataset.rows), *other_server(point)):
         findings.refuse(point.file, "series", what, advice)
     _check_version(point, findings, advice)
     check_name(point, findings, advice)
@@ -86,10 +88,6 @@ def _other_load(point: CheckedPoint) -> Iterator[str]:
         yield f"says loop {attrs.get('loop')}, and its series has {at}"
     if bool(series.payload) == (point.number("payload_bytes") is None):  # 0 where nothing was found
         yield f"says payload_bytes {attrs.get('payload_bytes')}, and its series '{series.payload}'"
-    times = point.numbers("shard_build_times")
-    if len(times) != (series.shards or 0) or (series.shards is None) != (series.shard_engine == ""):
-        on = f"{series.shards or 'no'} shards asked by '{series.shard_engine}'"
-        yield f"says the build times of {len(times)} shards, and its series has {on}"
     if bool(series.pooler) == (attrs.get("pooler_version") is None):
         yield f"says pooler_version {attrs.get('pooler_version')}, and its series '{series.pooler}'"
     if series.pool_size is not None and point.number("pooler_pool_size") != series.pool_size:
@@ -99,6 +97,25 @@ def _other_load(point: CheckedPoint) -> Iterator[str]:
     read = [point.number(f"{what}_blocks_read_per_query") for what in ("index", "table")]
     if series.is_cold and attrs.get("caches_dropped") and None not in read and not any(read):
         yield "its server has read no block in its runs, and its series is cold"
+
+
+def _other_shards(point: CheckedPoint, rows: int) -> Iterator[str]:
+    """Yield in what a point was measured on other shards than its series says."""
+    series, sizes = point.series, point.numbers("shard_rows")
+    times, count, probes = point.numbers("shard_build_times"), series.shards or 0, series.shard_probes
+    on = f"{series.shards or 'no'} shards asked by '{series.shard_engine}'"
+    if len(times) != count or (series.shards is None) != (series.shard_engine == ""):
+        yield f"says the build times of {len(times)} shards, and its series has {on}"
+    if (probes is None) == (series.shard_engine == ROUTED) or not 0 < (probes or 1) <= max(count, 1):
+        yield f"has a series of {on}, {probes} of them"
+    elif (sizes or probes) and (len(sizes) != count or sum(sizes) != rows):
+        yield f"says {sum(sizes):,.0f} rows of {len(sizes)} shards, and has {rows:,} on {on}"
+    elif probes:
+        share, ordered = point.number("searched_rows_share"), sorted(sizes)
+        least, most = sum(ordered[:probes]) / rows, sum(ordered[-probes:]) / rows
+        if share is None or not least - ROUNDING <= share <= most + ROUNDING:
+            what = f"{probes} of its shards have {least:.3g} to {most:.3g} of the rows"
+            yield f"says searched_rows_share {share}, and {what}"
 
 
 def _check_version(point: CheckedPoint, findings: Findings, advice: str) -> None:

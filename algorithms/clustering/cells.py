@@ -1,0 +1,41 @@
+"""Cells: the parts of space around some centroids, and which of them a vector is near to."""
+
+import numpy as np
+
+METRICS = ("euclidean", "angular", "ip")  # whose near vectors lie in near cells
+
+
+class Cells:
+    """Centroids, (count, dimension) float32.
+
+    `spherical`: they have a length of 1, and the nearest is that with the largest inner product.
+    """
+
+    def __init__(self, centroids: np.ndarray, spherical: bool) -> None:
+        """Take the centroids."""
+        self.centroids, self.spherical = np.ascontiguousarray(centroids, np.float32), spherical
+        exact = self.centroids.astype(np.float64)
+        halves = np.zeros(len(exact)) if spherical else np.einsum("ij,ij->i", exact, exact) / 2
+        self._halves = halves.astype(np.float32)
+
+    def __len__(self) -> int:
+        return len(self.centroids)
+
+    def distances(self, vectors: np.ndarray) -> np.ndarray:
+        """Return how far vectors, (n, dimension), are from the centroids, to compare those of a vector.
+
+        It is (n, count): minus the inner product, or half of what the squared distances differ by.
+        """
+        found: np.ndarray = self._halves - vectors @ self.centroids.T
+        return found
+
+    def nearest(self, vector: np.ndarray, count: int) -> list[int]:
+        """Return the numbers of the `count` cells nearest to a vector, (dimension,) float32, in any order.
+
+        A client does this for each query that it sends. BLAS might start threads for it.
+        """
+        if count >= len(self):
+            return list(range(len(self)))
+        distances = self._halves - np.einsum("ij,j->i", self.centroids, vector)
+        nearest: list[int] = np.argpartition(distances, count - 1)[:count].tolist()
+        return nearest
