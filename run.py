@@ -30,6 +30,7 @@ from ann_benchmarks.definitions.selection import (
     config_warnings,
     named_algorithms,
     select_definitions,
+    with_replicas,
     with_settings,
     with_shards,
 )
@@ -43,6 +44,7 @@ from ann_benchmarks.run.containers.locating import container_locator
 from ann_benchmarks.run.execute import Executor, Limits, Workplace
 from ann_benchmarks.run.filter_options import requested_filters
 from ann_benchmarks.run.outcomes import JobOutcome
+from ann_benchmarks.run.replica_options import requested_replicas
 from ann_benchmarks.run.shard_options import requested_engines, requested_shards
 from ann_benchmarks.run.simulation import Simulation
 from ann_benchmarks.run.whereabouts import Locate, Locator, locate_here
@@ -208,7 +210,8 @@ def requested_definitions(
     named = named_algorithms(args.algorithm)
     found = select_definitions(configs, named, data, args.count, args.docker_tag, args.run_disabled)
     found = with_settings(found, args.settings)
-    return with_shards(found, requested_shards(args), requested_engines(args))
+    found = with_shards(found, requested_shards(args), requested_engines(args))
+    return with_replicas(found, requested_replicas(args))
 
 
 def every_job(args: argparse.Namespace) -> list[Job]:

@@ -14,6 +14,7 @@ from ann_benchmarks.data.datasets.registry import aliases
 from ann_benchmarks.plugin import Plugin, PluginClass
 
 from .configs import ANY_METRIC, Config
+from .replicas import Replicas
 from .shards import Shards
 
 DEFINITIONS_FOLDER = Path(__file__).parents[2] / "algorithms"
@@ -34,6 +35,7 @@ class Definition:
     settings: Mapping[str, str] = field(default_factory=dict)  # that the user gives its server
     varied: tuple[str, ...] = ()  # names of settings with several values: a curve for each
     shards: Shards | None = None  # None: all rows are on one server
+    replicas: Replicas | None = None  # None: that server has none, and is compared with none that has
 
     @property
     def variant(self) -> str:
@@ -43,14 +45,15 @@ class Definition:
 
     @property
     def plain(self) -> "Definition":
-        """The same without settings and shards."""
-        return replace(self, settings={}, varied=(), shards=None)
+        """The same without settings, shards and replicas."""
+        return replace(self, settings={}, varied=(), shards=None, replicas=None)
 
     @property
     def family(self) -> str:
-        """The algorithm with its version, shards and variant."""
-        shards = str(self.shards or "")
-        return "-".join(filter(None, [self.algorithm, self.version, shards, self.variant.replace(" ", "-")]))
+        """The algorithm with its version, shards, replicas and variant."""
+        servers = [str(servers) for servers in (self.shards, self.replicas) if servers is not None]
+        parts = [self.algorithm, self.version, *servers, self.variant.replace(" ", "-")]
+        return "-".join(filter(None, parts))
 
     def __str__(self) -> str:
         return label(self.family, self.arguments)

@@ -14,6 +14,7 @@ from ann_benchmarks.common.names import LONGEST_NAME, too_long
 
 from .configs import ANY_METRIC, BrokenConfig, Config
 from .definition import Data, Definition, get_definitions, supported_data
+from .replicas import Replicas
 from .shards import Shards
 from .tags import split_tag, tagged
 
@@ -156,6 +157,13 @@ def with_shards(
         for engine in (engines if count else engines[:1])
     ]
     return [replace(one, shards=shards) for one in definitions for shards in every]
+
+
+def with_replicas(definitions: Sequence[Definition], counts: Sequence[int]) -> list[Definition]:
+    """Return each definition with each number of replicas; where all are 0, as it is."""
+    most = max(counts)
+    every = [Replicas(count, most) if most else None for count in counts]
+    return [replace(one, replicas=replicas) for one in definitions for replicas in every]
 
 
 def _refuse_one_name(definitions: Sequence[Definition]) -> None:

@@ -60,6 +60,7 @@ class StepPoint:
             "filter": self.attrs.get("filter", ""),
             "shards": shards.count if (shards := self.job.definition.shards) else 0,
             "engine": shards.engine if shards else "",
+            "replicas": replicas.count if (replicas := self.job.definition.replicas) else 0,
         }
         if isinstance(self.outcome, Record):
             known |= {
@@ -228,8 +229,8 @@ def value_of_record(record: Record, path: str) -> Value:
 
 
 def selected(selection: Mapping[str, Any], points: Iterable[StepPoint]) -> list[StepPoint]:
-    """Return the points that a selection means: of one server with all rows, unless it names shards."""
-    named = {"shards": 0, **selection}
+    """Return the points that a selection means: of one server with all rows, unless it names others."""
+    named = {"shards": 0, "replicas": 0, **selection}
     return [point for point in points if all(point.matches(*each) for each in named.items())]
 
 

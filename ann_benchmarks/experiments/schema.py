@@ -21,7 +21,8 @@ FINDING_KEYS = ("says", "published", "not-testable", "compare", "metric", "to-me
 FINDING_TEXTS = ("says", "published", "not-testable", "compare", "metric", "to-metric", "over", "unit")
 COMPARISONS = ("ratio", "spread", "value")
 SELECTION_KEYS = ("step", "algorithm", "dataset", "clients", "writers", "tier", "disk", "cpus", "build",
-                  "query", "order", "workload", "rate", "filter", "setting", "shards", "engine")  # fmt: skip
+                  "query", "order", "workload", "rate", "filter", "setting", "shards", "engine",
+                  "replicas")  # fmt: skip
 INSTALL_KEYS = ("algorithm", "build-arg")
 PICTURES = ("frontier", "latency", "tiers", "builds", "clients", "shards", "filters", "deciles", "recalls",
             "inserts", "writes", "dashboard")  # fmt: skip

@@ -40,6 +40,8 @@ class Job:
         own = self.procedure.series | {"environment": self.environment, "settings": definition.variant}
         if definition.shards is not None:
             own |= {"shards": definition.shards.count, "shard_engine": definition.shards.engine}
+        if definition.replicas is not None and definition.replicas.count:
+            own |= {"replicas": definition.replicas.count}
         return Series(definition.algorithm, definition.version, **own)
 
     def path(self, query_arguments: list[Any]) -> Path:

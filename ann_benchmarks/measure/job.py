@@ -43,6 +43,8 @@ def opened(request: JobRequest) -> Iterator[tuple[Plugin, Dataset, Phases]]:
         plugin.use_settings(job.definition.settings)
         if (shards := job.definition.shards) is not None:
             plugin.set_shards(shards.count, shards.engine, shards.most)
+        if (replicas := job.definition.replicas) is not None:
+            plugin.set_replicas(replicas.count, replicas.most)
         _check_arguments(job, plugin)
         plugin.check_clients(job.execution.clients)
         dataset, _ = get_dataset(job.dataset)

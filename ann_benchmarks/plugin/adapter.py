@@ -10,7 +10,7 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 
-from .plugin_class import check_filters, check_payload, check_shards, needed, optional
+from .plugin_class import check_filters, check_payload, check_replicas, check_shards, needed, optional
 from .protocols import (
     Clients,
     NoWatch,
@@ -270,6 +270,11 @@ class Plugin:
         """Have this many servers hold parts of the rows; UserError where a plug-in runs none."""
         check_shards(self.algorithm, self.class_name)
         self._optional("set_shards")(count, engine, most)
+
+    def set_replicas(self, count: int, most: int = 0) -> None:
+        """Have clients query this many copies of the server; UserError where a plug-in runs none."""
+        check_replicas(self.algorithm, self.class_name)
+        self._optional("set_replicas")(count, most)
 
     def rest(self) -> None:
         """Let other contenders work between two turns; without the method, it stays as it is."""

@@ -23,7 +23,7 @@ def without_memory(run: Run) -> str:
 
 
 def family(run: Run) -> str:
-    """Return what a comparison is between: the algorithm of a curve, with version, shards and settings."""
+    """Return what a comparison is between: the algorithm of a curve, with version, servers and settings."""
     return run.series.family
 
 
@@ -56,6 +56,7 @@ def is_usual(run: Run) -> bool:
         settings=run.series.settings,
         shards=run.series.shards,
         shard_engine=run.series.shard_engine,
+        replicas=run.series.replicas,
     )
     return run.series == usual
 

@@ -10,6 +10,7 @@ from typing import Any
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import clean_text, from_json
 from ann_benchmarks.common.names import LONGEST_FOLDER, too_long
+from ann_benchmarks.definitions.replicas import Replicas
 from ann_benchmarks.definitions.shards import Shards
 
 from .kinds import is_number, made_of
@@ -59,12 +60,15 @@ class Series:
     settings: str = ""  # of its server, where they were compared: such as "jit=off work_mem=64MB"
     shards: int | None = None  # servers that hold parts of the rows; None: one has all
     shard_engine: str = ""  # what asked them: fdw, fdw-naive or client
+    replicas: int | None = None  # servers that clients queried in place of their primary; None: the primary
 
     @property
     def name(self) -> str:
-        """The algorithm with its version, shards and settings, and how its answers were filtered."""
+        """The algorithm with its version, servers and settings, and how its answers were filtered."""
         post = "" if self.post_filter is None else f"post{self.post_filter:.12g}"
-        parts = [self.algorithm, self.version, self.sharding, self.settings.replace(" ", "-"), post]
+        replicas = str(Replicas(self.replicas or 0))
+        settings = self.settings.replace(" ", "-")
+        parts = [self.algorithm, self.version, self.sharding, replicas, settings, post]
         return "-".join(part for part in parts if part)
 
     @property

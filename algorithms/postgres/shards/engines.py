@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any
 
 from ..columns import Column
@@ -11,7 +10,7 @@ from ..extension import RequiredExtension
 from ..forms import RowSource, query_sql
 from ..scattered import ScatteredStatement
 from ..session import QuerySession
-from ..statement import QueryStatement
+from ..statement import QueryStatement, changed
 from .coordinator import TABLE, Coordinator
 from .shard import Shard
 from .sql import concurrent_sql, scattered_sql
@@ -51,16 +50,16 @@ class Engine:
         form, how = shards[0].form, (n, self._metric, each[0].column, rerank)
         if self.coordinator is None:
             scattered = [
-                _changed(one, QueryStatement, sql=scattered_sql(_name(shard), form, *how))
+                changed(one, QueryStatement, sql=scattered_sql(_name(shard), form, *how))
                 for shard, one in zip(shards, each, strict=True)
             ]
-            return _changed(scattered[0], ScatteredStatement, shards=tuple(scattered), count=n)
+            return changed(scattered[0], ScatteredStatement, shards=tuple(scattered), count=n)
         if self._is_concurrent:
             sql = concurrent_sql(self.coordinator.parts, form, *how)
         else:
             sql = query_sql(RowSource(TABLE), form, *how)
         self.coordinator.use(each[0].settings, rerank or n)
-        statement: CoordinatorStatement = _changed(
+        statement: CoordinatorStatement = changed(
             each[0],
             CoordinatorStatement,
             parameters=self.coordinator.server.connection_parameters(),
@@ -97,11 +96,6 @@ class Engine:
             "shard_settings": json.dumps(dict(statement.settings)),
         }
         self._explained = (statement.sql, statement.settings)
-
-
-def _changed(statement: QueryStatement, kind: type[Any], **changes: Any) -> Any:
-    """Return a statement of this kind with the same fields but for the changes."""
-    return kind(**{field.name: getattr(statement, field.name) for field in fields(QueryStatement)} | changes)
 
 
 def _name(shard: Shard) -> str:

@@ -32,6 +32,7 @@ class Expected:
     filters: Sequence[str] = ()
     groups: Mapping[str, Any] | None = None
     shards: int | None = None  # None: of an experiment, one server has all rows
+    replicas: int | None = None  # None: of an experiment, that server answers
 
     def indexes(
         self, algorithm: str, name: str, dataset: BundledDataset, count: int, is_filtered: bool
@@ -98,6 +99,7 @@ def _step(step: Mapping[str, Any]) -> Expected:
         filters=[canonical_filter(word) for word in _words(run.get("filter"))],
         groups=step.get("groups"),
         shards=run.get("shards"),
+        replicas=run.get("replicas"),
     )
 
 

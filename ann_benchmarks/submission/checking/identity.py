@@ -90,6 +90,9 @@ def _other_load(point: CheckedPoint) -> Iterator[str]:
     if len(times) != (series.shards or 0) or (series.shards is None) != (series.shard_engine == ""):
         on = f"{series.shards or 'no'} shards asked by '{series.shard_engine}'"
         yield f"says the build times of {len(times)} shards, and its series has {on}"
+    sent = point.numbers("replica_queries")
+    if len(sent) != (series.replicas or 0):
+        yield f"says the queries of {len(sent)} replicas, and its series has {series.replicas or 'none'}"
     if series.is_cold and attrs.get("warmup") != "off":
         yield f"says warmup {attrs.get('warmup')}, and its series is cold"
     read = [point.number(f"{what}_blocks_read_per_query") for what in ("index", "table")]
