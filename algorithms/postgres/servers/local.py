@@ -46,6 +46,7 @@ class LocalServer(Server):
         self._given: Mapping[str, str] = {}  # when it was started
         self._said: list[list[str]] = []  # settings that restart it, as printed before
         self._serves_standbys = False
+        self.chosen: Mapping[str, str] = {}  # settings that it was started with, but for its place
 
     @property
     def data_folder(self) -> Path:
@@ -142,11 +143,6 @@ class LocalServer(Server):
                 self.restart(self._settings)
 
     @property
-    def loaded_libraries(self) -> list[str]:
-        """The libraries that it has loaded when it was started."""
-        return list(self._loaded_libraries)
-
-    @property
     def is_running(self) -> bool:
         """Whether its process is there."""
         return self._process is not None and self._process.poll() is None
@@ -212,6 +208,7 @@ class LocalServer(Server):
         if missing:
             chosen["shared_preload_libraries"] = ",".join(filter(None, [given, *missing]))
             self._loaded_libraries += missing
+        self.chosen = chosen
         options = [f"--{name}={value}" for name, value in {**chosen, **fixed}.items()]
         return ["-D", str(self._cluster.data), *options]
 

@@ -23,13 +23,11 @@ class StandbyServer(LocalServer):
         self.backups = 0  # that this process has begun to make
         self.backup_seconds = 0.0  # that the last one took, 0: an earlier run has made it
         self._is_useless = False
-        self._serves_standbys = True  # it needs the settings of its primary
 
     def start(self, settings: Mapping[str, str]) -> None:
         """Start it; made first, if it is not there."""
         if not self.is_running:
             self.stop()  # what is left of one that has ended
-            self._required_libraries = self.primary.loaded_libraries
         super().start(settings)
 
     def check_programs(self) -> None:
@@ -76,7 +74,7 @@ class StandbyServer(LocalServer):
             "wal_receiver_create_temp_slot": "on",
             "wal_retrieve_retry_interval": "200ms",  # the primary may be started again
         }
-        return super()._arguments({**settings, **follows})
+        return super()._arguments({**self.primary.chosen, **settings, **follows})
 
     def _make_database(self, connection: object) -> None:
         """Nothing: it has the primary's."""
