@@ -31,6 +31,7 @@ from ann_benchmarks.definitions.selection import (
     named_algorithms,
     select_definitions,
     with_poolers,
+    with_replicas,
     with_settings,
     with_shards,
 )
@@ -45,6 +46,7 @@ from ann_benchmarks.run.execute import Executor, Limits, Workplace
 from ann_benchmarks.run.filter_options import requested_filters
 from ann_benchmarks.run.outcomes import JobOutcome
 from ann_benchmarks.run.pooler_options import requested_poolers
+from ann_benchmarks.run.replica_options import requested_replicas
 from ann_benchmarks.run.shard_options import requested_engines, requested_probes, requested_shards
 from ann_benchmarks.run.simulation import Simulation
 from ann_benchmarks.run.whereabouts import Locate, Locator, locate_here
@@ -211,7 +213,8 @@ def requested_definitions(
     found = select_definitions(configs, named, data, args.count, args.docker_tag, args.run_disabled)
     found = with_settings(found, args.settings)
     shards = requested_shards(args), requested_engines(args), requested_probes(args)
-    return with_poolers(with_shards(found, *shards), requested_poolers(args))
+    found = with_poolers(with_shards(found, *shards), requested_poolers(args))
+    return with_replicas(found, requested_replicas(args))
 
 
 def every_job(args: argparse.Namespace) -> list[Job]:

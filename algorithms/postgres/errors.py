@@ -1,7 +1,7 @@
 """Errors that the user can mend, each on one line."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import psycopg
 
@@ -28,9 +28,18 @@ def refusal(doing: str, error: psycopg.Error) -> PostgresError:
     return PostgresError(f"{doing}: {message}")
 
 
-@contextmanager
-def naming_shard(number: int, count: int) -> Iterator[None]:
+def naming_shard(number: int, count: int) -> AbstractContextManager[None]:
     """Have errors begin with the shard, from 1 on."""
+    return _naming(f"shard {number} of {count}")
+
+
+def naming_replica(number: int, count: int) -> AbstractContextManager[None]:
+    """Have errors begin with the replica, from 1 on."""
+    return _naming(f"replica {number} of {count}")
+
+
+@contextmanager
+def _naming(server: str) -> Iterator[None]:
     try:
         yield
     except FolderInUseError:
@@ -38,6 +47,6 @@ def naming_shard(number: int, count: int) -> Iterator[None]:
     except PostgresError as error:
         if type(error) is not PostgresError:
             raise  # one that says that the plug-in is left out
-        raise PostgresError(f"shard {number} of {count}: {error}") from None
+        raise PostgresError(f"{server}: {error}") from None
     except psycopg.OperationalError as error:
-        raise PostgresError(f"shard {number} of {count}: {' '.join(str(error).split())}") from None
+        raise PostgresError(f"{server}: {' '.join(str(error).split())}") from None

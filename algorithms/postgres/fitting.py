@@ -1,6 +1,6 @@
 """A table of vectors with its index: loaded, built or found, warmed, and reserved for one run."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,11 +23,12 @@ from .machine import drop_from_cache
 from .payload import mark_of, returned_column, table_column
 from .prewarming import cache_files
 from .servers import Server
+from .session import SessionFacts
 from .settings import FILTERED_SESSION, QUERY_SESSION, SESSION, apply_settings, settable
 from .statement import QueryStatement, load_libraries
 from .table_indexes import BuildOptions, TableIndexes
 from .tables import check_encoding, fingerprint
-from .watching import ServerWatch
+from .watching import ServerWatch, SeveralWatch
 from .whereabouts import facts_of
 from .writing import WritableTable, drop_leftovers
 
@@ -87,8 +88,8 @@ class IndexedTable:
         self.column, self._options = column, options
         self._division = self._divided(options)
         self._indexes = TableIndexes(options, {}, None, self._hooks)
-        self.server = self._extension.start_server()
-        table = WritableTable(self.server, column, self._extension.all_names)
+        self.server = self._start_server()
+        table = self._writable(column)
         try:
             if autovacuum:
                 table.turn_autovacuum_on()
@@ -192,7 +193,10 @@ class IndexedTable:
             catalog.use_only(connection, self.table.name, self._indexes.names)
         self._prewarm_again()
 
-    def watch(self, flush: Callable[[], None]) -> ServerWatch:
+    def check_sessions(self, sessions: Sequence[SessionFacts]) -> None:
+        """Raise PostgresError where those of clients differ in their settings: on one server, none does."""
+
+    def watch(self, flush: Callable[[], None]) -> ServerWatch | SeveralWatch:
         """Return what observes the server in runs; `flush` has sessions flush their statistics after one."""
         table, index = self.names()
         assert table is not None
@@ -258,6 +262,9 @@ class IndexedTable:
 
     def _start_server(self) -> Server:
         return self._extension.start_server()
+
+    def _writable(self, column: Column) -> WritableTable:
+        return WritableTable(self.server, column, self._extension.all_names)
 
     def _reserve(self, table: str) -> None:
         """Hold the table for this run, until the connection closes: two would park each other's index."""

@@ -26,12 +26,12 @@ from .pooled_table import PooledTable
 from .prewarming import warm_index
 from .querying import QueriedTable
 from .releases import InstallableExtension
+from .replicas.table import ReplicatedTable
 from .servers import Server
 from .shards.table import ShardedTable
-from .shards.watch import ShardsWatch
 from .table_indexes import BuildOptions
 from .tiering import tiered_server
-from .watching import PostgresStatistics, ServerWatch
+from .watching import PostgresStatistics, ServerWatch, SeveralWatch
 from .whereabouts import known_facts
 from .writing import WritableTable
 
@@ -218,6 +218,13 @@ class PostgresANN(InstallableExtension, QueriedTable):
         table = PooledTable(self.required_extension(), self.metric, self._hooks, pooler, size)
         self._indexed, self._shares_connections = table, table.shares_connections
 
+    def set_replicas(self, count: int, most: int = 0) -> None:
+        """Have this many standbys answer the clients' queries, from now on; 0: the primary does.
+
+        Each has the memory of one of `most`, the largest number of those that are compared.
+        """
+        self._indexed = ReplicatedTable(self.required_extension(), self.metric, self._hooks, count, most)
+
     def set_load_options(self, threads: int | None = None, chunk_rows: int | None = None) -> None:
         """Load over `threads` connections, `chunk_rows` in a transaction; None: as in the environment."""
         self._build_options = replace(self._build_options, load=LoadOptions(threads, chunk_rows))
@@ -248,7 +255,7 @@ class PostgresANN(InstallableExtension, QueriedTable):
             raise PostgresError("a table that is written to has no attributes: leave --filter out")
         return self._indexed.make_writable(X, rows, column, has_key, autovacuum, options)
 
-    def watch_server(self) -> ServerWatch | ShardsWatch:
+    def watch_server(self) -> ServerWatch | SeveralWatch:
         """Return what observes the server, or all servers, during a run."""
         return self._indexed.watch(self.flush_statistics)
 

@@ -10,6 +10,7 @@ from tqdm import tqdm
 
 _PIECE_BYTES = 16 << 20
 _CACHE_SECONDS = 10.0  # for reading table and indexes, which may be much larger than the memory
+_SCHEMA_OF_PREWARM = "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'pg_prewarm'"
 
 
 def warm_index(connection: psycopg.Connection[Any], index: str) -> str | None:
@@ -67,10 +68,10 @@ def _warm(
 def _prewarmed(
     connection: psycopg.Connection[Any], relation: str, mode: str, size: int, block_bytes: int
 ) -> Iterator[int]:
-    connection.execute("CREATE EXTENSION IF NOT EXISTS pg_prewarm")
-    row = connection.execute(
-        "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'pg_prewarm'"
-    ).fetchone()
+    row = connection.execute(_SCHEMA_OF_PREWARM).fetchone()
+    if row is None:  # a standby has it from its primary, and cannot create it
+        connection.execute("CREATE EXTENSION pg_prewarm")
+        row = connection.execute(_SCHEMA_OF_PREWARM).fetchone()
     assert row is not None
     step, blocks = _PIECE_BYTES // block_bytes, size // block_bytes
     for first in range(0, blocks, step):

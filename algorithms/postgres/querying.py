@@ -128,6 +128,7 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
         else:
             opened = self._resting_clients.open(statement, X, clients)
         if opened.members:
+            self._indexed.check_sessions(opened.members)
             self._session_facts = _facts(opened.members[0])
         return opened
 

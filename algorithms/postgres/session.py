@@ -26,6 +26,7 @@ STATEMENT = b"ann_query"
 _LOCKS = """
     SELECT count(DISTINCT relation) FROM pg_locks
     WHERE pid = pg_backend_pid() AND locktype = 'relation' AND relation <> 'pg_locks'::regclass"""
+_OF_THE_PLACE = "'application_name', 'primary_conninfo', 'unix_socket_directories'"
 _CHANGED = "SELECT count(*) FROM pg_settings WHERE name = ANY(%s) AND setting IS DISTINCT FROM boot_val"
 
 
@@ -225,6 +226,6 @@ class QuerySession(PreparedSession):
         rows = self._connection.execute(
             "SELECT name, current_setting(name) FROM pg_settings"
             " WHERE source NOT IN ('default', 'override') AND setting IS DISTINCT FROM boot_val"
-            " AND name NOT IN ('application_name', 'unix_socket_directories') ORDER BY name"
+            f" AND name NOT IN ({_OF_THE_PLACE}) ORDER BY name"
         ).fetchall()
         return SessionFacts(os.getpid(), self.backend, dict(rows), self.plan_text)

@@ -14,6 +14,7 @@ from .errors import PostgresError
 GIB = 1 << 30
 MIB = 1 << 20
 MOST_CONNECTIONS = 500  # of clients that send queries at the same time, to a server of our own
+MOST_REPLICAS = 16  # of a server of our own
 SHARED_MEMORY_SHARE = 45  # percent of the memory that a build may take; /dev/shm commonly offers 50
 
 # Any session can set these, so they hold on a server that is not ours, too.
@@ -55,7 +56,7 @@ def server_profile(memory: int, cores: int, free_disk: int, shared_memory: int |
         # Large enough that no checkpoint falls into a build, small enough to fit the disk.
         "max_wal_size": megabytes(min(max(free_disk // 4, GIB), 500 * GIB)),
         "checkpoint_timeout": "1d",
-        # No replica follows: loads and builds in the transaction that creates their relation skip the log.
+        # No standby follows: loads and builds in the transaction that creates their relation skip the log.
         "wal_level": "minimal",
         "max_wal_senders": "0",
     }
@@ -64,6 +65,21 @@ def server_profile(memory: int, cores: int, free_disk: int, shared_memory: int |
         # are not limited by it.
         profile["dynamic_shared_memory_type"] = "sysv"
     return profile
+
+
+def standby_profile() -> dict[str, str]:
+    """Settings over the profile of a server that standbys follow, and of these: they need as much of each.
+
+    While a standby is connected, a temporary slot keeps what it lacks (wal_receiver_create_temp_slot). The
+    slot ends with the connection, so that nothing fills the primary's disk afterwards. For a standby that was
+    away, some of the log is kept.
+    """
+    return {
+        "wal_level": "replica",
+        "max_wal_senders": str(2 * MOST_REPLICAS),
+        "max_replication_slots": str(2 * MOST_REPLICAS),
+        "wal_keep_size": "1GB",
+    }
 
 
 def build_memory_limit(memory: int, shared_buffers: int) -> int:

@@ -1,8 +1,8 @@
 """A query as every session runs it: its SQL, its settings, and the index that its plan has to use."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import psycopg
@@ -49,6 +49,18 @@ class QueryStatement:
         """The format of each parameter: binary."""
         return (1,) * (1 + (len(self.conditions.conditions) if self.conditions else 0))
 
+    def of_clients(self, clients: int) -> Sequence["QueryStatement"]:
+        """Return what each client sends: all the same."""
+        return [self] * clients
+
+    def place_of_client(self, client: int) -> str:
+        """Say for an error which server a client, from 0 on, asks, where not all ask the same."""
+        return ""
+
+    def facts_of_clients(self, sent: Sequence[int]) -> dict[str, Any]:
+        """Return what is stored of a run in which the clients have sent this many queries each."""
+        return {}
+
     def check(self, connection: psycopg.Connection[Any], plan: Mapping[str, Any]) -> None:
         """Raise PostgresError where a session that has prepared it would not run what is measured."""
         if not self.has_filter:
@@ -67,6 +79,11 @@ class QueryStatement:
         if self.conditions is None:
             return lambda query: (encode(query),)
         return self.conditions.encoder(encode)
+
+
+def changed(statement: QueryStatement, kind: type[Any], **changes: Any) -> Any:
+    """Return a statement of this kind with the same fields but for the changes."""
+    return kind(**{field.name: getattr(statement, field.name) for field in fields(QueryStatement)} | changes)
 
 
 def load_libraries(connection: psycopg.Connection[Any], extensions: Iterable[str]) -> None:

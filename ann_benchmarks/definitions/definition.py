@@ -15,6 +15,7 @@ from ann_benchmarks.plugin import Plugin, PluginClass
 
 from .configs import ANY_METRIC, Config
 from .poolers import Pooler
+from .replicas import Replicas
 from .shards import Shards
 
 DEFINITIONS_FOLDER = Path(__file__).parents[2] / "algorithms"
@@ -36,6 +37,7 @@ class Definition:
     varied: tuple[str, ...] = ()  # names of settings with several values: a curve for each
     shards: Shards | None = None  # None: all rows are on one server
     pooler: Pooler | None = None  # None: clients are connected to the server
+    replicas: Replicas | None = None  # None: that server has none, and is compared with none that has
 
     @property
     def variant(self) -> str:
@@ -45,14 +47,15 @@ class Definition:
 
     @property
     def plain(self) -> "Definition":
-        """The same without settings, shards and pooler."""
-        return replace(self, settings={}, varied=(), shards=None, pooler=None)
+        """The same without settings, shards, pooler and replicas."""
+        return replace(self, settings={}, varied=(), shards=None, pooler=None, replicas=None)
 
     @property
     def family(self) -> str:
-        """The algorithm with its version, shards, pooler and variant."""
-        parts = [self.algorithm, self.version, *map(str, filter(None, [self.shards, self.pooler]))]
-        return "-".join(filter(None, [*parts, self.variant.replace(" ", "-")]))
+        """The algorithm with its version, servers, pooler and variant."""
+        servers = [str(one) for one in (self.shards, self.pooler, self.replicas) if one is not None]
+        parts = [self.algorithm, self.version, *servers, self.variant.replace(" ", "-")]
+        return "-".join(filter(None, parts))
 
     def __str__(self) -> str:
         return label(self.family, self.arguments)

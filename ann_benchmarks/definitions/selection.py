@@ -15,6 +15,7 @@ from ann_benchmarks.common.names import LONGEST_NAME, too_long
 from .configs import ANY_METRIC, BrokenConfig, Config
 from .definition import Data, Definition, get_definitions, supported_data
 from .poolers import Pooler
+from .replicas import Replicas
 from .shards import every_shards
 from .tags import split_tag, tagged
 
@@ -161,6 +162,13 @@ def with_shards(
 def with_poolers(definitions: Sequence[Definition], poolers: Sequence[Pooler | None]) -> list[Definition]:
     """Return each definition through each pooler; None: through none, as it is."""
     return [replace(one, pooler=pooler) for one in definitions for pooler in poolers]
+
+
+def with_replicas(definitions: Sequence[Definition], counts: Sequence[int]) -> list[Definition]:
+    """Return each definition with each number of replicas; where all are 0, as it is."""
+    most = max(counts)
+    every = [Replicas(count, most) if most else None for count in counts]
+    return [replace(one, replicas=replicas) for one in definitions for replicas in every]
 
 
 def _refuse_one_name(definitions: Sequence[Definition]) -> None:

@@ -62,6 +62,7 @@ class StepPoint:
             "engine": shards.engine if shards else "",
             "probes": (shards.probes if shards else None) or 0,
             "pooler": pooler.name if (pooler := self.job.definition.pooler) else "none",
+            "replicas": replicas.count if (replicas := self.job.definition.replicas) else 0,
         }
         if isinstance(self.outcome, Record):
             known |= {
@@ -231,7 +232,7 @@ def value_of_record(record: Record, path: str) -> Value:
 
 def selected(selection: Mapping[str, Any], points: Iterable[StepPoint]) -> list[StepPoint]:
     """Return the points that a selection means: of one server without pooler, unless it names others."""
-    named = {"shards": 0, "pooler": "none", **selection}
+    named = {"shards": 0, "pooler": "none", "replicas": 0, **selection}
     return [point for point in points if all(point.matches(*each) for each in named.items())]
 
 

@@ -42,6 +42,8 @@ class Job:
             own |= {"shards": shards.count, "shard_engine": shards.engine, "shard_probes": shards.probes}
         if definition.pooler is not None:
             own |= {"pooler": definition.pooler.name, "pool_size": definition.pooler.size}
+        if definition.replicas is not None and definition.replicas.count:
+            own |= {"replicas": definition.replicas.count}
         return Series(definition.algorithm, definition.version, **own)
 
     def path(self, query_arguments: list[Any]) -> Path:

@@ -45,6 +45,8 @@ def opened(request: JobRequest) -> Iterator[tuple[Plugin, Dataset, Phases]]:
             plugin.set_shards(shards.count, shards.engine, shards.most, shards.probes)
         if (pooler := job.definition.pooler) is not None:
             plugin.set_pooler(pooler.name, pooler.size)
+        if (replicas := job.definition.replicas) is not None:
+            plugin.set_replicas(replicas.count, replicas.most)
         _check_arguments(job, plugin)
         plugin.check_clients(job.execution.clients)
         dataset, _ = get_dataset(job.dataset)

@@ -10,7 +10,15 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 
-from .plugin_class import check_filters, check_payload, check_pooler, check_shards, needed, optional
+from .plugin_class import (
+    check_filters,
+    check_payload,
+    check_pooler,
+    check_replicas,
+    check_shards,
+    needed,
+    optional,
+)
 from .protocols import (
     Clients,
     NoWatch,
@@ -275,6 +283,11 @@ class Plugin:
         """Have queries go through a pooler; UserError where a plug-in has no server for one."""
         check_pooler(self.algorithm, self.class_name)
         self._optional("set_pooler")(name, size)
+
+    def set_replicas(self, count: int, most: int = 0) -> None:
+        """Have clients query this many copies of the server; UserError where a plug-in runs none."""
+        check_replicas(self.algorithm, self.class_name)
+        self._optional("set_replicas")(count, most)
 
     def rest(self) -> None:
         """Let other contenders work between two turns; without the method, it stays as it is."""

@@ -28,6 +28,7 @@ METHODS = (
     *("watch_server", "open_monitor", "cool", "recover", "rest", "resume", "open_writable"),
     *("learns_from_rows", "installed_versions", "server_environment", "use_version", "install_version"),
     *("simulated_server", "check_turns", "use_settings", "set_shards", "shards_environment", "set_pooler"),
+    "set_replicas",
     *("install_local", "local_target", "local_state"),
 )
 # Class attributes.
@@ -82,6 +83,12 @@ def check_pooler(plugin: Any, name: str) -> None:
         raise Unavailable(f"{name} has no server that a pooler could be in front of: leave --pooler out")
 
 
+def check_replicas(plugin: Any, name: str) -> None:
+    """Raise UserError where a plug-in, or its class, has no server that others could follow."""
+    if optional(plugin, "set_replicas") is None:
+        raise Unavailable(f"{name} has no server that could have replicas: leave --replicas out")
+
+
 class PluginClass:
     """What a plug-in offers before anything is constructed; `constructor` is its class or function."""
 
@@ -131,6 +138,11 @@ class PluginClass:
         """Raise UserError where there is no server; what a function constructs is not known yet."""
         if isinstance(self.constructor, type):
             check_pooler(self.constructor, self.constructor.__name__)
+
+    def check_replicas(self) -> None:
+        """Raise UserError where there is no server; what a function constructs is not known yet."""
+        if isinstance(self.constructor, type):
+            check_replicas(self.constructor, self.constructor.__name__)
 
     @property
     def can_be_installed(self) -> bool:

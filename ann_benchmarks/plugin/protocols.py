@@ -102,7 +102,11 @@ class Writers(Protocol):
 
 
 class Writable(Protocol):
-    """A table with its index, which is dropped when it is closed."""
+    """A table with its index, which is dropped when it is closed.
+
+    Where others than the server that is written to answer queries, it also has `settle()` and
+    `at_this_moment()`, which the functions of these names call.
+    """
 
     def open_writers(self, writers: int, beside_queries: bool = False) -> Writers:
         """Start this many."""
@@ -124,6 +128,21 @@ class Writable(Protocol):
 
     def close(self) -> None:
         """Drop it."""
+
+
+def settle(table: Writable) -> None:
+    """Wait until answers are of all that was written; without the method settle(), they always are."""
+    getattr(table, "settle", lambda: None)()
+
+
+def at_this_moment(table: Writable) -> AbstractContextManager[Callable[[], Mapping[str, float]]]:
+    """Have answers be those of this moment within; give what returns how far they are behind the writes.
+
+    Without the method of that name, they are not behind.
+    """
+    hold: Callable[[], AbstractContextManager[Callable[[], Mapping[str, float]]]] | None
+    hold = getattr(table, "at_this_moment", None)
+    return nullcontext(dict) if hold is None else hold()
 
 
 class Watch(Protocol):

@@ -59,6 +59,8 @@ def capacity_of(run: Run) -> Capacity:
     """
     if run.series.shards is not None:
         raise UserError("its rows are on several servers, which no instance is")
+    if run.series.replicas is not None:
+        raise UserError("several servers have answered, which no instance is")
     server = server_of(run)
     if server.cpus is None:
         raise UserError("the number of its CPUs is not known")

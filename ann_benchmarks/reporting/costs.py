@@ -13,7 +13,7 @@ from ann_benchmarks.results.runs import Run
 from .cost_words import money, offer, pace, queries_text, some
 from .statements import Statement, listed
 
-NOT_PLAIN = "in batch mode, from cold caches, of skewed queries, with a payload or on shards"
+NOT_PLAIN = "in batch mode, from cold caches, of skewed queries, with a payload or on several servers"
 HOW_SWEPT = "python -m tiers sweep measures simulated servers"
 
 

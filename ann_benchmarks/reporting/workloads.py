@@ -19,6 +19,7 @@ from ann_benchmarks.common.output import counted
 from ann_benchmarks.results.contest import ratio_once
 from ann_benchmarks.results.intervals import interval_text
 from ann_benchmarks.results.judging import ERROR_RATE
+from ann_benchmarks.results.kinds import is_number
 from ann_benchmarks.results.records import Phase, Rate, Record
 
 from .content import Shown, known_table
@@ -207,6 +208,10 @@ def write_table(record: Record) -> Table:
         "Recall": [
             share_text(p.recall) + interval_text((p.recall_low, p.recall_high), share_text) for p in phases
         ],
+        # Of replicas: at the moment of the recall, and the mean and the largest in the phase.
+        "Recall's lag (s)": [fact(phase, "recall_lag_seconds") for phase in phases],
+        "Lag (s)": [fact(phase, "replication_lag_seconds") for phase in phases],
+        "Largest lag (s)": [fact(phase, "replication_lag_seconds_max") for phase in phases],
     }
     for kind in ("insert", "update", "delete"):
         rates = [phase.writes.get(kind) for phase in phases]
@@ -230,6 +235,12 @@ def write_table(record: Record) -> Table:
 def rate_text(rate: Rate | None) -> str:
     """Write operations a second with their interval."""
     return figure_text(rate.per_second) + interval_text((rate.low, rate.high)) if rate else UNKNOWN
+
+
+def fact(phase: Phase, name: str) -> str:
+    """Write a number that is stored with a phase."""
+    value = phase.facts.get(name)
+    return figure_text(value) if is_number(value) else UNKNOWN
 
 
 def total(phase: Phase, name: str) -> str:

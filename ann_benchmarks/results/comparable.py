@@ -23,7 +23,7 @@ def without_memory(run: Run) -> str:
 
 
 def family(run: Run) -> str:
-    """Return what a comparison is between: an algorithm with its version, shards, pooler and settings."""
+    """Return what a comparison is between: the algorithm of a curve, with version, servers and settings."""
     return run.series.family
 
 
@@ -59,6 +59,7 @@ def is_usual(run: Run) -> bool:
         shard_probes=run.series.shard_probes,
         pooler=run.series.pooler,
         pool_size=run.series.pool_size,
+        replicas=run.series.replicas,
     )
     return run.series == usual
 

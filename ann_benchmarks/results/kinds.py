@@ -77,6 +77,7 @@ _KINDS = (
         "target_recall",
         "tier_available", "tier_available_at_start", "tier_bandwidth", "tier_iops", "tier_ram",
         "tier_shared_buffers", "warmup_seconds", "write_rate",
+        *(f"replication_lag_{unit}{end}" for unit in ("bytes", "seconds") for end in ("", "_max")),
     )),
     _Kind("a whole number", (
         "clients", "distinct_queries", "queries_without_matches", "runs_measured_again", "writers",
@@ -85,7 +86,7 @@ _KINDS = (
     _Kind("a whole number of at most 1,000,000", ("run_count",)),
     _Kind("a list of numbers", (
         "run_seconds", "run_p50", "run_started", "run_recalls", "run_rounds", "run_others_cpu",
-        "shard_build_times", "shard_rows",
+        "shard_build_times", "shard_rows", "replica_times", "replica_backup_times", "replica_queries",
     )),
     _Kind(f"a text of up to {LONGEST_FOLDER} bytes", ("algo",)),
     _Kind(f"a text of up to {LONGEST_NAME:,} characters", ("name",)),

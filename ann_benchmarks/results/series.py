@@ -11,6 +11,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import clean_text, from_json
 from ann_benchmarks.common.names import LONGEST_FOLDER, too_long
 from ann_benchmarks.definitions.poolers import Pooler
+from ann_benchmarks.definitions.replicas import Replicas
 from ann_benchmarks.definitions.shards import Shards
 
 from .kinds import is_number, made_of
@@ -63,13 +64,15 @@ class Series:
     shard_probes: int | None = None  # how many of them a query asked; None: all
     pooler: str = ""  # what queries went through, such as pgbouncer:transaction
     pool_size: int | None = None  # its connections to the server, where that was requested
+    replicas: int | None = None  # servers that clients queried in place of their primary; None: the primary
 
     @property
     def name(self) -> str:
-        """The algorithm with its version, shards, pooler and settings, and how its answers were filtered."""
+        """The algorithm with its version, servers and settings, and how its answers were filtered."""
         post = "" if self.post_filter is None else f"post{self.post_filter:.12g}"
-        parts = [self.algorithm, self.version, self.sharding, self.pooling]
-        return "-".join(part for part in [*parts, self.settings.replace(" ", "-"), post] if part)
+        replicas, settings = str(Replicas(self.replicas or 0)), self.settings.replace(" ", "-")
+        parts = [self.algorithm, self.version, self.sharding, self.pooling, replicas, settings, post]
+        return "-".join(part for part in parts if part)
 
     @property
     def sharding(self) -> str:

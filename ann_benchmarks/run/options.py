@@ -34,6 +34,7 @@ from .load_options import (
     requested_rounds,
 )
 from .pooler_options import add_pooler_options, check_pooler_options
+from .replica_options import add_replica_options, check_replica_options
 from .shard_options import add_shard_options, check_shard_options
 from .workload_options import add_workload_options, check_workload_options
 
@@ -126,6 +127,7 @@ def make_parser(program: str = "run.py") -> argparse.ArgumentParser:
     add_filter_options(parser)
     add_shard_options(parser)
     add_pooler_options(parser)
+    add_replica_options(parser)
     add_rounds_options(parser)
     add_workload_options(parser)
     # What an experiment says of itself, and no command line.
@@ -174,6 +176,7 @@ def check_options(args: argparse.Namespace, is_simulated: bool) -> None:
     check_payload_options(args)
     check_shard_options(args)
     check_pooler_options(args, is_simulated)
+    check_replica_options(args, is_simulated)
     check_rounds_options(args)
     check_workload_options(args)
     if args.workload is None:  # which takes some of those for clients, and says which

@@ -210,6 +210,8 @@ def _answer(
                 plugin.check_shards()
             if request.definition.pooler is not None:
                 plugin.check_pooler()
+            if request.definition.replicas is not None:
+                plugin.check_replicas()
     except BaseException as error:  # a plug-in may raise what ends programs
         if signal.getsignal(signal.SIGTERM) == _do_nothing:
             raise Stopped from None  # whatever a library has made of it

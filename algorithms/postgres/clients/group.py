@@ -66,7 +66,7 @@ class ProcessGroup:
     def connect(self, identity: Any) -> None:
         """Have each connect with `identity`, and return when all are ready."""
         with self._all_or_none():
-            self._send([identity] * len(self._pipes))
+            self._send(self._dealt(self._identities(identity)))
             self.members = _flat(self._receive(CONNECT_SECONDS, "connect"))
 
     def disconnect(self) -> None:
@@ -108,6 +108,14 @@ class ProcessGroup:
         """End their processes now, from whichever thread; a thread that waits for them gets an error."""
         if self._spawner.poll() is None:
             os.killpg(self._spawner.pid, signal.SIGKILL)
+
+    def _identities(self, identity: Any) -> Sequence[Any]:
+        """Return what each member connects with: all with the same."""
+        return [identity] * len(self)
+
+    def _place_of(self, member: int) -> str:
+        """Say for an error where a member, from 0 on, is connected, if not all are to the same server."""
+        return ""
 
     def _prepare(self, work: Sequence[Any]) -> None:
         """Give each member its work, with room for it in its book, and return when all are ready."""
@@ -169,7 +177,7 @@ class ProcessGroup:
         if member is not None:
             first, end = first + member, first + member + 1
         if end - first == 1:
-            return f"{self.noun} {end} of {len(self)}"
+            return f"{self.noun} {end} of {len(self)}{self._place_of(first)}"
         return f"the process of {self.noun}s {first + 1} to {end} of {len(self)}"
 
 

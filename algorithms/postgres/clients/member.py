@@ -112,16 +112,15 @@ def become_members(
 def _serve(pipe: "Connection[Any, Any]", books: Sequence[Book], make: Callable[[], MemberProcess]) -> None:
     """Be a process of members until the pipe closes. An error is sent, and ends it.
 
-    What it receives first is how to connect; then the work of each run, followed by the time to start; then
-    None, after which it may connect anew.
+    What it receives first is how each of its members is to connect; then the work of each run, followed by
+    the time to start; then None, after which they may connect anew.
     """
     threading.Thread(target=_end_with, args=(pipe.fileno(),), daemon=True).start()
     _wake_on_time()
     try:
         process = make()
         while True:
-            identity = pipe.recv()
-            sessions = _of_each(process.connect, [identity] * len(books))
+            sessions = _of_each(process.connect, pipe.recv())
             pipe.send(_of_each(methodcaller("facts"), sessions))
             while (work := pipe.recv()) is not None:
                 rooms = [book.writer(own.room) for book, own in zip(books, work, strict=True)]

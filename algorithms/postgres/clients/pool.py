@@ -36,7 +36,8 @@ class ClientPool(ProcessGroup):
         With `rests`, close() ends the sessions only, and connect() begins the next ones. `processes` is the
         number that the clients are dealt to; by default it follows from that of the cores.
         """
-        self._queries, self._rests = queries, rests
+        self._queries, self._rests, self._statement = queries, rests, statement
+        self._sent: list[int] = []  # queries of each client in the last run
         self._seconds: float | None = None  # of the last run, if it had a given time
         self._counted = AnswerMeans()  # of the answers of the last run that were kept
         self._pace = 0.0  # queries that each client sent a second in such a run
@@ -119,11 +120,19 @@ class ClientPool(ProcessGroup):
         if self._seconds is not None:
             self._pace = sum(len(given.sent) for given in runs) / (len(runs) * self._seconds)
         self._counted = together(counts)
+        self._sent = [len(run.sent) for run in runs]
         return runs
 
-    def facts(self) -> dict[str, float]:
-        """Return what is stored with the last run: means of what was counted in its answers."""
-        return self._counted.facts()
+    def facts(self) -> dict[str, Any]:
+        """Return what is stored with the last run: means of what its answers had, and who was asked."""
+        return self._counted.facts() | self._statement.facts_of_clients(self._sent)
+
+    def _identities(self, identity: QueryStatement) -> Sequence[QueryStatement]:
+        self._statement = identity
+        return identity.of_clients(len(self))
+
+    def _place_of(self, member: int) -> str:
+        return self._statement.place_of_client(member)
 
     def _slots(self) -> int:
         return math.ceil(EVEN * len(self._queries) / len(self))

@@ -7,13 +7,15 @@ from typing import Any
 
 import psutil
 
-from ..watching import ServerWatch
+from ..watching import ServerWatch, SeveralWatch
 
 
 class PooledWatch:
     """Observes both; the pooler's CPU is none of the server's."""
 
-    def __init__(self, server: ServerWatch, pooler: Callable[[], psutil.Process | None]) -> None:
+    def __init__(
+        self, server: ServerWatch | SeveralWatch, pooler: Callable[[], psutil.Process | None]
+    ) -> None:
         """Take what observes the server, and what returns the pooler's process, None where there is none."""
         self._server, self._pooler = server, pooler
         self._used: float | None = None  # s, in the last run

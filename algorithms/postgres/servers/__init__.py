@@ -11,13 +11,16 @@ from .cluster import default_folder
 from .external import ExternalServer
 from .hosts import VARIABLE, hosts_of
 from .local import LocalServer
+from .standby import StandbyServer
 
 __all__ = [
-    "Server", "chosen_build", "chosen_programs", "current_server", "shard_server", "use_installation",
+    "Server", "StandbyServer", "chosen_build", "chosen_programs", "current_server", "replica_server",
+    "shard_server", "stop_replicas", "use_installation",
 ]  # fmt: skip
 
 _current: Server | None = None
 _shards: dict[int, Server] = {}
+_replicas: dict[int, StandbyServer] = {}
 _chosen: tuple[Path, str, str] | None = None  # programs, name of the data's folder, build
 
 
@@ -49,6 +52,24 @@ def shard_server(number: int) -> Server:
     return _shards[number]
 
 
+def replica_server(number: int) -> StandbyServer:
+    """The standby of a number, from 1 on, of the current server, which has to be one of our own.
+
+    It is in a folder beside that server's, one for the whole process, whatever the number of replicas.
+    """
+    primary = current_server()
+    assert isinstance(primary, LocalServer)
+    if number not in _replicas:
+        _replicas[number] = StandbyServer(number, primary)
+    return _replicas[number]
+
+
+def stop_replicas() -> None:
+    """Stop all standbys, which take CPU while their primary writes; they catch up when they are started."""
+    for server in _replicas.values():
+        server.stop()
+
+
 def use_installation(installation: Path, name: str, build: str = "") -> None:
     """Have the server of this process run by the programs of a folder, with data in a folder of its own.
 
@@ -56,9 +77,10 @@ def use_installation(installation: Path, name: str, build: str = "") -> None:
     """
     global _current, _chosen
     if _chosen != (installation, name, build):
-        for server in [*([_current] if _current else []), *_shards.values()]:
+        for server in [*_replicas.values(), *([_current] if _current else []), *_shards.values()]:
             server.stop()
         _shards.clear()
+        _replicas.clear()
         _current, _chosen = None, (installation, name, build)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 
 from .. import machine
-from ..environment import OTHER_FOLDER
+from ..environment import OTHER_FOLDER, PREFIX
 from ..errors import PostgresError
 from ..settings import size_text
 from .account import ServerAccount
@@ -107,6 +107,13 @@ class Server(ABC):
                 f"the server has to load '{library}' when it starts: "
                 f"add it to shared_preload_libraries (now '{row[0]}') and restart it"
             )
+
+    def serve_standbys(self) -> None:
+        """Write the log that standbys need, from now on; PostgresError where that is not ours to change."""
+        raise PostgresError(
+            f"standbys are made of a server of our own: unset {PREFIX}HOST and the like, or leave --replicas"
+            " out"
+        )
 
     def restart(self, settings: Mapping[str, str]) -> None:
         """Start it again with other settings."""

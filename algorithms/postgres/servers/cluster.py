@@ -98,6 +98,18 @@ class ClusterFolder:
         self._perform(folder_files.remove, partial)
         return partial
 
+    def discard(self) -> None:
+        """Remove the cluster, if there is one, so that no part of it is ever taken for it."""
+        partial = self.partial_data()
+        if os.path.lexists(self.data):
+            self._perform(folder_files.rename, self.data, partial)
+            self._perform(folder_files.remove, partial)
+
+    def mark_as_standby(self, partial: Path) -> None:
+        """Have a copy of another server's cluster follow that one when it is started."""
+        flags = os.O_WRONLY | os.O_CREAT
+        os.close(self._perform(folder_files.open_file, partial / "standby.signal", flags))
+
     def keep(self, partial: Path) -> None:
         """Keep a cluster that is whole."""
         self._perform(folder_files.rename, partial, self.data)

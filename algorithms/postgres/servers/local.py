@@ -14,7 +14,7 @@ import psycopg
 from .. import machine
 from ..environment import given_settings
 from ..errors import PostgresError
-from ..settings import fixed_settings, server_profile
+from ..settings import fixed_settings, server_profile, standby_profile
 from .account import ServerAccount, server_account
 from .base import NOTICE_SECONDS, Server, library_list
 from .cluster import ClusterFolder, end_postmaster
@@ -49,6 +49,8 @@ class LocalServer(Server):
         self._settings: Mapping[str, str] = {}
         self._given: Mapping[str, str] = {}  # when it was started
         self._said: list[list[str]] = []  # settings that restart it, as printed before
+        self._serves_standbys = False
+        self.chosen: Mapping[str, str] = {}  # settings that it was started with, but for its place
 
     @property
     def data_folder(self) -> Path:
@@ -85,7 +87,7 @@ class LocalServer(Server):
             self._programs.make_reachable()
             self._cluster.choose_version(self._programs.version())
             self._cluster.stop_leftover()
-            if not os.path.lexists(self._cluster.data):
+            if not self._has_data():
                 self._initialise()
             self._run(settings)
         except BaseException:
@@ -126,7 +128,7 @@ class LocalServer(Server):
     def revive(self) -> None:
         """Start it again if it has ended, and wait until it has recovered."""
         time.sleep(NOTICE_SECONDS)
-        if self._process is not None and self._process.poll() is None:
+        if self.is_running:
             self._wait_until_ready()
         else:
             self.restart(self._settings)
@@ -136,6 +138,26 @@ class LocalServer(Server):
         if library not in self._loaded_libraries:
             self._required_libraries.append(library)
             self.restart(self._settings)
+
+    def serve_standbys(self) -> None:
+        """Write the log that standbys need, from now on; a server that runs without is started again."""
+        if not self._serves_standbys:
+            self._serves_standbys = True
+            if self._process is not None:
+                self.restart(self._settings)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its process has ended by itself."""
+        return self._process is not None and not self.is_running
+
+    def _has_data(self) -> bool:
+        return os.path.lexists(self._cluster.data)
 
     def _initialise(self) -> None:
         partial = self._cluster.partial_data()
@@ -159,6 +181,9 @@ class LocalServer(Server):
                 if _STILL_ENDING not in self.last_words() or time.monotonic() > patience:
                     raise
                 time.sleep(0.2)
+        self._remove_leftovers()
+
+    def _remove_leftovers(self) -> None:
         with self.connect() as connection:
             self._cluster.remove_orphans(connection)
 
@@ -177,6 +202,8 @@ class LocalServer(Server):
             "unix_socket_permissions": "0700",
             "cluster_name": "",
         }
+        if self._serves_standbys:
+            profile |= standby_profile()
         self._given = given_settings()
         chosen = {**profile, **self._given, **settings}
         given = chosen.get("shared_preload_libraries", "")
@@ -187,6 +214,7 @@ class LocalServer(Server):
             others = [name for name in missing if name not in _FIRST_LIBRARIES]
             chosen["shared_preload_libraries"] = ",".join(filter(None, [*first, given, *others]))
             self._loaded_libraries += missing
+        self.chosen = chosen
         options = [f"--{name}={value}" for name, value in {**chosen, **fixed}.items()]
         return ["-D", str(self._cluster.data), *options]
 
@@ -196,9 +224,7 @@ class LocalServer(Server):
         while True:
             try:
                 with open_connection(maintenance, 5) as connection:
-                    exists = connection.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE])
-                    if exists.rowcount == 0:
-                        connection.execute(f"CREATE DATABASE {DATABASE}")
+                    self._make_database(connection)
                 return
             except psycopg.OperationalError as error:
                 assert self._process is not None
@@ -213,3 +239,8 @@ class LocalServer(Server):
                         f"(log: {self._cluster.log})"
                     ) from None
                 time.sleep(0.02)
+
+    def _make_database(self, connection: psycopg.Connection[Any]) -> None:
+        exists = connection.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE])
+        if exists.rowcount == 0:
+            connection.execute(f"CREATE DATABASE {DATABASE}")

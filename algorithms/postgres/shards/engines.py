@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any
 
 from ..citus import CITUS
@@ -13,7 +12,7 @@ from ..forms import RowSource, query_sql
 from ..routing import Router
 from ..scattered import ScatteredStatement
 from ..session import QuerySession
-from ..statement import QueryStatement
+from ..statement import QueryStatement, changed
 from .citus import OWN_SETTINGS, CitusCoordinator, CitusStatement
 from .citus import TABLE as DISTRIBUTED_TABLE
 from .coordinator import TABLE, Coordinator
@@ -61,14 +60,14 @@ class Engine:
         form, how = shards[0].form, (n, self._metric, each[0].column, rerank)
         if self.coordinator is None:
             scattered = [
-                _changed(one, QueryStatement, sql=scattered_sql(_name(shard), form, *how))
+                changed(one, QueryStatement, sql=scattered_sql(_name(shard), form, *how))
                 for shard, one in zip(shards, each, strict=True)
             ]
             parts = {"shards": tuple(scattered), "count": n, "router": self.router}
-            return _changed(scattered[0], ScatteredStatement, **parts)
+            return changed(scattered[0], ScatteredStatement, **parts)
         if isinstance(self.coordinator, CitusCoordinator):
             self.coordinator.use(each[0].settings)
-            statement: CoordinatorStatement = _changed(
+            statement: CoordinatorStatement = changed(
                 each[0],
                 CitusStatement,
                 parameters=self.coordinator.server.connection_parameters(),
@@ -84,7 +83,7 @@ class Engine:
         else:
             sql = query_sql(RowSource(TABLE), form, *how)
         self.coordinator.use(each[0].settings, rerank or n)
-        statement = _changed(
+        statement = changed(
             each[0],
             CoordinatorStatement,
             parameters=self.coordinator.server.connection_parameters(),
@@ -124,11 +123,6 @@ class Engine:
         assert self.coordinator is not None
         scans = {str(scan["Relation Name"]): str(scan["Remote SQL"]) for scan in remote_scans(plan)}
         return [scans[part.rpartition(".")[2]] for part in self.coordinator.parts]
-
-
-def _changed(statement: QueryStatement, kind: type[Any], **changes: Any) -> Any:
-    """Return a statement of this kind with the same fields but for the changes."""
-    return kind(**{field.name: getattr(statement, field.name) for field in fields(QueryStatement)} | changes)
 
 
 def _name(shard: Shard) -> str:

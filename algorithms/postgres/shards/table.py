@@ -11,6 +11,7 @@ from ..columns import Column, is_sparse
 from ..errors import PostgresError, naming_shard
 from ..extension import RequiredExtension
 from ..servers import Server
+from ..session import SessionFacts
 from ..statement import QueryStatement
 from ..table_indexes import BuildOptions
 from ..tables import fingerprint
@@ -141,6 +142,9 @@ class ShardedTable:
 
     def check_clients(self, settings: Mapping[str, str], clients: int) -> None:
         """Nothing: there is one index a shard."""
+
+    def check_sessions(self, sessions: Sequence[SessionFacts]) -> None:
+        """Nothing: each has checked what all shards run with."""
 
     def watch(self, flush: Callable[[], None]) -> ShardsWatch:
         """Return what observes all servers in runs; `flush` has sessions flush their statistics after one."""

@@ -18,7 +18,7 @@ REPORT_SECONDS = 0.5
 _STATEMENT = b"ann_statistics"
 _DATABASE = "pg_stat_database WHERE datname = current_database()"
 _IO = "pg_stat_io WHERE object <> 'wal'"
-_LOG_POSITION = "CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_lsn() - '0/0' END AS lsn"
+_LOG_POSITION = "CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_lsn() - '0/0' END"
 # The functions behind the views of tables and indexes, with fewer joins; null for no relation. $1 is the
 # table's name and $2 the index's. Where the server does not count, there is no relation.
 _COUNTS = "current_setting('track_counts')::bool"
@@ -109,7 +109,7 @@ VIEWS = (
     StatisticsView(_IO, """
         io_read_bytes   sum(read_bytes)
         io_write_bytes  sum(write_bytes)""", first=180000),
-    StatisticsView(f"(SELECT {_LOG_POSITION}) AS position", "wal_bytes lsn", before=140000),
+    StatisticsView(f"(SELECT {_LOG_POSITION} AS lsn) AS position", "wal_bytes lsn", before=140000),
     StatisticsView("pg_stat_wal", """
         wal_records       wal_records
         wal_full_pages    wal_fpi
@@ -131,6 +131,18 @@ VIEWS = (
         checkpoint_write_seconds  write_time / 1000
         checkpoint_sync_seconds   sync_time / 1000
         checkpoint_bytes          buffers_written * current_setting('block_size')::int8""", first=170000),
+    StatisticsView(
+        "pg_stat_replication",
+        f"replication_lag_bytes max({_LOG_POSITION} - (replay_lsn - '0/0'))",
+        levels=True,
+        panel="replication lag (bytes)",
+    ),
+    StatisticsView(
+        "pg_stat_replication",
+        "replication_lag_seconds max(extract(epoch FROM replay_lag))",
+        levels=True,
+        panel="replication lag (s)",
+    ),
     StatisticsView("pg_stat_bgwriter", """
         bgwriter_buffers   buffers_clean
         buffers_allocated  buffers_alloc"""),

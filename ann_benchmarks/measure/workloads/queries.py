@@ -10,7 +10,7 @@ from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.sampled import one_each
 from ann_benchmarks.load.spans import closed_loop
 from ann_benchmarks.load.warmup import WARMUP_RUN, Warmup, warm_up
-from ann_benchmarks.plugin import Writable
+from ann_benchmarks.plugin import Writable, client_facts, settle
 from ann_benchmarks.results.warnings import remarks
 
 from ..answers import checked_neighbors
@@ -71,6 +71,7 @@ def measure_queries(
 ) -> None:
     """Measure the queries on the table as it is, and keep that as a phase; `took`: what led to it, in s."""
     seconds = max(QUIET_SHARE * work.workload.seconds, LEAST_QUIET_SECONDS)
+    settle(table)
     work.check_plan()
     with work.bar(name) as bar, work.monitor.phase(name):
         facts = clients.warm_up()
@@ -82,6 +83,7 @@ def measure_queries(
                 )
             answers = clients.clients.answers()
             facts |= watch.facts(sum(len(given.numbers) for given in answers))
+            facts |= client_facts(clients.clients)
         recalls = clients.recalls()
     measured = closed_loop(answers, facts)
     times = times_of(answers, start)
@@ -102,10 +104,14 @@ def measure_queries(
 
 
 WAITS = "wait_events"
+LARGEST = "_max"  # ends the names of what is the largest of many
 
 
 def joined(segments: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return means of numbers, whether what is true or false was ever true, and of texts the last one."""
+    """Return means of numbers, or the largest, and sums of counts in lists.
+
+    Of what is true or false, return whether it was ever true, and of texts the last one.
+    """
     facts: dict[str, Any] = {}
     for name in {name: None for segment in segments for name in segment}:
         values = [segment[name] for segment in segments if name in segment]
@@ -114,7 +120,9 @@ def joined(segments: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         elif all(isinstance(value, bool | np.bool_) for value in values):
             facts[name] = any(values)
         elif all(isinstance(value, int | float | np.number) for value in values):
-            facts[name] = float(np.mean(values))
+            facts[name] = float(max(values) if name.endswith(LARGEST) else np.mean(values))
+        elif all(isinstance(value, list) for value in values):
+            facts[name] = np.sum(values, axis=0).tolist()
         else:
             facts[name] = values[-1]
     return facts

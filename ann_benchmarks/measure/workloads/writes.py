@@ -1,7 +1,7 @@
 """Writes at a rate beside clients that ask all the time."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +12,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.load.orders import poisson_arrivals
 from ann_benchmarks.load.spans import closed_loop
 from ann_benchmarks.load.workload import KINDS
-from ann_benchmarks.plugin import Changes, Writable, Writers, Writes
+from ann_benchmarks.plugin import Changes, Writable, Writers, Writes, at_this_moment, client_facts
 
 from .over_time import Span, Times, rate_of, run_together, times_of, writes_of
 from .queries import QueryClients, joined
@@ -66,8 +66,9 @@ def writing(work: Work, clients: QueryClients, table: Writable) -> None:
         table.checkpoint()
         for number in range(SEGMENTS):
             _let_come(work, number, seen)
-            _write(work, table, clients, writers, bar, seen)
-            recalls = clients.recalls()
+            with ExitStack() as moment:
+                behind = _write(work, table, clients, writers, bar, seen, moment)
+                recalls = clients.recalls()
             work.timeline.tell_recall(float(recalls.mean()))
     rates = {
         kind: rate_of(spans, -seen.due[seen.kinds == KINDS.index(kind)])
@@ -87,7 +88,7 @@ def writing(work: Work, clients: QueryClients, table: Writable) -> None:
         seconds=work.timeline.now - began,
         queries=rate_of(seen.queries),
         writes=rates,
-        facts=joined(seen.facts),
+        facts={**joined(seen.facts), **behind},
     )
 
 
@@ -103,9 +104,18 @@ def _let_come(work: Work, number: int, seen: _Seen) -> None:
 
 
 def _write(
-    work: Work, table: Writable, clients: QueryClients, writers: Writers, bar: Any, seen: _Seen
-) -> None:
-    """Make the changes that came, and know which were made."""
+    work: Work,
+    table: Writable,
+    clients: QueryClients,
+    writers: Writers,
+    bar: Any,
+    seen: _Seen,
+    moment: ExitStack,
+) -> Mapping[str, float]:
+    """Make the changes that came, and know which were made.
+
+    Until `moment` ends, answers are then those of the end; return how far they are behind the writes.
+    """
     seconds = work.workload.seconds / SEGMENTS
     sizes: list[tuple[float, float]] = []
     before = len(seen.facts)
@@ -122,8 +132,10 @@ def _write(
         writers.prepare_changes(_changes(work, planned), len(planned), seconds, has_due=True)
         with watch.running():
             start = run_together([clients.clients, writers], tick)
+            behind = moment.enter_context(at_this_moment(table))
         answers, written = clients.clients.answers(), writers.written()
         facts = watch.facts(sum(len(given.numbers) for given in [*answers, *written]))
+        facts |= client_facts(clients.clients)
     sizes.append((seconds, table.sizes()["index_size"]))
     measured = closed_loop(answers, facts)
     queried, wrote = times_of(answers, start), writes_of(written, start)
@@ -140,6 +152,7 @@ def _write(
         times = Times(wrote.ends[of_kind], wrote.seconds[of_kind], int(np.count_nonzero(of_kind & ~done)))
         seen.writes[kind].append(Span(seconds, times, len(times.ends) / seconds))
     seen.facts.append({**measured.facts, **_lateness(written)})
+    return behind()
 
 
 def _changes(work: Work, planned: Planned) -> Iterator[Changes]:

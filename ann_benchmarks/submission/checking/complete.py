@@ -95,7 +95,7 @@ def _fits(step: Expected, point: CheckedPoint) -> bool:
         and (not step.algorithms or series.algorithm in step.algorithms)
         and (not step.clients or (series.clients or 1) in step.clients)
         and (series.filter in step.filters if step.filters else not (series.filter and step.datasets))
-        and (not step.datasets or series.shards == step.shards)
+        and (not step.datasets or (series.shards, series.replicas) == (step.shards, step.replicas))
         and (not step.datasets or series.pooler in step.poolers)
     )
 
@@ -112,7 +112,7 @@ def _check_step(step: Expected, curves: Iterable[Sequence[CheckedPoint]], findin
                         and point.series.algorithm == algorithm
                         and clients in (None, point.series.clients or 1)
                         and point.series.filter == filter_set
-                        and point.series.shards == step.shards
+                        and (point.series.shards, point.series.replicas) == (step.shards, step.replicas)
                         and point.series.pooler in step.poolers
                         for point in firsts
                     )
@@ -130,7 +130,7 @@ def check_clients_alike(points: Sequence[CheckedPoint], findings: Findings, refu
     for point in points:
         if point.is_open or point.series.clients is None:
             continue
-        series = replace(point.series.on_one_server, pooler="", pool_size=None)
+        series = replace(point.series.on_one_server, pooler="", pool_size=None, replicas=None)
         plain = replace(series, algorithm="", version="", settings="", environment="", clients=None)
         where = (point.dataset, point.count, plain)
         own = f"{replace(point.series, clients=None).folder}/{point.name}.hdf5"

@@ -33,6 +33,7 @@ class Expected:
     groups: Mapping[str, Any] | None = None
     shards: int | None = None  # None: of an experiment, one server has all rows
     poolers: Sequence[str] = ("",)  # "": of an experiment, none
+    replicas: int | None = None  # None: of an experiment, that server answers
 
     def indexes(
         self, algorithm: str, name: str, dataset: BundledDataset, count: int, is_filtered: bool
@@ -100,6 +101,7 @@ def _step(step: Mapping[str, Any]) -> Expected:
         groups=step.get("groups"),
         shards=run.get("shards"),
         poolers=["" if word == "none" else word for word in _words(run.get("pooler"))] or [""],
+        replicas=run.get("replicas"),
     )
 
 

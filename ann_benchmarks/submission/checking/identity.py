@@ -92,6 +92,9 @@ def _other_load(point: CheckedPoint) -> Iterator[str]:
         yield f"says pooler_version {attrs.get('pooler_version')}, and its series '{series.pooler}'"
     if series.pool_size is not None and point.number("pooler_pool_size") != series.pool_size:
         yield f"says pooler_pool_size {attrs.get('pooler_pool_size')}, and its series {series.pool_size}"
+    sent = point.numbers("replica_queries")
+    if len(sent) != (series.replicas or 0):
+        yield f"says the queries of {len(sent)} replicas, and its series has {series.replicas or 'none'}"
     if series.is_cold and attrs.get("warmup") != "off":
         yield f"says warmup {attrs.get('warmup')}, and its series is cold"
     read = [point.number(f"{what}_blocks_read_per_query") for what in ("index", "table")]

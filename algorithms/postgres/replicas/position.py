@@ -1,0 +1,73 @@
+"""Positions in the log, in bytes from its beginning: what a primary has written, and a standby replayed."""
+
+from bisect import bisect_left, bisect_right
+from typing import Any
+
+import psycopg
+
+from ..servers import Server
+
+_WRITTEN = "SELECT (pg_current_wal_flush_lsn() - '0/0')::int8"
+_REPLAYED = "SELECT (coalesce(pg_last_wal_replay_lsn(), '0/0') - '0/0')::int8"
+
+
+def written(primary: psycopg.Connection[Any]) -> int:
+    """Return what is on the primary's disk; a standby is sent no more."""
+    return _value(primary, _WRITTEN)
+
+
+def replayed(standby: psycopg.Connection[Any]) -> int:
+    """Return what its queries see."""
+    return _value(standby, _REPLAYED)
+
+
+def settled(primary: Server) -> int:
+    """Return the position behind all that was committed, also by sessions that do not wait for the disk."""
+    with primary.connect() as connection:
+        with connection.transaction():
+            connection.execute("SET LOCAL synchronous_commit = on")
+            connection.execute("SELECT pg_logical_emit_message(true, 'ann_benchmarks', '')")
+        return written(connection)
+
+
+def _value(connection: psycopg.Connection[Any], sql: str) -> int:
+    row = connection.execute(sql).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+class WrittenLog:
+    """When the primary's log was how long, as it was seen now and then in one run."""
+
+    def __init__(self) -> None:
+        """Nothing was seen yet."""
+        self._seen: list[tuple[float, int]] = []  # s of perf_counter, bytes; both ascending
+
+    def note(self, moment: float, position: int) -> None:
+        """Know that it had this length at a moment."""
+        if not self._seen or position >= self._seen[-1][1]:
+            self._seen.append((moment, position))
+
+    @property
+    def last_growth(self) -> float:
+        """When it was first seen as long as it was last."""
+        return self._seen[bisect_left(self._seen, self._seen[-1][1], key=_length)][0]
+
+    def seconds_behind(self, position: int, moment: float) -> float:
+        """For how long, at a moment, the log was longer than a position; 0 where it was not.
+
+        Between two lengths that were seen, it is taken to have grown evenly.
+        """
+        place = bisect_right(self._seen, position, key=_length)  # the first that is longer
+        if place == len(self._seen):
+            return 0.0
+        after, length = self._seen[place]
+        if place == 0:  # since before it was seen first
+            return max(moment - after, 0.0)
+        before, shorter = self._seen[place - 1]
+        passed = before + (position - shorter) / (length - shorter) * (after - before)
+        return max(moment - passed, 0.0)
+
+
+def _length(seen: tuple[float, int]) -> int:
+    return seen[1]

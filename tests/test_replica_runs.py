@@ -1,0 +1,194 @@
+"""Jobs on replicas: what is stored of points and of writes beside queries, names, options, lag."""
+
+import json
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ann_benchmarks.algorithms.postgres.replicas.position import WrittenLog
+from ann_benchmarks.algorithms.postgres.replicas.watch import ReplicasWatch
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.definitions.replicas import Replicas
+from ann_benchmarks.definitions.selection import with_replicas
+from ann_benchmarks.jobs.events import PhaseDone, PointDone
+from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
+from ann_benchmarks.load.request import Load
+from ann_benchmarks.load.warmup import Warmup
+from ann_benchmarks.load.workload import Workload
+from ann_benchmarks.measure.job import carry_out
+from ann_benchmarks.measure.workloads import queries as querying
+from ann_benchmarks.monitoring.stored import monitored_from
+from ann_benchmarks.plugin import Plugin
+from ann_benchmarks.reporting.workloads import write_table
+from ann_benchmarks.results.comparable import comparable, family
+from ann_benchmarks.results.records import iter_record_paths, read_record
+from ann_benchmarks.results.runs import load_runs
+from ann_benchmarks.results.series import Series, series_from
+from ann_benchmarks.run.options import check_options, make_parser
+from ann_benchmarks.run.replica_options import requested_replicas
+
+from .conftest import make_dataset
+from .report_data import make_run
+from .test_replicas import COUNT, GIVEN, K, all_servers, primary
+
+__all__ = ["all_servers", "primary"]
+EXACT = Definition(
+    *("exact", "PGVectorExact", "ann_benchmarks.algorithms.pgvector_exact", "t", ["euclidean"]),
+    *([[0]], False),
+)
+REPLICATED = replace(EXACT, replicas=Replicas(COUNT))
+
+
+def done_by(job, kind):
+    events = []
+    carry_out(JobRequest(job), events.append)
+    return [event for event in events if isinstance(event, kind)]
+
+
+def test_a_point_says_by_how_many_replicas_it_was_answered(primary, workspace):
+    load = {"load": Load(3, seconds=0.4), "warmup": Warmup("queries", 10)}
+    job = Job(REPLICATED, [[0]], "tiny", K, Procedure(1, **load), Execution(show_progress=False))
+    (done,) = done_by(job, PointDone)
+    (run,) = load_runs([done.path])
+    assert done.path.parent.name == "exact-replicas2-c3" and run.series.replicas == COUNT
+    assert run.metrics["k-nn"] == 1 and min(run.attrs["replica_queries"]) > 0
+    assert sum(run.attrs["replica_queries"]) == run.attrs["queries_asked"]
+    assert run.attrs["server_cpu_seconds_per_query"] > run.attrs["primary_cpu_seconds_per_query"] >= 0
+    assert run.attrs["table_blocks_hit_per_query"] > 0  # of the standbys' own sessions
+    assert run.attrs["shared_buffers"] == COUNT * 64 * 2**20
+    assert 0 <= run.attrs["replication_lag_seconds"] <= run.attrs["replication_lag_seconds_max"] < 1
+
+
+def test_rows_that_are_not_replayed_are_missed_and_the_lag_is_beside_the_recall(
+    primary, workspace, monkeypatch
+):
+    make_dataset(rows=3000)
+    monkeypatch.setattr(querying, "LEAST_QUIET_SECONDS", 0.3)
+    monkeypatch.setattr(querying, "warm_up", lambda warmup, ask_for, *more: {"warmup_queries": ask_for(0.05)})
+    monkeypatch.setenv(GIVEN, f"{os.environ[GIVEN]} recovery_min_apply_delay=700ms")
+    workload = Workload("writes", 2, 4.0, load=Load(2), rate=200.0)
+    procedure = Procedure(1, workload=workload)
+    said = done_by(Job(REPLICATED, [[0]], "tiny", K, procedure, Execution(show_progress=False)), PhaseDone)
+    [path] = iter_record_paths("tiny", K)
+    assert path.parent.name == "exact-replicas2-writes-c2-w2-r200-mix50-25-25"
+    record = read_record(path)
+    before, writing, after, vacuumed = record.phases
+    # What is behind is waited for where nobody writes.
+    assert before.recall == after.recall == vacuumed.recall == 1
+    assert 0.5 < writing.recall < 0.99
+    assert 0.5 < writing.facts["recall_lag_seconds"] < 1.2 and writing.facts["recall_lag_bytes"] > 0
+    mean, most = (writing.facts[f"replication_lag_seconds{end}"] for end in ("", "_max"))
+    assert 0.4 < mean < most < 1.5 and writing.facts["replication_lag_bytes_max"] > 0
+    assert "recall_lag_seconds" not in after.facts
+    assert len(writing.facts["replica_queries"]) == COUNT
+    [told] = [str(event) for event in said if "writing: " in str(event)]
+    assert " of replicas 0." in told and " s behind" in told
+    assert {"Recall's lag (s)", "Lag (s)", "Largest lag (s)"} <= {*write_table(record).columns}
+    sampled = monitored_from(record.monitoring)
+    inside = dict(sampled.stretches())["writing"]
+    assert np.nanmax(sampled.columns["postgresql.replication_lag_bytes"][inside]) > 0
+
+
+def test_the_lag_is_the_time_since_the_log_was_no_longer():
+    log = WrittenLog()
+    for moment, position in ((10.0, 100), (11.0, 100), (12.0, 300), (12.5, 300), (12.2, 200)):
+        log.note(moment, position)
+    assert log.last_growth == 12.0
+    assert log.seconds_behind(300, 13.0) == log.seconds_behind(999, 13.0) == 0
+    assert log.seconds_behind(100, 13.0) == 2.0  # it grew after 11
+    assert log.seconds_behind(200, 13.0) == pytest.approx(1.5)
+    assert log.seconds_behind(50, 13.0) == 3.0  # at least
+    assert log.seconds_behind(200, 11.0) == 0
+
+
+def test_segments_are_joined_by_what_their_facts_are():
+    joined = querying.joined([
+        {"a": 1.0, "a_max": 1.0, "replica_queries": [1, 2]},
+        {"a": 2.0, "a_max": 5.0, "replica_queries": [3, 4]},
+    ])  # fmt: skip
+    assert joined == {"a": 1.5, "a_max": 5.0, "replica_queries": [4, 6]}
+
+
+def test_the_work_of_a_primary_is_in_the_sum_and_by_itself(monkeypatch):
+    class Watch:
+        def __init__(self, server, *more):
+            self.cpu = server
+
+        def facts(self, queries):
+            per_query = {"server_cpu_seconds_per_query": self.cpu, "table_blocks_hit_per_query": self.cpu}
+            return {**per_query, "shared_buffers": 7, "wait_events": str(self.cpu)}
+
+    module = "ann_benchmarks.algorithms.postgres.replicas.watch.ServerWatch"
+    monkeypatch.setattr(module, Watch)
+    watch = ReplicasWatch(1.0, [2.0, 4.0], ("t", None), lambda: None, WrittenLog)
+    assert watch.facts(1) == {
+        "server_cpu_seconds_per_query": 7.0, "primary_cpu_seconds_per_query": 1.0,
+        "table_blocks_hit_per_query": 6.0, "shared_buffers": 14, "wait_events": "2.0",
+    }  # fmt: skip
+
+
+def test_replicas_are_contenders_with_names_of_their_own():
+    assert with_replicas([EXACT], [0]) == [EXACT]
+    none, one, two = with_replicas([EXACT], [0, 1, 2])
+    assert [each.family for each in (none, one, two)] == ["exact", "exact-replicas1", "exact-replicas2"]
+    # The primary has the same settings, whoever is asked.
+    assert none.replicas == Replicas(0) and {each.replicas.most for each in (none, one, two)} == {2}
+    assert two.plain == EXACT
+    assert Job(none, [[0]], "tiny", K).series == Series("exact")
+    series = Job(two, [[0]], "tiny", K).series
+    assert series.label == "exact-replicas2" and not series.conditions
+    assert series_from(json.loads(series.as_json())) == series
+    assert Series("hnsw", "0.8", clients=16, settings="jit=on", replicas=2).label == (
+        "hnsw-0.8-replicas2-jit=on-c16"
+    )
+    whole, copied = make_run("hnsw"), make_run("hnsw")
+    copied = replace(copied, series=replace(copied.series, replicas=2))
+    assert comparable([whole, copied]) == [whole, copied] and family(whole) != family(copied)
+
+
+def requested(*words, is_simulated=False, local=("--local",)):
+    args = make_parser().parse_args([*local, *words])
+    check_options(args, is_simulated)
+    return args
+
+
+def test_options():
+    clients = ("--clients", "4,8")
+    assert requested_replicas(requested()) == requested_replicas(requested("--replicas", "none")) == [0]
+    assert requested_replicas(requested("--replicas", "none,0,1,2", *clients)) == [0, 1, 2]
+    two = ("--replicas", "2", *clients)
+    for words, message in (
+        (("--replicas", "2"), "--replicas has clients query several servers: add --clients, such as 16"),
+        (
+            ("--replicas", "2", "--clients", "1,4"),
+            "needs a client for each: 1 client cannot",
+        ),
+        ((*two, "--shards", "2"), "--replicas cannot be had with --shards"),
+        (("--replicas", "2", "--build-only"), "--replicas cannot be had with --build-only"),
+        (("--replicas", "2", "--workload", "inserts"), "--workload inserts has no queries for --replicas"),
+        ((*two, "--driver", "pgbench"), "leave --replicas or --driver out"),
+        ((*two, "--scheduler", "tcp://127.0.0.1:1"), "--replicas cannot be had with --scheduler"),
+    ):
+        with pytest.raises(UserError, match=message):
+            requested(*words)
+    with pytest.raises(UserError, match="--replicas cannot be had with --tiers"):
+        requested(*two, is_simulated=True)
+    with pytest.raises(UserError, match="--replicas runs servers of this machine itself: add --local"):
+        requested(*two, local=())
+
+
+@pytest.mark.parametrize(
+    ("word", "message"), [("x", "not a whole number of at least 1"), ("17", "from 1 to 16")]
+)
+def test_numbers_that_mean_nothing(word, message, capsys):
+    with pytest.raises(SystemExit):
+        make_parser().parse_args(["--local", "--replicas", word])
+    assert message in capsys.readouterr().err
+
+
+def test_a_plugin_without_a_server_is_refused():
+    with pytest.raises(UserError, match="^object has no server that could have replicas: leave --repl"):
+        Plugin(object()).set_replicas(2)
