@@ -167,6 +167,7 @@ def test_options():
             "needs a client for each: 1 client cannot",
         ),
         ((*two, "--shards", "2"), "--replicas cannot be had with --shards"),
+        ((*two, "--pooler", "none,pgbouncer:session"), "--replicas cannot be had with --pooler"),
         (("--replicas", "2", "--build-only"), "--replicas cannot be had with --build-only"),
         (("--replicas", "2", "--workload", "inserts"), "--workload inserts has no queries for --replicas"),
         ((*two, "--driver", "pgbench"), "leave --replicas or --driver out"),
