@@ -81,7 +81,7 @@ def test_rows_that_are_not_replayed_are_missed_and_the_lag_is_beside_the_recall(
     assert 0.5 < writing.recall < 0.99
     assert 0.5 < writing.facts["recall_lag_seconds"] < 1.2 and writing.facts["recall_lag_bytes"] > 0
     mean, most = (writing.facts[f"replication_lag_seconds{end}"] for end in ("", "_max"))
-    assert 0.4 < mean < most < 1.5 and writing.facts["replication_lag_bytes_max"] > 0
+    assert 0.2 < mean < most < 1.5 and writing.facts["replication_lag_bytes_max"] > 0
     assert "recall_lag_seconds" not in after.facts
     assert len(writing.facts["replica_queries"]) == COUNT
     [told] = [str(event) for event in said if "writing: " in str(event)]
