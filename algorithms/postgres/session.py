@@ -113,7 +113,9 @@ class QuerySession(PreparedSession):
         """Return an error of a query that was sent, with what it is due to where the connection was lost."""
         if not isinstance(error, psycopg.OperationalError):
             return error
-        return self._statement.attributed(PostgresError(f"the connection was lost: {error}"))
+        return self._statement.attributed(
+            PostgresError(f"the connection was lost: {' '.join(str(error).split())}")
+        )
 
     def flush_statistics(self) -> None:
         """Have the servers count what this session has done."""
