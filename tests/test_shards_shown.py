@@ -88,6 +88,32 @@ def test_each_number_of_probes_has_a_row_and_says_where_it_does_not_reach_the_re
     assert lines == {"one server", "client", "fdw", "routed, 1 probe", "routed, 2 probes"}
 
 
+def on_tier(run, megabytes):
+    memory = {"tier": f"all:{megabytes}MB", "tier_ram": megabytes << 20}
+    return replace(
+        run,
+        series=replace(run.series, tier_method="cgroup", tier_memory=f"ram{megabytes}MB"),
+        attrs={**run.attrs, **memory},
+    )
+
+
+def test_small_servers_stand_beside_a_large_one():
+    runs = [
+        *(on_tier(result(rate), megabytes) for rate, megabytes in ((1000.0, 400), (100.0, 100))),
+        on_tier(result(600.0, 4, "client"), 100),
+    ]
+    table, *notes = blocks(table_kinds, "table", runs)
+    assert isinstance(table, Table)
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    assert [(row["Shards"], row["RAM of each"]) for row in rows] == [
+        *(("one server", "100 MB"), ("one server", "400 MB"), ("4", "100 MB"))
+    ]
+    ratios = [row["QPS / one server"].partition(" ")[0] for row in rows]
+    assert float(ratios[0]) == pytest.approx(0.1, rel=0.02) and ratios[1] == "-"
+    assert float(ratios[2]) == pytest.approx(0.6, rel=0.02)
+    assert "one server with the most RAM" in " ".join(note.text for note in notes)
+
+
 def test_each_load_has_a_table_of_its_own():
     tables = [
         block for block in blocks(table_kinds, "table", [*every(), *every(16)]) if isinstance(block, Table)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import UNKNOWN, figure_text, percent_text, share_text
+from ann_benchmarks.common.numbers import UNKNOWN, figure_text, percent_text, share_text, size_text
 from ann_benchmarks.common.output import counted
 from ann_benchmarks.plotting.lines import LinePlot, draw_lines
 from ann_benchmarks.plotting.points import Point
@@ -16,7 +16,7 @@ from ann_benchmarks.results.at_recall import (
     of_latencies,
     ratio_of_throughputs,
 )
-from ann_benchmarks.results.comparable import is_open
+from ann_benchmarks.results.comparable import is_on_tier, is_open, ram
 from ann_benchmarks.results.judging import ERROR_RATE
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics
 from ann_benchmarks.results.runs import Run, interval, number
@@ -33,17 +33,29 @@ CPU = {"Server CPU": "server_cpu_seconds_per_query", "Coordinator CPU": "coordin
 
 
 class Place(NamedTuple):
-    """The number of shards, 0 without, their engine, and how many of them a query asks, 0 for all."""
+    """The number of shards, 0 without, their engine, and how many of them a query asks, 0 for all.
+
+    `ram` is that of each server in bytes, on a tier; 0 off tiers, infinity where it is all of the machine's.
+    """
 
     shards: int
     engine: str
     probes: int
+    ram: float = 0.0
 
     @property
     def line(self) -> str:
         """Name what a line over the number of shards is of."""
         probes = f", {counted(self.probes, 'probe')}" if self.probes else ""
-        return f"{self.engine}{probes}" if self.shards else ONE_SERVER
+        ram = f", {self.memory} each" if self.ram else ""
+        return (f"{self.engine}{probes}" if self.shards else ONE_SERVER) + ram
+
+    @property
+    def memory(self) -> str:
+        """Write the RAM of each server."""
+        if not self.ram:
+            return UNKNOWN
+        return "all memory" if self.ram == float("inf") else size_text(int(self.ram))
 
 
 @dataclass(frozen=True)
@@ -59,8 +71,9 @@ class Sharded:
 
     @property
     def whole(self) -> AtRecall | None:
-        """What one server without shards does, None where it was not measured."""
-        return next((at for place, at in self.at.items() if not place.shards), None)
+        """What one server without shards does, that with the most RAM; None where it was not measured."""
+        alone = [place for place in self.at if not place.shards]
+        return self.at[max(alone, key=lambda place: place.ram)] if alone else None
 
     def result(self, place: Place) -> Run:
         """Return the result next to the recall."""
@@ -73,8 +86,10 @@ def sharded(shown: Shown) -> list[Sharded]:
     for run in shown.runs:
         if not is_open(run):
             series = run.series
-            place = Place(series.shards or 0, series.shard_engine, series.shard_probes or 0)
-            groups.setdefault(series.on_one_server.label, {}).setdefault(place, []).append(run)
+            memory = ram(run) if is_on_tier(run) else 0.0
+            place = Place(series.shards or 0, series.shard_engine, series.shard_probes or 0, memory)
+            name = series.on_one_server.without_memory.label
+            groups.setdefault(name, {}).setdefault(place, []).append(run)
     found = []
     for name, places in sorted(groups.items()):
         at = dict(sorted(at_recall(places, shown.target).items()))
@@ -131,6 +146,7 @@ def shard_table(shown: Shown) -> list[Block]:
         columns = {
             "Shards": [str(place.shards) if place.shards else ONE_SERVER for place in places],
             "Engine": [place.engine or UNKNOWN for place in places],
+            "RAM of each": [place.memory for place in places],
             "Probes": [str(place.probes) if place.probes else UNKNOWN for place in places],
             "Rows searched": [_share(run) for run in runs],
             "Rows of a shard": [_sizes(run) for run in runs],
@@ -146,6 +162,7 @@ def shard_table(shown: Shown) -> list[Block]:
         caption = f"{curve.name} on several servers, at a recall of {shown.target:g}"
         blocks.append(known_table(columns, caption, frozenset({"Shards", "Engine"})))
         notes = [
+            *([_MOST_RAM] if len({place.ram for place in curve.at}) > 1 else []),
             *(notes_on(ratios, [at.run for at in found], whole.run) if whole else ()),
             *of_latencies(found),
         ]
@@ -153,6 +170,10 @@ def shard_table(shown: Shown) -> list[Block]:
     return [*blocks, Paragraph(_ON_ONE_MACHINE, is_note=True)]
 
 
+_MOST_RAM = (
+    f"The ratios are to {ONE_SERVER} with the most RAM. All shards together have their number times that of"
+    " each."
+)
 _ON_ONE_MACHINE = (
     "Servers of one machine share its CPUs. The ratios are then what it costs to ask several servers, and not"
     " what several machines would answer."
