@@ -172,7 +172,7 @@ def test_a_build_and_a_turn_whose_memory_ran_out_say_so_too(monkeypatch):
 def test_a_process_that_takes_more_than_there_is_is_ended_and_counted(tmp_path):
     with Holding("cgroup", None, Ledger(tmp_path)) as holding:
         holding.apply(Tier(ram=64 * MIB))
-        holding._stop_keeper()
+        holding._stop_keepers()
         before = holding.memory.kills()
         with inside(holding.groups, TAKE, "private", 256) as backend:
             until(lambda: backend.poll() is not None)
@@ -188,7 +188,7 @@ def test_no_limit_of_version_2_is_a_number(tmp_path):
 def test_what_backends_take_comes_on_top_and_shared_buffers_do_not(tmp_path):
     with Holding("cgroup", None, Ledger(tmp_path)) as holding:
         holding.apply(Tier(ram=256 * MIB))
-        holding._stop_keeper()
+        holding._stop_keepers()
         group = holding.memory
         assert isinstance(group, ControlGroup)
         with inside(holding.groups, TAKE, "shared", 64) as server:
