@@ -32,7 +32,7 @@ LATENCIES = ("p50", "p99")
 CPU = {"Server CPU": "server_cpu_seconds_per_query", "Coordinator CPU": "coordinator_cpu_seconds_per_query"}
 
 
-class Place(NamedTuple):
+class Sharding(NamedTuple):
     """The number of shards, 0 without, their engine, and how many of them a query asks, 0 for all.
 
     `ram` is that of each server in bytes, on a tier; 0 off tiers, infinity where it is all of the machine's.
@@ -66,8 +66,8 @@ class Sharded:
     """
 
     name: str
-    at: Mapping[Place, AtRecall]
-    short: Mapping[Place, Run]
+    at: Mapping[Sharding, AtRecall]
+    short: Mapping[Sharding, Run]
 
     @property
     def whole(self) -> AtRecall | None:
@@ -75,19 +75,19 @@ class Sharded:
         alone = [place for place in self.at if not place.shards]
         return self.at[max(alone, key=lambda place: place.ram)] if alone else None
 
-    def result(self, place: Place) -> Run:
+    def result(self, place: Sharding) -> Run:
         """Return the result next to the recall."""
         return self.at[place].run if place in self.at else self.short[place]
 
 
 def sharded(shown: Shown) -> list[Sharded]:
     """Return the curves of which some results are of shards; UserError where there is none."""
-    groups: dict[str, dict[Place, list[Run]]] = {}
+    groups: dict[str, dict[Sharding, list[Run]]] = {}
     for run in shown.runs:
         if not is_open(run):
             series = run.series
             memory = ram(run) if is_on_tier(run) else 0.0
-            place = Place(series.shards or 0, series.shard_engine, series.shard_probes or 0, memory)
+            place = Sharding(series.shards or 0, series.shard_engine, series.shard_probes or 0, memory)
             name = series.on_one_server.without_memory.label
             groups.setdefault(name, {}).setdefault(place, []).append(run)
     found = []
