@@ -128,14 +128,36 @@ def test_an_experiment_on_one_server_is_not_complete_on_shards():
     parts = SimpleNamespace(dataset="mine", series=Series("hnsw", shards=4, shard_engine="fdw"))
     step = Expected(datasets=["mine"], algorithms=["hnsw"])
     assert complete._fits(step, whole) and not complete._fits(step, parts)
-    assert complete._fits(replace(step, shards=4), parts) and complete._fits(Expected(), parts)
+    assert complete._fits(replace(step, servers=[("shards4-fdw", "", "")]), parts)
+    assert complete._fits(Expected(), parts)
     findings = Findings()
     complete._check_step(step, [[parts]], findings)
     assert "there is no series of hnsw" in str(findings.refused)
     pooled = SimpleNamespace(dataset="mine", series=Series("hnsw", pooler="pgbouncer:session"))
     assert not complete._fits(step, pooled) and complete._fits(Expected(), pooled)
-    run = {"run": {"dataset": "mine", "pooler": ["none", "pgbouncer:session"]}}
-    assert all(complete._fits(expected._step(run), one) for one in (whole, pooled))
+
+
+def test_each_kind_of_servers_that_an_experiment_compares_has_a_series():
+    run = {"shards": ["none", 2, 4], "shard-engine": "client,routed", "shard-probes": [1, 4]}
+    on_shards = [
+        *("", "shards2-client", "shards2-routed1"),
+        *("shards4-client", "shards4-routed1", "shards4-routed4"),
+    ]
+    assert [one for one, *_ in expected._servers(run)] == on_shards
+    assert expected._servers({"replicas": "none,2"}) == [("", "", ""), ("", "", "replicas2")]
+    through = {"pooler": ["none", "pgbouncer:session", "pgbouncer:transaction"], "pool-size": [2, 8]}
+    assert [one for _, one, _ in expected._servers(through)] == [
+        *("", "pgbouncer-session", "pgbouncer-transaction-pool2", "pgbouncer-transaction-pool8")
+    ]
+    step = expected._step({"run": {"dataset": "mine", "algorithm": "hnsw", "shards": ["none", 2]}})
+    series = [Series("hnsw"), Series("hnsw", shards=2, shard_engine="fdw")]
+    points = [SimpleNamespace(dataset="mine", series=one) for one in series]
+    assert all(complete._fits(step, point) for point in points)
+    for kept, lacks in ((points, []), (points[:1], ["hnsw-shards2-fdw"]), (points[1:], ["hnsw"])):
+        findings = Findings()
+        complete._check_step(step, [[point] for point in kept], findings)
+        texts = [one.text.removeprefix("there is no series of ") for one in findings.refused]
+        assert [text.partition(";")[0] for text in texts] == lacks
 
 
 def test_a_filtered_series_is_of_the_groups_for_filters_alone(monkeypatch: pytest.MonkeyPatch):

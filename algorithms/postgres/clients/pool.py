@@ -124,7 +124,7 @@ class ClientPool(ProcessGroup):
         return runs
 
     def facts(self) -> dict[str, Any]:
-        """Return what is stored with the last run: means of what its answers had, and who was asked."""
+        """Return what is stored with the last run: means of its answers, and the queries of each server."""
         return self._counted.facts() | self._statement.facts_of_clients(self._sent)
 
     def _identities(self, identity: QueryStatement) -> Sequence[QueryStatement]:

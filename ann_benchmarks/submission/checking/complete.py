@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError, shown
@@ -10,7 +11,7 @@ from ann_benchmarks.results.file import result_path
 from ann_benchmarks.results.series import Series
 
 from ..manifest import PUBLISHED, Manifest
-from .expected import Expected, QueryArguments, expected_of
+from .expected import Expected, QueryArguments, expected_of, servers_of
 from .points import CheckedPoint
 from .rules import Findings
 
@@ -95,32 +96,29 @@ def _fits(step: Expected, point: CheckedPoint) -> bool:
         and (not step.algorithms or series.algorithm in step.algorithms)
         and (not step.clients or (series.clients or 1) in step.clients)
         and (series.filter in step.filters if step.filters else not (series.filter and step.datasets))
-        and (not step.datasets or (series.shards, series.replicas) == (step.shards, step.replicas))
-        and (not step.datasets or series.pooler in step.poolers)
+        and (not step.datasets or servers_of(series) in step.servers)
     )
 
 
 def _check_step(step: Expected, curves: Iterable[Sequence[CheckedPoint]], findings: Findings) -> None:
     """Refuse an experiment without a curve of each algorithm, number of clients and filter of a step."""
     firsts = [curve[0] for curve in curves]
-    for dataset in step.datasets:
-        for algorithm in step.algorithms:
-            for clients in step.clients or (None,):
-                for filter_set in step.filters or [""]:
-                    found = any(
-                        point.dataset == dataset
-                        and point.series.algorithm == algorithm
-                        and clients in (None, point.series.clients or 1)
-                        and point.series.filter == filter_set
-                        and (point.series.shards, point.series.replicas) == (step.shards, step.replicas)
-                        and point.series.pooler in step.poolers
-                        for point in firsts
-                    )
-                    if not found:
-                        by = "" if clients is None else f" by {clients} clients"
-                        under = f" under {filter_set}" if filter_set else ""
-                        what = f"there is no series of {shown(algorithm)}{by}{under}"
-                        findings.refuse(f"results/{dataset}", "complete", what, ADVICE)
+    how = step.clients or (None,), step.filters or [""], step.servers
+    for dataset, algorithm, clients, filter_set, servers in product(step.datasets, step.algorithms, *how):
+        found = any(
+            point.dataset == dataset
+            and point.series.algorithm == algorithm
+            and clients in (None, point.series.clients or 1)
+            and point.series.filter == filter_set
+            and servers_of(point.series) == servers
+            for point in firsts
+        )
+        if not found:
+            on = "-".join(filter(None, [shown(algorithm), *servers]))
+            by = "" if clients is None else f" by {clients} clients"
+            under = f" under {filter_set}" if filter_set else ""
+            what = f"there is no series of {on}{by}{under}"
+            findings.refuse(f"results/{dataset}", "complete", what, ADVICE)
 
 
 def check_clients_alike(points: Sequence[CheckedPoint], findings: Findings, refuses: bool) -> None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,19 @@ from ann_benchmarks.common.yaml_file import YamlFile
 from ann_benchmarks.data.filters import canonical_filter
 from ann_benchmarks.definitions.configs import Config, read_configs
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Data, get_definitions
+from ann_benchmarks.definitions.poolers import Pooler
+from ann_benchmarks.definitions.replicas import Replicas
+from ann_benchmarks.definitions.shards import ENGINES, every_shards
+from ann_benchmarks.results.series import Series
 
 from ..manifest import BundledDataset, Manifest
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
+NONE = "none"
 POINT_TYPES = ("float", "bit", "int", "sparse")
 QueryArguments = Sequence[list[Any]]
+Servers = tuple[str, str, str]  # shards, pooler and replicas, as the names of curves have them; "" for none
+ONE_SERVER: Servers = ("", "", "")
 
 
 @dataclass(frozen=True)
@@ -31,9 +39,7 @@ class Expected:
     clients: Sequence[int] = ()
     filters: Sequence[str] = ()
     groups: Mapping[str, Any] | None = None
-    shards: int | None = None  # None: of an experiment, one server has all rows
-    poolers: Sequence[str] = ("",)  # "": of an experiment, none
-    replicas: int | None = None  # None: of an experiment, that server answers
+    servers: Sequence[Servers] = (ONE_SERVER,)  # of an experiment: what answers, each with a series
 
     def indexes(
         self, algorithm: str, name: str, dataset: BundledDataset, count: int, is_filtered: bool
@@ -99,10 +105,34 @@ def _step(step: Mapping[str, Any]) -> Expected:
         clients=[int(word) for word in _words(run.get("clients")) if word.isdecimal()],
         filters=[canonical_filter(word) for word in _words(run.get("filter"))],
         groups=step.get("groups"),
-        shards=run.get("shards"),
-        poolers=["" if word == "none" else word for word in _words(run.get("pooler"))] or [""],
-        replicas=run.get("replicas"),
+        servers=_servers(run),
     )
+
+
+def servers_of(series: Series) -> Servers:
+    """Return what answers the queries of a series."""
+    return series.sharding, series.pooling, str(Replicas(series.replicas or 0))
+
+
+def _servers(run: Mapping[str, Any]) -> list[Servers]:
+    """Return every combination of shards, poolers and replicas that a step names."""
+    counts = _numbers(run.get("shards")) or [0]
+    engines = _words(run.get("shard-engine")) or [ENGINES[0]]
+    shards = every_shards(counts, engines, _numbers(run.get("shard-probes")) or [1])
+    sizes: list[int | None] = [*_numbers(run.get("pool-size"))] or [None]
+    poolers = [
+        str(Pooler(name, size if Pooler(name).shares_connections else None)) if name != NONE else ""
+        for name in _words(run.get("pooler")) or [NONE]
+        for size in sizes
+    ]
+    replicas = [str(Replicas(count)) for count in _numbers(run.get("replicas")) or [0]]
+    each = product([str(one or "") for one in shards], poolers, replicas)
+    return list(dict.fromkeys(each))
+
+
+def _numbers(value: Any) -> list[int]:
+    """Return the numbers of an option, of which 'none' is 0."""
+    return [0 if word == NONE else int(word) for word in _words(value)]
 
 
 def _words(value: Any) -> list[str]:
