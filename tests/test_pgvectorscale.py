@@ -17,6 +17,7 @@ from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation
+from ann_benchmarks.algorithms.postgres.settings import current_setting
 from ann_benchmarks.algorithms.postgres.statement import index_of_plan
 from ann_benchmarks.algorithms.postgres.writing.stream import INSERT
 from ann_benchmarks.common.errors import UserError
@@ -155,6 +156,13 @@ def test_workers_are_counted(diskann: Server):
     try:
         with fitted(PGVectorScale("euclidean", SMALL | {"max_alpha": 1.3}), TRAIN) as facts:
             assert facts["build_workers"] == 1
+            with diskann.connect() as connection:
+                left_to_leader = int(current_setting(connection, "max_parallel_maintenance_workers"))
+            assert facts["max_parallel_maintenance_workers"] == str(
+                left_to_leader + 1
+            )  # who waits, has no core
+        with fitted(PGVectorScale("euclidean", SMALL | {"storage_layout": "plain"}), TRAIN) as facts:
+            assert facts["max_parallel_maintenance_workers"] == str(left_to_leader)  # built without workers
     finally:
         with diskann.connect() as connection:
             connection.execute("ALTER ROLE CURRENT_USER RESET diskann.force_parallel_workers")

@@ -64,6 +64,7 @@ class PGVectorScale(PostgresANN):
             form=vector_form(self.metric, dimension),
             options=self._given,
             beside=(self.labels_of_filters(),) if self._has_labels else (),
+            leader_builds=self._is_plain or self._has_labels,  # by itself: such indexes have no workers
             build_memory=memory + 64 * MIB,
             disk_bytes=disk,
             estimate=f"estimate of the graph: {size_text(memory)} of maintenance_work_mem to build it in, "

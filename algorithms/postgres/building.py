@@ -38,6 +38,7 @@ class Index:
     estimate: str = ""  # one line for the user before the build
     predicate: str = ""  # of a partial index: the condition of its rows
     beside: tuple[str, ...] = ()  # further columns of it, behind the vectors'
+    leader_builds: bool = True  # beside the workers of a parallel build, and does not only wait for them
 
     def sql(self, name: str, table: str) -> str:
         """Return the statement."""
@@ -121,9 +122,7 @@ class IndexBuild:
         self._server, self._connection, self._table, self._index = server, connection, table, index
         self._settings = {
             "maintenance_work_mem": megabytes(self._memory()),
-            "max_parallel_maintenance_workers": current_setting(
-                connection, "max_parallel_maintenance_workers"
-            ),
+            "max_parallel_maintenance_workers": self._most_workers(),
         }
         given, own = given_settings(), contender_settings()
         self._settings |= {name: given[name] for name in self._settings if name in given}
@@ -187,7 +186,9 @@ class IndexBuild:
         return catalog.find_index(self._connection, self.name)
 
     def _build(self, rows: int, hooks: IndexHooks, started: float) -> dict[str, Any]:
-        facts: dict[str, Any] = dict(self._settings)
+        # A server that others follow writes all of the index to its log, which takes longer.
+        log = current_setting(self._connection, "wal_level")
+        facts: dict[str, Any] = {**self._settings, "build_wal_level": log}
         if self._index.disk_bytes:
             facts["estimated_index_size"] = self._index.disk_bytes / 1024
         notices: list[str] = []
@@ -233,3 +234,9 @@ class IndexBuild:
             return self._index.build_memory  # the memory of that server is not known here
         limit = build_memory_limit(machine.memory_bytes(), shared_buffers(self._connection))
         return min(self._index.build_memory, limit)
+
+    def _most_workers(self) -> str:
+        most = current_setting(self._connection, "max_parallel_maintenance_workers")
+        if not self._server.is_ours or self._index.leader_builds:
+            return most
+        return str(int(most) + 1)  # the core that our server leaves to the leader is idle

@@ -94,14 +94,16 @@ def build_table(shown: Shown) -> list[Block]:
             "Table": size_text(number(run, "table_size"), KIB),
             "maintenance_work_mem": str(run.attrs.get("maintenance_work_mem", UNKNOWN)),
             "Workers": str(run.attrs.get("max_parallel_maintenance_workers", UNKNOWN)),
+            "wal_level": str(run.attrs.get("build_wal_level", UNKNOWN)),
             "Outgrew memory after": f"{overflow:,.0f} rows" if overflow else UNKNOWN,
             "Points": str(build.points),
         })  # fmt: skip
     if not rows:
         raise UserError("no result states what its build took")
     columns = {name: [row[name] for row in rows] for name in rows[0]}
-    if len(set(columns["Dataset"])) == 1:
-        del columns["Dataset"]
+    for name in ("Dataset", "wal_level"):
+        if len(set(columns[name])) == 1:
+            del columns[name]
     return [known_table(columns, shown.title or "Builds", frozenset({"Index", "Dataset"}))]
 
 
