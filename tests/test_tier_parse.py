@@ -83,7 +83,11 @@ def test_the_same_tier_twice_is_one():
         ("", "", "something is missing: write 2:8"),
         ("5m,,mini", "", "something is missing"),
         ("2:8,1b+", "1b\\+", "something is missing"),
-        ("mimi", "mimi", "'mimi' is not known: write 2:8 .*5m, 100m, 1b, mini, gp3, gp3-16k, nvme, or 4cpus"),
+        (
+            "mimi",
+            "mimi",
+            "'mimi' is not known: write 2:8 .*5m, 100m, 1b, mini, short, gp3, gp3-16k, nvme, or 4cpus",
+        ),
         ("2", "2", "'2' is not known: write 2:8"),
         ("125Mbps", "125Mbps", "'125Mbps' is not known: .*125MBps"),
         ("2:x", "2:x", "'x' is not a size: write 2:8"),
@@ -126,6 +130,11 @@ def test_mini_goes_from_everything_to_about_half_the_index():
     assert memory_of(parsed("mini")) == [
         *((4640, None), (2304, 9248), (1152, 4640), (576, 2304), (288, 1152), (160, 576))
     ]  # the index has 1,300 MB
+
+
+def test_short_leaves_out_what_holds_everything_twice():
+    assert memory_of(parsed("short")) == [memory_of(parsed("mini"))[place] for place in (0, -3, -2, -1)]
+    assert parsed("short+gp3", memory=1 * GIB)[-1].disk == parsed("gp3")[0].disk
 
 
 def test_mini_of_the_report_is_its_ladder():

@@ -23,7 +23,7 @@ def add_tier_options(parser: argparse.ArgumentParser, tiers: str | None) -> None
         "--tiers",
         metavar="TIERS",
         default=tiers,
-        help="measure on simulated servers: mini, 5m, 100m, 1b, or SB:RAM in GB such as 2:8,4:16+4cpus+gp3",
+        help="measure on simulated servers: mini, short, 5m, 100m, 1b, or SB:RAM in GB, as 2:8,4:16+4cpus",
     )
     add(
         "--tier-method",

@@ -1,7 +1,7 @@
 """The tiers that --tiers names, and which of them this machine can hold.
 
-`mini`, `2:8,4:16`, `5m+4cpus`, `4:16+4cpus+gp3`, `gp3,nvme`, `mini+3000iops+125MBps`: an element stands
-between commas, a part between plus signs.
+`mini`, `short`, `2:8,4:16`, `5m+4cpus`, `4:16+4cpus+gp3`, `gp3,nvme`, `mini+3000iops+125MBps`: an element
+stands between commas, a part between plus signs.
 """
 
 import re
@@ -49,7 +49,7 @@ _LEAST_RAM = 64 * MIB
 _COUNTS = {"cpus": 1, "iops": 10, "MBps": 1}  # what is counted, and the least of it that makes sense
 _EXAMPLES = (
     "write 2:8 (GB of shared_buffers:RAM), 256MB:1GB or 512:all, "
-    f"one of {', '.join(LADDERS)}, mini, {', '.join(DISKS)}, or 4cpus, 3000iops, 125MBps; joined by +"
+    f"one of {', '.join(LADDERS)}, mini, short, {', '.join(DISKS)}, or 4cpus, 3000iops, 125MBps; joined by +"
 )
 
 
@@ -57,7 +57,7 @@ def parse_tiers(text: str, rows: int, dimension: int, memory: int | None = None)
     """Return the tiers, each once, those with the most RAM first; UserError names what is wrong.
 
     `rows` and `dimension` are of the data and `memory` is the machine's (None: this one's), in bytes: `mini`
-    is made for them.
+    and `short` are made for them.
     """
     size = (rows, dimension, memory_bytes() if memory is None else memory)
     tiers = [tier for element in text.split(",") for tier in _tiers(element.strip(), size)]
@@ -84,8 +84,8 @@ def _tiers(element: str, size: tuple[int, int, int]) -> Iterator[Tier]:
 def _part(part: str, size: tuple[int, int, int]) -> tuple[str, Any]:
     """Return which of memory, disk, cpus, iops, MBps a part names, and its value."""
     name = part.lower()
-    if name == "mini":
-        return "memory", mini(*size)
+    if name in ("mini", "short"):
+        return "memory", mini(*size) if name == "mini" else short(*size)
     if name in LADDERS:
         return "memory", LADDERS[name]
     if name in DISKS:
@@ -151,6 +151,12 @@ def mini(rows: int, dimension: int, memory: int) -> list[MemorySizes]:
     *lower, (last_buffers, _) = [(_scaled(buffers, scale), _scaled(ram, scale)) for buffers, ram in _GB_OF_5M]
     fitting: list[MemorySizes] = [(buffers, ram) for buffers, ram in lower if ram <= memory * 3 // 4]
     return [*fitting, (min(last_buffers, memory // 4 // _STEP * _STEP), None)]
+
+
+def short(rows: int, dimension: int, memory: int) -> list[MemorySizes]:
+    """Return the lowest three rungs of `mini`, and all memory: on the rungs between, everything fits, too."""
+    *lower, last = mini(rows, dimension, memory)
+    return [*lower[:3], last]
 
 
 def _scaled(gigabytes: int, scale: float) -> int:
