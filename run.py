@@ -9,7 +9,7 @@ import argparse
 import shutil
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,7 +49,7 @@ from ann_benchmarks.run.pooler_options import requested_poolers
 from ann_benchmarks.run.replica_options import requested_replicas
 from ann_benchmarks.run.shard_options import requested_engines, requested_probes, requested_shards
 from ann_benchmarks.run.simulation import Simulation
-from ann_benchmarks.run.whereabouts import Locate, Locator, locate_here
+from ann_benchmarks.run.whereabouts import Locate, Locator, WorkersHere
 from tiers.options import add_tier_options, check_tier_options, possible_conditions, requested_simulation
 
 
@@ -72,6 +72,12 @@ def make_parser(program: str = "run.py", tiers: str | None = None) -> argparse.A
 
 def run(args: argparse.Namespace) -> int:
     """Plan the jobs that the options request, and carry them out; return the exit status."""
+    with closing(WorkersHere()) as here:
+        return run_with(args, here)
+
+
+def run_with(args: argparse.Namespace, here: WorkersHere) -> int:
+    """Do the same, with the processes that plug-ins report in."""
     check_tier_options(args)
     configs, broken = read_configs(args.definitions)
     if args.list_algorithms:
@@ -117,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
         plan = Plan(scope.builds())
     else:
         # Points of another build are not points of this one.
-        locate: Locate = locate_here
+        locate: Locate = here.locate
         if engine is not None:
             containers = options.requested_containers(args)
             locate = container_locator(engine, containers, args.parallelism, args.definitions)
@@ -143,6 +149,7 @@ def run(args: argparse.Namespace) -> int:
         args.parallelism,
         timeout,
         simulation,
+        here,
     )
     return execute(plan, Workplace(*place), options.requested_limits(args))
 

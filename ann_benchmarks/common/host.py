@@ -26,6 +26,9 @@ _PROCESS_LIMITS = (
 )
 
 
+_FILES = 65536  # that a process may have open
+
+
 @cache
 def host_facts() -> dict[str, str | int]:
     """Attributes stored with each result: processor, usable cores, bytes of memory, kernel, versions, disk.
@@ -82,6 +85,19 @@ def most_processes() -> int:
     if own != resource.RLIM_INFINITY and os.geteuid() != 0:  # which does not hold for root
         limits.append(own)
     return min(limits, default=sys.maxsize)
+
+
+def allow_files() -> None:
+    """Let this process, and all that it starts, open many files where they may, and the default is few.
+
+    Clients have some each, and so has the server that they are connected to.
+    """
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = _FILES if most == resource.RLIM_INFINITY else min(_FILES, most)
+    if now == resource.RLIM_INFINITY or now >= files:
+        return
+    with suppress(ValueError, OSError):  # macOS has a lower limit than it says
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
 
 
 def memory_bytes() -> int:

@@ -22,9 +22,9 @@ from ann_benchmarks.jobs.job import Job
 from .console import Console, what_is_to_do
 from .containers.containers import Containers, Wishes
 from .outcomes import JobOutcome, Observer, note_failure, noted
-from .process import ProcessWorker
 from .rounds import Conductor
 from .simulation import Simulation
+from .whereabouts import WorkersHere
 from .worker import AT_ONCE, POLL_SECONDS, PluginCheck, Worker, ask
 
 
@@ -39,6 +39,7 @@ class Workplace:
     parallelism: int = 1
     timeout: float | None = None  # s a definition
     simulation: Simulation | None = None
+    here: WorkersHere = field(default_factory=WorkersHere)  # processes that are there already
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,9 @@ class Executor:
                 containers = stack.enter_context(Containers(place.engine, place.wishes, place.parallelism,
                     place.definitions, place.files, place.simulation))  # fmt: skip
                 start = containers.start
-            pool = WorkerPool(place.parallelism, place.timeout, start or start_process)
+            if start is not None:
+                place.here.close()  # jobs have others
+            pool = WorkerPool(place.parallelism, place.timeout, start or place.here.start)
             stack.enter_context(pool)
             has_filters = any(job.execution.filters for job in jobs)
             has_payload = any(job.execution.payload for job in jobs)
@@ -102,13 +105,8 @@ class Executor:
                 return failed + pool.run(jobs, shown)
             # Contenders share a process and its server, or a container.
             home = attrgetter("definition.version" if containers is None else "definition.docker_tag")
-            conductor = Conductor(start or start_process, home, place.timeout, rounds, shown)
+            conductor = Conductor(start or pool.take, home, place.timeout, rounds, shown)
             return failed + conductor.run(jobs)
-
-
-def start_process(job: Job) -> Worker:
-    """Start a process of this machine, in which plug-ins use the version that the user has named."""
-    return ProcessWorker(version=job.definition.version or None)
 
 
 class WorkerPool:
@@ -118,12 +116,12 @@ class WorkerPool:
         self,
         parallelism: int = 1,
         timeout: float | None = None,
-        start: Callable[[Job], Worker] = start_process,
+        start: Callable[[Job], Worker] | None = None,
     ):
-        """Take the seconds that a job may take, and what starts a worker for one."""
+        """Take the seconds that a job may take, and what starts a worker for one; None: a new process."""
         self.parallelism = parallelism
         self.timeout = timeout
-        self.start = start
+        self.start = start or WorkersHere().start
         self.idle: list[Worker] = []
         self.idle_under: Any = None  # what the idle ones were started for
         self.busy: dict[Worker, JobOutcome] = {}
@@ -176,6 +174,10 @@ class WorkerPool:
             for worker, outcome in list(self.busy.items()):
                 self._attend(worker, outcome, observer)
         return [outcomes[id(job)] for job in jobs]
+
+    def take(self, job: Job) -> Worker:
+        """Return an idle worker or a new one, which is the caller's from now on."""
+        return self._worker(job)
 
     def _worker(self, job: Job) -> Worker:
         """Return an idle worker or a new one; one that was started under other conditions is ended before."""

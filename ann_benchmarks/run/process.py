@@ -21,7 +21,7 @@ from typing import IO, Any, NoReturn
 from tqdm import tqdm
 
 from ann_benchmarks.common.command import ENDING_SIGNALS, open_streams, signals_wait
-from ann_benchmarks.common.host import host_facts
+from ann_benchmarks.common.host import allow_files, host_facts
 from ann_benchmarks.definitions.definition import Definition, plugin_class
 from ann_benchmarks.jobs.events import Failure, Finished, Located
 from ann_benchmarks.jobs.job import JobRequest
@@ -151,6 +151,7 @@ def serve(pipe: Connection, crash_report: Connection, version: str | None = None
     try:
         try:
             _take_signals()
+            allow_files()
             threading.Thread(target=_end_with_parent, daemon=True).start()
             # Its own lock is one between processes, which a crash would leave behind.
             tqdm.set_lock(threading.RLock())
@@ -193,8 +194,9 @@ def _answer(
             if version is not None:
                 plugin.use_version(version)
         if isinstance(request, LocationRequest):
-            shards = request.definition.shards
-            return Located({**host_facts(), **plugin.server_environment(shards.count if shards else 0)})
+            shards, pooler = request.definition.shards, request.definition.pooler
+            known = plugin.server_environment(shards.count if shards else 0, pooler is not None)
+            return Located({**host_facts(), **known})
         if isinstance(request, JobRequest):
             carry_out(request, pipe.send)
         elif not isinstance(request, PluginCheck):

@@ -1,4 +1,4 @@
-"""Where jobs would run, as far as it is known before: reported by plug-ins in a process of their own."""
+"""Where jobs would run, as far as it is known before: reported by plug-ins, in processes for the jobs."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.results.environment import with_settings_given
 
 from .process import ProcessWorker
-from .worker import LocationRequest, ask
+from .worker import LocationRequest, Worker, ask
 
 SECONDS = 120
 
@@ -32,7 +32,7 @@ class Locator:
         """Return the facts, with those of the job's tier."""
         definition = job.definition
         plugin = (definition.module, definition.constructor, definition.docker_tag, definition.version)
-        key = (*plugin, definition.shards.count if definition.shards else 0)
+        key = (*plugin, definition.shards.count if definition.shards else 0, definition.pooler is None)
         if key not in self._known:
             answer = self._locate(definition)
             if isinstance(answer, Failure) and not answer.is_unavailable:
@@ -40,15 +40,46 @@ class Locator:
             self._known[key] = answer.facts if isinstance(answer, Located) else {}
         facts, conditions = self._known[key], job.procedure.conditions
         facts = with_settings_given(facts, definition.settings, definition.varied)
-        return {**facts, **(conditions.facts if facts and conditions else {})}
+        return {**facts, **(conditions.facts if conditions else {}), **job.facts_of_servers} if facts else {}
 
 
-def locate_here(definition: Definition) -> Located | Failure:
-    """Have a process of this machine report it."""
-    worker = ProcessWorker(version=definition.version or None)
-    try:
-        answer = ask(worker, LocationRequest(definition))
+class WorkersHere:
+    """Processes of this machine that report where jobs would run, and are then there for these jobs.
+
+    To start one takes longer than to ask it.
+    """
+
+    def __init__(self) -> None:
+        """Nothing is started yet."""
+        self._kept: dict[str, ProcessWorker] = {}  # by the version that plug-ins use in it
+
+    def locate(self, definition: Definition) -> Located | Failure:
+        """Have a process report it."""
+        worker = self._taken(definition)
+        try:
+            answer = ask(worker, LocationRequest(definition))
+        except BaseException:
+            worker.stop()
+            raise
+        if isinstance(answer, Located):
+            self._kept[definition.version] = worker
+            return answer
         worker.end()
-    finally:
-        worker.stop()
-    return answer if isinstance(answer, Located) else Failure(getattr(answer, "text", "no answer"))
+        return Failure(getattr(answer, "text", "no answer"))
+
+    def start(self, job: Job) -> Worker:
+        """Return a process for a job, which is the caller's from now on."""
+        return self._taken(job.definition)
+
+    def close(self) -> None:
+        """End those that no job has taken."""
+        left = [*self._kept.values()]
+        self._kept = {}
+        for worker in left:
+            worker.ask_to_end()
+        for worker in left:
+            worker.stop()
+
+    def _taken(self, definition: Definition) -> ProcessWorker:
+        kept = self._kept.pop(definition.version, None)
+        return kept or ProcessWorker(version=definition.version or None)

@@ -10,7 +10,6 @@ import multiprocessing.connection
 import os
 import pty
 import re
-import resource
 import signal
 import struct
 import sys
@@ -24,7 +23,7 @@ from queue import SimpleQueue
 from typing import Any, NoReturn
 
 from ann_benchmarks.common.errors import describe
-from ann_benchmarks.common.host import host_facts
+from ann_benchmarks.common.host import allow_files, host_facts
 from ann_benchmarks.common.numbers import size_text
 from ann_benchmarks.definitions.definition import plugin_class
 from ann_benchmarks.jobs.events import Failure, Finished, Located, PointDone, PointFailed, WorkloadDone
@@ -37,7 +36,6 @@ from .wire import Checked, CheckRequest, Died, RunRequest, read_request, write_m
 _SOME = 65536  # bytes at a time
 # Where a container sees how many of its processes the kernel has killed: version 2 of groups, then version 1.
 _COUNTS = (Path("/sys/fs/cgroup/memory.events"), Path("/sys/fs/cgroup/memory/memory.oom_control"))
-_FILES = 65536  # that a process may have open
 
 
 class RunEnded(BaseException):
@@ -62,7 +60,7 @@ def main() -> None:
     try:
         signal.signal(signal.SIGTERM, _raise_run_ended)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        _allow_files()
+        allow_files()
         messages = Messages()
         request = read_request(_read)
         requests: SimpleQueue[Any] = SimpleQueue()
@@ -75,14 +73,6 @@ def main() -> None:
             _run(request, messages, requests)
     except (RunEnded, EOFError, BrokenPipeError):
         sys.exit(128 + signal.SIGTERM)
-
-
-def _allow_files() -> None:
-    """Let processes open many files, where the engine's default is few: clients, and what a server serves."""
-    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    files = _FILES if most == resource.RLIM_INFINITY else min(_FILES, most)
-    if now != resource.RLIM_INFINITY and now < files:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
 
 
 def _check(request: CheckRequest) -> Checked:
