@@ -1,12 +1,14 @@
 """Queries through pgbouncer: their answers, the settings that they really have, faults, and what is left."""
 
 import json
+import subprocess
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import psutil
 import psycopg
 import pytest
 
@@ -17,6 +19,8 @@ from ann_benchmarks.algorithms.postgres.pooling.configuration import PoolSetting
 from ann_benchmarks.algorithms.postgres.pooling.process import PgBouncer
 from ann_benchmarks.algorithms.postgres.pooling.program import POOLERS as PLUGIN_POOLERS
 from ann_benchmarks.algorithms.postgres.pooling.program import PoolerProgram, find_program
+from ann_benchmarks.algorithms.postgres.pooling.transactions import TransactionConnection
+from ann_benchmarks.algorithms.postgres.pooling.watch import PooledWatch
 from ann_benchmarks.algorithms.postgres.servers.account import server_account
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.poolers import POOLERS, Pooler
@@ -26,10 +30,12 @@ from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure.job import carry_out
-from ann_benchmarks.plugin import Plugin
+from ann_benchmarks.plugin import Plugin, PluginClass
 from ann_benchmarks.results.comparable import comparable, family
+from ann_benchmarks.results.environment import environment_of
 from ann_benchmarks.results.runs import load_runs
 from ann_benchmarks.results.series import Series, series_from
+from ann_benchmarks.results.warnings import remarks
 from ann_benchmarks.run.options import check_options, make_parser
 from ann_benchmarks.run.pooler_options import requested_poolers
 
@@ -420,3 +426,74 @@ def test_options_that_mean_nothing(words, message, capsys):
 def test_a_plugin_without_a_server_is_refused():
     with pytest.raises(UserError, match="^object has no server that a pooler could be in front of: leave"):
         Plugin(object()).set_pooler(SESSION)
+
+
+@pytest.mark.parametrize("name", [TRANSACTION, LOCAL])
+def test_a_client_that_connects_runs_no_query(plugin_server, installed, name):
+    """Else a cold run would begin warm."""
+    with pooled(checked(installed, name)) as algorithm, plugin_server.connect() as connection:
+
+        def scans():
+            algorithm._indexed._flush_shared()
+            (row,) = connection.execute("SELECT sum(idx_scan) FROM pg_stat_user_indexes").fetchone()
+            return row
+
+        before = scans()
+        algorithm.open_clients(QUERIES, K, 2).close()
+        assert scans() == before
+        algorithm.query(QUERIES[0], K)
+        assert scans() > before
+
+
+def test_a_transaction_is_sent_also_where_a_point_sets_nothing(plugin_server, installed):
+    exact = PGVectorExact("euclidean")
+    exact.set_pooler(checked(installed, LOCAL), 2)
+    try:
+        exact.fit(TRAIN)
+        assert len(exact.query(QUERIES[0], K)) == K
+        assert isinstance(exact._session.libpq, TransactionConnection)
+    finally:
+        exact.done()
+
+
+def test_the_cpu_of_another_process_is_not_the_poolers():
+    class Server:
+        def running(self):
+            return nullcontext()
+
+        def facts(self, queries):
+            return {}
+
+    with subprocess.Popen(["sleep", "60"]) as first, subprocess.Popen(["sleep", "60"]) as second:
+        current = psutil.Process(first.pid)
+        watch = PooledWatch(Server(), lambda: current)
+        with watch.running():
+            pass
+        assert "pooler_cpu_seconds_per_query" in watch.facts(1)
+        with watch.running():
+            current = psutil.Process(second.pid)
+        assert not watch.facts(1)
+        first.kill()
+        second.kill()
+
+
+def test_a_pool_that_the_server_cannot_have_is_refused(plugin_server, shared):
+    with (
+        pytest.raises(PostgresError, match="a pool of 490 is too large .* max_connections = 500"),
+        pooled(shared, 490) as algorithm,
+    ):
+        algorithm.query(QUERIES[0], K)
+
+
+def test_a_busy_pooler_is_said():
+    assert remarks({"pooler_busy_share": 0.95}) == [
+        "the pooler, not the index, was the limit: its one thread was 95% busy"
+    ]
+    assert not remarks({"pooler_busy_share": 0.8})
+
+
+def test_the_pooler_is_known_before_a_run(plugin_server, installed):
+    known = PluginClass(PGVectorExact).server_environment(has_pooler=True)
+    assert known["pooler_version"] == installed.version
+    assert environment_of(known)["pgbouncer"] == installed.version
+    assert "pgbouncer" not in environment_of(PluginClass(PGVectorExact).server_environment())

@@ -1,6 +1,7 @@
 """A table whose queries go through a pooler: all else that IndexedTable does goes to the server itself."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from . import machine
@@ -18,11 +19,20 @@ from .pooling.statement import PooledStatement
 from .pooling.watch import PooledWatch
 from .servers import chosen_programs
 from .servers.account import server_account
+from .settings import current_setting
 from .statement import QueryStatement, load_libraries, set_and_check
 from .table_indexes import BuildOptions
 from .writing import WritableTable
 
+_OTHER_CONNECTIONS = 20  # of those that watch, and those that PostgreSQL reserves
 _VALUES = "SELECT name, current_setting(name) FROM unnest(%s::text[]) AS name"
+
+
+def pooler_facts() -> dict[str, Any]:
+    """Return what is stored of the pooler that is here, nothing where there is none."""
+    with suppress(PostgresError):
+        return {"pooler_version": find_program(server_account()).version}
+    return {}
 
 
 class PooledTable(IndexedTable):
@@ -119,10 +129,19 @@ class PooledTable(IndexedTable):
         """Return the settings as the server writes them; PostgresError where it refuses one."""
         if settings != self._known[0]:
             with self.server.connect() as connection:
+                self._check_size(int(current_setting(connection, "max_connections")))
                 load_libraries(connection, self._extension.all_names)
                 set_and_check(connection, settings)
                 self._known = settings, dict(connection.execute(_VALUES, [list(settings)]).fetchall())
         return self._known[1]
+
+    def _check_size(self, most: int) -> None:
+        """Raise PostgresError where the server has too few connections: the pool would be a smaller one."""
+        if self._mode != SESSION and self._size > most - _OTHER_CONNECTIONS:
+            raise PostgresError(
+                f"a pool of {self._size} is too large for a server with max_connections = {most}, of which"
+                f" {_OTHER_CONNECTIONS} are for others: give a smaller --pool-size"
+            )
 
     def _flush_shared(self) -> None:
         """Have the shared server connections flush their statistics: a client reaches one of them."""

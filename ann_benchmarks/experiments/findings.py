@@ -62,6 +62,7 @@ class StepPoint:
             "engine": shards.engine if shards else "",
             "probes": (shards.probes if shards else None) or 0,
             "pooler": pooler.name if (pooler := self.job.definition.pooler) else "none",
+            "pool": (pooler.size if pooler else None) or 0,
             "replicas": replicas.count if (replicas := self.job.definition.replicas) else 0,
         }
         if isinstance(self.outcome, Record):

@@ -22,7 +22,7 @@ FINDING_TEXTS = ("says", "published", "not-testable", "compare", "metric", "to-m
 COMPARISONS = ("ratio", "spread", "value")
 SELECTION_KEYS = ("step", "algorithm", "dataset", "clients", "writers", "tier", "disk", "cpus", "build",
                   "query", "order", "workload", "rate", "filter", "setting", "shards", "engine",
-                  "probes", "pooler", "replicas")  # fmt: skip
+                  "probes", "pooler", "pool", "replicas")  # fmt: skip
 INSTALL_KEYS = ("algorithm", "build-arg")
 PICTURES = ("frontier", "latency", "tiers", "builds", "clients", "shards", "filters", "deciles", "recalls",
             "inserts", "writes", "dashboard")  # fmt: skip

@@ -134,8 +134,9 @@ def of_left_out(left_out: LeftOut) -> Iterator[tuple[str, list[str]]]:
 def of_target(attrs: Mapping[str, Any]) -> Iterator[str]:
     """Yield that the recall that was searched for is not there."""
     if missed := attrs.get("target_missed"):
-        parameter = attrs.get("target_parameter", "argument")
-        yield f"the target recall {missed:g} was not reached with the largest {parameter} available"
+        parameter = attrs.get("target_parameter")
+        searched = f" with the largest {parameter} available" if parameter else ""
+        yield f"the target recall {missed:g} was not reached{searched}"
 
 
 def of_build(attrs: Mapping[str, Any]) -> Iterator[str]:
@@ -219,6 +220,7 @@ MUCH_WAITING = 0.1  # of the time, or of the queries
 
 FEW_QUERIES = 100
 MOST_OTHERS = 0.1  # share of the CPUs that others took, beyond which a run is disturbed
+BUSY_POOLER = 0.9  # of one core
 RECALL_CHANGED = 0.01  # between the runs of one point
 
 
@@ -228,6 +230,10 @@ def remarks(facts: Mapping[str, Any]) -> list[str]:
     if facts.get("clients_were_limit"):
         text, severity = _limit_of_clients(facts)
         said.append(Remark(f"the clients, not the server, were the limit: {text}", severity))
+    if (busy := facts.get("pooler_busy_share", 0)) > BUSY_POOLER:
+        said.append(
+            Remark(f"the pooler, not the index, was the limit: its one thread was {busy:.0%} busy", busy)
+        )
     if facts.get("warmup_settled") is False:
         said.append(
             f"the throughput still rose after {facts['warmup_seconds']:.0f} s of warm-up: give --warmup N"

@@ -12,6 +12,7 @@ import psycopg
 from ..errors import PostgresError
 from ..servers.libpq import connect
 from ..watching import CLIENT_APPLICATION, flush_statement
+from ..watching.counters import SHARED_MEMORY_VERSION
 from .session import PooledSession
 from .statement import ADMIN, PooledStatement
 
@@ -36,12 +37,20 @@ def check_backends(statement: PooledStatement) -> int:
 
 
 def flush_backends(parameters: Mapping[str, Any]) -> None:
-    """Have each of a pool's server connections count what it has done."""
-    _hold_each(
-        parameters,
-        _count(parameters),
-        then=lambda held: held.execute(flush_statement(held.info.server_version)),
-    )
+    """Have each of a pool's server connections count what it has done.
+
+    Before version 15, PostgreSQL counts half a second later: all connections are held for as long, at once.
+    """
+    count, held = _count(parameters), 0
+
+    def flush(connection: psycopg.Connection[Any]) -> None:
+        nonlocal held
+        held += 1
+        version = connection.info.server_version
+        is_time = version >= SHARED_MEMORY_VERSION or held == count
+        connection.execute(flush_statement(version) if is_time else "SELECT")
+
+    _hold_each(parameters, count, then=flush)
 
 
 def _count(parameters: Mapping[str, Any]) -> int:

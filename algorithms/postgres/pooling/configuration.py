@@ -15,7 +15,8 @@ from .program import NAME, SESSION
 PORT = "6432"  # a part of the socket's name, and nothing else
 _STATEMENTS = 100  # prepared ones that a server connection keeps; a session has fewer than ten
 _MOST_CLIENTS = 10_000
-_OTHER_FILES = 700  # of the server connections, of which ours takes 500
+_OTHER_FILES = 1_200  # of the server connections, of which ours takes 500, and of those that look after them
+_MORE_CLIENTS = 500  # that look after the pool, one for each of its server connections
 # Of a connect_query, which it writes into a buffer of 512. With a longer one, no connection can be opened.
 _MOST_BYTES = 506
 _LONG = 30 * 86_400  # s
@@ -48,11 +49,12 @@ def configuration(server: Mapping[str, Any], folder: Path, pool: PoolSettings) -
         "unix_socket_mode": "0700",
         "auth_type": "any",  # who reaches the socket may connect, as to the server itself
         "pool_mode": SESSION if pool.mode == SESSION else "transaction",
-        "max_client_conn": str(clients),
+        "max_client_conn": str(clients + _MORE_CLIENTS),
         # What a connection has prepared and was checked for is there until the pooler ends.
         "server_lifetime": str(_LONG),
         "server_idle_timeout": "0",
         "server_login_retry": "1",
+        "query_wait_timeout": "0",  # who waits for a server connection is slow, and not turned away
         "log_connections": "0",
         "log_disconnections": "0",
         "log_stats": "0",

@@ -8,7 +8,7 @@ from psycopg import sql
 from ..errors import PostgresError
 from ..session import STATEMENT, QuerySession, SessionFacts
 from ..statement import set_and_check
-from .program import SESSION
+from .program import LOCAL, SESSION
 from .statement import PooledStatement
 from .transactions import TransactionConnection, statements_around
 
@@ -28,7 +28,7 @@ class PooledSession(QuerySession):
             raise statement.attributed(error) from None
         try:
             self.prepare(_READING, statement.reading)
-            if statement.local:
+            if statement.mode == LOCAL:  # also where a point sets nothing itself
                 before, after = statements_around(statement.local)
                 for name, text in {**before, **after}.items():
                     self.prepare(name, text)
@@ -70,8 +70,9 @@ class PooledSession(QuerySession):
         with self._connection.transaction():  # so that all of it is on one server connection
             for name, value in self._pooled.local.items():
                 self._connection.execute("SELECT set_config(%s, %s, true)", [name, value])
-            # The pooler prepares it there, by a name of its own, when it is executed.
-            self.check(self._connection.pgconn.exec_prepared(STATEMENT, [self._pooled.example.encode()], [0]))
+            # The pooler prepares it there, by a name of its own, when it is described. Executed, it would
+            # warm what a cold run has to read.
+            self.check(self._connection.pgconn.describe_prepared(STATEMENT))
             row = self._connection.execute(_NAME_THERE, [self._pooled.sql]).fetchone()
             assert row is not None
             self._executed = sql.Identifier(row[0]).as_string()

@@ -26,10 +26,12 @@ class PooledWatch:
         """Watch what happens within."""
         self._used = None
         with self._server.running():
-            before, started = self._cpu_seconds(), time.perf_counter()
+            process, started = self._pooler(), time.perf_counter()
+            before = self._cpu_seconds(process)
             yield
-            after, self._seconds = self._cpu_seconds(), time.perf_counter() - started
-            if before is not None and after is not None and after >= before:
+            after, self._seconds = self._cpu_seconds(process), time.perf_counter() - started
+            # Of one that has ended meanwhile, nothing is known, and of another one in its place neither.
+            if before is not None and after is not None and process == self._pooler():
                 self._used = after - before
 
     def processes(self) -> list[int] | None:
@@ -50,8 +52,9 @@ class PooledWatch:
         """Close the connections."""
         self._server.close()
 
-    def _cpu_seconds(self) -> float | None:
+    @staticmethod
+    def _cpu_seconds(process: psutil.Process | None) -> float | None:
         with suppress(psutil.Error):
-            if (process := self._pooler()) is not None:
+            if process is not None:
                 return float(sum(process.cpu_times()[:2]))
         return None
