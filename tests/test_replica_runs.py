@@ -22,7 +22,7 @@ from ann_benchmarks.measure.job import carry_out
 from ann_benchmarks.measure.workloads import queries as querying
 from ann_benchmarks.monitoring.stored import monitored_from
 from ann_benchmarks.plugin import Plugin
-from ann_benchmarks.reporting.workloads import write_table
+from ann_benchmarks.reporting.workloads import write_statements, write_table
 from ann_benchmarks.results.comparable import comparable, family
 from ann_benchmarks.results.records import iter_record_paths, read_record
 from ann_benchmarks.results.runs import load_runs
@@ -31,7 +31,7 @@ from ann_benchmarks.run.options import check_options, make_parser
 from ann_benchmarks.run.replica_options import requested_replicas
 
 from .conftest import make_dataset
-from .report_data import make_run
+from .report_data import make_run, make_writes
 from .test_replicas import COUNT, GIVEN, K, all_servers, primary
 
 __all__ = ["all_servers", "primary"]
@@ -193,3 +193,24 @@ def test_numbers_that_mean_nothing(word, message, capsys):
 def test_a_plugin_without_a_server_is_refused():
     with pytest.raises(UserError, match="^object has no server that could have replicas: leave --repl"):
         Plugin(object()).set_replicas(2)
+
+
+def test_time_in_which_a_run_is_held_is_no_lag():
+    log = WrittenLog()
+    for moment, position in ((10.0, 100), (11.0, 200), (12.0, 300)):
+        log.note(moment, position)
+    log.hold(12.0)
+    assert log.is_held and log.seconds_behind(200, 12.0) == 1.0
+    log.go_on(20.0)
+    log.note(20.5, 300)
+    assert not log.is_held and log.seconds_behind(200, 20.5) == 1.5
+    assert log.seconds_behind(100, 20.5) == 2.5  # also of what was written before the run was held
+
+
+def test_what_was_written_to_says_on_how_many_replicas():
+    one, other = make_writes(), make_writes()
+    series = replace(other.series, replicas=2, settings="jit=off")
+    other = replace(other, attrs={**other.attrs, "series": series.as_json()})
+    assert one.title == "hnsw(M=16)" and other.title == "hnsw(M=16) (2 replicas, jit=off)"
+    texts = [statement.about for statement in write_statements([one, other])]
+    assert texts[0] == "Writes" and texts[1:] == [f"Writes, {one.title}", f"Writes, {other.title}"]

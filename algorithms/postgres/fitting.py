@@ -306,7 +306,12 @@ class IndexedTable:
         self._start_mark = self.server.start_mark()
         if self._indexes.names and self._options.prewarms:
             self.enter_phase("prewarm")
-            assert self.table is not None
-            with self.server.connect() as self.connection:
-                cache_files(self.connection, [self.table.name, *self._indexes.names])
-                self._indexes.prewarm(self.connection, self._hooks.prewarm)
+            with self.server.connect() as connection:
+                self._warm(connection)
+
+    def _warm(self, connection: psycopg.Connection[Any]) -> None:
+        """Bring table and indexes into the memory of a server, and into the system's."""
+        assert self.table is not None
+        self.connection = connection  # by which the plug-in warms its index
+        cache_files(connection, [self.table.name, *self._indexes.names])
+        self._indexes.prewarm(connection, self._hooks.prewarm)

@@ -151,7 +151,7 @@ def draw_writes(records: Sequence[Record], path: Path) -> None:
             axes.plot(xs, ys, ".-", lw=1.4, ms=4, color=LIGHT_COLORS[row % len(LIGHT_COLORS)])
             tidy(axes, "")
             axes.margins(x=0.01)
-        grid[0, place].set_title(shortened(record.name), loc="left", fontsize=11, pad=20, parse_math=False)
+        grid[0, place].set_title(shortened(record.title), loc="left", fontsize=11, pad=20, parse_math=False)
         grid[-1, place].set_xlabel("Seconds in which something was measured", fontsize=9)
     for row, name in enumerate(names):
         grid[row, 0].set_ylabel(name, fontsize=9, color=GREY)

@@ -51,7 +51,7 @@ def inserts_of(records: Iterable[Record]) -> list[tuple[Record, Rate]]:
 def place(record: Record) -> tuple[str, str]:
     """Return what records of one line have in common: dataset, and index with anything else special."""
     special = replace(record.series, workload="", writers=None).conditions
-    return record.dataset, f"{record.name} {special.strip('-')}".strip()
+    return record.dataset, f"{record.title} {special.strip('-')}".strip()
 
 
 def insert_statements(records: Iterable[Record]) -> list[Statement]:
@@ -86,11 +86,13 @@ def write_statements(records: Iterable[Record]) -> list[Statement]:
     for record in written:
         loads.setdefault((record.rate, record.clients, record.writers), []).append(record)
     for (rate, clients, writers), group in loads.items():
-        if len({record.name for record in group}) > 1:
+        if len({record.title for record in group}) > 1:
             writes = "writes" if rate is None else f"{three_digits(rate)} writes/s"
             load = f"{writes} from {counted(writers, 'writer')}, with {counted(clients, 'client')} querying"
             statements.append(Statement("Writes", f"During {load}, {ranked_during(group)}."))
-    return statements + [Statement(f"Writes, {record.name}", f"{over_phases(record)}.") for record in written]
+    return statements + [
+        Statement(f"Writes, {record.title}", f"{over_phases(record)}.") for record in written
+    ]
 
 
 def ranked_during(records: Sequence[Record]) -> str:
@@ -98,7 +100,7 @@ def ranked_during(records: Sequence[Record]) -> str:
     phases = [(record, phase) for record in records if (phase := record.phase(WRITING)) and phase.queries]
     ranked = sorted(phases, key=lambda item: -rate_of(item[1]).per_second)
     texts = [
-        f"{record.name} {'answers ' * (not place)}{three_digits(rate_of(phase).per_second)}"
+        f"{record.title} {'answers ' * (not place)}{three_digits(rate_of(phase).per_second)}"
         f" {'queries/s ' * (not place)}({', '.join(during(record, phase))})"
         for place, (record, phase) in enumerate(ranked)
     ]
@@ -228,7 +230,7 @@ def write_table(record: Record) -> Table:
     }
     rate = "as fast as they go" if record.rate is None else f"{record.rate:g} writes/s requested"
     who = f"{counted(record.clients, 'client')} querying, {counted(record.writers, 'writer')}"
-    caption = f"{record.name} on {record.dataset}: {who}, {rate}"
+    caption = f"{record.title} on {record.dataset}: {who}, {rate}"
     return known_table(columns, caption, frozenset({"Phase"}))
 
 

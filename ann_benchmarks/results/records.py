@@ -17,6 +17,7 @@ from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import DAMAGE, plain, reason_of
 from ann_benchmarks.common.names import LONGEST_FOLDER
+from ann_benchmarks.common.output import counted
 
 from .file import RESULTS_FOLDER
 from .judging import Estimate, estimate_of_rate
@@ -115,6 +116,15 @@ class Record:
         fields = {"workload": self.workload, "writers": self.writers, "write_rate": self.rate}
         clients = {"clients": self.clients} if self.clients else {}
         return series_of({**self.attrs, **fields, **clients, "algo": self.algo}, self.algo)
+
+    @property
+    def title(self) -> str:
+        """The index, and on which servers it was, where that is not one with its own settings."""
+        series = self.series
+        replicas = counted(series.replicas, "replica") if series.replicas else ""
+        servers = filter(None, (series.version, replicas, series.settings, series.environment))
+        beside = ", ".join(servers)
+        return f"{self.name} ({beside})" if beside else self.name
 
     def phase(self, name: str) -> Phase | None:
         """Return a phase by its name, None if there was none."""

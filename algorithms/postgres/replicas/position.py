@@ -37,11 +37,30 @@ def _value(connection: psycopg.Connection[Any], sql: str) -> int:
 
 
 class WrittenLog:
-    """When the primary's log was how long, as it was seen now and then in one run."""
+    """When the primary's log was how long, as it was seen now and then in one run.
+
+    A run may be held: then nothing is written or replayed, and no time passes.
+    """
 
     def __init__(self) -> None:
         """Nothing was seen yet."""
         self._seen: list[tuple[float, int]] = []  # s of perf_counter, bytes; both ascending
+        self._held: float | None = None  # since when, s of perf_counter
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the run is held."""
+        return self._held is not None
+
+    def hold(self, moment: float) -> None:
+        """Know that the run is held from a moment on."""
+        self._held = moment
+
+    def go_on(self, moment: float) -> None:
+        """Know that it is held no longer."""
+        assert self._held is not None
+        passed, self._held = moment - self._held, None
+        self._seen = [(seen + passed, length) for seen, length in self._seen]
 
     def note(self, moment: float, position: int) -> None:
         """Know that it had this length at a moment."""

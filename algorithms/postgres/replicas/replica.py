@@ -41,6 +41,7 @@ class Replica:
         """Nothing is started yet. `share`: how many servers have the memory of one."""
         self.number, self.count = number, count
         self.seconds = 0.0  # until it had all that was written when it was first to have it
+        self.backup_seconds = 0.0  # of these, what its base backup took
         self.warm_mark: Any = None  # of the start in which the index was warmed, None: it never was
         self._share = share
 
@@ -70,8 +71,10 @@ class Replica:
                 self.server.remake(self._settings())
                 self._catch_up(extension, position)
         seconds = time.perf_counter() - began
-        self.seconds = self.seconds or seconds
-        if self.server.backups != backups:
+        is_new = self.server.backups != backups
+        if not self.seconds:
+            self.seconds, self.backup_seconds = seconds, self.server.backup_seconds if is_new else 0.0
+        if is_new:
             parts = f"{self.server.backup_seconds:.1f} s of them its base backup"
             print(
                 f"replica {self.number} of {self.count} made in {seconds:.1f} s, {parts}",

@@ -1,5 +1,6 @@
 """A table and its index on a primary, with standbys that answer the queries in its place."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from .. import catalog
 from ..building import IndexHooks
 from ..catalog import LoadedTable
 from ..columns import Column
+from ..environment import given_settings
 from ..errors import PostgresError, naming_replica
 from ..extension import RequiredExtension
 from ..fitting import IndexedTable
@@ -24,6 +26,8 @@ from .statement import ReplicaStatement
 from .watch import ReplicasWatch
 from .writing import ReplicatedWritable
 
+_SYNCHRONOUS = "synchronous_standby_names"
+
 
 class ReplicatedTable(IndexedTable):
     """What IndexedTable is, where clients query standbys; without one, they query the primary.
@@ -37,7 +41,7 @@ class ReplicatedTable(IndexedTable):
         """Take what the plug-in describes; nothing is started yet. `most`: as in its set_replicas."""
         super().__init__(extension, metric, hooks.entering(stop_replicas))
         self._replicas = [Replica(number, count, max(count, most)) for number in range(1, count + 1)]
-        self._log = WrittenLog()  # of the last run
+        self._log = WrittenLog()  # of the last run, which may go on
 
     def statement(self, q: Any, n: int, settings: Mapping[str, str], rerank: int | None) -> QueryStatement:
         """Return the query for the n nearest rows, in sessions with these settings; `q` is one of many."""
@@ -74,7 +78,7 @@ class ReplicatedTable(IndexedTable):
             return super().facts()
         return super().facts() | {
             "replica_times": [replica.seconds for replica in self._replicas],
-            "replica_backup_times": [replica.server.backup_seconds for replica in self._replicas],
+            "replica_backup_times": [replica.backup_seconds for replica in self._replicas],
         }
 
     def cool(self) -> None:
@@ -95,6 +99,10 @@ class ReplicatedTable(IndexedTable):
         self._follow(has_failed=True)
 
     def _start_server(self) -> Server:
+        if _SYNCHRONOUS in given_settings():
+            raise PostgresError(
+                f"{_SYNCHRONOUS} would have the load wait for replicas that are made after it: leave it out"
+            )
         server = current_server()
         server.serve_standbys()
         self._extension.start_server(server)
@@ -128,12 +136,11 @@ class ReplicatedTable(IndexedTable):
             with naming_replica(replica.number, replica.count):
                 replica.follow(self._extension, position, has_failed)
                 if self._options.prewarms and self._indexes.names:
-                    replica.warm(self._prewarm_replica)
-
-    def _prewarm_replica(self, connection: psycopg.Connection[Any]) -> None:
-        self.connection = connection  # by which the plug-in warms its index
-        self._indexes.prewarm(connection, self._hooks.prewarm)
+                    replica.warm(self._warm)
 
     def _begin_log(self) -> WrittenLog:
-        self._log = WrittenLog()
+        if self._log.is_held:
+            self._log.go_on(time.perf_counter())
+        else:
+            self._log = WrittenLog()
         return self._log

@@ -24,7 +24,7 @@ class ReplicasWatch(SeveralWatch):
         """Take the servers, and the names of the table and the index, with their schema.
 
         `flush` has sessions flush their statistics after a run. `begin_log` gives each run what its sampler
-        fills.
+        fills: where that goes on after it was held, what the one before has filled.
         """
         watches = [ServerWatch(replica, *names, flush) for replica in replicas]
         super().__init__(watches, ServerWatch(primary, *names), "primary", is_asked=False)

@@ -43,6 +43,8 @@ class ReplicatedWritable(WritableTable):
         for replica in self._replicas:
             with naming_replica(replica.number, replica.count):
                 replica.wait_for(position)
+        if (log := self._log()).is_held:
+            log.go_on(time.perf_counter())
         self._connect()
 
     @contextmanager
@@ -57,6 +59,7 @@ class ReplicatedWritable(WritableTable):
                 with naming_replica(place, len(self._replicas)):
                     connection.execute("SELECT pg_wal_replay_pause()")
             log, now = self._log(), time.perf_counter()
+            log.hold(now)
             yield lambda: self._behind(log, now)
         finally:
             for connection in self._connections:

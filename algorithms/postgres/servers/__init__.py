@@ -6,6 +6,7 @@ from ..environment import PREFIX, folder_variable, server_kind
 from ..errors import PostgresError
 from .account import server_account
 from .base import Server
+from .beside import folder_beside
 from .binaries import embedded_installation, installed_binaries
 from .cluster import default_folder
 from .external import ExternalServer
@@ -47,8 +48,7 @@ def shard_server(number: int) -> Server:
                 f"{PREFIX}HOST and the like name one server: name those of the shards in {VARIABLE}, or unset"
                 " these for servers of our own"
             )
-        data = _data_folder()
-        _shards[number] = LocalServer(programs, data.with_name(f"{data.name}-shard{number}"), number)
+        _shards[number] = LocalServer(programs, folder_beside(_data_folder(), f"shard{number}"), number)
     return _shards[number]
 
 

@@ -7,6 +7,7 @@ from ..errors import PostgresError
 from .external import ExternalServer
 
 VARIABLE = f"{PREFIX}SHARD_HOSTS"
+MOST_OF_ONE_MACHINE = 64  # servers of our own
 _PLACE = re.compile(r"(?:\[(?P<address>[0-9a-fA-F:.%\w]+)\]|(?P<host>[^\s:\[\]]+))(?::(?P<port>[0-9]{1,5}))?")
 
 
@@ -28,6 +29,11 @@ def hosts_of(count: int) -> list[ExternalServer]:
     hosts = shard_hosts()
     if hosts and count > len(hosts):
         raise PostgresError(f"{VARIABLE} names {len(hosts)} of {count} servers: name all, or have fewer")
+    if not hosts and count > MOST_OF_ONE_MACHINE:
+        raise PostgresError(
+            f"{count} shards are too many servers for one machine, which has {MOST_OF_ONE_MACHINE} at most:"
+            f" name servers that run already in {VARIABLE}, or have fewer"
+        )
     return hosts[:count]
 
 

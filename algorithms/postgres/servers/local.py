@@ -50,6 +50,7 @@ class LocalServer(Server):
         self._given: Mapping[str, str] = {}  # when it was started
         self._said: list[list[str]] = []  # settings that restart it, as printed before
         self._serves_standbys = False
+        self._free_disk: int | None = None  # bytes, before the first start: later ones have the same settings
         self.chosen: Mapping[str, str] = {}  # settings that it was started with, but for its place
 
     @property
@@ -189,10 +190,12 @@ class LocalServer(Server):
 
     def _arguments(self, settings: Mapping[str, str]) -> list[str]:
         """Return the server's arguments: our profile, over it the user's settings, over these `settings`."""
+        if self._free_disk is None:
+            self._free_disk = machine.free_disk_bytes(self._cluster.root)
         profile = server_profile(
             machine.memory_bytes(),
             machine.cores(),
-            machine.free_disk_bytes(self._cluster.root),
+            self._free_disk,
             machine.posix_shared_memory_bytes(),
         )
         fixed = {

@@ -7,6 +7,7 @@ from psycopg.conninfo import make_conninfo
 
 from ..errors import PostgresError
 from .backup import backup_bar, cluster_bytes
+from .beside import folder_beside
 from .local import LocalServer
 
 _PROGRAM = "pg_basebackup"
@@ -17,8 +18,7 @@ class StandbyServer(LocalServer):
 
     def __init__(self, number: int, primary: LocalServer) -> None:
         """Take the primary, which has to run; what it keeps is in a folder beside the primary's."""
-        folder = primary.data_folder
-        super().__init__(primary.programs, folder.with_name(f"{folder.name}-replica{number}"))
+        super().__init__(primary.programs, folder_beside(primary.data_folder, f"replica{number}"))
         self.primary, self._name = primary, f"ann_benchmarks_replica{number}"
         self.backups = 0  # that this process has begun to make
         self.backup_seconds = 0.0  # that the last one took, 0: an earlier run has made it

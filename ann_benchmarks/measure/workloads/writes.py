@@ -63,12 +63,12 @@ def writing(work: Work, clients: QueryClients, table: Writable) -> None:
         stack.enter_context(work.monitor.phase("writing"))
         writers = stack.enter_context(closing(table.open_writers(work.workload.writers, beside_queries=True)))
         bar = stack.enter_context(work.bar("writing"))
+        moment = stack.enter_context(ExitStack())
         table.checkpoint()
         for number in range(SEGMENTS):
             _let_come(work, number, seen)
-            with ExitStack() as moment:
-                behind = _write(work, table, clients, writers, bar, seen, moment)
-                recalls = clients.recalls()
+            behind = _write(work, table, clients, writers, bar, seen, moment)
+            recalls = clients.recalls()
             work.timeline.tell_recall(float(recalls.mean()))
     rates = {
         kind: rate_of(spans, -seen.due[seen.kinds == KINDS.index(kind)])
@@ -114,7 +114,8 @@ def _write(
 ) -> Mapping[str, float]:
     """Make the changes that came, and know which were made.
 
-    Until `moment` ends, answers are then those of the end; return how far they are behind the writes.
+    Until the next changes are made, or `moment` ends, answers are then those of this moment; return how far
+    they are behind the writes.
     """
     seconds = work.workload.seconds / SEGMENTS
     sizes: list[tuple[float, float]] = []
@@ -131,6 +132,7 @@ def _write(
         clients.prepare(seconds)
         writers.prepare_changes(_changes(work, planned), len(planned), seconds, has_due=True)
         with watch.running():
+            moment.close()
             start = run_together([clients.clients, writers], tick)
             behind = moment.enter_context(at_this_moment(table))
         answers, written = clients.clients.answers(), writers.written()
