@@ -132,10 +132,16 @@ def test_throughput_and_latency_are_drawn_over_the_number_of_shards(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["shards-p50.png", "shards.png"]
 
 
-@pytest.mark.parametrize(("kinds", "what"), [(picture_kinds, "picture"), (table_kinds, "table")])
-def test_without_shards_a_sentence_says_so(kinds, what):
+@pytest.mark.parametrize(
+    ("kinds", "what", "text"),
+    [
+        (picture_kinds, "picture", "no result on shards reaches a recall of 0.95"),
+        (table_kinds, "table", "there is no result on shards"),
+    ],
+)
+def test_without_shards_a_sentence_says_so(kinds, what, text):
     (note,) = blocks(kinds, what, every()[:1])
-    assert isinstance(note, Paragraph) and "no result on shards reaches a recall of 0.95" in note.text
+    assert isinstance(note, Paragraph) and text in note.text
 
 
 def test_a_finding_of_one_server_is_not_looked_for_on_several():
@@ -150,3 +156,15 @@ def test_a_finding_of_one_server_is_not_looked_for_on_several():
     assert len(selected({"shards": [0, 2, 4], "engine": ["", "fdw", "client"]}, points)) == 5
     near = selected({"shards": [2, 4], "engine": "routed", "probes": 2}, points)
     assert [str(point.job.definition.shards) for point in near] == ["shards2-routed2", "shards4-routed2"]
+
+
+def test_shards_that_miss_the_recall_have_a_table_and_no_picture(tmp_path):
+    runs = [every()[0], routed(900.0, 4, 1)]
+    runs[1].metrics["k-nn"], runs[1].attrs["recall_parts"] = 0.6, [0.5, 0.7] * 25
+    table, *_ = blocks(table_kinds, "table", runs)
+    assert isinstance(table, Table)
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    assert [(row["Shards"], row["Recall"]) for row in rows] == [("one server", "0.9500"), ("4", "0.6000")]
+    assert "not reached" in rows[1].values()
+    (note,) = blocks(picture_kinds, "picture", runs, tmp_path)
+    assert isinstance(note, Paragraph) and "no result on shards reaches a recall of 0.95" in note.text

@@ -72,3 +72,17 @@ def test_many_cells_take_two_bytes():
 def test_a_metric_without_cells_is_refused():
     with pytest.raises(ClusteringError, match="cells of euclidean, angular, ip distances, and not of h"):
         cells_of(ROWS, 4, "hamming")
+
+
+def test_cells_far_from_the_origin_are_those_of_exact_distances():
+    far = np.random.default_rng(5).normal(10_000, 1, (600, 24)).astype(np.float32)
+    cells = Cells(far[:8], False)
+    exact = far.astype(np.float64)
+    true = ((exact[:, None] - exact[None, :8]) ** 2).sum(-1).argmin(axis=1)
+    assert (cells.distances(far).argmin(axis=1) == true).all()
+    assert [cells.nearest(row, 1) for row in far] == [[cell] for cell in true]
+
+
+def test_less_room_than_rows_is_refused():
+    with pytest.raises(ClusteringError, match=r"room for 0\.9 times the mean number of rows, some have no"):
+        spread(ROWS, Cells(ROWS[:3], False), 0.9)

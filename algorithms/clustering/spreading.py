@@ -17,7 +17,7 @@ from .settings import ClusteringError, Settings
 ROOM = 1.25  # times the mean number of rows, which no place has more of
 SAMPLE_OF_A_CELL = 256
 LEAST_SAMPLE = 1 << 16  # rows: the fewer the cells, the more each of them matters
-FORM = 1  # changes when the same rows are spread otherwise
+FORM = 2  # changes when the same rows are spread otherwise
 
 
 def cells_of(rows: Any, count: int, metric: str, seed: int = 0) -> Cells:
@@ -38,9 +38,11 @@ def spread(rows: Any, cells: Cells, room: float = ROOM) -> np.ndarray:
 
     Rows are taken in their order: those that come first have the nearest cell. None has more than `room`
     times the mean number of rows; once it is full, the others of its rows go to the next one. Raises
-    ClusteringError for a row that is nowhere.
+    ClusteringError for a row that is nowhere, and for less room than there are rows.
     """
     n, count = rows.shape[0], len(cells)
+    if room < 1:
+        raise ClusteringError(f"with room for {room:g} times the mean number of rows, some have no place")
     left = np.full(count, math.ceil(room * n / count))
     places = np.empty(n, np.uint8 if count <= 256 else np.uint16)
     done = 0

@@ -2,7 +2,6 @@
 
 import select
 import struct
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -109,8 +108,6 @@ class ScatteredConnections:
         self, connections: Sequence[pq.abc.PGconn], count: int, router: Router | None = None
     ) -> None:
         """Take the connections; an answer has `count` rows at most. The router chooses for each query."""
-        if sys.platform != "linux":
-            raise PostgresError("this shard engine needs Linux: use --shard-engine fdw")
         self.failed = 0  # the shard of the last error
         self._connections, self._count = connections, count
         self._poller = select.epoll()

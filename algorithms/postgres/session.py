@@ -140,6 +140,7 @@ class QuerySession(PreparedSession):
         Nothing but sending, waiting and two readings of the clock happens between two queries: they are
         encoded before, answers decoded after, and the garbage collector waits.
         """
+        self.counted.taken()  # what is stored is of the last queries, and of no warm-up
         execute, clock, formats = self.execute, time.perf_counter, self.formats
         encoded = [tuple(map(bytes, self.encode(query))) for query in queries]
         results: list[pq.abc.PGresult] = []

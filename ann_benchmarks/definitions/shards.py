@@ -25,6 +25,11 @@ class Shards:
     most: int = field(default=0, compare=False)
     probes: int | None = None  # shards that a query of ROUTED asks; None: all, as of other engines
 
+    @property
+    def are_all_asked(self) -> bool:
+        """Whether every query goes to all of them."""
+        return self.probes in (None, self.count)
+
     def __str__(self) -> str:
         """Write them as the names of curves have them, such as shards4-fdw or shards4-routed2."""
         return f"shards{self.count}-{self.engine}{self.probes or ''}"

@@ -46,7 +46,9 @@ class TargetSearch:
         plugin = self.subject.plugin
         search = plugin.search_range(self.subject.count)
         if search is None:
-            return measure_runs(), {}
+            runs = measure_runs()
+            recall = float(self.recalls(neighbors_of(runs)).mean())
+            return runs, {} if recall >= self.target - ROUNDING else self._missed(recall, "without a choice")
         known = value_found_before(found_before, search.parameter, search.values, index)
         if known is not None:
             plugin.set_query_arguments(*search.arguments(known.value))
@@ -76,13 +78,17 @@ class TargetSearch:
             found = smallest_reaching(self.target, search.values, recall_of, step)
         plugin.set_query_arguments(*search.arguments(found.value))
         if not found.is_reached:
-            best = f"{found.recall:.4f} at {search.parameter}={found.value}, its largest value"
-            text = f"recall {self.target:g} is not reached, only {best}"
-            self.note(Remark(text, self.target - found.recall))
+            self._missed(found.recall, f"at {search.parameter}={found.value}, its largest value")
         facts = self._facts(search, found.value, found.is_reached, found.trials)
         places = sorted(tried)
         overstated = overstatement(self.target, places, np.array([tried[place] for place in places]))
         return facts | of_selection(overstated)
+
+    def _missed(self, recall: float, where: str) -> dict[str, Any]:
+        """Say that the recall is not reached; return what is stored of that."""
+        text = f"recall {self.target:g} is not reached, only {recall:.4f} {where}"
+        self.note(Remark(text, self.target - recall))
+        return {"target_missed": self.target}
 
     def _facts(self, search: SearchedArgument, value: Any, is_reached: bool, trials: int) -> dict[str, Any]:
         return {

@@ -80,8 +80,11 @@ class Sharded:
         return self.at[place].run if place in self.at else self.short[place]
 
 
-def sharded(shown: Shown) -> list[Sharded]:
-    """Return the curves of which some results are of shards; UserError where there is none."""
+def sharded(shown: Shown, is_reached: bool = False) -> list[Sharded]:
+    """Return the curves of which some results are of shards; UserError where there is none.
+
+    With `is_reached`, only those of which some on shards reach the recall.
+    """
     groups: dict[str, dict[Sharding, list[Run]]] = {}
     for run in shown.runs:
         if not is_open(run):
@@ -93,17 +96,21 @@ def sharded(shown: Shown) -> list[Sharded]:
     found = []
     for name, places in sorted(groups.items()):
         at = dict(sorted(at_recall(places, shown.target).items()))
-        if any(place.shards for place in at):
+        if any(place.shards for place in (at if is_reached else places)):
             short = {place: _highest(runs) for place, runs in places.items() if place not in at}
             found.append(Sharded(name, at, short))
     if not found:
-        raise UserError(f"no result on shards reaches a recall of {shown.target:g}")
+        raise UserError(
+            f"no result on shards reaches a recall of {shown.target:g}"
+            if is_reached
+            else "there is no result on shards"
+        )
     return found
 
 
 def shard_pictures(shown: Shown) -> list[Block]:
     """Draw throughput and median latency over the number of shards, a line for each engine."""
-    curves = sharded(shown)
+    curves = sharded(shown, is_reached=True)
     blocks: list[Block] = []
     for metric, direction in PICTURES.items():
         lines: dict[str, list[Point]] = {}

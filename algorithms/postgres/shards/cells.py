@@ -77,7 +77,10 @@ def cells_of_rows(
         cells = cells_of(rows, count, metric)
         made = CellsOfRows(cells, spread(rows, cells), time.perf_counter() - began)
     except ClusteringError as error:
-        raise PostgresError(f"the rows cannot be spread by cells over {count} shards: {error}") from None
+        raise PostgresError(
+            f"the rows cannot be spread by cells over {count} shards: {error} (use fewer shards, or"
+            " --shard-engine client)"
+        ) from None
     if 0 in made.sizes:
         raise PostgresError(
             f"shard {made.sizes.index(0) + 1} of {count} would have no rows: use fewer shards"

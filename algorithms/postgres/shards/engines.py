@@ -1,6 +1,7 @@
 """What asks shards for the rows that are nearest to a query."""
 
 import json
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from .sql import concurrent_sql, scattered_sql
 from .statement import CoordinatorStatement, remote_scans
 
 ROUTED = "routed"
+_OF_CLIENTS = ("client", ROUTED)  # which wait for all connections by epoll
 ENGINES = ("fdw", "fdw-naive", "client", CITUS, ROUTED)
 
 
@@ -31,11 +33,13 @@ class Engine:
         """Take one of ENGINES; nothing is started yet."""
         if name not in ENGINES:
             raise PostgresError(f"there is no shard engine '{name}': use {', '.join(ENGINES)}")
+        if name in _OF_CLIENTS and sys.platform != "linux":
+            raise PostgresError(f"the shard engine '{name}' needs Linux: use --shard-engine fdw")
         self._metric, self._is_concurrent, self.is_citus = metric, name == "fdw", name == CITUS
         self.coordinator: Coordinator | CitusCoordinator | None = None
         if self.is_citus:
             self.coordinator = CitusCoordinator(extension)
-        elif name not in ("client", ROUTED):
+        elif name not in _OF_CLIENTS:
             self.coordinator = Coordinator(extension, self._is_concurrent)
         self.router: Router | None = None  # None: all shards are asked
         self.facts: dict[str, Any] = {}  # of the shards, for the last statement of a coordinator
