@@ -11,10 +11,20 @@ import pytest
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.common.host import host_facts
 from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.definitions.replicas import Replicas
+from ann_benchmarks.definitions.shards import Shards
 from ann_benchmarks.jobs.events import Located, WorkloadDone
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.places import folder_for
-from ann_benchmarks.results.environment import MARK, differences, environment_of, environments, names_of
+from ann_benchmarks.jobs.procedure import Procedure
+from ann_benchmarks.results.environment import (
+    MARK,
+    MEMORY_DIVIDED,
+    differences,
+    environment_of,
+    environments,
+    names_of,
+)
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
 from ann_benchmarks.results.runs import load_runs
 from ann_benchmarks.results.series import Series
@@ -252,3 +262,31 @@ def test_a_container_reports_where_it_is_and_its_results_go_beside_the_plain_fol
         with pytest.raises(ValueError, match="is no result of this job"):
             accept(WorkloadDone("a", Path(place)), b"result")
     assert placement_facts(None, Wishes()) == {"container_memory_requested": 0}
+
+
+def test_servers_that_share_a_memory_differently_are_other_servers():
+    few, many = ({**NEW, MEMORY_DIVIDED: number} for number in (2, 8))
+    assert differences(environment_of(few), environment_of(many)) == ["memory divided by"]
+    assert not differences(environment_of(few), environment_of(NEW))  # of which it is not known
+    assert names_of([environment_of(few), environment_of(many)]) == [
+        "memory divided by 2",
+        "memory divided by 8",
+    ]
+    for alike in ({"server": "external"}, {"given_settings": '{"shared_buffers": "1GB"}'}):
+        assert not differences(environment_of(few | alike), environment_of(many | alike))
+    definition = Definition("hnsw", "C", "m", "t", [], [[]], False)
+    job = Job(replace(definition, shards=Shards(2, "fdw", most=8)), [[]], "d", 10)
+    assert job.facts_of_servers == {MEMORY_DIVIDED: 8}
+    assert Job(replace(definition, replicas=Replicas(1, 2)), [[]], "d", 10).facts_of_servers == {
+        MEMORY_DIVIDED: 2
+    }
+    assert not Job(replace(definition, replicas=Replicas(0, 2)), [[]], "d", 10).facts_of_servers
+
+
+def test_an_exact_search_of_some_shards_is_not_exact():
+    definition = Definition("exact", "C", "m", "t", [], [[]], False)
+    for probes, finds_all in ((None, True), (4, True), (3, False)):
+        shards = Shards(4, "routed", probes=probes)
+        assert Job(replace(definition, shards=shards), [[]], "d", 10).finds_all == finds_all
+    filtered = Procedure(filter="uniform:0.1", post_filter=2.0)
+    assert not Job(definition, [[]], "d", 10, filtered).finds_all

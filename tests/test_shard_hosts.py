@@ -76,6 +76,15 @@ def test_hosts_that_cannot_be_are_refused(monkeypatch, text, message):
     assert "\n" not in str(raised.value)
 
 
+def test_more_servers_than_one_machine_has_need_a_list(monkeypatch):
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert hosts_of(64) == []
+    with pytest.raises(PostgresError, match=f"^65 shards are too many .* name servers .* in {VARIABLE}"):
+        hosts_of(65)
+    monkeypatch.setenv(VARIABLE, ",".join(f"db{number}" for number in range(1000)))
+    assert len(hosts_of(1000)) == 1000
+
+
 @pytest.mark.parametrize("engine", ["fdw", "fdw-naive", "client", "routed"])
 def test_answers_are_those_of_one_server(hosts, engine):
     with fitted(None) as algorithm:

@@ -1,13 +1,12 @@
 """Rows on several servers: the answers of one server by every engine, settings, plans, faults and names."""
 
 import json
-import os
-import signal
 import threading
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 
 import numpy as np
+import psutil
 import pytest
 
 from ann_benchmarks.algorithms.clustering.cells import METRICS
@@ -277,7 +276,11 @@ def test_answers_are_merged_with_unknown_distances_last():
 
 
 def killed(server):
-    os.kill(server._process.pid, signal.SIGKILL)
+    """Kill all of its processes: one that is at work would first end what it does."""
+    process = psutil.Process(server._process.pid)
+    for each in [process, *process.children(recursive=True)]:
+        with suppress(psutil.NoSuchProcess):
+            each.kill()
     server._process.wait()
 
 
@@ -510,6 +513,7 @@ def test_options():
         (("--shard-probes", "2"), "says how many shards a query asks: add --shards"),
         ((*four, "--shard-probes", "2"), "--shard-probes is of the engine routed: add --shard-engine routed"),
         ((*four, *routed, "2,5"), "--shard-probes 5: a query cannot ask more than 4 shards"),
+        (("--shards", "2,8", *routed, "4"), "--shard-probes 4: a query cannot ask as many of 2 shards"),
         ((*four, "--workload", "inserts"), "--shards cannot be had with --workload"),
         ((*four, "--filter", "uniform:0.1"), "--shards cannot be had with --filter"),
         ((*four, "--payload", "text"), "--shards cannot be had with --payload"),
@@ -526,7 +530,7 @@ def test_options():
     ("words", "message"),
     [
         (("--shards", "0"), "not a whole number of at least 1"),
-        (("--shards", "65"), "from 1 to 64"),
+        (("--shards", "1001"), "from 1 to 1,000"),
         (("--shard-engine", "fwd"), "did you mean 'fdw'"),
     ],
 )

@@ -22,7 +22,7 @@ from .filtering.indexes import AttributeIndexes
 from .filtering.labels import labels_column
 from .fitting import IndexedTable
 from .payload import checked_payload
-from .pooled_table import PooledTable
+from .pooled_table import PooledTable, pooler_facts
 from .prewarming import warm_index
 from .querying import QueriedTable
 from .releases import InstallableExtension
@@ -48,7 +48,11 @@ class PostgresANN(InstallableExtension, QueriedTable):
     takes_sparse = False  # sparse vectors, too
     streams_training_set = True
     # What people call the software whose versions are stored; a subclass adds its own.
-    version_names: ClassVar[Mapping[str, str]] = {"postgres": "PostgreSQL", "vector": "pgvector"}
+    version_names: ClassVar[Mapping[str, str]] = {
+        "postgres": "PostgreSQL",
+        "vector": "pgvector",
+        "pooler": "pgbouncer",
+    }
 
     def __init__(self, metric: str) -> None:
         """Remember the metric; nothing is started before fit."""
@@ -313,6 +317,11 @@ class PostgresANN(InstallableExtension, QueriedTable):
         """Return the same of where results of this number of shards would be measured."""
         known = known_facts(cls.required_extension().all_names, count)
         return {**known, "version_names": cls._version_names()}
+
+    @classmethod
+    def pooler_environment(cls) -> dict[str, Any]:
+        """Return what is known of the pooler that queries would go through."""
+        return pooler_facts()
 
     @classmethod
     def _version_names(cls) -> str:

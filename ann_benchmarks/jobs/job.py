@@ -8,7 +8,7 @@ from typing import Any
 
 from ann_benchmarks.definitions.definition import Definition, label
 from ann_benchmarks.definitions.selection import joined
-from ann_benchmarks.results.environment import Facts, environment_of
+from ann_benchmarks.results.environment import MEMORY_DIVIDED, Facts, environment_of
 from ann_benchmarks.results.file import result_path
 from ann_benchmarks.results.records import record_path
 from ann_benchmarks.results.series import Series
@@ -45,6 +45,23 @@ class Job:
         if definition.replicas is not None and definition.replicas.count:
             own |= {"replicas": definition.replicas.count}
         return Series(definition.algorithm, definition.version, **own)
+
+    @property
+    def finds_all(self) -> bool:
+        """Whether an exact search of its algorithm gives the true answers: nothing else leaves rows out."""
+        shards = self.definition.shards
+        return (shards is None or shards.are_all_asked) and self.procedure.post_filter is None
+
+    @property
+    def facts_of_servers(self) -> dict[str, Any]:
+        """What is stored of several servers on one machine: by how many its memory is divided.
+
+        That is the largest number of those that are compared. On tiers, each has the memory of the tier.
+        """
+        several = self.definition.shards or self.definition.replicas
+        if several is None or not several.count or self.procedure.conditions is not None:
+            return {}
+        return {MEMORY_DIVIDED: max(several.count, several.most)}
 
     def path(self, query_arguments: list[Any]) -> Path:
         """Where the result of one of its points lies."""

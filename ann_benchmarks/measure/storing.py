@@ -133,13 +133,14 @@ class PointStore:
             **host_facts(),
             **self.facts,
             **self.truth_facts,
+            **job.facts_of_servers,
             "build_arguments": job.definition.arguments,
             "run_seconds": [run.seconds_per_query for run in runs],
             "run_started": [run.started for run in runs],
             "recall_low": recall.low,
             "recall_high": recall.high,
             PARTS: recall_parts(found),
-            EXACT_SEARCH: self.plugin.is_exact(job.count) or None,  # else not stored
+            EXACT_SEARCH: (job.finds_all and self.plugin.is_exact(job.count)) or None,  # else not stored
             **self._filter_figures(runs, distances, found),
             "qps_mean": fmean(rates),
             "qps_low": qps.low,

@@ -28,7 +28,7 @@ METHODS = (
     *("watch_server", "open_monitor", "cool", "recover", "rest", "resume", "open_writable"),
     *("learns_from_rows", "installed_versions", "server_environment", "use_version", "install_version"),
     *("simulated_server", "check_turns", "use_settings", "set_shards", "shards_environment", "set_pooler"),
-    "set_replicas",
+    *("pooler_environment", "set_replicas"),
     *("install_local", "local_target", "local_state"),
 )
 # Class attributes.
@@ -100,11 +100,15 @@ class PluginClass:
         """Return the versions of what it uses, tried out; without the method, none are known."""
         return dict(optional(self.constructor, "installed_versions", dict)())
 
-    def server_environment(self, shards: int = 0) -> dict[str, Any]:
-        """Return what is stored of the server that would be measured, or of the shards, without a start."""
+    def server_environment(self, shards: int = 0, has_pooler: bool = False) -> dict[str, Any]:
+        """Return what is stored of the server that would be measured, or of the shards, without a start.
+
+        With a pooler in front of it, what is stored of that, too.
+        """
         if shards and (of_shards := optional(self.constructor, "shards_environment")):
             return dict(of_shards(shards))
-        return dict(optional(self.constructor, "server_environment", dict)())
+        of_pooler = optional(self.constructor, "pooler_environment", dict)() if has_pooler else {}
+        return {**optional(self.constructor, "server_environment", dict)(), **of_pooler}
 
     def use_version(self, version: str) -> None:
         """Use a version of what it measures that is installed here; UserError where there is one only."""

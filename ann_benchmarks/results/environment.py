@@ -21,9 +21,10 @@ MARK = re.compile(r"[\w+=](?:[\w.+=-]*[\w+=])?")  # in the name of a folder
 MEMORY = "memory"
 MEMORY_SLACK = 0.05  # what firmware and kernel take of a machine's memory changes with their versions
 DEFAULTS = "default settings"
+MEMORY_DIVIDED = "memory_divided_by"  # attribute: servers that share the memory of one machine
 # The facts that are no versions.
 SERVER = {
-    *("container", "server", "address", "cpu", "cores", "memory", "container memory"),
+    *("container", "server", "address", "cpu", "cores", "memory", "container memory", "memory divided by"),
     *("settings", "server settings"),
 }
 _MACHINE = {"cpu": "cpu", "cores": "cores", MEMORY: "memory_bytes"}
@@ -51,6 +52,10 @@ def environment_of(attrs: Mapping[str, Any]) -> dict[str, Any]:
     facts |= {name: attrs[attribute] for name, attribute in machine.items() if attribute in attrs}
     if "container_memory_requested" in attrs and not attrs.get("tier"):
         facts["container memory"] = attrs["container_memory_requested"]
+    # Whose servers have the memory that they were given, or machines of their own, do not share it out.
+    own_memory = "shared_buffers" in from_json(attrs.get("given_settings"), dict[str, Any]())
+    if MEMORY_DIVIDED in attrs and attrs.get("server") != "external" and not own_memory:
+        facts["memory divided by"] = attrs[MEMORY_DIVIDED]
     series = stored_series(attrs)
     compared = series.setting_names if series else set[str]()
     for name, attribute in _SETTINGS.items():

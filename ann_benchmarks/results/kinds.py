@@ -82,6 +82,7 @@ _KINDS = (
     _Kind("a whole number", (
         "clients", "distinct_queries", "queries_without_matches", "runs_measured_again", "writers",
         "tier_cpus", "graph_overflow_rows", "shard_probes", "pooler_pool_size", "pooler_connections",
+        "memory_divided_by",
     )),
     _Kind("a whole number of at most 1,000,000", ("run_count",)),
     _Kind("a list of numbers", (

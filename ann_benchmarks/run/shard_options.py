@@ -7,7 +7,7 @@ from ann_benchmarks.common.errors import UserError, closest, shown
 from ann_benchmarks.common.quantities import whole
 from ann_benchmarks.definitions.shards import ENGINES, ROUTED
 
-MOST_SHARDS = 64  # servers of one machine
+MOST_SHARDS = 1000  # of servers that run already; one machine has fewer
 NO_SHARDS = "none"
 _FIRST = "fdw"
 _PROBES = 1
@@ -80,6 +80,12 @@ def _check_probes(args: argparse.Namespace) -> None:
         raise UserError(f"--shard-probes is of the engine {ROUTED}: add --shard-engine {ROUTED}")
     if probes > most:
         raise UserError(f"--shard-probes {probes}: a query cannot ask more than {most} shards (--shards)")
+    least = min(requested_probes(args))
+    if args.shard_probes and (few := [count for count in requested_shards(args) if 0 < count < least]):
+        raise UserError(
+            f"--shard-probes {least}: a query cannot ask as many of {few[0]} shards (--shards): give a"
+            f" smaller number, too, or leave {few[0]} out"
+        )
 
 
 def _count(text: str) -> int:
