@@ -132,8 +132,8 @@ def test_mini_goes_from_everything_to_about_half_the_index():
     ]  # the index has 1,300 MB
 
 
-def test_short_leaves_out_what_holds_everything_twice():
-    assert memory_of(parsed("short")) == [memory_of(parsed("mini"))[place] for place in (0, -3, -2, -1)]
+def test_short_leaves_out_the_rung_that_is_as_good_as_all_memory():
+    assert memory_of(parsed("short")) == [memory_of(parsed("mini"))[place] for place in (0, -4, -3, -2, -1)]
     assert parsed("short+gp3", memory=1 * GIB)[-1].disk == parsed("gp3")[0].disk
 
 

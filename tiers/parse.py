@@ -154,9 +154,9 @@ def mini(rows: int, dimension: int, memory: int) -> list[MemorySizes]:
 
 
 def short(rows: int, dimension: int, memory: int) -> list[MemorySizes]:
-    """Return the lowest three rungs of `mini`, and all memory: on the rungs between, everything fits, too."""
+    """Return the lowest four rungs of `mini`, and all memory: on a rung between, everything fits, too."""
     *lower, last = mini(rows, dimension, memory)
-    return [*lower[:3], last]
+    return [*lower[:4], last]
 
 
 def _scaled(gigabytes: int, scale: float) -> int:
