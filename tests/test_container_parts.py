@@ -610,6 +610,7 @@ def test_a_container_may_do_next_to_nothing(tmp_path):
     assert arguments["pids_limit"] == MOST_PROCESSES
     assert arguments["mem_limit"] == arguments["memswap_limit"] == arguments["shm_size"] == 2**30
     assert arguments["cpuset_cpus"] == "0,2" and arguments["environment"]["A"] == "1"
+    assert arguments["environment"]["PYTHONPYCACHEPREFIX"] == "/tmp/pycache"
     assert not {"privileged", "pid_mode", "devices"} & arguments.keys() and not arguments["device_requests"]
     mounts = {mount["Source"]: (mount["Target"], mount["ReadOnly"]) for mount in arguments["mounts"]}
     assert mounts == {"/a": ("/b", True), str(tmp_path): (f"{HOME}/storage", False)}
@@ -617,8 +618,10 @@ def test_a_container_may_do_next_to_nothing(tmp_path):
 
 def test_an_image_is_given_the_gpus_and_capabilities_that_it_needs():
     client = client_with()
-    Sandbox(Image("x", "1", True, True, ()), ContainerAccount(0, 0), "me", 2**30, [0]).create(client)
+    image = Image("x", "1", True, True, (), bytecode="/opt/pycache")
+    Sandbox(image, ContainerAccount(0, 0), "me", 2**30, [0]).create(client)
     [arguments] = client.created
+    assert arguments["environment"]["PYTHONPYCACHEPREFIX"] == "/opt/pycache"
     [gpus] = arguments["device_requests"]
     assert gpus["Count"] == -1 and gpus["Capabilities"] == [["gpu"]]
     assert arguments["cap_drop"] == ["ALL"] and arguments["cap_add"] == ROOT_CAPABILITIES

@@ -203,6 +203,17 @@ def get_additional(self): return {"found": self.found}
 """
 
 
+def test_a_container_finds_modules_compiled(engine, base_image):
+    """Else each would compile what Python, the libraries and the framework consist of."""
+    program = (
+        "import json, numpy, os; print(*map(os.path.exists, (json.__cached__, numpy.__cached__)),"
+        " os.access('/opt/pycache/home/app', os.W_OK))"
+    )
+    options = {"remove": True, "network_mode": "none", "user": "1000:1000"}
+    said = engine.containers.run(base_image, ["python3", "-c", program], **options)
+    assert said.decode() == "True True True\n"
+
+
 def test_a_container_gives_what_local_gives_and_nothing_else_is_in_it(docked):
     """One container, and all that can be asked of it."""
     docked.add_plugin("here", ANSWER)

@@ -68,6 +68,7 @@ class Image:
     needs_root: bool
     environment: tuple[str, ...]  # variables of the user's that it takes
     python_path: str = ""  # its own
+    bytecode: str = ""  # the folder where it has that of Python's modules, "" for beside them
 
     @property
     def facts(self) -> dict[str, str]:
@@ -93,6 +94,7 @@ def find_image(client: Any, name: str) -> Image | None:
         labels.get(ROOT_LABEL, "") == "true",
         tuple(labels.get(ENVIRONMENT_LABEL, "").split()),
         _variables(found).get("PYTHONPATH", ""),
+        _variables(found).get("PYTHONPYCACHEPREFIX", ""),
     )
 
 

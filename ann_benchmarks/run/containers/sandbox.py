@@ -82,7 +82,8 @@ class Sandbox:
             environment={
                 "PYTHONPATH": f"{HOME}:{self.image.python_path}".rstrip(":"),
                 "PYTHONUNBUFFERED": "1",
-                "PYTHONPYCACHEPREFIX": "/tmp/pycache",
+                # Of the framework, too, beside which nothing can be written: else each process compiles it.
+                "PYTHONPYCACHEPREFIX": self.image.bytecode or "/tmp/pycache",
                 **self.environment,
             },
             working_dir=HOME,
