@@ -9,6 +9,7 @@ import pytest
 
 from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
 from ann_benchmarks.algorithms.postgres import servers
+from ann_benchmarks.algorithms.postgres.connections import check_parking
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers.hosts import hosts_of, shard_hosts
 from ann_benchmarks.algorithms.postgres.shards.shard import Shard
@@ -99,6 +100,16 @@ def test_answers_are_those_of_one_server(hosts, engine):
     assert known["server_address"] == ",".join(hosts)
     assert known["postgres_version"] == facts["postgres_version"]
     assert not differences(environment_of(known), environment_of(facts))
+
+
+def test_who_parks_indexes_has_to_be_a_superuser_on_every_shard(hosts, shard_servers, monkeypatch):
+    check_parking()
+    with shard_servers[COUNT].connect() as connection:
+        connection.execute("CREATE ROLE ordinary LOGIN")
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_USER", "ordinary")
+    monkeypatch.setenv(VARIABLE, hosts[COUNT - 1])
+    with pytest.raises(PostgresError, match="user 'ordinary' may not park an index .*: name a superuser"):
+        check_parking()
 
 
 def test_servers_are_left_running_with_their_rows(hosts, shard_servers):

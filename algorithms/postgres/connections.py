@@ -3,11 +3,19 @@
 import re
 import resource
 
-from .environment import PREFIX, connection_parameters, given_settings, server_kind, starts_service
+from .environment import (
+    PREFIX,
+    connection_parameters,
+    given_settings,
+    server_kind,
+    starts_service,
+    variable,
+)
 from .errors import PostgresError
 from .pooling.configuration import most_clients
 from .servers import chosen_programs
 from .servers.external import ExternalServer
+from .servers.hosts import shard_hosts
 from .servers.libpq import connect
 from .settings import MOST_CONNECTIONS, current_setting
 
@@ -27,16 +35,18 @@ def most_connections(are_shared: bool = False) -> int | None:
 
 def check_parking() -> None:
     """Raise PostgresError where the account may not mark indexes of a table invalid, as rounds do."""
-    if chosen_programs() is not None:
-        return  # the account of a server of our own may
-    server = ExternalServer()
-    server.start({})
-    with server.connect() as connection:
-        if current_setting(connection, "is_superuser") != "on":
-            raise PostgresError(
-                f"user '{connection.info.user}' may not park an index while others have their turn: name a"
-                f" superuser in {PREFIX}USER (or ALTER ROLE ... SUPERUSER), or leave rounds out"
-            )
+    others = shard_hosts()
+    # The account of a server of our own may.
+    if chosen_programs() is None and (not others or variable("HOST")):
+        others.append(ExternalServer())
+    for server in others:
+        server.start({})
+        with server.connect() as connection:
+            if current_setting(connection, "is_superuser") != "on":
+                raise PostgresError(
+                    f"user '{connection.info.user}' may not park an index while others have their turn: name"
+                    f" a superuser in {PREFIX}USER (or ALTER ROLE ... SUPERUSER), or leave rounds out"
+                )
 
 
 def _taken_by_server() -> int | None:
