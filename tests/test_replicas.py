@@ -13,7 +13,7 @@ import pytest
 
 from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
-from ann_benchmarks.algorithms.postgres import machine, servers
+from ann_benchmarks.algorithms.postgres import fitting, machine, servers
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.replicas import replica as replicas
 from ann_benchmarks.algorithms.postgres.replicas.position import settled
@@ -218,6 +218,37 @@ def test_a_base_backup_that_broke_off_is_never_used(primary, monkeypatch):
     with fitted(1) as algorithm:
         assert found_by(algorithm) == TRUE and server.backups == backups + 1
         assert not server._cluster.data.with_name("data.partial").exists()
+
+
+def test_a_later_job_says_what_its_own_start_took(primary):
+    """The base backup was another one's."""
+    for server in standbys():
+        server.stop()
+    with fitted(COUNT) as algorithm:
+        algorithm.query(QUERIES[0], K)
+    with fitted(COUNT) as again:
+        again.query(QUERIES[0], K)
+        facts = again.get_additional()
+    assert facts["replica_backup_times"] == [0.0] * COUNT and min(facts["replica_times"]) > 0
+
+
+def test_tables_of_replicas_are_read_into_the_cache_as_the_primarys_is(primary, monkeypatch):
+    read: list = []
+    monkeypatch.setattr(fitting, "cache_files", lambda connection, names: read.append(len(names)))
+    for server in standbys():
+        server.stop()
+    with fitted(COUNT, PGVectorHNSW("euclidean", BUILD), 200) as algorithm:
+        algorithm.query(QUERIES[0], K)
+    assert read == [2] * (1 + COUNT)
+
+
+def test_commits_that_wait_for_replicas_are_refused(primary, monkeypatch):
+    monkeypatch.setenv(GIVEN, "synchronous_standby_names=*")
+    with (
+        pytest.raises(PostgresError, match="synchronous_standby_names would have the load wait"),
+        fitted(1),
+    ):
+        pass
 
 
 def test_what_is_missing_is_said_in_one_line(primary, monkeypatch):
