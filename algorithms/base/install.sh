@@ -60,14 +60,15 @@ rm -rf pyarrow/include pyarrow/includes pyarrow/src pyarrow/tests pyarrow/*.pyx 
 rm -f pyarrow/*_flight.* pyarrow/flight.py pyarrow/libarrow_s3.* pyarrow/_s3fs.* pyarrow/_pyarrow_cpp_tests.*
 rm -f pyarrow/libarrow_python*.so pyarrow/libarrow_python*.so.*.*
 /opt/venv/bin/python -c 'import h5py, numpy, psutil, pyarrow.compute, pyarrow.dataset, pyarrow.parquet, requests, tqdm, yaml'
-rm -rf "$PYTHONPYCACHEPREFIX$PWD"/pip "$PYTHONPYCACHEPREFIX"/tmp
 
 # Bytecode is in one place for all processes of a container, in which it adds that of the framework.
+bytecode=/opt/pycache # PYTHONPYCACHEPREFIX of the Dockerfile
+rm -rf "$bytecode$(pwd)"/pip "$bytecode"/tmp
 standard=$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
 find "$standard" -type d -name __pycache__ -prune -exec rm -rf {} +
 python3 -m compileall -q -x /test/ "$standard"
-mkdir -p "$PYTHONPYCACHEPREFIX/home/app"
-chmod 1777 "$PYTHONPYCACHEPREFIX/home/app"
+mkdir -p "$bytecode/home/app"
+chmod 1777 "$bytecode/home/app"
 
 # The environment is made, and python3-venv was for that only.
 apt-get purge -y --auto-remove python3-venv
