@@ -5,10 +5,10 @@
 Each shard has the rows of one cell, as with --shard-engine routed. A row whose nearest shard has --room times
 the mean number of rows already goes to the next one. A query asks the shards with the nearest centroids, and
 each answers exactly: what is missing is what routing loses. Recall is counted as in results: every row within
-the distance of the k-th neighbour is a hit. "1" to "64": mean recall@10 with so many shards
-asked; rows by id give that share of all shards. "0.90" to "0.99": shards that have to be asked for this
-recall. "largest": rows of the largest shard over the mean. "busiest": queries of the shard that is asked most
-often over the mean, at a recall of 0.95.
+the distance of the k-th neighbour is a hit. "1" to "64": mean recall@10 when a query asks that number of
+shards; with rows by id, it is about that share of all shards. "0.90" to "0.99": shards that have to be asked
+for this recall. "largest": rows of the largest shard over the mean. "busiest": queries of the shard that is
+asked most often over the mean, at a recall of 0.95.
 """
 
 from collections.abc import Iterator

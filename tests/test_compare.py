@@ -96,6 +96,15 @@ def test_the_recall_follows_from_its_interval(tmp_path, shares):
     assert measurement.recall == pytest.approx(np.mean(shares), abs=1e-9)
 
 
+def test_the_cpu_of_a_pooler_is_the_servers(tmp_path):
+    path = measured(tmp_path, server_cpu_seconds_per_query=0.003, pooler_cpu_seconds_per_query=0.001)
+    (measurement,) = read_side([str(path)], ResultFilter())
+    assert measurement.estimate("cpu").value == pytest.approx(4.0)
+    path = measured(tmp_path / "alone", server_cpu_seconds_per_query=0.003)
+    (measurement,) = read_side([str(path)], ResultFilter())
+    assert measurement.estimate("cpu").value == pytest.approx(3.0)
+
+
 def test_repetitions_of_the_same_differ_by_nothing_and_a_slow_down_is_found(call, tmp_path):
     a, b = repeated(tmp_path, "a", 0.001), repeated(tmp_path, "before", 0.001)
     slow = repeated(tmp_path, "slow", 0.00111)

@@ -389,7 +389,7 @@ def test_a_container_that_never_stops_talking_is_ended_in_time(container, monkey
     outcomes = []
 
     def run():
-        outcomes.extend(WorkerPool(1, 1.0, lambda job: worker).run([JOB], observer))
+        outcomes.extend(WorkerPool(1, 1.0, start=lambda job: worker).run([JOB], observer))
 
     worker.send = lambda request: None
     container.kill = lambda name: container.theirs.shutdown(socket.SHUT_RDWR)

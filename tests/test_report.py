@@ -282,7 +282,11 @@ def test_builds_are_listed_once_with_what_the_estimate_missed():
     ]  # fmt: skip
     assert first["Size"] == "2 MB" and first["Estimate"] == "1.8 MB (-10.0%)"
     assert second["Outgrew memory after"] == "1,234 rows" and second["Clustering (s)"] == "-"
-    assert "Workers" not in table.columns
+    assert "Workers" not in table.columns and "wal_level" not in table.columns
+    for run, level in zip(runs, ("minimal", "minimal", "replica"), strict=True):
+        run.attrs["build_wal_level"] = level
+    (table,) = make(table_kinds, "table", {"kind": "builds"}, Shown(runs, [], 0.95))
+    assert [row[table.columns.index("wal_level")] for row in table.rows] == ["minimal", "replica"]
 
 
 def test_the_table_of_tiers_has_each_index_on_each_tier():

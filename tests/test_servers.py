@@ -16,6 +16,7 @@ import pytest
 from ann_benchmarks.algorithms.postgres.environment import given_settings, server_kind
 from ann_benchmarks.algorithms.postgres.errors import FolderInUseError, PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server, _make_server
+from ann_benchmarks.algorithms.postgres.servers.beside import folder_beside
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
@@ -333,3 +334,12 @@ def test_a_library_that_somebody_elses_server_lacks_is_one_line(
     external = _make_server()
     with pytest.raises(PostgresError, match="has to load 'vchord' when it starts: add it to shared_preload"):
         external.preload("vchord")
+
+
+def test_folders_beside_a_disk_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    assert folder_beside(tmp_path / "postgres", "shard2") == tmp_path / "postgres-shard2"
+    monkeypatch.setattr("os.path.ismount", lambda folder: True)
+    with pytest.raises(
+        PostgresError, match=r"is a disk of its own, .* name a folder on it, such as ANN_B.*DATA="
+    ):
+        folder_beside(tmp_path, "replica1")

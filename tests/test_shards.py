@@ -421,6 +421,13 @@ def test_what_a_search_finds_for_one_engine_is_not_taken_by_another(monkeypatch)
         assert len(found) == 2 and all(("fdw" in one) == ("fdw" in label) for one in found)
 
 
+@pytest.mark.parametrize("engine", ["client", "routed"])
+def test_an_engine_of_clients_needs_linux_before_anything_is_loaded(monkeypatch, engine):
+    monkeypatch.setattr("sys.platform", "darwin")
+    with pytest.raises(PostgresError, match=f"the shard engine '{engine}' needs Linux: use"):
+        PGVectorExact("euclidean").set_shards(2, engine, 0, 1 if engine == "routed" else None)
+
+
 def test_what_shards_cannot_have_is_refused(shards):
     algorithm = PGVectorExact("euclidean")
     with pytest.raises(PostgresError, match="no shard engine 'x': use fdw, fdw-naive, client, citus, routed"):

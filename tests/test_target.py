@@ -165,3 +165,15 @@ def test_what_a_search_owes_to_its_queries_goes_with_the_value_that_it_found():
     assert first["target_trials"] > 1 and first["target_overstated"] > 0
     _, second = search.measure(lambda: [answers()], lambda runs: runs[0], [index | first], index)
     assert second == first | {"target_trials": 0}
+
+
+@pytest.mark.parametrize(("recall", "stored"), [(0.7, {"target_missed": 0.9}), (0.9, {})])
+def test_an_algorithm_without_a_choice_that_misses_the_target_is_said_to(
+    recall: float, stored: dict[str, float]
+):
+    subject = SimpleNamespace(plugin=SimpleNamespace(search_range=lambda count: None), count=1)
+    each, said = np.full(4, recall), list[object]()
+    search = TargetSearch(subject, 0.9, lambda answers: answers, lambda: each, said.append)
+    runs, facts = search.measure(lambda: [each], lambda runs: runs[0], (), {})
+    assert len(runs) == 1 and facts == stored
+    assert said == (["recall 0.9 is not reached, only 0.7000 without a choice"] if stored else [])

@@ -390,11 +390,11 @@ class Kept:
 def test_a_worker_is_kept_for_the_same_tier_alone(workspace):
     first, second = planned()
     workers = WorkerPool(start=lambda job: Kept())  # type: ignore[arg-type, return-value]
-    one = workers._worker(first)
+    one = workers.take(first)
     workers.idle.append(one)
-    assert workers._worker(replace(first, points=[])) is one
+    assert workers.take(replace(first, points=[])) is one
     workers.idle.append(one)
-    assert workers._worker(second) is not one
+    assert workers.take(second) is not one
     assert one.ended == 1 and workers.idle == []
 
 
@@ -404,14 +404,14 @@ def test_a_worker_of_one_version_takes_no_job_of_another_that_runs_beside_it():
         for tag in ("0.6", "0.7")
     )
     workers = WorkerPool(2, start=lambda job: Kept())  # type: ignore[arg-type, return-value]
-    first = workers._worker(old)
+    first = workers.take(old)
     workers.busy[first] = JobOutcome(old)
-    second = workers._worker(new)
+    second = workers.take(new)
     workers.busy[second] = JobOutcome(new)
     workers._release(first, Finished())
     assert first.ended == 1 and workers.idle == []
     workers._release(second, Finished())
-    assert second.ended == 0 and workers._worker(new) is second
+    assert second.ended == 0 and workers.take(new) is second
 
 
 def test_a_job_whose_tier_cannot_be_set_fails_alone(workspace, capsys):

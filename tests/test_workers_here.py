@@ -7,8 +7,6 @@ from contextlib import closing
 
 import pytest
 
-from ann_benchmarks.algorithms.postgres.errors import PostgresError
-from ann_benchmarks.algorithms.postgres.servers.beside import folder_beside
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Failure, Located
 from ann_benchmarks.jobs.job import Job
@@ -57,12 +55,3 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "(2000, 2000)\n"
-
-
-def test_folders_beside_a_disk_are_refused(tmp_path, monkeypatch):
-    assert folder_beside(tmp_path / "postgres", "shard2") == tmp_path / "postgres-shard2"
-    monkeypatch.setattr("os.path.ismount", lambda folder: True)
-    with pytest.raises(
-        PostgresError, match=r"is a disk of its own, .* name a folder on it, such as ANN_B.*DATA="
-    ):
-        folder_beside(tmp_path, "replica1")

@@ -84,8 +84,10 @@ def _tiers(element: str, size: tuple[int, int, int]) -> Iterator[Tier]:
 def _part(part: str, size: tuple[int, int, int]) -> tuple[str, Any]:
     """Return which of memory, disk, cpus, iops, MBps a part names, and its value."""
     name = part.lower()
-    if name in ("mini", "short"):
-        return "memory", mini(*size) if name == "mini" else short(*size)
+    if name == "mini":
+        return "memory", mini(*size)
+    if name == "short":
+        return "memory", short(*size)
     if name in LADDERS:
         return "memory", LADDERS[name]
     if name in DISKS:

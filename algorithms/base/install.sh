@@ -66,7 +66,7 @@ bytecode=/opt/pycache # PYTHONPYCACHEPREFIX of the Dockerfile
 rm -rf "$bytecode$(pwd)"/pip "$bytecode"/tmp
 standard=$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
 find "$standard" -type d -name __pycache__ -prune -exec rm -rf {} +
-python3 -m compileall -q -x /test/ "$standard"
+python3 -m compileall -q -x '/tests?/' "$standard"
 mkdir -p "$bytecode/home/app"
 chmod 1777 "$bytecode/home/app"
 

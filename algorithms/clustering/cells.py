@@ -14,12 +14,14 @@ class Cells:
     def __init__(self, centroids: np.ndarray, spherical: bool) -> None:
         """Take the centroids."""
         self.centroids, self.spherical = np.ascontiguousarray(centroids, np.float32), spherical
-        # Far from the origin, float32 would round what distances differ by: the mean is the origin here.
         exact = self.centroids.astype(np.float64)
-        self._origin = np.zeros(exact.shape[1]) if spherical else exact.mean(axis=0)
-        exact -= self._origin
-        halves = np.zeros(len(exact)) if spherical else np.einsum("ij,ij->i", exact, exact) / 2
-        self._halves, self._centroids = halves.astype(np.float32), exact.astype(np.float32)
+        halves, self._around = np.zeros(len(exact)), self.centroids
+        if not spherical:
+            # Around their mean: far from the origin, float32 would round away what distances differ by.
+            self._origin = exact.mean(axis=0).astype(np.float32)
+            exact -= self._origin
+            halves, self._around = np.einsum("ij,ij->i", exact, exact) / 2, exact.astype(np.float32)
+        self._halves = halves.astype(np.float32)
 
     def __len__(self) -> int:
         return len(self.centroids)
@@ -29,7 +31,7 @@ class Cells:
 
         It is (n, count): minus the inner product, or half of what the squared distances differ by.
         """
-        found: np.ndarray = self._halves - self._around(vectors) @ self._centroids.T
+        found: np.ndarray = self._halves - self._shifted(vectors) @ self._around.T
         return found
 
     def nearest(self, vector: np.ndarray, count: int) -> list[int]:
@@ -39,11 +41,9 @@ class Cells:
         """
         if count >= len(self):
             return list(range(len(self)))
-        distances = self._halves - np.einsum("ij,j->i", self._centroids, self._around(vector))
+        distances = self._halves - np.einsum("ij,j->i", self._around, self._shifted(vector))
         nearest: list[int] = np.argpartition(distances, count - 1)[:count].tolist()
         return nearest
 
-    def _around(self, vectors: np.ndarray) -> np.ndarray:
-        if self.spherical:
-            return vectors
-        return (vectors - self._origin).astype(np.float32)
+    def _shifted(self, vectors: np.ndarray) -> np.ndarray:
+        return vectors if self.spherical else vectors - self._origin

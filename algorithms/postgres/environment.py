@@ -29,16 +29,14 @@ OTHER_FOLDER = f"another folder in {PREFIX}DATA (run.py in Docker: --storage)"
 KINDS = ("embedded", "installed", "external")
 _OF_AN_EXTERNAL_SERVER = ("USER", "PASSWORD", "DBNAME", "HOST", "PORT", "START_SERVICE")
 _LONGEST, _LONGEST_NAME = 2_000, 255  # characters of a value, bytes of a file's name
-_LONGEST_LIST = 64_000  # characters, of the names of servers
 _MOST = 2**31 - 1  # rows, as many as ids have
 _contender: Mapping[str, str] = {}
 _YES = {"1", "t", "true", "y", "yes", "on"}
 
 
-def variable(name: str, default: str = "") -> str:
-    """Read ANN_BENCHMARKS_PG_<name>; unset and blank both mean the default."""
+def variable(name: str, default: str = "", longest: int = _LONGEST) -> str:
+    """Read ANN_BENCHMARKS_PG_<name>, `longest` characters at most; unset and blank mean the default."""
     value = os.environ.get(PREFIX + name, "").strip()
-    longest = _LONGEST_LIST if name == "SHARD_HOSTS" else _LONGEST
     if len(value) > longest:
         raise PostgresError(f"{PREFIX}{name} has {len(value):,} characters: give at most {longest:,}")
     if not "".join(value.split()).isprintable():

@@ -139,8 +139,8 @@ class PooledTable(IndexedTable):
         """Raise PostgresError where the server has too few connections: the pool would be a smaller one."""
         if self._mode != SESSION and self._size > most - _OTHER_CONNECTIONS:
             raise PostgresError(
-                f"a pool of {self._size} is too large for a server with max_connections = {most}, of which"
-                f" {_OTHER_CONNECTIONS} are for others: give a smaller --pool-size"
+                f"a pool of {self._size} connections is too large: the server takes {most} (max_connections),"
+                f" and {_OTHER_CONNECTIONS} are for others: give a smaller --pool-size"
             )
 
     def _flush_shared(self) -> None:

@@ -24,8 +24,6 @@ _PROCESS_LIMITS = (
     Path("/proc/sys/kernel/threads-max"),
     Path("/sys/fs/cgroup/pids.max"),
 )
-
-
 _FILES = 65536  # that a process may have open
 
 

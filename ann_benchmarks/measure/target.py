@@ -48,7 +48,10 @@ class TargetSearch:
         if search is None:
             runs = measure_runs()
             recall = float(self.recalls(neighbors_of(runs)).mean())
-            return runs, {} if recall >= self.target - ROUNDING else self._missed(recall, "without a choice")
+            if recall >= self.target - ROUNDING:
+                return runs, {}
+            self._say_missed(recall, "without a choice")
+            return runs, {"target_missed": self.target}
         known = value_found_before(found_before, search.parameter, search.values, index)
         if known is not None:
             plugin.set_query_arguments(*search.arguments(known.value))
@@ -78,17 +81,15 @@ class TargetSearch:
             found = smallest_reaching(self.target, search.values, recall_of, step)
         plugin.set_query_arguments(*search.arguments(found.value))
         if not found.is_reached:
-            self._missed(found.recall, f"at {search.parameter}={found.value}, its largest value")
+            self._say_missed(found.recall, f"at {search.parameter}={found.value}, its largest value")
         facts = self._facts(search, found.value, found.is_reached, found.trials)
         places = sorted(tried)
         overstated = overstatement(self.target, places, np.array([tried[place] for place in places]))
         return facts | of_selection(overstated)
 
-    def _missed(self, recall: float, where: str) -> dict[str, Any]:
-        """Say that the recall is not reached; return what is stored of that."""
+    def _say_missed(self, recall: float, where: str) -> None:
         text = f"recall {self.target:g} is not reached, only {recall:.4f} {where}"
         self.note(Remark(text, self.target - recall))
-        return {"target_missed": self.target}
 
     def _facts(self, search: SearchedArgument, value: Any, is_reached: bool, trials: int) -> dict[str, Any]:
         return {

@@ -81,9 +81,9 @@ class Sharded:
 
 
 def sharded(shown: Shown, is_reached: bool = False) -> list[Sharded]:
-    """Return the curves of which some results are of shards; UserError where there is none.
+    """Return the curves that have results on shards; UserError where there is none.
 
-    With `is_reached`, only those of which some on shards reach the recall.
+    With `is_reached`, one of these results has to reach the recall.
     """
     groups: dict[str, dict[Sharding, list[Run]]] = {}
     for run in shown.runs:

@@ -75,7 +75,7 @@ class Executor:
                 start = containers.start
             if start is not None:
                 place.here.close()  # jobs have others
-            pool = WorkerPool(place.parallelism, place.timeout, start or place.here.start)
+            pool = WorkerPool(place.parallelism, place.timeout, start=start or place.here.start)
             stack.enter_context(pool)
             has_filters = any(job.execution.filters for job in jobs)
             has_payload = any(job.execution.payload for job in jobs)
@@ -116,12 +116,13 @@ class WorkerPool:
         self,
         parallelism: int = 1,
         timeout: float | None = None,
-        start: Callable[[Job], Worker] | None = None,
+        *,
+        start: Callable[[Job], Worker],
     ):
-        """Take the seconds that a job may take, and what starts a worker for one; None: a new process."""
+        """Take the seconds that a job may take, and what starts a worker for one."""
         self.parallelism = parallelism
         self.timeout = timeout
-        self.start = start or WorkersHere().start
+        self.start = start
         self.idle: list[Worker] = []
         self.idle_under: Any = None  # what the idle ones were started for
         self.busy: dict[Worker, JobOutcome] = {}
@@ -152,7 +153,7 @@ class WorkerPool:
         `has_payload`, why these return ids alone.
         """
         job = Job(definition, [], "", 0)
-        worker = self._worker(job)
+        worker = self.take(job)
         self.busy[worker] = JobOutcome(job)
         answer = ask(worker, PluginCheck(definition, takes_turns, takes_filters, has_payload))
         self._release(worker, answer)
@@ -166,7 +167,7 @@ class WorkerPool:
             while pending and len(self.busy) < self.parallelism:
                 job = pending.popleft()
                 observer.started(job)
-                worker = self._worker(job)
+                worker = self.take(job)
                 self.busy[worker] = outcomes[id(job)] = JobOutcome(job)
                 with suppress(OSError):  # it has just died: seen below
                     worker.send(job.request())
@@ -176,11 +177,10 @@ class WorkerPool:
         return [outcomes[id(job)] for job in jobs]
 
     def take(self, job: Job) -> Worker:
-        """Return an idle worker or a new one, which is the caller's from now on."""
-        return self._worker(job)
+        """Return an idle worker or a new one, which is the caller's from now on.
 
-    def _worker(self, job: Job) -> Worker:
-        """Return an idle worker or a new one; one that was started under other conditions is ended before."""
+        Idle ones that were started under other conditions are ended before.
+        """
         under = _started_for(job)
         if under != self.idle_under:
             while self.idle:

@@ -15,8 +15,8 @@ from .program import NAME, SESSION
 PORT = "6432"  # a part of the socket's name, and nothing else
 _STATEMENTS = 100  # prepared ones that a server connection keeps; a session has fewer than ten
 _MOST_CLIENTS = 10_000
-_OTHER_FILES = 1_200  # of the server connections, of which ours takes 500, and of those that look after them
-_MORE_CLIENTS = 500  # that look after the pool, one for each of its server connections
+_SERVER_CONNECTIONS = 500  # that our server takes
+_OTHER_FILES = 2 * _SERVER_CONNECTIONS + 200  # those, the clients that check them, and pgbouncer's own
 # Of a connect_query, which it writes into a buffer of 512. With a longer one, no connection can be opened.
 _MOST_BYTES = 506
 _LONG = 30 * 86_400  # s
@@ -49,7 +49,8 @@ def configuration(server: Mapping[str, Any], folder: Path, pool: PoolSettings) -
         "unix_socket_mode": "0700",
         "auth_type": "any",  # who reaches the socket may connect, as to the server itself
         "pool_mode": SESSION if pool.mode == SESSION else "transaction",
-        "max_client_conn": str(clients + _MORE_CLIENTS),
+        # Besides those that are measured, one that checks each server connection.
+        "max_client_conn": str(clients + _SERVER_CONNECTIONS),
         # What a connection has prepared and was checked for is there until the pooler ends.
         "server_lifetime": str(_LONG),
         "server_idle_timeout": "0",

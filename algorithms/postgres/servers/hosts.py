@@ -8,6 +8,7 @@ from .external import ExternalServer
 
 VARIABLE = f"{PREFIX}SHARD_HOSTS"
 MOST_OF_ONE_MACHINE = 64  # servers of our own
+_LONGEST = 64_000  # characters of the list
 _PLACE = re.compile(r"(?:\[(?P<address>[0-9a-fA-F:.%\w]+)\]|(?P<host>[^\s:\[\]]+))(?::(?P<port>[0-9]{1,5}))?")
 
 
@@ -16,7 +17,7 @@ def shard_hosts() -> list[ExternalServer]:
 
     User, password and database are those of the external server's variables.
     """
-    text = variable("SHARD_HOSTS")
+    text = variable("SHARD_HOSTS", longest=_LONGEST)
     places = [_read(word.strip()) for word in text.split(",")] if text else []
     if twice := [place for place in places if places.count(place) > 1]:
         name = ":".join(twice[0].values())
