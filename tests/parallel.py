@@ -21,6 +21,7 @@ ENGINE_FILES = (
     ("test_containers.py", "test_rounds_in_containers.py"),
     ("test_docker_end_to_end.py", "test_install_images.py", "test_install_secrets.py"),
 )
+LONG_FILES = ("test_tiers.py", "test_shards_on_tiers.py")  # which others would wait for in the end
 TURN = os.open(Path(__file__), os.O_RDONLY)  # shared by workers that have unmarked tests left
 PLACES = [os.open(Path(__file__).with_name(name), os.O_RDONLY) for name in ("__init__.py", "conftest.py")]
 MARKS = ("calm", "alone")
@@ -28,8 +29,10 @@ MARKS = ("calm", "alone")
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files of the Docker engine take longest and come first, marked tests come last."""
-    items.sort(key=lambda item: (_mark_of(item), _engine_place(item.path.name)))
+    """Files of the Docker engine take longest and come first, then other long ones; marked tests come last."""
+    items.sort(
+        key=lambda item: (_mark_of(item), _engine_place(item.path.name), item.path.name not in LONG_FILES)
+    )
 
 
 def pytest_collection_finish() -> None:

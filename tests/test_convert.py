@@ -149,7 +149,7 @@ from ann_benchmarks.data.vectors import conversion, convert, open_rows, FirstRow
 conversion.BLOCK_BYTES = conversion.CHECKPOINT_BYTES = 20 * 48
 class Slow(FirstRows):
     def read(self, start, stop):
-        time.sleep(0.005)
+        time.sleep(0.02)
         return super().read(start, stop)
 rows = open_rows(sys.argv[1])
 print("begun", flush=True)
