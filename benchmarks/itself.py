@@ -1,18 +1,27 @@
-"""An index against itself: how often rounds, or points measured once, tell two equal contenders apart.
+"""An index against itself: how often rounds, or points measured once, tell two contenders apart.
 
 Two algorithms of different names have the same arguments and so the same index. Whatever is said about them
-beyond "no difference" is false. With --slower, one of them searches deeper, and what is not said is missed.
+beyond "no difference" is false.
+
+With --slower, one of them searches deeper, so that its queries take that many times as long. The depth is
+measured first. What is not said then is missed. --windows are numbers of rounds after which one might have
+stopped: every window of that length is judged alone. Where points are measured one after the other, a window
+is the end of the first and the beginning of the second.
 
     python -m benchmarks.itself --repetitions 20 --rounds 12
-    python -m benchmarks.itself --repetitions 10 --rounds 24 --slower 1.1
+    python -m benchmarks.itself --repetitions 4 --rounds 48 --windows 6 12 24 48 --slower 1.1
 """
 
 import contextlib
 import io
 import re
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
+import numpy as np
 import yaml
 from tqdm import tqdm
 
@@ -25,69 +34,104 @@ from run import main as run
 from .harness import arguments, empty_folder, spread
 
 EF_SEARCH = 40
+DEEPER = [round(EF_SEARCH * 1.12**step) for step in range(8)]  # 40 to 88
+CALIBRATION_ROUNDS = 12
+WAYS = {"rounds": "--rounds", "runs, one after the other": "--runs"}  # by the option
 
 
-def definitions(slower: float) -> None:
-    """Write two algorithms that differ in their names alone, or in the depth of their search."""
-    for name, ef_search in (("one", EF_SEARCH), ("other", round(slower * EF_SEARCH))):
+def definitions(depths: Mapping[str, list[int]]) -> None:
+    """Write algorithms that differ in their names alone, or in the depths of their search."""
+    for name, every in depths.items():
         entry = {
             "name": name,
             "module": "ann_benchmarks.algorithms.pgvector_hnsw",
             "constructor": "PGVectorHNSW",
             "docker_tag": "ann-benchmarks-pgvector_hnsw",
             "base_args": ["@metric"],
-            "run_groups": {"all": {"args": [{"M": 16, "efConstruction": 64}], "query_args": [[ef_search]]}},
+            "run_groups": {"all": {"args": [{"M": 16, "efConstruction": 64}], "query_args": [every]}},
         }
         folder = Path("definitions", name)
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.yml").write_text(yaml.safe_dump({"float": {"any": [entry]}}))
 
 
-def judged() -> Contest:
-    """Return what reports would say of the results, at whatever recall they have."""
-    speeds = {}
-    for path in iter_result_paths():
-        attrs = read_attributes(path)
-        recall = float(attrs["run_recalls"][0])
-        speeds[path.parent.name] = [speed_of(attrs | {"recall_parts": []}, recall, 0.0, path.parent.name)]
-    return contest(speeds, 0.0)
-
-
-def measure(words: list[str]) -> float:
-    """Run both once more; return the seconds that it took."""
+def measured(words: list[str]) -> tuple[float, dict[str, dict[str, Any]]]:
+    """Measure all points once more; return the seconds that it took, and each result, by its place."""
     began = time.monotonic()
     with contextlib.redirect_stdout(io.StringIO()) as said:
         run(words)
     found = re.search(r"rounds in (\d+) s", said.getvalue())
-    return float(found[1]) if found else time.monotonic() - began
+    results = {f"{path.parent.name}/{path.stem}": read_attributes(path) for path in iter_result_paths()}
+    return float(found[1]) if found else time.monotonic() - began, results
+
+
+def depth_of(slower: float, words: list[str]) -> int:
+    """Return the depth at which a query takes nearest to this many times as long as at EF_SEARCH."""
+    definitions({"depths": DEEPER})
+    _, results = measured([*words, "--rounds", str(CALIBRATION_ROUNDS)])
+    seconds = {int(name.rpartition("_")[2]): np.log(attrs["run_seconds"]) for name, attrs in results.items()}
+    times = {depth: float(np.exp(np.mean(logs - seconds[EF_SEARCH]))) for depth, logs in seconds.items()}
+    grid = np.arange(min(times), max(times) + 1)
+    depth = int(grid[np.argmin(np.abs(np.interp(grid, sorted(times), sorted(times.values())) - slower))])
+    say(f"times of a query at ef_search {sorted(times)}: {[round(times[one], 3) for one in sorted(times)]}")
+    say(f"ef_search {EF_SEARCH} is measured against {depth}")
+    for path in [*iter_result_paths()]:
+        path.unlink()
+    Path("definitions", "depths", "config.yml").unlink()
+    Path("definitions", "depths").rmdir()
+    return depth
+
+
+def windows(results: Mapping[str, dict[str, Any]], length: int) -> Iterator[Contest]:
+    """Yield what reports would say after so many runs of each, at whatever recall they have."""
+    ordered = sorted(results.items(), key=lambda result: str(result[1]["started_at"]))
+    runs = len(ordered[0][1]["run_seconds"])
+    if all("rounds" in attrs for _, attrs in ordered):
+        parts = [[slice(first, first + length)] * 2 for first in range(0, runs - length + 1, length)]
+    else:
+        parts = [[slice(runs - length, runs), slice(0, length)]]
+    for both in parts:
+        speeds = {}
+        for (name, attrs), part in zip(ordered, both, strict=True):
+            cut = {key: attrs[key][part] for key in ("run_seconds", "run_rounds") if key in attrs}
+            recall = float(attrs["run_recalls"][0])
+            speed = speed_of({**attrs, **cut, "recall_parts": []}, recall, 0.0, name)
+            speeds[name.partition("-")[0]] = [speed]
+        yield contest(speeds, 0.0)
 
 
 def main() -> None:
     """Measure in rounds and one after the other, and print how often something was said."""
-    args = arguments(__doc__, repetitions=20, rounds=12, clients=1, duration=1.0, slower=1.0,
-                     dataset="clustered-50k-96-euclidean")  # fmt: skip
+    args = arguments(__doc__, repetitions=20, rounds=12, windows={"type": int, "nargs": "+"}, clients=1,
+                     duration=1.0, slower=1.0, dataset="clustered-50k-96-euclidean")  # fmt: skip
     load = ["--clients", str(args.clients), "--duration", str(args.duration)]
     words = ["--local", "--definitions", "definitions", "--dataset", args.dataset, "--force", *load]
-    ways = {
-        f"{args.rounds} rounds": [*words, "--rounds", str(args.rounds)],
-        f"{args.rounds} runs, one point after the other": [*words, "--runs", str(args.rounds)],
-    }
+    ways = {way: [option, str(args.rounds)] for way, option in WAYS.items()}
+    lengths = [length for length in args.windows or [args.rounds] if length <= args.rounds]
     with empty_folder():
-        definitions(args.slower)
-        found: dict[str, list[tuple[float, bool, bool]]] = {way: [] for way in ways}
+        deeper = depth_of(args.slower, words) if args.slower != 1 else EF_SEARCH
+        definitions({"one": [EF_SEARCH], "other": [deeper]})
+        found: dict[tuple[str, int], list[tuple[float, bool, bool]]] = {}
         seconds: dict[str, list[float]] = {way: [] for way in ways}
         for _ in tqdm(range(args.repetitions), unit="repetition", disable=None):
-            for way, words in ways.items():
-                seconds[way].append(measure(words))
-                contested = judged()
-                (ratio,) = contested.ratios().values()
-                value = ratio.value if next(iter(contested.standings)) == "one-c1" else 1 / ratio.value
-                found[way].append((value, ratio.is_sure, not ratio.is_noise))
-        for way, every in found.items():
+            for way, options in ways.items():
+                took, results = measured([*words, *options])
+                seconds[way].append(took)
+                for length in lengths:
+                    for contested in windows(results, length):
+                        (ratio,) = contested.ratios().values()
+                        is_one = next(iter(contested.standings)) == "one"
+                        value = ratio.value if is_one else 1 / ratio.value
+                        counts = is_one or args.slower == 1
+                        verdict = (value, counts and ratio.is_sure, counts and not ratio.is_noise)
+                        found.setdefault((way, length), []).append(verdict)
+        for (way, length), every in found.items():
             sure, apart = (sum(row[place] for row in every) for place in (1, 2))
+            each = fmean(seconds[way]) * length / args.rounds
+            who = "either" if args.slower == 1 else "the faster one"
             say(
-                f"{way}: ratio {spread(value for value, *_ in every)}; called the fastest {sure} times of"
-                f" {len(every)}, an interval without 1 {apart} times; {spread(seconds[way], 0)} s each"
+                f"{length} {way}: ratio {spread(value for value, *_ in every)}; {who} called the fastest"
+                f" {sure} times of {len(every)}, an interval without 1 {apart} times; {each:.0f} s each"
             )
 
 
