@@ -149,9 +149,9 @@ def test_replicas_are_contenders_with_names_of_their_own():
     assert comparable([whole, copied]) == [whole, copied] and family(whole) != family(copied)
 
 
-def requested(*words, is_simulated=False, local=("--local",)):
+def requested(*words, local=("--local",)):
     args = make_parser().parse_args([*local, *words])
-    check_options(args, is_simulated)
+    check_options(args, is_simulated=False)
     return args
 
 
@@ -175,8 +175,6 @@ def test_options():
     ):
         with pytest.raises(UserError, match=message):
             requested(*words)
-    with pytest.raises(UserError, match="--replicas cannot be had with --tiers"):
-        requested(*two, is_simulated=True)
     with pytest.raises(UserError, match="--replicas runs servers of this machine itself: add --local"):
         requested(*two, local=())
 

@@ -197,21 +197,26 @@ def test_a_standby_that_cannot_follow_is_made_again(primary, monkeypatch, capsys
                 replica._check()
 
 
-def test_a_base_backup_that_broke_off_is_never_used(primary, monkeypatch):
+def test_a_base_backup_that_broke_off_is_never_used(primary, monkeypatch, tmp_path):
     with fitted(1):
         [server] = standbys()[:1]
     servers.stop_replicas()
     run = server._programs.run
 
-    def broken(program, *arguments):
+    def broken(program, *arguments, **more):
         if program == "pg_basebackup":
-            run(program, *arguments)
+            run(program, *arguments, **more)
             raise PostgresError("pg_basebackup failed: no space")
-        return run(program, *arguments)
+        return run(program, *arguments, **more)
 
+    entered = tmp_path / "tier-1" / "cgroup.procs"
+    entered.parent.mkdir()
+    entered.touch()
     with monkeypatch.context() as patched, pytest.raises(PostgresError, match="^pg_basebackup failed"):
         patched.setattr(server._programs, "run", broken)
+        patched.setenv("ANN_BENCHMARKS_PG_GROUPS", str(tmp_path / "tier{server}" / "cgroup.procs"))
         server.remake({})
+    assert entered.read_text() == "0"  # what it writes fills the cache of the standby's own tier
     left = sorted(path.name for path in server._cluster.data.parent.iterdir() if path.name.startswith("data"))
     assert left == ["data.partial"] and not server.is_running
     backups = server.backups

@@ -21,6 +21,7 @@ from tiers.ledger import Ledger
 from tiers.memory import MIB, ControlGroup, SeveralGroups
 from tiers.options import server_of
 from tiers.parse import check_capacity
+from tiers.servers import Servers
 from tiers.sweep import Sweep
 from tiers.tier import SimulatedServer, Tier
 
@@ -50,8 +51,8 @@ def test_each_server_has_a_group_with_the_memory_of_the_tier(tmp_path):
         made = [own, own.with_name(f"{own.name}-1"), own.with_name(f"{own.name}-2")]
         assert groups_of(os.getpid()) == set(made)
         (pattern,) = holding.groups
-        assert pattern == own.with_name(f"{own.name}{{shard}}") / "cgroup.procs"
-        each = holding.memory_of(2)
+        assert pattern == own.with_name(f"{own.name}{{server}}") / "cgroup.procs"
+        each = holding.memory_of(Servers(shards=2).with_rows)
         assert isinstance(each, SeveralGroups) and [one.folder for one in each.groups] == made[1:]
         assert all(one.available() == pytest.approx(RAM, rel=0.03) for one in each.groups)
         for keeper in holding._keepers:
@@ -61,9 +62,9 @@ def test_each_server_has_a_group_with_the_memory_of_the_tier(tmp_path):
             # The server that is off stands for all, and the others have what they had.
             assert each.available() == pytest.approx(RAM - 64 * MIB, rel=0.1)
             assert each.groups[0].available() == pytest.approx(RAM, rel=0.03)
-            one = holding.memory_of(1)
+            one = holding.memory_of(Servers(shards=1).with_rows)
             assert one is not None and one.available() == pytest.approx(RAM, rel=0.03)
-        assert isinstance(holding.memory_of(0), ControlGroup) and each.kills() == 0
+        assert isinstance(holding.memory_of(Servers().with_rows), ControlGroup) and each.kills() == 0
     assert not groups_of(os.getpid())
 
 
@@ -107,27 +108,27 @@ def test_what_cannot_be_simulated_is_refused_before_anything_is_built(monkeypatc
     monkeypatch.setenv("ANN_BENCHMARKS_PG_DATA", str(tmp_path))
     cpus = os.sysconf("SC_NPROCESSORS_ONLN")
     with pytest.raises(UserError, match=f"for 4 shards and what asks them: leave out {cpus}cpus$"):
-        check_capacity([Tier(cpus=cpus)], "cgroup", shards=4)
+        check_capacity([Tier(cpus=cpus)], "cgroup", Servers(shards=4))
     with pytest.raises(UserError, match="memory available for 64 shards: leave out all:1024GB$"):
-        check_capacity([SMALL, Tier(ram=1 << 40)], "cgroup", shards=64)
-    sweep = Sweep("32MB:160MB", "hugepages", server_of([HNSW], None), 2)
+        check_capacity([SMALL, Tier(ram=1 << 40)], "cgroup", Servers(shards=64))
+    sweep = Sweep("32MB:160MB", "hugepages", server_of([HNSW], None), Servers(shards=2))
     monkeypatch.setattr("tiers.sweep.chosen_method", lambda method: method)
-    with pytest.raises(UserError, match="each shard is to have its own: use --tier-method cgroup$"):
+    with pytest.raises(UserError, match="each server is to have its own: use --tier-method cgroup$"):
         sweep.conditions(100, 8)
     monkeypatch.setenv("ANN_BENCHMARKS_PG_SHARD_HOSTS", "db1,db2")
     with pytest.raises(RuntimeError, match="tiers simulate servers of our own: unset .*SHARD_HOSTS"):
-        server_of([HNSW], None).shard_folders(2)
+        server_of([HNSW], None).other_folders(2, 0)
     monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", "db.example.org")
     with pytest.raises(RuntimeError, match="tiers of shards are of servers of our own"):
-        server_of([HNSW], "true").shard_folders(2)
+        server_of([HNSW], "true").other_folders(2, 0)
 
 
 def test_shards_have_folders_and_groups_of_their_own(monkeypatch, tmp_path):
     monkeypatch.setattr(servers, "_shards", {})
     monkeypatch.setenv("ANN_BENCHMARKS_PG_DATA", str(tmp_path / "pg"))
-    names = [path.name for path in server_of([HNSW], None).shard_folders(2)]
+    names = [path.name for path in server_of([HNSW], None).other_folders(2, 0)]
     assert names == ["pg-shard1", "pg-shard2"]
-    monkeypatch.setenv("ANN_BENCHMARKS_PG_GROUPS", "/a/t{shard}/cgroup.procs:/b/t{shard}/cgroup.procs")
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_GROUPS", "/a/t{server}/cgroup.procs:/b/t{server}/cgroup.procs")
     entered = [ServerPrograms(tmp_path, server_account(), tmp_path, number)._groups() for number in (0, 2)]
     assert entered == ["/a/t/cgroup.procs:/b/t/cgroup.procs", "/a/t-2/cgroup.procs:/b/t-2/cgroup.procs"]
 
@@ -135,7 +136,7 @@ def test_shards_have_folders_and_groups_of_their_own(monkeypatch, tmp_path):
 def test_shared_buffers_are_those_of_all_shards_together():
     facts: dict[str, Any] = {"shared_buffers": 2 * BUFFERS, "tier_available": RAM}
     server = SimulatedServer(SMALL, "cgroup")
-    replace(server, servers=2).check(facts)
+    replace(server, queried=2).check(facts)
     with pytest.raises(UserError, match="shared_buffers is 64 MB"):
         server.check(facts)
 

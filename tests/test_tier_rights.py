@@ -148,9 +148,9 @@ def test_a_limit_that_cannot_be_is_refused_before_anything_is_built(
 
     for module in (sweep, holding):
         monkeypatch.setattr(module, "choose_groups", choose)
-    monkeypatch.setattr(sweep, "check_capacity", lambda tiers, method, shards: None)
+    monkeypatch.setattr(sweep, "check_capacity", lambda tiers, method, servers: None)
     server = SimpleNamespace(
-        check=lambda tiers: None, data_folder=lambda: tmp_path, shard_folders=lambda count: ()
+        check=lambda tiers: None, data_folder=lambda: tmp_path, other_folders=lambda shards, replicas: ()
     )
     assert len(sweep.Sweep("32MB:256MB", "cgroup", server).conditions(1000, 8)) == 1
     with pytest.raises(UserError, match="no right to limit the CPUs"):

@@ -26,13 +26,13 @@ from .tier import CONTROL_GROUP, HUGE_PAGES, Tier
 
 METHODS = (HUGE_PAGES, CONTROL_GROUP)
 TOLERANCE = 0.03  # share by which what is available may differ from the tier's
-SHARD = "{shard}"  # in a file's name: nothing for the first server, and -1, -2 ... for those of shards
+SERVER = "{server}"  # in a file's name: nothing for the first server, and -1, -2 ... for those beside it
 
 
 class Holding:
     """What this process holds back of the machine, for servers that it starts after each apply().
 
-    There is one, and in control groups one for each shard, by their folders. Each has what the tier has.
+    There is one, and in control groups there may be others, by their folders. Each has what the tier has.
     """
 
     def __init__(
@@ -40,13 +40,16 @@ class Holding:
         method: str,
         folder: Path | None,
         ledger: Ledger | None = None,
-        shard_folders: Sequence[Path] = (),
+        other_folders: Sequence[Path] = (),
     ) -> None:
-        """`method`: "hugepages" or "cgroup"; `folder`: of the server's data, whose disk is limited."""
+        """`method`: "hugepages" or "cgroup"; `folder`: of the server's data, whose disk is limited.
+
+        `other_folders`: those of the servers beside it, by their numbers from 1 on.
+        """
         if method not in METHODS:
             raise UserError(f"'{method}' is no way to hold memory back: use {' or '.join(METHODS)}")
         self.method = method
-        self.folders = [folder, *shard_folders]
+        self.folders = [folder, *other_folders]
         self.memory: WholeMachine | ControlGroup | None = None  # what a server's watch is to sample
         self.facts: dict[str, Any] = {}  # attributes of the results of the tier that is set
         self.limits: dict[Path, str] = {}  # what files of its groups are to hold
@@ -125,17 +128,17 @@ class Holding:
     def groups(self) -> list[Path]:
         """The files into which a server's process writes its pid before it becomes the server.
 
-        Where there are shards, the names have SHARD in them.
+        Where there are others, the names have SERVER in them.
         """
-        mark = SHARD if len(self.folders) > 1 else ""
+        mark = SERVER if len(self.folders) > 1 else ""
         first = self._servers[0] if self._servers else []
         return [group.folder.with_name(f"{group.name}{mark}") / "cgroup.procs" for group in first]
 
-    def memory_of(self, shards: int) -> WholeMachine | ControlGroup | SeveralGroups | None:
-        """Return what the watch of this number of shards is to sample, of 0 that of the first server."""
-        if not shards or self._tier.ram is None:
+    def memory_of(self, numbers: range) -> WholeMachine | ControlGroup | SeveralGroups | None:
+        """Return what a watch of the servers of these numbers is to sample; the first one has 0."""
+        if numbers == range(1) or self._tier.ram is None:
             return self.memory
-        each = self._servers[1 : shards + 1]
+        each = [self._servers[number] for number in numbers]
         return SeveralGroups(tuple(_memory_of(_group_of_memory(groups)) for groups in each), self._tier.ram)
 
     @property
@@ -291,7 +294,7 @@ def limiting(tier: Tier, method: str, folder: Path | None, name: str) -> tuple[l
 
 
 def _mark(number: int) -> str:
-    """Return what stands for SHARD in the names of a server's groups."""
+    """Return what stands for SERVER in the names of a server's groups."""
     return f"-{number}" if number else ""
 
 

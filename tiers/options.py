@@ -10,6 +10,7 @@ from ann_benchmarks.run.simulation import Simulation
 
 from .in_containers import ContainerSweep
 from .parse import parse_tiers
+from .servers import Servers
 from .sweep import Sweep, TieredServer
 from .tier import SimulatedServer
 
@@ -67,8 +68,7 @@ def requested_simulation(args: argparse.Namespace, definitions: Sequence[Definit
     server = server_of(definitions, args.restart_command)
     if not args.local:
         return ContainerSweep(args.tiers, server)
-    shards = max(each.shards.count if each.shards else 0 for each in definitions)
-    return Sweep(args.tiers, args.tier_method or "auto", server, shards)
+    return Sweep(args.tiers, args.tier_method or "auto", server, Servers.of(definitions))
 
 
 def server_of(definitions: Iterable[Definition], restart_command: str | None) -> TieredServer:

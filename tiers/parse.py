@@ -15,6 +15,7 @@ from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.host import memory_bytes, usable_cores
 
 from .memory import GIB, MIB, readable, system_reserve
+from .servers import Servers
 from .tier import HUGE_PAGES, Disk, Tier
 
 MemorySizes = tuple[int | None, int | None]  # bytes of shared_buffers and of available RAM; None: all
@@ -170,25 +171,26 @@ def _index_bytes(rows: int, dimension: int) -> int:
     return rows * (4 * dimension + 8 * _M + 64)
 
 
-def check_capacity(tiers: Sequence[Tier], method: str | None = None, shards: int = 0) -> None:
+def check_capacity(tiers: Sequence[Tier], method: str | None = None, servers: Servers | None = None) -> None:
     """Raise UserError that names all tiers which this machine, or container, cannot hold now.
 
-    Of a number of shards, each has the memory of the tier. Each has CPUs of its own, too, and so has the
-    server that asks them, which holds no rows.
+    Each of several servers that holds rows has the memory of the tier, and each has CPUs of its own, also
+    one that asks shards. None: there is one server.
     """
     available = min(psutil.virtual_memory().available, memory_bytes())
     cpus = usable_cores()
-    with_rows, servers = max(shards, 1), shards + 1
-    of_shards = f" for {shards} shards" if shards else ""
+    servers = servers or Servers()
+    with_rows = len(servers.with_rows)
+    for_rows, for_all = (f" for {text}" if text else "" for text in (servers.holders, servers.everyone))
     problems = [
         _left_out(
-            f"{available / GIB:.1f} GB of memory available{of_shards}",
+            f"{available / GIB:.1f} GB of memory available{for_rows}",
             [tier for tier in tiers if with_rows * max(tier.ram or 0, tier.shared_buffers or 0) > available],
-            "" if shards else "use mini",
+            "use mini" if servers.total == 1 else "",
         ),
         _left_out(
-            f"{cpus} CPU{'s' * (cpus > 1)}{of_shards}{' and what asks them' * (shards > 0)}",
-            [tier for tier in tiers if servers * (tier.cpus or 0) > cpus],
+            f"{cpus} CPU{'s' * (cpus > 1)}{for_all}",
+            [tier for tier in tiers if servers.total * (tier.cpus or 0) > cpus],
         ),
     ]
     if method == HUGE_PAGES:

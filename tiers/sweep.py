@@ -26,6 +26,7 @@ from .holding import Holding, limiting
 from .locked_memory import require_rights
 from .parse import check_capacity, parse_tiers
 from .rights import require_linux
+from .servers import Servers
 from .tier import CONTROL_GROUP, HUGE_PAGES, SimulatedServer, Tier
 
 _ANY_NAME = "ann-benchmarks-tier"  # of groups that are not made
@@ -47,8 +48,8 @@ class TieredServer(Protocol):
     def data_folder(self) -> Path | None:
         """Return the folder of its data, None where it is on another machine, or not ours to know."""
 
-    def shard_folders(self, count: int) -> Sequence[Path]:
-        """Return the folders of the data of this number of shards, which are servers like it.
+    def other_folders(self, shards: int, replicas: int) -> Sequence[Path]:
+        """Return the folders of the data of servers beside it: of shards like it, and of its replicas.
 
         RuntimeError where there can be none.
         """
@@ -57,7 +58,7 @@ class TieredServer(Protocol):
         """Return the variables of a worker, or a container, whose server is to have what a tier has.
 
         None: a server that builds, with all the machine's memory. `groups` are the files that take
-        the pids of its processes; where they have SHARD in their names, shards have files of their own.
+        the pids of its processes; where they have SERVER in their names, each server has files of its own.
         """
 
     def serve(self, tier: Tier) -> int | None:
@@ -124,9 +125,9 @@ class SweepConsole(Console):
 class Sweep:
     """All tiers of a run, on servers of this machine."""
 
-    def __init__(self, tiers: str, method: str, server: TieredServer, shards: int = 0) -> None:
-        """Take --tiers and --tier-method, the server that is given the tiers, and the most shards of it."""
-        self._text, self._server, self._shards = tiers, server, shards
+    def __init__(self, tiers: str, method: str, server: TieredServer, servers: Servers | None = None) -> None:
+        """Take --tiers and --tier-method, the server that is given the tiers, and those beside it, if any."""
+        self._text, self._server, self._servers = tiers, server, servers or Servers()
         self._method = method
         self._holding: Holding | None = None
 
@@ -134,18 +135,18 @@ class Sweep:
         """Return the tiers, largest memory first; UserError for those that cannot be had here."""
         tiers = parse_tiers(self._text, rows, dimension)
         self._method = chosen_method(self._method)
-        if self._shards and self._method == HUGE_PAGES:
+        if self._servers.total > 1 and self._method == HUGE_PAGES:
             raise UserError(
-                "huge pages hold back memory of the whole machine, and each shard is to have its own: use"
+                "huge pages hold back memory of the whole machine, and each server is to have its own: use"
                 " --tier-method cgroup"
             )
         with plugin_errors():
-            self._server.shard_folders(self._shards)
+            self._other_folders()
             if advice := self._server.check(tiers):
                 warn(advice)
             folder = self._server.data_folder()
         if folder is not None:  # else the server's memory is that of another machine
-            check_capacity(tiers, self._method, self._shards)
+            check_capacity(tiers, self._method, self._servers)
         for tier in tiers:
             limiting(tier, self._method, folder, _ANY_NAME)
         return [SimulatedServer(tier, self._method) for tier in tiers]
@@ -160,8 +161,8 @@ class Sweep:
         with ExitStack() as stack:
             stack.callback(self._give_back)  # when all else is given back
             with plugin_errors():
-                folder, others = self._server.data_folder(), self._server.shard_folders(self._shards)
-            self._holding = stack.enter_context(Holding(self._method, folder, shard_folders=others))
+                folder, others = self._server.data_folder(), self._other_folders()
+            self._holding = stack.enter_context(Holding(self._method, folder, other_folders=others))
             yield partial(self._start, self._holding)
 
     def terms(self, job: Job) -> None:
@@ -170,6 +171,9 @@ class Sweep:
     def observer(self, jobs: Sequence[Job]) -> SweepConsole:
         """Return what shows the tier that is begun, and an estimate of the time left."""
         return SweepConsole(jobs, lambda: self._holding.trouble if self._holding else None)
+
+    def _other_folders(self) -> Sequence[Path]:
+        return self._server.other_folders(self._servers.shards, self._servers.replicas)
 
     def _give_back(self) -> None:
         with plugin_errors():
@@ -236,7 +240,6 @@ class TierWorker(ProcessWorker):
         super().send(request)
 
     def _under_conditions(self, request: JobRequest) -> JobRequest:
-        shards = request.job.definition.shards
-        count = shards.count if shards else 0
-        server = replace(self._server, memory=self._memory_of(count), servers=max(count, 1))
+        servers = Servers.of([request.job.definition])
+        server = replace(self._server, memory=self._memory_of(servers.with_rows), queried=servers.queried)
         return replace(request, conditions=server)

@@ -168,7 +168,7 @@ class SimulatedServer:
     memory: AvailableMemory | None = field(default=None, compare=False)
     held: Mapping[str, Any] = field(default_factory=dict, compare=False)  # attributes of what was set
     limits: Mapping[Path, str] = field(default_factory=dict, compare=False)  # what files are to hold
-    servers: int = field(default=1, compare=False)  # that have rows, each with what the tier has
+    queried: int = field(default=1, compare=False)  # servers whose shared_buffers are known as one sum
 
     def __str__(self) -> str:
         return f"{self.tier} by {self.method}"
@@ -211,7 +211,7 @@ class SimulatedServer:
                     " systemd: run it in a unit of its own, by systemd-run --scope -p Delegate=yes"
                 )
         buffers = facts.get("shared_buffers")
-        if self.tier.shared_buffers is not None and buffers != self.servers * self.tier.shared_buffers:
+        if self.tier.shared_buffers is not None and buffers != self.queried * self.tier.shared_buffers:
             has = "an unknown size" if buffers is None else size_text(buffers)
             raise UserError(f"tier {self.tier} was not kept: shared_buffers is {has}")
         if self.tier.ram is None:

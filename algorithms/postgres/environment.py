@@ -12,7 +12,8 @@ USER to START_SERVICE are ann-benchmarks' own, with its defaults; the others are
     ANN_BENCHMARKS_PG_OS_USER                    account that runs the server when we are root
     ANN_BENCHMARKS_PG_SETTINGS                   "shared_buffers=2GB work_mem='64 MB'": wins over the profile
     ANN_BENCHMARKS_PG_GROUPS                     control groups for a server of our own (--tiers sets it), in
-                                                 which "{shard}" is nothing, or -1, -2 ... of a shard
+                                                 which "{server}" is nothing, or -1, -2 ... of a shard
+                                                 or a replica
     ANN_BENCHMARKS_PG_LOAD_THREADS, _CHUNK_SIZE  connections that load, rows a transaction (docs/postgres.md)
 """
 

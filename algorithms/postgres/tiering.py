@@ -19,7 +19,7 @@ import psycopg
 from . import altered_settings, machine
 from .environment import PREFIX, given_settings, server_kind
 from .errors import PostgresError
-from .servers import current_server, numa, shard_server
+from .servers import current_server, numa, replica_server, shard_server
 from .servers.external import ExternalServer
 from .servers.hosts import VARIABLE as SHARD_HOSTS
 from .settings import current_setting, megabytes
@@ -49,17 +49,17 @@ class LocalTieredServer:
         """Return the folder that holds all it keeps."""
         return current_server().data_folder
 
-    def shard_folders(self, count: int) -> Sequence[Path]:
-        """Return the folders of the shards' servers, which are ours; PostgresError where they are not."""
+    def other_folders(self, shards: int, replicas: int) -> Sequence[Path]:
+        """Return the folders of the servers beside it, which are ours; PostgresError where they are not."""
         folders = []
-        for number in range(1, count + 1):
+        for number in range(1, shards + 1):
             server = shard_server(number)
             if not server.is_ours or server.data_folder is None:
                 raise PostgresError(
                     f"tiers simulate servers of our own: unset {SHARD_HOSTS}, or leave --tiers out"
                 )
             folders.append(server.data_folder)
-        return folders
+        return folders + [replica_server(number).data_folder for number in range(1, replicas + 1)]
 
     def environment(self, tier: Any, groups: Sequence[Path] = ()) -> Mapping[str, str]:
         """Return the variables of a process whose server is to have what a tier has.
@@ -120,13 +120,14 @@ class ExternalTieredServer(LocalTieredServer):
             except psycopg.errors.InsufficientPrivilege:
                 return None
 
-    def shard_folders(self, count: int) -> Sequence[Path]:
-        """Return none; PostgresError where there are to be shards, which no command could restart."""
-        if count:
-            raise PostgresError(
-                "tiers of shards are of servers of our own: unset the variables that name yours, or leave"
-                " --tiers or --shards out"
-            )
+    def other_folders(self, shards: int, replicas: int) -> Sequence[Path]:
+        """Return none; PostgresError where there are to be others, which no command could restart."""
+        for count, name in ((shards, "shards"), (replicas, "replicas")):
+            if count:
+                raise PostgresError(
+                    f"tiers of {name} are of servers of our own: unset the variables that name yours, or"
+                    f" leave --tiers or --{name} out"
+                )
         return ()
 
     def serve(self, tier: Any) -> int | None:

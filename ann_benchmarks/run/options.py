@@ -176,7 +176,7 @@ def check_options(args: argparse.Namespace, is_simulated: bool) -> None:
     check_payload_options(args)
     check_shard_options(args)
     check_pooler_options(args, is_simulated)
-    check_replica_options(args, is_simulated)
+    check_replica_options(args)
     check_rounds_options(args)
     check_workload_options(args)
     if args.workload is None:  # which takes some of those for clients, and says which

@@ -26,15 +26,13 @@ def add_replica_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check_replica_options(args: argparse.Namespace, is_simulated: bool) -> None:
+def check_replica_options(args: argparse.Namespace) -> None:
     """Refuse options that cannot be had together with replicas."""
     most = max(requested_replicas(args))
     if not most:
         return
     if not args.local:
         raise UserError("--replicas runs servers of this machine itself: add --local")
-    if is_simulated:
-        raise UserError("--replicas cannot be had with --tiers: leave one of them out")
     for name in _NOT_WITH:
         given = getattr(args, name)
         if any(given) if isinstance(given, list) else given:

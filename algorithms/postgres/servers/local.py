@@ -34,14 +34,14 @@ _RECOVERING = ("starting up", "not yet accepting connections", "in recovery mode
 class LocalServer(Server):
     """One cluster of our own, run by the programs in `binaries`."""
 
-    def __init__(self, binaries: Path, folder: Path | None, shard: int = 0) -> None:
+    def __init__(self, binaries: Path, folder: Path | None, number: int = 0) -> None:
         """Take the programs' folder and the one to keep everything in (None: the default).
 
-        `shard` is the number of the shard that it is, 0 of none.
+        `number` is that of a shard or a replica, 0 of what has others beside it, or none.
         """
         self._account = server_account()
         self._cluster = ClusterFolder(folder, self._account)
-        self._programs = ServerPrograms(binaries, self._account, self._cluster.root, shard)
+        self._programs = ServerPrograms(binaries, self._account, self._cluster.root, number)
         self._process: subprocess.Popen[bytes] | None = None
         self._finalizer: Any = None
         self._required_libraries: list[str] = []

@@ -25,9 +25,9 @@ from .way import stranger_on
 class ServerPrograms:
     """The programs in a folder, run by an account in the folder of a server."""
 
-    def __init__(self, folder: Path, account: ServerAccount, root: Path, shard: int = 0) -> None:
+    def __init__(self, folder: Path, account: ServerAccount, root: Path, number: int = 0) -> None:
         """Take the programs' folder, the one that the server keeps everything in, and its number."""
-        self.folder, self._account, self._root, self._shard = folder, account, root, shard
+        self.folder, self._account, self._root, self._number = folder, account, root, number
 
     def make_reachable(self) -> None:
         """Copy the programs where the server's account cannot reach them, as in root's home folder."""
@@ -52,10 +52,13 @@ class ServerPrograms:
         """Return the version of PostgreSQL, such as "18.4"."""
         return self.run("postgres", "--version").split()[2]
 
-    def run(self, program: str, *arguments: str) -> str:
-        """Run a program to its end and return what it printed; PostgresError if it fails."""
+    def run(self, program: str, *arguments: str, in_groups: bool = False) -> str:
+        """Run a program to its end and return what it printed; PostgresError if it fails.
+
+        `in_groups`: in those of the server, whose cache what it writes is to fill.
+        """
         done = subprocess.run(
-            self._launched("", str(self.folder / program), *arguments),
+            self._launched(self._groups() if in_groups else "", str(self.folder / program), *arguments),
             env=own_environment(self._account.environment()),
             capture_output=True, text=True, errors="replace",
             stdin=subprocess.DEVNULL, start_new_session=True, check=False,
@@ -77,8 +80,8 @@ class ServerPrograms:
         )  # fmt: skip
 
     def _groups(self) -> str:
-        """Return the control groups to enter, in which each shard has its own."""
-        return variable("GROUPS").replace("{shard}", f"-{self._shard}" if self._shard else "")
+        """Return the control groups to enter, in which each server has its own."""
+        return variable("GROUPS").replace("{server}", f"-{self._number}" if self._number else "")
 
     def _launched(self, groups: str, *command: str) -> list[str]:
         # SIGINT is PostgreSQL's fast shutdown: open transactions are rolled back, their files removed.

@@ -18,7 +18,7 @@ class StandbyServer(LocalServer):
 
     def __init__(self, number: int, primary: LocalServer) -> None:
         """Take the primary, which has to run; what it keeps is in a folder beside the primary's."""
-        super().__init__(primary.programs, folder_beside(primary.data_folder, f"replica{number}"))
+        super().__init__(primary.programs, folder_beside(primary.data_folder, f"replica{number}"), number)
         self.primary, self._name = primary, f"ann_benchmarks_replica{number}"
         self.backups = 0  # that this process has begun to make
         self.backup_seconds = 0.0  # that the last one took, 0: an earlier run has made it
@@ -60,7 +60,7 @@ class StandbyServer(LocalServer):
             # "fetch" has one process and takes the log at the end: nobody writes meanwhile.
             self._programs.run(
                 _PROGRAM, "--pgdata", str(partial), "--dbname", make_conninfo(**place),
-                "--checkpoint", "fast", "--wal-method", "fetch",
+                "--checkpoint", "fast", "--wal-method", "fetch", in_groups=True,
             )  # fmt: skip
         self._cluster.mark_as_standby(partial)
         self._cluster.keep(partial)
