@@ -4,8 +4,10 @@ import os
 import re
 import time
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -13,6 +15,11 @@ import pytest
 from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.selection import with_replicas
+from ann_benchmarks.plotting.tier_table import table
+from ann_benchmarks.reporting.memory import contender
+from ann_benchmarks.results.comparable import Comparison
+from ann_benchmarks.results.tiers import as_tier_run
+from ann_benchmarks.submission.checking.tiers import other_server
 from tiers import parse
 from tiers.holding import Holding
 from tiers.ledger import Ledger
@@ -24,6 +31,7 @@ from tiers.sweep import Sweep
 from tiers.tier import Tier
 
 from .programs import PATIENCE, until
+from .report_data import GB, make_run
 from .test_shards_on_tiers import BUFFERS, HNSW, RAM, groups_of
 from .test_tiers import folder, points, started, swept
 from .tier_holds import group_of, needs_memory_group
@@ -129,3 +137,23 @@ def test_what_cannot_be_simulated_is_refused(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", "db.example.org")
     with pytest.raises(RuntimeError, match="tiers of replicas are of servers of our own: .* --replicas out$"):
         server_of([HNSW], "true").other_folders(0, 2)
+
+
+def test_memory_of_replicas_is_that_of_each_server():
+    run = make_run("hnsw", ram=2)
+    copied = replace(run, series=replace(run.series, replicas=2))
+    assert [contender(one) for one in (run, copied)] == ["hnsw", "hnsw-replicas2 (each server)"]
+    on_tiers = [found for one in (run, copied) if (found := as_tier_run(one))]
+    assert on_tiers[1].name == f"{on_tiers[0].name.replace('hnsw', 'hnsw-replicas2')} (each server)"
+    assert "**hnsw-replicas2 (each server), M=16" in table("", on_tiers, 0.95, None, intervals=False)
+    assert Comparison(1, [copied], 0.95).where.endswith("shared_buffers of 1 GB for each server")
+    assert not Comparison(1, [run], 0.95).where.endswith("for each server")
+
+
+def test_shared_buffers_in_a_bundle_are_those_of_all_replicas_together():
+    run = make_run("hnsw", ram=2)
+    series = replace(run.series, replicas=2)
+    for size, problems in ((2 * GB, 0), (GB, 1)):
+        attrs = {**run.attrs, "shared_buffers": size}
+        point = SimpleNamespace(attrs=attrs, series=series, number=attrs.get)
+        assert len(list(other_server(point))) == problems  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from ann_benchmarks.results.built import build_arguments, built_index
 from ann_benchmarks.results.intervals import interval_text
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics
 from ann_benchmarks.results.runs import Run, interval
-from ann_benchmarks.results.tiers import TierAtRecall, TierRun, tiers_at_recall
+from ann_benchmarks.results.tiers import TierAtRecall, TierRun, of_each, tiers_at_recall
 
 LATENCIES = ("p50", "p99")
 FIGURES = tuple(all_metrics[name].title for name in (QPS_AT_RECALL, *LATENCIES))
@@ -131,7 +131,7 @@ def heading(rows: Sequence[TierAtRecall]) -> str:
     queried = " or ".join(dict.fromkeys(map(query_of, runs)))
     recalls = sorted({f"{run.metrics['k-nn']:.3f}" for run in runs})
     recall = " to ".join(dict.fromkeys((recalls[0], recalls[-1])))
-    return f"{', '.join(filter(None, [rows[0].algorithm, built, queried]))} (recall {recall})"
+    return f"{', '.join(filter(None, [rows[0].algorithm + of_each(run), built, queried]))} (recall {recall})"
 
 
 def query_of(run: Run) -> str:

@@ -10,7 +10,7 @@ from ann_benchmarks.results.at_recall import AtRecall, at_recall, ratio_of_throu
 from ann_benchmarks.results.comparable import clients, comparable, family, is_on_tier
 from ann_benchmarks.results.contest import Ratio
 from ann_benchmarks.results.runs import Run
-from ann_benchmarks.results.tiers import as_tier_run
+from ann_benchmarks.results.tiers import as_tier_run, of_each
 
 from .statements import Statement, listed
 
@@ -61,9 +61,9 @@ def needs(runs: Iterable[Run], target: float) -> list[Need]:
 def contender(run: Run) -> str:
     """Name what has a need of its own: an algorithm, under each filter and with each payload."""
     series = run.series
-    each = " (each server)" if series.shards else ""
     under = f" under the filter {series.filter}" if series.filter else ""
-    return family(run) + each + under + (f" with the payload {series.payload}" if series.payload else "")
+    payload = f" with the payload {series.payload}" if series.payload else ""
+    return family(run) + of_each(run) + under + payload
 
 
 def need_of(number: int, algorithm: str, best: Mapping[int | None, AtRecall]) -> Need:

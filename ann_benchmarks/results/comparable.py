@@ -140,7 +140,8 @@ class Comparison:
         if is_on_tier(run) and (buffers or ram(run) < float("inf")):
             much = "all memory" if ram(run) == float("inf") else f"{size_text(ram(run))} of available RAM"
             much += f" and shared_buffers of {size_text(buffers)}" if buffers else ""
-            parts.append(f"with {much}" + " for each server" * any(run.series.shards for run in self.runs))
+            has_several = any(run.series.has_several_servers for run in self.runs)
+            parts.append(f"with {much}" + " for each server" * has_several)
         if series.query_order != SHUFFLED:
             parts.append(f"queries in the order {series.query_order}")
         if series.distinct_queries:

@@ -87,6 +87,11 @@ class Series:
         return replace(self, shards=None, shard_engine="", shard_probes=None)
 
     @property
+    def has_several_servers(self) -> bool:
+        """Whether shards or replicas answered, each of which has the memory of a tier."""
+        return bool(self.shards or self.replicas)
+
+    @property
     def pooling(self) -> str:
         """The part of the name that says which pooler it was, such as pgbouncer-transaction."""
         return str(Pooler(self.pooler, self.pool_size)) if self.pooler else ""

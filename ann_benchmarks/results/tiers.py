@@ -30,13 +30,18 @@ class TierRun:
 
     @property
     def name(self) -> str:
-        """The name of its line: the curve's without the memory, which of shards is that of each server."""
-        return self.run.series.without_memory.label + " (each server)" * bool(self.run.series.shards)
+        """The name of its line: the curve's without the memory, which of several servers is that of each."""
+        return self.run.series.without_memory.label + of_each(self.run)
 
     @property
     def clients(self) -> int:
         """The number of clients; an algorithm's own process is one."""
         return self.run.series.clients or 1
+
+
+def of_each(run: Run) -> str:
+    """Return what a name has behind it where the memory beside it is that of each of several servers."""
+    return " (each server)" if run.series.has_several_servers else ""
 
 
 def as_tier_run(run: Run) -> TierRun | None:

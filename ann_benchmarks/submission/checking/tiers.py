@@ -27,8 +27,9 @@ def other_server(point: CheckedPoint) -> Iterator[str]:
     if attrs.get("tier") != "+".join(parts):
         yield f"says tier {attrs.get('tier')}, and its series {'+'.join(parts)}"
     if named and named[1]:
-        # What is stored of the server itself is of all shards together.
-        for name, servers in (("tier_shared_buffers", 1), ("shared_buffers", series.shards or 1)):
+        # What is stored of the server itself is of all shards, or replicas, together.
+        several = series.shards or series.replicas or 1
+        for name, servers in (("tier_shared_buffers", 1), ("shared_buffers", several)):
             if point.number(name) != servers * bytes_of(named[1]):
                 yield f"says {name} {attrs.get(name)}, and its series {named[1]}"
     for name, limit in zip(("tier_iops", "tier_bandwidth"), limits_of(series.tier_disk), strict=True):
