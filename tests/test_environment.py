@@ -31,6 +31,7 @@ from ann_benchmarks.results.series import Series
 from ann_benchmarks.run.containers.containers import Wishes, placement_facts
 from ann_benchmarks.run.containers.wire import MessageReader, write_message
 from ann_benchmarks.run.containers.worker import keep_results
+from tiers.tier import SimulatedServer, Tier
 
 from .plotting_data import make_result, make_truth
 from .postgres_fixtures import copied
@@ -281,6 +282,9 @@ def test_servers_that_share_a_memory_differently_are_other_servers():
         MEMORY_DIVIDED: 2
     }
     assert not Job(replace(definition, replicas=Replicas(0, 2)), [[]], "d", 10).facts_of_servers
+    for tier, divided in ((Tier(64 << 20), {}), (Tier(cpus=1), {MEMORY_DIVIDED: 8})):
+        procedure = Procedure(conditions=SimulatedServer(tier, "cgroup"))
+        assert replace(job, procedure=procedure).facts_of_servers == divided
 
 
 def test_an_exact_search_of_some_shards_is_not_exact():

@@ -88,6 +88,7 @@ def test_a_primary_and_its_replica_are_servers_of_one_size_also_after_a_kill(fol
         assert "-cgroup-sb32MB-ram160MB" in name
         assert point["shared_buffers"] == point["tier_shared_buffers"] == BUFFERS
         assert point["tier_ram"] == RAM and point["tier_available"] == pytest.approx(RAM, rel=0.05)
+        assert "memory_divided_by" not in point
     assert "nothing to do" in swept(folder, *OPTIONS)
 
 

@@ -56,10 +56,10 @@ class Job:
     def facts_of_servers(self) -> dict[str, Any]:
         """What is stored of several servers on one machine: by how many its memory is divided.
 
-        That is the largest number of those that are compared. On tiers, each has the memory of the tier.
+        That is the largest number of those that are compared. A tier with shared_buffers divides nothing.
         """
-        several = self.definition.shards or self.definition.replicas
-        if several is None or not several.count or self.procedure.conditions is not None:
+        several, tier = self.definition.shards or self.definition.replicas, self.procedure.conditions
+        if several is None or not several.count or (tier and "tier_shared_buffers" in tier.facts):
             return {}
         return {MEMORY_DIVIDED: max(several.count, several.most)}
 
