@@ -14,6 +14,7 @@ CHECKED = {
     "100m": 2495146487,
     "1b": 3631426067,
     "5m": 1790763542,
+    "distributed": 1939585112,
     "double-buffering": 901155112,
     "filtered": 166169544,
     "insert-scaling": 3504387386,
@@ -79,6 +80,17 @@ def test_what_the_report_says_follows_from_its_tables():
             assert faster == pytest.approx(ratio, abs=0.57 if ratio == 20.7 else 0.06)  # from 31 / 1.5
             about = f"QPS by {clients} client{'s' * (clients > 1)}, VectorChord over HNSW, {ram} GB"
             assert claim(name, about) == ratio
+
+
+def test_two_shards_find_up_to_15_percent_more():
+    def recall(servers, dataset, ef_search):
+        return one("distributed", "shards", "recall", servers=servers, dataset=dataset, ef_search=ef_search)
+
+    rows = published("distributed").table("shards").rows
+    places = {(row["dataset"], row["ef_search"]) for row in rows}
+    gains = {place: recall("two shards", *place) / recall("one", *place) for place in places}
+    assert max(gains, key=gains.get) == ("gist-960-euclidean", 10)
+    assert max(gains.values()) == pytest.approx(1.15, abs=0.005) and min(gains.values()) >= 1
 
 
 # --- selecting ---
