@@ -29,7 +29,7 @@ MARKS = ("calm", "alone")
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files of the Docker engine take longest and come first, then other long ones; marked tests come last."""
+    """Files of the Docker engine come first, then others that take long; marked tests come last."""
     items.sort(
         key=lambda item: (_mark_of(item), _engine_place(item.path.name), item.path.name not in LONG_FILES)
     )

@@ -168,6 +168,20 @@ def test_workers_are_counted(diskann: Server):
             connection.execute("ALTER ROLE CURRENT_USER RESET diskann.force_parallel_workers")
 
 
+def test_rows_that_the_server_has_counted_are_not_counted_again(diskann: Server):
+    def analyzed() -> Any:
+        with diskann.connect() as connection:
+            sql = "SELECT sum(analyze_count) FROM pg_stat_user_tables WHERE schemaname = 'ann_benchmarks'"
+            return connection.execute(sql).fetchone()
+
+    seen = []
+    for alpha in (1.36, 1.37):
+        with fitted(PGVectorScale("euclidean", SMALL | {"max_alpha": alpha}), TRAIN):
+            pass
+        seen.append(analyzed())
+    assert seen[0] == seen[1]
+
+
 def test_workers_progress_goes_by_what_they_have_written(diskann: Server, monkeypatch: pytest.MonkeyPatch):
     """While they build, the server shows the phase before, all of its blocks done."""
     shown: list[tuple[str, int]] = []
