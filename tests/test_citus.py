@@ -30,6 +30,7 @@ ARCHIVES = Path(
 LEFT = (
     "SELECT extname::text FROM pg_extension WHERE extname = 'citus'"
     " UNION SELECT relname::text FROM pg_class WHERE relname LIKE 'distributed%'"
+    " UNION SELECT nspname::text FROM pg_namespace WHERE nspname = 'ann_benchmarks_citus'"
     " UNION SELECT setconfig::text FROM pg_db_role_setting WHERE setrole <> 0"
 )
 
@@ -141,7 +142,7 @@ def test_a_shard_that_dies_loses_the_point_and_the_next_goes_on(with_citus):
 
 def test_what_a_killed_run_has_left_is_dropped_before_anything_else(with_citus, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(citus, "drop_citus", lambda connection: None)
+        patch.setattr(citus, "drop_citus", lambda server, connection: None)
         with fitted("citus"):
             pass
     assert len(left(with_citus)) > 3
@@ -149,7 +150,7 @@ def test_what_a_killed_run_has_left_is_dropped_before_anything_else(with_citus, 
         server._required_libraries.remove(CITUS)
         server.restart(SMALL)
         with server.connect() as connection:
-            drop_unless_loaded(connection)
+            drop_unless_loaded(server, connection)
     assert left(with_citus) == []
 
 
@@ -157,7 +158,7 @@ def test_a_part_that_is_still_its_own_table_is_dropped(with_citus, monkeypatch):
     with fitted("citus") as algorithm:
         true = algorithm.time_queries(QUERIES, K)[1]
         (part, *_) = algorithm._indexed._engine.coordinator._parts
-        monkeypatch.setattr(citus, "drop_citus", lambda connection: None)
+        monkeypatch.setattr(citus, "drop_citus", lambda server, connection: None)
     monkeypatch.undo()
     monkeypatch.setattr(servers, "_current", with_citus[0])
     monkeypatch.setattr(servers, "_shards", {number: with_citus[number] for number in range(1, COUNT + 1)})
@@ -182,7 +183,7 @@ def test_a_plan_that_asks_for_too_much_is_refused():
     def plan(*queries):
         return {"Distributed Query": {"Job": {"Tasks": [{"Query": query} for query in queries]}}}
 
-    whole = "SELECT id FROM ann_benchmarks.distributed_1 distributed ORDER BY d LIMIT '10'::bigint"
+    whole = "SELECT id FROM ann_benchmarks_citus.distributed_1 distributed ORDER BY d LIMIT '10'::bigint"
     assert sent_to_shards({"Plans": [plan(whole, whole)]}, 2) == [whole, whole]
     with pytest.raises(PostgresError, match="Citus asks 1 of 2 shards"):
         sent_to_shards(plan(whole), 2)

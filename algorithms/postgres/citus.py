@@ -1,65 +1,119 @@
-"""Citus, the extension that a shard engine takes: whether it is there, and how nothing is left of it.
+"""Citus, the extension that a shard engine takes: whether a server has it, and how nothing of ours is left.
 
 Its event trigger needs its library, which only loads when the server starts. A server without the library
-cannot drop anything while the extension is there.
+cannot drop anything while the extension is there. In a database that has it already, it is its users': what
+a run makes is in a schema of its own there, and the extension stays.
 """
 
 from typing import Any
 
 import psycopg
 
+from . import catalog
 from .catalog import SCHEMA
-from .errors import PostgresError
+from .environment import PREFIX
+from .errors import PostgresError, refusal
+from .role_settings import take_back
 from .servers import Server
 from .servers.base import library_list
 
 CITUS = "citus"  # the extension and its library
-DISTRIBUTED = "distributed"  # begins the names of the distributed tables, and of their parts on the shards
+CITUS_SCHEMA = f"{SCHEMA}_citus"  # has the distributed tables, and their parts on the shards
+TABLE = f"{CITUS_SCHEMA}.distributed"  # also the name that the run locks on each server
+SAVED = f"{CITUS_SCHEMA}.settings_before"  # of users, who have others while a run asks by Citus
+_MARK = "made by ann-benchmarks, which drops it after its run"  # the comment on an extension of ours
 
 
 def check_citus(server: Server) -> None:
-    """Raise PostgresError where a server lacks Citus, or is not ours to give it to."""
-    if not server.is_ours:
-        raise PostgresError(
-            "the shard engine 'citus' makes and drops Citus' nodes, on servers of our own alone: use another"
-            " --shard-engine"
-        )
+    """Raise PostgresError where a server lacks Citus, or may not be given the extension."""
     with server.connect() as connection:
         offered = connection.execute("SELECT FROM pg_available_extensions WHERE name = %s", [CITUS])
-    if offered.rowcount == 0:
-        raise PostgresError(
-            f"the server does not have the extension '{CITUS}': build it with the server's pg_config"
-            " (docs/shards.md), or use another --shard-engine"
-        )
+        if offered.rowcount == 0:
+            how = "build it with the server's pg_config (docs/shards.md)" if server.is_ours else "install it"
+            raise PostgresError(
+                f"the server does not have the extension '{CITUS}': {how}, or use another --shard-engine"
+            )
+        if not (server.is_ours or belongs_to_users(server, connection)):
+            _check_creation(connection)
 
 
-def drop_unless_loaded(connection: psycopg.Connection[Any]) -> None:
-    """Drop what a run that was killed has left, where the server has started without the library."""
+def belongs_to_users(server: Server, connection: psycopg.Connection[Any]) -> bool:
+    """Whether the database has Citus that no run has created."""
+    row = connection.execute(
+        "SELECT obj_description(oid, 'pg_extension') FROM pg_extension WHERE extname = %s", [CITUS]
+    ).fetchone()
+    return row is not None and not server.is_ours and row[0] != _MARK
+
+
+def create_citus(connection: psycopg.Connection[Any]) -> None:
+    """Create the schema, and the extension where it is missing, marked as ours from the first moment."""
+    with connection.transaction():
+        if connection.execute("SELECT FROM pg_extension WHERE extname = %s", [CITUS]).rowcount == 0:
+            connection.execute(f"CREATE EXTENSION {CITUS}")
+            connection.execute(f"COMMENT ON EXTENSION {CITUS} IS '{_MARK}'")
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {CITUS_SCHEMA}")
+
+
+def drop_unless_loaded(server: Server, connection: psycopg.Connection[Any]) -> None:
+    """Drop what a run that was killed has left on a server of ours that has started without the library."""
     row = connection.execute("SELECT current_setting('shared_preload_libraries')").fetchone()
     assert row is not None
     if CITUS not in library_list(row[0]):
-        drop_citus(connection)
+        drop_citus(server, connection)
 
 
-def drop_citus(connection: psycopg.Connection[Any]) -> None:
-    """Drop Citus with all that it knows, its parts of a shard, and the settings of its sessions there.
+def drop_abandoned(server: Server, connection: psycopg.Connection[Any]) -> None:
+    """Drop what a run that was killed has left on somebody else's server, where no other run uses it."""
+    if _made(server, connection) != (False, False) and catalog.lock_soon(connection, TABLE):
+        try:
+            drop_citus(server, connection)
+        except psycopg.Error as error:
+            raise refusal("what an earlier run has left of Citus cannot be dropped", error) from None
+
+
+def drop_citus(server: Server, connection: psycopg.Connection[Any]) -> None:
+    """Drop all that was made with Citus, and Citus if it is ours; users get the settings that they had.
 
     All or nothing of it goes, so that what a kill has left is seen.
     """
-    parts = connection.execute(
-        "SELECT format('DROP %%s %%I.%%I',"
-        " CASE relkind WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END, nspname, relname)"
-        " FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
-        " WHERE nspname = %s AND relname ~ %s AND relkind IN ('v', 'r')",
-        [SCHEMA, f"^{DISTRIBUTED}(_[a-z]+)?_[0-9]+$"],
-    ).fetchall()
-    is_there = connection.execute("SELECT FROM pg_extension WHERE extname = %s", [CITUS]).rowcount
-    if not (parts or is_there):
+    has_extension, has_schema = _made(server, connection)
+    if not (has_extension or has_schema):
         return
-    row = connection.execute("SELECT format('%I', current_database())").fetchone()
-    assert row is not None
     with connection.transaction():
-        connection.execute(f"DROP EXTENSION IF EXISTS {CITUS} CASCADE")
-        for (drop,) in parts:
-            connection.execute(drop)
-        connection.execute(f"ALTER ROLE CURRENT_USER IN DATABASE {row[0]} RESET ALL")
+        take_back(connection, SAVED)
+        if has_extension:
+            connection.execute(f"DROP EXTENSION {CITUS} CASCADE")
+        elif belongs_to_users(server, connection):
+            # The parts of a distributed table are views by now, which Citus would take for tables.
+            connection.execute(
+                "SELECT citus_drop_all_shards(logicalrelid, %s, relname, true)"
+                " FROM pg_dist_partition JOIN pg_class ON pg_class.oid = logicalrelid"
+                " WHERE relnamespace = to_regnamespace(%s)",
+                [CITUS_SCHEMA, CITUS_SCHEMA],
+            )
+        connection.execute(f"DROP SCHEMA IF EXISTS {CITUS_SCHEMA} CASCADE")
+
+
+def _made(server: Server, connection: psycopg.Connection[Any]) -> tuple[bool, bool]:
+    """Whether a run has made the extension, and the schema."""
+    created = connection.execute("SELECT FROM pg_extension WHERE extname = %s", [CITUS]).rowcount
+    row = connection.execute("SELECT to_regnamespace(%s) IS NOT NULL", [CITUS_SCHEMA]).fetchone()
+    return bool(created) and not belongs_to_users(server, connection), row == (True,)
+
+
+def _check_creation(connection: psycopg.Connection[Any]) -> None:
+    """Raise PostgresError where the user may not create Citus, or its creation would change the server."""
+    if connection.info.parameter_status("is_superuser") != "on":
+        raise PostgresError(
+            f"user '{connection.info.user}' may not create the extension '{CITUS}': name a superuser in"
+            f" {PREFIX}USER, or have Citus' nodes registered in this database"
+        )
+    row = connection.execute(
+        "SELECT current_setting('ssl') = 'off'"
+        " AND current_setting('citus.node_conninfo', true) ~ 'sslmode=require'"
+    ).fetchone()
+    if row == (True,):
+        raise PostgresError(
+            "CREATE EXTENSION citus would turn on ssl for the whole server, and leave it on: set ssl = on,"
+            " or citus.node_conninfo = 'sslmode=prefer', and reload the server's configuration"
+        )

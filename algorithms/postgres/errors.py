@@ -33,6 +33,11 @@ def naming_shard(number: int, count: int) -> AbstractContextManager[None]:
     return _naming(f"shard {number} of {count}")
 
 
+def naming_coordinator() -> AbstractContextManager[None]:
+    """Have errors begin with the coordinator."""
+    return _naming("the coordinator")
+
+
 def naming_replica(number: int, count: int) -> AbstractContextManager[None]:
     """Have errors begin with the replica, from 1 on."""
     return _naming(f"replica {number} of {count}")

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 
 from .catalog import SCHEMA
-from .citus import drop_unless_loaded
+from .citus import drop_abandoned, drop_unless_loaded
 from .environment import OTHER_FOLDER, server_kind
 from .errors import PostgresError, refusal
 from .servers import Server, current_server
@@ -51,8 +51,7 @@ class RequiredExtension:
             # Before the library is required: without it, the server would not start.
             for name, algorithm in ((self.name, self.algorithm), *((one, one) for one in self.builds_on)):
                 check_available(connection, name, algorithm, server.is_ours)
-            if server.is_ours:
-                drop_unless_loaded(connection)
+            (drop_unless_loaded if server.is_ours else drop_abandoned)(server, connection)
             libraries = libraries_to_preload(connection) if server.is_ours else []
         for name in dict.fromkeys([*filter(None, [self.library]), *libraries]):
             server.preload(name)

@@ -5,9 +5,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from ..environment import connection_parameters, starts_service
-from ..errors import PostgresError
+from ..errors import PostgresError, refusal
 from .base import Server
+
+# Citus sends what changes a schema on to all nodes of a cluster, or refuses it on a worker. A server without
+# its library has no such setting.
+_SETTING = "citus.enable_metadata_sync"
+_LOCAL = f"SELECT set_config('{_SETTING}', 'off', false) WHERE current_setting('{_SETTING}', true) <> ''"
 
 # A host that has gone, or a network that lets nothing through, ends a query after a minute: after 30 s of
 # silence, and three probes without an answer, 10 s apart; tcp_user_timeout is in ms.
@@ -46,6 +53,16 @@ class ExternalServer(Server):
     def connection_parameters(self) -> dict[str, Any]:
         """Keyword arguments of libpq, from the environment."""
         return {**_SILENCE, **connection_parameters(), **(self._place or {})}
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """Open a connection in autocommit mode, whose statements are for this server alone."""
+        connection = super().connect()
+        try:
+            connection.execute(_LOCAL)
+        except psycopg.Error as error:
+            connection.close()
+            raise refusal("the server cannot be used", error) from None
+        return connection
 
     @property
     def data_folder(self) -> Path | None:

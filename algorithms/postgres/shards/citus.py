@@ -1,30 +1,29 @@
 """The server that asks the shards by Citus: by a distributed table with a part on each shard.
 
 The parts are views of the shards' tables, so that Citus asks the same tables and indexes as other engines do.
-All that it needs, its extension included, is there while the engine is used. What a run that was killed has
-left is dropped by the next one.
+All that it needs, its extension included where its users have not created it, is there while the engine is
+used. What a run that was killed has left is dropped by the next one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
-from psycopg import sql
 
 from .. import catalog
-from ..catalog import SCHEMA
-from ..citus import CITUS, DISTRIBUTED, check_citus, drop_citus
+from ..citus import CITUS, SAVED, TABLE, check_citus, create_citus, drop_citus
 from ..columns import Column
-from ..errors import PostgresError, naming_shard, refusal
+from ..errors import PostgresError, naming_coordinator, naming_shard, refusal
 from ..extension import RequiredExtension
+from ..role_settings import give
 from ..servers import Server
 from ..statement import load_libraries
+from .nodes import add_nodes, check_nodes, place_of
 from .shard import FLUSH_VIEW, SETTINGS_VIEW, Shard
 from .statement import CoordinatorStatement, check_settings, values_of
 
-TABLE = f"{SCHEMA}.{DISTRIBUTED}"
 SETTINGS_TABLE, FLUSH_TABLE = f"{TABLE}_settings", f"{TABLE}_flushes"
 # Citus plans each query anew, and refuses a plan that was made without its values.
 OWN_SETTINGS = {"plan_cache_mode": "force_custom_plan", "citus.explain_all_tasks": "on"}
@@ -75,46 +74,43 @@ class CitusCoordinator:
     def __init__(self, extension: RequiredExtension) -> None:
         """Take the extension of the plug-in."""
         self._extension = extension
-        self._guard: psycopg.Connection[Any] | None = None
+        self._guards: list[tuple[Server, psycopg.Connection[Any]]] = []  # the coordinator's first
         self._shards: Sequence[Shard] = ()
         self._settings: Mapping[str, str] = {}  # that the user has on the shards now
         self._parts: list[str] = []  # the names of the distributed table's parts, one a shard
+
+    def check(self, servers: Sequence[Server]) -> None:
+        """Raise PostgresError where Citus cannot ask these servers, which run already, by the coordinator."""
+        self._start()
+        check_nodes(self.server, servers)
 
     def open(self, shards: Sequence[Shard], column: Column) -> None:
         """Start the server and make the distributed tables."""
         self.close()
         self._shards = shards
-        self.server = self._extension.start_server()
-        check_citus(self.server)
-        self.server.preload(CITUS)
+        self._start()
         with self.server.explaining("preparing the coordinator"), self.server.connect() as connection:
-            drop_citus(connection)  # while a shard did not answer, it was kept, and sends on what follows
-            catalog.prepare(connection)
-            self._reserve()
-            self._extension.create(self.server, connection)
             try:
+                self._reserve()
+                catalog.prepare(connection)
+                self._extension.create(self.server, connection)
                 self._make(connection, column)
+            except psycopg.OperationalError:
+                raise
             except psycopg.errors.InsufficientPrivilege as error:
                 raise refusal("this user may not use Citus", error) from None
+            except psycopg.Error as error:
+                raise refusal("Citus refuses what the engine needs", error) from None
 
     def use(self, settings: Mapping[str, str]) -> None:
         """Have new sessions on the shards run with these settings, which their user gets."""
         if settings == self._settings:
             return
         self._settings = {}
-        for shard, connection in self._on_shards():
-            load_libraries(connection, self._extension.all_names)
-            row = connection.execute("SELECT current_user, current_database()").fetchone()
-            assert row is not None
-            role, database = map(sql.Identifier, row)
-            alter = sql.SQL("ALTER ROLE {} IN DATABASE {} ").format(role, database)
-            connection.execute(alter + sql.SQL("RESET ALL"))
-            for name, value in settings.items():
-                setting = sql.SQL(".").join(map(sql.Identifier, name.split(".")))
-                try:
-                    connection.execute(alter + sql.SQL("SET {} = {}").format(setting, value))
-                except psycopg.Error as error:
-                    raise refusal(f"shard {shard.number} refuses {name} = {value}", error) from None
+        for shard in self._shards:
+            with self._on(shard) as connection:
+                load_libraries(connection, self._extension.all_names)
+                give(connection, SAVED, settings)
         self._settings = dict(settings)
 
     def sent(self, plan: Mapping[str, Any]) -> list[str]:
@@ -123,30 +119,41 @@ class CitusCoordinator:
         return [next(query for query in queries if f" {part} " in query) for part in self._parts]
 
     def close(self) -> None:
-        """Drop what open() has made; a server that does not answer keeps it until the next one is made."""
-        guard, self._guard = self._guard, None
-        if guard is None:
-            return
+        """Drop what open() has made; a server that does not answer keeps it until it is used again."""
+        guards, self._guards = self._guards, []
         self._settings = {}
-        with suppress(psycopg.Error, PostgresError):
-            self._drop(guard)
-        guard.close()
+        for server, guard in guards:
+            with suppress(psycopg.Error, PostgresError):
+                drop_citus(server, guard)
+            guard.close()
+
+    def _start(self) -> None:
+        with naming_coordinator():
+            self.server = self._extension.start_server()
+            check_citus(self.server)
+            self.server.preload(CITUS)
 
     def _reserve(self) -> None:
-        guard = self.server.connect()
+        """Hold all servers for this run, and drop what another that was killed has left there."""
+        with naming_coordinator():
+            self._hold(self.server)
+        for shard in self._shards:
+            with naming_shard(shard.number, len(self._shards)):
+                self._hold(shard.server)
+
+    def _hold(self, server: Server) -> None:
+        guard = server.connect()
         if not catalog.lock_soon(guard, TABLE):
             guard.close()
-            raise PostgresError("another run asks its shards by this server: wait for it")
-        self._guard = guard
+            raise PostgresError("another run asks its shards by Citus here: wait for it")
+        self._guards.append((server, guard))
+        drop_citus(server, guard)
 
     def _make(self, connection: psycopg.Connection[Any], column: Column) -> None:
-        self._drop(connection)
-        for server in (self.server, *(shard.server for shard in self._shards)):
-            with server.connect() as other:
-                other.execute(f"CREATE EXTENSION IF NOT EXISTS {CITUS}")
+        for _, guard in self._guards:
+            create_citus(guard)
+        add_nodes(self.server, connection, [shard.server for shard in self._shards])
         connection.execute(_SETUP)
-        for shard in self._shards:
-            connection.execute("SELECT citus_add_node(%s, %s)", _node(shard))
         tables = {
             TABLE: (column.table_definition, "id"),
             SETTINGS_TABLE: ("(shard int, name text, value text)", "shard"),
@@ -158,31 +165,36 @@ class CitusCoordinator:
                 "SELECT create_distributed_table(%s, %s, shard_count => %s, colocate_with => 'none')",
                 [table, key, len(self._shards)],
             )
-        self._parts = [_place_of(connection, TABLE, shard) for shard in self._shards]
-        for shard, other in self._on_shards():
-            views = {
-                TABLE: f"SELECT * FROM {shard.names()[0]}",
-                SETTINGS_TABLE: f"SELECT {shard.number} AS shard, name, value FROM {SETTINGS_VIEW}",
-                FLUSH_TABLE: f"SELECT {shard.number} AS shard, done FROM {FLUSH_VIEW}",
-            }
-            other.execute("SET citus.enable_manual_changes_to_shards = on")
-            for table, query in views.items():
-                place = _place_of(connection, table, shard)
-                other.execute(f"DROP TABLE {place}")
-                other.execute(f"CREATE VIEW {place} AS {query}")
-
-    def _drop(self, connection: psycopg.Connection[Any]) -> None:
-        """Drop the extension on all servers, and what was made with it."""
-        drop_citus(connection)
-        for table in (TABLE, SETTINGS_TABLE, FLUSH_TABLE):
-            connection.execute(f"DROP TABLE IF EXISTS {table}")
-        for _, other in self._on_shards():
-            drop_citus(other)
-
-    def _on_shards(self) -> Iterator[tuple[Shard, psycopg.Connection[Any]]]:
+        self._parts = [_part_of(connection, TABLE, shard) for shard in self._shards]
         for shard in self._shards:
-            with naming_shard(shard.number, len(self._shards)), shard.server.connect() as connection:
-                yield shard, connection
+            with self._on(shard) as other:
+                self._make_views(connection, shard, other)
+
+    def _make_views(
+        self, connection: psycopg.Connection[Any], shard: Shard, other: psycopg.Connection[Any]
+    ) -> None:
+        """Put views in the place of the parts that Citus has made on a shard."""
+        views = {
+            TABLE: f"SELECT * FROM {shard.names()[0]}",
+            SETTINGS_TABLE: f"SELECT {shard.number} AS shard, name, value FROM {SETTINGS_VIEW}",
+            FLUSH_TABLE: f"SELECT {shard.number} AS shard, done FROM {FLUSH_VIEW}",
+        }
+        other.execute("SET citus.enable_manual_changes_to_shards = on")
+        for table, query in views.items():
+            part = _part_of(connection, table, shard)
+            try:
+                other.execute(f"DROP TABLE {part}")
+            except psycopg.errors.UndefinedTable:
+                host, port = place_of(shard.server)
+                raise PostgresError(
+                    f"the coordinator finds another server at {host}:{port}: name hosts as it reaches them"
+                ) from None
+            other.execute(f"CREATE VIEW {part} AS {query}")
+
+    @contextmanager
+    def _on(self, shard: Shard) -> Iterator[psycopg.Connection[Any]]:
+        with naming_shard(shard.number, len(self._shards)), shard.server.connect() as connection:
+            yield connection
 
 
 def sent_to_shards(plan: Mapping[str, Any], shards: int) -> list[str]:
@@ -212,17 +224,13 @@ def _jobs(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield from _jobs(child)
 
 
-def _node(shard: Shard) -> list[Any]:
-    parameters = shard.server.connection_parameters()
-    return [str(parameters["host"]), int(parameters["port"])]
-
-
-def _place_of(connection: psycopg.Connection[Any], table: str, shard: Shard) -> str:
+def _part_of(connection: psycopg.Connection[Any], table: str, shard: Shard) -> str:
     """Return the name that a shard's part of a distributed table has there."""
     row = connection.execute(
-        "SELECT shard_name FROM citus_shards"
-        " WHERE table_name = %s::regclass AND (nodename, nodeport) = (%s, %s)",
-        [table, *_node(shard)],
+        "SELECT shard_name(logicalrelid, shardid) FROM pg_dist_shard JOIN pg_dist_placement USING (shardid)"
+        " JOIN pg_dist_node USING (groupid)"
+        " WHERE logicalrelid = %s::regclass AND (nodename, nodeport) = (%s, %s)",
+        [table, *place_of(shard.server)],
     ).fetchone()
     assert row is not None
     return str(row[0])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..citus import CITUS
+from ..citus import TABLE as DISTRIBUTED_TABLE
 from ..columns import Column
 from ..errors import PostgresError, naming_shard
 from ..extension import RequiredExtension
@@ -15,7 +16,6 @@ from ..scattered import ScatteredStatement
 from ..session import QuerySession
 from ..statement import QueryStatement, changed
 from .citus import OWN_SETTINGS, CitusCoordinator, CitusStatement
-from .citus import TABLE as DISTRIBUTED_TABLE
 from .coordinator import TABLE, Coordinator
 from .shard import Shard
 from .sql import concurrent_sql, scattered_sql
@@ -44,6 +44,11 @@ class Engine:
         self.router: Router | None = None  # None: all shards are asked
         self.facts: dict[str, Any] = {}  # of the shards, for the last statement of a coordinator
         self._explained: Any = None  # that statement and its settings
+
+    def check(self, shards: Sequence[Shard]) -> None:
+        """Raise PostgresError where the coordinator cannot ask servers that run already."""
+        if isinstance(self.coordinator, CitusCoordinator) and not shards[0].found_server().is_ours:
+            self.coordinator.check([shard.found_server() for shard in shards])
 
     def open(self, shards: Sequence[Shard], column: Column) -> None:
         """Have the coordinator know the shards."""

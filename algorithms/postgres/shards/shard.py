@@ -45,18 +45,24 @@ class Shard(IndexedTable):
         """What the index holds of each vector, from make on."""
         return self._form
 
+    def found_server(self) -> Server:
+        """Return its server, which may not run yet."""
+        return shard_server(self.number)
+
     def started(self) -> Server:
         """Start its server, if it does not run, and return it."""
         return self._start_server()
 
     def versions_offered(self) -> dict[str, str]:
         """Return the versions of somebody else's server and its extensions; of one of ours, none."""
-        server = shard_server(self.number)
+        server = self.found_server()
         if server.is_ours:
             return {}
         self._extension.start_server(server)
+        self._check_citus(server)
         with server.connect() as connection:
-            return offered_versions(connection, self._extension.all_names)
+            names = self._extension.all_names
+            return offered_versions(connection, (*names, CITUS) if self.has_citus else names)
 
     def make_views(self) -> None:
         """Make a view of the reader's settings, and one that flushes the reader's statistics.
@@ -88,8 +94,12 @@ class Shard(IndexedTable):
         if "shared_buffers" not in given_settings():
             buffers = machine.memory_bytes() // 4 // self._share
             settings["shared_buffers"] = megabytes(max(buffers, _LEAST_BUFFERS))
-        server = self._extension.start_server(shard_server(self.number), settings)
+        server = self._extension.start_server(self.found_server(), settings)
+        self._check_citus(server)
+        return server
+
+    def _check_citus(self, server: Server) -> None:
+        """Make sure that the server has what the engine takes, also of those that run already."""
         if self.has_citus:
             check_citus(server)
             server.preload(CITUS)
-        return server

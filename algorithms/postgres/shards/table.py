@@ -233,6 +233,7 @@ class ShardedTable:
             with naming_shard(shard.number, shard.count):
                 found.append(shard.versions_offered())
         self._check_same([versions for versions in found if versions])
+        self._engine.check(self._shards)
 
     def _check_versions(self) -> None:
         self._check_same([shard.versions for shard in self._shards])
