@@ -262,6 +262,23 @@ def start_run(folder: Path, then: str, stderr: int | None = None) -> "subprocess
     return run
 
 
+def test_a_stop_does_not_wait_for_a_server_that_will_not_end(server_folder: Path):
+    """PostgreSQL 18 waits for its I/O workers where it is to shut down while it recovers."""
+    server = make_server(server_folder)
+    server.start(SMALL)
+    with server.connect() as connection:
+        connection.execute("CREATE TABLE kept AS SELECT 1 AS id")
+        psutil.Process(connection.info.backend_pid).kill()
+    time.sleep(0.05)
+    began = time.monotonic()
+    server.stop()
+    assert time.monotonic() - began < 60 * PATIENCE
+    server.start(SMALL)
+    with server.connect() as connection:
+        assert connection.execute("SELECT id FROM kept").fetchone() == (1,)
+    server.stop()
+
+
 def test_a_start_waits_for_the_backends_of_a_killed_server(server_folder: Path):
     server = make_server(server_folder)
     server.start(SMALL)

@@ -9,9 +9,7 @@ install-VERSION-...  copy of the programs, only where the server's account canno
 import fcntl
 import os
 import re
-import signal
 import subprocess
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -24,10 +22,10 @@ from ..environment import OTHER_FOLDER
 from ..errors import FolderInUseError, PostgresError
 from . import folder_files
 from .account import ServerAccount
+from .ending import end_postmaster
 from .way import place_for_root
 
 _NOBODY = str(2**31 - 1)  # a pid that no system gives
-_STOP_SECONDS = 120
 SOCKET_PREFIX = "ann-pg-"
 _MOST_OF_LOG, _MOST_OF_PID_FILE = 1 << 20, 4096  # bytes that are read
 _LONGEST_SOCKET_FOLDER = 80  # of the 107 bytes that a Unix socket's path may have
@@ -211,29 +209,3 @@ def default_folder(account: ServerAccount) -> Path:
         return here
     name = re.sub(r"\W+", "-", str(Path.cwd())).strip("-")
     return Path("/var/tmp") / "ann-benchmarks" / name
-
-
-def end_postmaster(process: psutil.Process | None) -> None:
-    """Stop a postmaster: fast shutdown, then immediate, then by force."""
-    if process is None:
-        return
-    for signal_number, patience in (
-        (signal.SIGINT, _STOP_SECONDS),
-        (signal.SIGQUIT, 10),
-        (signal.SIGKILL, 10),
-    ):
-        with suppress(psutil.NoSuchProcess):
-            process.send_signal(signal_number)
-        deadline = time.monotonic() + patience
-        while time.monotonic() < deadline:
-            if _has_ended(process):
-                return
-            time.sleep(0.01)
-
-
-def _has_ended(process: psutil.Process) -> bool:
-    """Whether it has ended, also where nobody asks for its exit status, as in a container without an init."""
-    try:
-        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
