@@ -2,7 +2,8 @@
 
     python -m benchmarks.asked_shards [--rows 20000] [--dimension 96 384] [--shards 2 4 8] [--queries 200]
 
-HNSW at ef_search 40, one session, on embedded servers behind relays that count. "to" and "from" are bytes to
+HNSW at ef_search 40, one session, on embedded servers behind relays that count, with citus too where the
+embedded PostgreSQL has it (docs/shards.md). "to" and "from" are bytes to
 and from one shard for a query, "trips" what has to wait for an answer of the shard before it is sent. The
 relays cost time themselves, so that no latency is given: run.py --shards measures that.
 """
@@ -17,6 +18,7 @@ import numpy as np
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
+from ann_benchmarks.algorithms.postgres.servers.installation import Installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from benchmarks.harness import K, arguments, random_vectors, temporary_server
 from benchmarks.relay import Relay, relayed
@@ -25,6 +27,12 @@ ENGINES = ("fdw", "fdw-naive", "client")
 EF_SEARCH = 40
 SMALL = {"shared_buffers": "64MB"}
 WARMUP = 20  # queries: a session's prepared statement has its generic plan by then, and its connections
+
+
+def engines() -> tuple[str, ...]:
+    """Return the engines that the embedded PostgreSQL has."""
+    has_citus = (Installation(embedded_installation()).extensions / "citus.control").exists()
+    return (*ENGINES, "citus") if has_citus else ENGINES
 
 
 @contextmanager
@@ -56,19 +64,28 @@ def fitted(vectors: np.ndarray, count: int, engine: str) -> Iterator[PGVectorHNS
 
 def counted(algorithm: PGVectorHNSW, queries: np.ndarray, relays: Sequence[Relay]) -> tuple[float, ...]:
     """Return bytes to, bytes from and round trips of one shard for a query, in the mean of all."""
-    algorithm.time_queries(queries[:WARMUP], K)
-    before = np.array([(one.received, one.sent, one.round_trips) for one in relays])
-    algorithm.time_queries(queries, K)
-    after = np.array([(one.received, one.sent, one.round_trips) for one in relays])
-    return tuple((after - before).mean(axis=0) / len(queries))
+    # In a process of its own: while `client` waits for answers in C, the relays' threads would not work.
+    clients = algorithm.open_clients(queries, K, 1)
+    try:
+        counts = []
+        for order in (np.arange(WARMUP), np.arange(len(queries))):
+            clients.prepare([order])
+            before = np.array([(one.received, one.sent, one.round_trips) for one in relays])
+            clients.run()
+            counts.append([(one.received, one.sent, one.round_trips) for one in relays] - before)
+            clients.answers()
+    finally:
+        clients.close()
+    return tuple(counts[-1].mean(axis=0) / len(queries))
 
 
 def measure(vectors: np.ndarray, queries: np.ndarray, count: int) -> Iterator[tuple[str, tuple[float, ...]]]:
     """Yield the counts of each engine on this number of shards."""
     with shard_servers(count) as shards:
-        with fitted(vectors, count, "client"):
-            pass  # a load waits in C for the server, and would not let a relay's thread work
-        for engine in ENGINES:
+        for engine in ("client", *engines()[len(ENGINES) :]):
+            with fitted(vectors, count, engine):
+                pass  # a load waits in C for the server, and would not let a relay's thread work
+        for engine in engines():
             with ExitStack() as behind:
                 relays = [
                     behind.enter_context(relayed(dict(shard.connection_parameters()))) for shard in shards
