@@ -79,6 +79,11 @@ def with_citus(servers_with_citus, monkeypatch):
     return servers_with_citus
 
 
+def skip_where_it_is_embedded():
+    if (Installation(embedded_installation()).extensions / "citus.control").exists():
+        pytest.skip("the embedded PostgreSQL has Citus")
+
+
 def left(servers):
     found = []
     for server in servers.values():
@@ -170,8 +175,7 @@ def test_a_part_that_is_still_its_own_table_is_dropped(with_citus, monkeypatch):
 
 
 def test_a_server_without_it_is_refused(shards):
-    if (Installation(embedded_installation()).extensions / "citus.control").exists():
-        pytest.skip("the embedded PostgreSQL has Citus")
+    skip_where_it_is_embedded()
     with (
         pytest.raises(PostgresError, match="^shard 1 of 2: .*'citus': build it .* or use another"),
         fitted("citus", train=TRAIN),

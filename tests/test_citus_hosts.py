@@ -15,7 +15,7 @@ from ann_benchmarks.algorithms.postgres.shards import nodes
 from ann_benchmarks.algorithms.postgres.shards.nodes import check_nodes, place_of
 
 from .postgres_fixtures import SMALL
-from .test_citus import servers_with_citus
+from .test_citus import servers_with_citus, skip_where_it_is_embedded
 from .test_shards import COUNT, QUERIES, K, fitted, hnsw, shard_servers
 
 __all__ = ["servers_with_citus", "shard_servers"]
@@ -166,6 +166,7 @@ def test_a_host_without_its_library_is_refused(hosts):
 
 
 def test_a_host_without_the_extension_is_refused(shard_servers):
+    skip_where_it_is_embedded()
     host = ExternalServer(shard_servers[1].connection_parameters())
     with pytest.raises(
         PostgresError, match="does not have the extension 'citus': install it, or use another"
