@@ -16,9 +16,9 @@ from ann_benchmarks.algorithms.postgres.shards.nodes import check_nodes, place_o
 
 from .postgres_fixtures import SMALL
 from .test_citus import servers_with_citus, skip_where_it_is_embedded
-from .test_shards import COUNT, QUERIES, K, fitted, hnsw, shard_servers
+from .test_shards import COUNT, QUERIES, K, fitted, hnsw
 
-__all__ = ["servers_with_citus", "shard_servers"]
+__all__ = ["servers_with_citus"]
 # What the users of a server can see, but for the tables and indexes that a run leaves there.
 SEEN = (
     "SELECT 'extension', extname FROM pg_extension",
@@ -165,9 +165,9 @@ def test_a_host_without_its_library_is_refused(hosts):
     refused("^shard 2 of 2: the server has to load 'citus' when it starts: add it to shared_preload_libr")
 
 
-def test_a_host_without_the_extension_is_refused(shard_servers):
+def test_a_host_without_the_extension_is_refused(server):
     skip_where_it_is_embedded()
-    host = ExternalServer(shard_servers[1].connection_parameters())
+    host = ExternalServer(server.connection_parameters())
     with pytest.raises(
         PostgresError, match="does not have the extension 'citus': install it, or use another"
     ):
