@@ -24,6 +24,7 @@ import psutil
 from .kill_commands import PROBLEMS, TRACES, Outcome
 from .programs import ROOT, temporary_folder
 
+UNBORN = "in Python's own start"
 TARGETS = ("shard", "coordinator", "session of a shard", "session of the coordinator", "run.py", "worker")
 ENGINES = ("fdw", "client")
 POINTS = 2 * len(ENGINES)  # one and two clients
@@ -106,7 +107,8 @@ class Measurement:
 
     def _check(self, what: str, status: int, said: str, outcome: Outcome) -> None:
         if any(word in said for word in TRACES):
-            outcome.note("traceback", f"{what}, status {status}\n{said[-3000:]}")
+            kind = UNBORN if _is_unborn(said) else "traceback"
+            outcome.note(kind, f"{what}, status {status}\n{said[-3000:]}")
         elif status not in (0, 1, -signal.SIGKILL):
             outcome.note("status", f"{what}: {status}\n{said[-1500:]}")
         deadline = time.monotonic() + REST_SECONDS
@@ -123,6 +125,11 @@ class Measurement:
     def results(self) -> Iterator[Path]:
         """Give the result files."""
         return self.folder.glob("results/**/*.hdf5")
+
+
+def _is_unborn(said: str) -> bool:
+    """Whether a worker could not begin: run.py was killed before it had handed over what to do."""
+    return "EOFError: Ran out of input" in said and f'File "{ROOT}' not in said.replace(sys.prefix, "")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -149,7 +156,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for detail in outcome.details:
         print(f"--- {detail}")
     print(", ".join(f"{target} {number}" for target, number in kinds.items()))
-    print(", ".join(f"{name} {outcome.counts[name]}" for name in ("cases", "ended before", *PROBLEMS)))
+    print(
+        ", ".join(f"{name} {outcome.counts[name]}" for name in ("cases", "ended before", UNBORN, *PROBLEMS))
+    )
     return any(outcome.counts[problem] for problem in PROBLEMS)
 
 
