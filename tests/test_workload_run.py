@@ -127,7 +127,7 @@ def test_writes_beside_queries(plugin_server):
 
 def test_a_rate_that_is_not_kept_is_told(plugin_server):
     dataset, _ = get_dataset("tiny")
-    job = job_of(replace(WRITES, writers=1, rate=3000.0, seconds=0.5, loaded=0.5))
+    job = job_of(replace(WRITES, writers=1, rate=6000.0, seconds=0.25, loaded=0.5))
     plugin, events = construct(HNSW), []
     try:
         with dataset:
@@ -143,7 +143,7 @@ def test_a_rate_that_is_not_kept_is_told(plugin_server):
     [phase] = work.phases
     assert sum(rate.late for rate in phase.writes.values()) > 0
     # What is late has waited, which the percentiles tell.
-    assert phase.writes["insert"].p99 > 0.1
+    assert phase.writes["insert"].p99 > 0.05
     assert not [name for name in relations(plugin_server) if "writing_" in name]
 
 
