@@ -83,7 +83,7 @@ def depth_of(slower: float, words: list[str]) -> int:
 
 
 def windows(results: Mapping[str, dict[str, Any]], length: int) -> Iterator[Contest]:
-    """Yield what reports would say after so many runs of each, at whatever recall they have."""
+    """Yield what reports would say after this number of runs of each, at whatever recall they have."""
     ordered = sorted(results.items(), key=lambda result: str(result[1]["started_at"]))
     runs = len(ordered[0][1]["run_seconds"])
     if all("rounds" in attrs for _, attrs in ordered):

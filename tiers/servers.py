@@ -1,4 +1,4 @@
-"""The servers of a run, each of which is given what a tier has: how many, and which hold rows."""
+"""The servers of a run: how many there are, and which hold rows. Each is given what a tier has."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

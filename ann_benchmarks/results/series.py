@@ -88,7 +88,7 @@ class Series:
 
     @property
     def has_several_servers(self) -> bool:
-        """Whether shards or replicas answered, each of which has the memory of a tier."""
+        """Whether shards or replicas answered: each has the memory of a tier."""
         return bool(self.shards or self.replicas)
 
     @property

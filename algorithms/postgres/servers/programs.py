@@ -55,7 +55,7 @@ class ServerPrograms:
     def run(self, program: str, *arguments: str, in_groups: bool = False) -> str:
         """Run a program to its end and return what it printed; PostgresError if it fails.
 
-        `in_groups`: in those of the server, whose cache what it writes is to fill.
+        `in_groups`: in the server's groups, so that what it writes fills the server's cache.
         """
         done = subprocess.run(
             self._launched(self._groups() if in_groups else "", str(self.folder / program), *arguments),
