@@ -42,9 +42,9 @@ class Holding:
         ledger: Ledger | None = None,
         other_folders: Sequence[Path] = (),
     ) -> None:
-        """`method`: "hugepages" or "cgroup"; `folder`: of the server's data, whose disk is limited.
+        """`method`: "hugepages" or "cgroup"; `folder` has the server's data, and its disk is limited.
 
-        `other_folders`: those of the servers beside it, by their numbers from 1 on.
+        `other_folders` have the data of the servers beside it, numbered from 1 on.
         """
         if method not in METHODS:
             raise UserError(f"'{method}' is no way to hold memory back: use {' or '.join(METHODS)}")

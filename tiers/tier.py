@@ -168,7 +168,7 @@ class SimulatedServer:
     memory: AvailableMemory | None = field(default=None, compare=False)
     held: Mapping[str, Any] = field(default_factory=dict, compare=False)  # attributes of what was set
     limits: Mapping[Path, str] = field(default_factory=dict, compare=False)  # what files are to hold
-    queried: int = field(default=1, compare=False)  # servers whose shared_buffers are known as one sum
+    queried: int = field(default=1, compare=False)  # servers; their shared_buffers are known as a sum
 
     def __str__(self) -> str:
         return f"{self.tier} by {self.method}"

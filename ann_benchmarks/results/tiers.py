@@ -40,7 +40,7 @@ class TierRun:
 
 
 def of_each(run: Run) -> str:
-    """Return what a name has behind it where the memory beside it is that of each of several servers."""
+    """Return what follows a name where several servers have the memory beside it, each of them."""
     return " (each server)" if run.series.has_several_servers else ""
 
 

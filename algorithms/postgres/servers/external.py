@@ -55,7 +55,7 @@ class ExternalServer(Server):
         return {**_SILENCE, **connection_parameters(), **(self._place or {})}
 
     def connect(self) -> psycopg.Connection[Any]:
-        """Open a connection in autocommit mode, whose statements are for this server alone."""
+        """Open a connection in autocommit mode. Citus sends none of its statements on to other servers."""
         connection = super().connect()
         try:
             connection.execute(_LOCAL)
