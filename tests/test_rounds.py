@@ -4,6 +4,7 @@ import random
 import re
 from collections import Counter
 from itertools import groupby
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -58,6 +59,17 @@ def test_each_round_measures_every_point_once_in_an_order_of_its_own(workspace) 
     assert len(order) == 6  # no round begins before the one before it has ended
     assert all(sorted(names) == sorted(points) for names in order)
     assert len({tuple(names) for names in order}) > 1
+
+
+def test_in_the_first_round_more_clients_answer_every_query_also_for_fewer(workspace) -> None:
+    make_dataset(queries=500)
+    workspace.add_plugin("a", ANSWER.replace("return", "open('asked', 'a').write('.'); return"))
+    done = workspace.run("--rounds", "4", "--clients", "1,3,2", "--max-queries", "60", "--warmup", "3")
+    assert done.returncode == 0, done.stdout + done.stderr
+    starts = {attrs["run_started"][0]: attrs["clients"] for attrs in stored().values()}
+    assert [starts[moment] for moment in sorted(starts)] == [3, 2, 1]
+    # The first turn has 500 queries answered, each of the eleven others 60, beside a warm-up.
+    assert 500 + 11 * 60 <= len(Path("asked").read_text()) < 500 + 11 * 60 + 300
 
 
 def test_points_are_shown_in_the_order_of_their_arguments(workspace) -> None:

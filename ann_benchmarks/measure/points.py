@@ -60,11 +60,14 @@ class Points:
         self.plugin = plugin
         self.kills = Kills(request.conditions)
 
-    def share_repeats(self, most: int) -> None:
-        """Have all that is measured share this many repeats of disturbed runs."""
-        repeats = self.one_by_one.new_repeats(most)
-        self.one_by_one = replace(self.one_by_one, all_repeats=repeats)
-        self.at_once = replace(self.at_once, all_repeats=repeats)
+    def share(self, most_repeats: int, known_answers: dict[str, np.ndarray]) -> None:
+        """Have all that is measured share this many repeats of disturbed runs, and what others were answered.
+
+        `known_answers` are those of one index under the same settings, whoever asked; more are added here.
+        """
+        repeats = self.one_by_one.new_repeats(most_repeats)
+        self.one_by_one = replace(self.one_by_one, all_repeats=repeats, known_answers=known_answers)
+        self.at_once = replace(self.at_once, all_repeats=repeats, known_answers=known_answers)
 
     def measure_all(self) -> None:
         """Measure one point after the other.

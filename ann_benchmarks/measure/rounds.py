@@ -17,7 +17,7 @@ import numpy as np
 from ann_benchmarks.common.errors import UserError, describe
 from ann_benchmarks.data.datasets import Dataset
 from ann_benchmarks.jobs.events import Event, PointFailed, TurnDone
-from ann_benchmarks.jobs.job import JobRequest
+from ann_benchmarks.jobs.job import Job, JobRequest
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.monitoring import NoMonitor, Phases
 from ann_benchmarks.monitoring.monitor import Recording
@@ -103,14 +103,15 @@ class EnteredJob:
         dataset: Dataset,
         monitor: Phases,
         report: Callable[[Event], None],
+        known_answers: dict[str, np.ndarray],
     ) -> None:
-        """Build the index and let it rest."""
+        """Build the index and let it rest; `known_answers` are those of the index to all, whoever asked."""
         self.request, self.job, self._plugin, self._report = request, request.job, plugin, report
         self._began = time.perf_counter()
         self._monitor = SwitchedMonitor(monitor)
         facts = build(request, plugin, dataset, monitor, report)
         self.points = Points(request, plugin, dataset, facts, report, self._monitor)
-        self.points.share_repeats(MOST_REPEATS)
+        self.points.share(MOST_REPEATS, known_answers)
         self.contenders: dict[int, TurnsTaken] = {}
         monitor.close()
         self._monitor.current = NoMonitor()
@@ -206,6 +207,7 @@ class Contenders:
         """There is none yet."""
         self._jobs: dict[str, EnteredJob] = {}
         self._stacks: dict[str, ExitStack] = {}
+        self._answers: dict[str, dict[str, np.ndarray]] = {}  # of an index, by what they depend on
 
     def carry_out(self, request: RoundsRequest, report: Callable[[Any], None]) -> None:
         """Do what a request says, and report what happens."""
@@ -233,12 +235,18 @@ class Contenders:
         name = request.job.label()
         with ExitStack() as stack:
             plugin, dataset, monitor = stack.enter_context(opened(request))
-            self._jobs[name] = EnteredJob(request, plugin, dataset, monitor, report)
+            known = self._answers.setdefault(answered_alike(request.job), {})
+            self._jobs[name] = EnteredJob(request, plugin, dataset, monitor, report, known)
             self._stacks[name] = stack.pop_all()
 
     def _leave(self, name: str) -> None:
         del self._jobs[name]
         self._stacks.pop(name).close()
+
+
+def answered_alike(job: Job) -> str:
+    """Say all that the answers to a job's queries depend on, but its query arguments: not the load."""
+    return str((job.dataset, job.count, job.definition, replace(job.procedure, load=None)))
 
 
 def is_of_others(path: Path, facts: Mapping[str, Any]) -> bool:

@@ -40,6 +40,7 @@ class Plugin:
     def __init__(self, algorithm: Any) -> None:
         """Take the constructed algorithm."""
         self.algorithm = algorithm
+        self.query_arguments: tuple[Any, ...] = ()  # as they were set last
         self._way: Callable[[Any, int], Any] | None = None  # that all queries go, instead of its own ones
         self._batch: list[Any] = []  # the answers to the last one that went this way
 
@@ -173,6 +174,7 @@ class Plugin:
         if (set_arguments := self._optional("set_query_arguments")) is None:
             raise UserError(f"{self.class_name} has no method set_query_arguments: leave query_args out")
         set_arguments(*arguments)
+        self.query_arguments = arguments
 
     @property
     def search_range(self) -> Callable[[int], SearchedArgument | None]:

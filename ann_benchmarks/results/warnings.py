@@ -291,7 +291,7 @@ def remarks(facts: Mapping[str, Any]) -> list[str]:
             )
         )
     if aside := facts.get("queries_answered_aside"):
-        said.append(f"{aside:,} of the answers that the recall is of were given after the run, not in it")
+        said.append(f"{aside:,} of the answers that the recall is of were not given in the runs")
     if facts.get("caches_dropped") is False:
         said.append("this server cannot be restarted from here: only the first run may have been cold")
     return said

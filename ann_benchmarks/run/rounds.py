@@ -131,7 +131,12 @@ class Conductor:
         with RoundsProgress(self._rounds, ends, is_shown) as progress:
             for number in count(1):
                 round_began = time.monotonic()
-                for contender in random.sample(race.running, len(race.running)):
+                turns = random.sample(race.running, len(race.running))
+                if (
+                    number == 1
+                ):  # which has every query answered: more clients do that sooner, also for others
+                    turns.sort(key=lambda contender: -clients_of(by_label[contender.job]))
+                for contender in turns:
                     self._take_turn(race, contender, by_label[contender.job], number)
                     if self._is_torn:
                         return
@@ -226,6 +231,11 @@ class Conductor:
             holder is worker and label != culprit.label() and self._outcomes[label].failure is None
             for label, holder in self._inside.items()
         )
+
+
+def clients_of(job: Job) -> int:
+    """Return how many send a job's queries at the same time."""
+    return 1 if job.procedure.load is None else job.procedure.load.clients
 
 
 def contenders(job: Job) -> Iterator[Contender]:
