@@ -1,7 +1,7 @@
 """Tests next to each other: `pytest -n 4` runs whole files on each of its workers.
 
 Tests that are marked come last, when every worker has no others left: those marked `calm`, which measure but
-mostly wait, two at a time; those marked `alone`, which need the machine's memory or processors to
+mostly wait, three at a time; those marked `alone`, which need the machine's memory or processors to
 themselves, one at a time.
 """
 
@@ -23,7 +23,8 @@ ENGINE_FILES = (
 )
 LONG_FILES = ("test_tiers.py", "test_shards_on_tiers.py")  # which others would wait for in the end
 TURN = os.open(Path(__file__), os.O_RDONLY)  # shared by workers that have unmarked tests left
-PLACES = [os.open(Path(__file__).with_name(name), os.O_RDONLY) for name in ("__init__.py", "conftest.py")]
+_PLACES = ("__init__.py", "conftest.py", "docker_engine.py")  # files that are there to be locked
+PLACES = [os.open(Path(__file__).with_name(name), os.O_RDONLY) for name in _PLACES]
 MARKS = ("calm", "alone")
 
 

@@ -171,6 +171,8 @@ def test_the_least_tier_that_suffices_and_the_one_that_noise_allows():
     (need,) = needs(torn, 0.95)
     assert (need.ram, need.perhaps) == (2 * GB, GB)
     assert "1 GB may suffice within noise" in said(torn, "Memory")
+    wild = [*memory_of({2: 97, "all": 100}), make_run("hnsw", (30, 85, 160), ram=1)]  # 92%, or most is lost
+    assert needs(wild, 0.95)[0].ram == 2 * GB
 
 
 def test_all_memory_where_no_tier_suffices_and_the_most_where_none_has_all():

@@ -15,6 +15,7 @@ from ann_benchmarks.results.tiers import as_tier_run, of_each
 from .statements import Statement, listed
 
 KEPT = 0.8  # of the throughput with all memory, that counts as enough
+LOST = 0.5  # of it: with less than this, most is lost, which noise must not allow where there is enough
 PLENTY = 4  # times the index and the table: as good as all memory, so that what such tiers differ by is noise
 
 
@@ -22,7 +23,7 @@ PLENTY = 4  # times the index and the table: as good as all memory, so that what
 class Need:
     """The least available RAM, in bytes, from which on `KEPT` of the throughput at a recall is there.
 
-    `ram` is None where only all of the machine's memory suffices, `perhaps` what noise does not rule out and
+    Noise may allow somewhat less, but not less than `LOST`. `ram` is None where only all of the machine's memory suffices, `perhaps` what noise does not rule out and
     `least` the least that was measured. `whole` is what "all memory" is: None for the machine's, else the
     most RAM of any tier.
     """
@@ -75,7 +76,7 @@ def need_of(number: int, algorithm: str, best: Mapping[int | None, AtRecall]) ->
     if is_all:
         whole = sorted(plenty.values(), key=lambda at: at.qps)[(len(plenty) - 1) // 2]
     steps = {ram: ratio_of_throughputs(best[ram], whole) for ram in amounts}
-    suffices = {ram: ram in plenty or (kept.is_fair and kept.value >= KEPT) for ram, kept in steps.items()}
+    suffices = {ram: ram in plenty or is_enough(kept) for ram, kept in steps.items()}
     may_suffice = {ram: ram in plenty or most_of(kept) >= KEPT for ram, kept in steps.items()}
     enough = list(takewhile(lambda ram: suffices[ram], amounts))
     perhaps = list(takewhile(lambda ram: may_suffice[ram], amounts))
@@ -91,13 +92,19 @@ def need_of(number: int, algorithm: str, best: Mapping[int | None, AtRecall]) ->
         index_size=size if size > 0 else None,
         whole=None if is_all else amounts[0],
         plenty=len(plenty) if is_all else 1,
-        half=next((ram for ram in amounts if ram not in plenty and most_of(steps[ram]) < 0.5), None),
+        half=next((ram for ram in amounts if ram not in plenty and most_of(steps[ram]) < LOST), None),
         doubts=[
             *dict.fromkeys(
                 kept.how for ram, kept in steps.items() if best[ram] is not whole and not kept.rounds
             )
         ],
     )
+
+
+def is_enough(kept: Ratio) -> bool:
+    """Whether enough of the throughput is kept, and noise does not allow that most of it is lost."""
+    least = kept.interval.low if kept.interval else kept.value
+    return kept.is_fair and kept.value >= KEPT and least >= LOST
 
 
 def most_of(kept: Ratio) -> float:
