@@ -23,9 +23,9 @@ PLENTY = 4  # times the index and the table: as good as all memory, so that what
 class Need:
     """The least available RAM, in bytes, from which on `KEPT` of the throughput at a recall is there.
 
-    Noise may allow somewhat less, but not less than `LOST`. `ram` is None where only all of the machine's memory suffices, `perhaps` what noise does not rule out and
-    `least` the least that was measured. `whole` is what "all memory" is: None for the machine's, else the
-    most RAM of any tier.
+    Noise may allow somewhat less, but not less than `LOST`. `ram` is None where only all of the machine's
+    memory suffices, `perhaps` what noise does not rule out and `least` the least that was measured. `whole`
+    is what "all memory" is: None for the machine's, else the most RAM of any tier.
     """
 
     algorithm: str
