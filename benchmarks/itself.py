@@ -131,8 +131,8 @@ def main() -> None:
             # A deeper search has a higher recall, too, so that neither is called the fastest for it.
             fastest = f"either called the fastest {sure} times, " if args.slower == 1 else ""
             say(
-                f"{length} {way}: ratio {spread(value for value, *_ in every)}; {fastest}an interval without 1"
-                f" {apart} times of {len(every)}; {each:.0f} s each"
+                f"{length} {way}: ratio {spread(value for value, *_ in every)}; {fastest}"
+                f"an interval without 1 {apart} times of {len(every)}; {each:.0f} s each"
             )
 
 
