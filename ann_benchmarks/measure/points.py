@@ -61,9 +61,9 @@ class Points:
         self.kills = Kills(request.conditions)
 
     def share(self, most_repeats: int, known_answers: dict[str, np.ndarray]) -> None:
-        """Have all that is measured share this many repeats of disturbed runs, and what others were answered.
+        """Have all points share this many repeats of disturbed runs, and the answers that are known.
 
-        `known_answers` are those of one index under the same settings, whoever asked; more are added here.
+        `known_answers` are what the index has answered under any load; what it answers here is added.
         """
         repeats = self.one_by_one.new_repeats(most_repeats)
         self.one_by_one = replace(self.one_by_one, all_repeats=repeats, known_answers=known_answers)

@@ -105,7 +105,7 @@ class EnteredJob:
         report: Callable[[Event], None],
         known_answers: dict[str, np.ndarray],
     ) -> None:
-        """Build the index and let it rest; `known_answers` are those of the index to all, whoever asked."""
+        """Build the index and let it rest; `known_answers` are what it has answered under any load."""
         self.request, self.job, self._plugin, self._report = request, request.job, plugin, report
         self._began = time.perf_counter()
         self._monitor = SwitchedMonitor(monitor)
@@ -207,7 +207,7 @@ class Contenders:
         """There is none yet."""
         self._jobs: dict[str, EnteredJob] = {}
         self._stacks: dict[str, ExitStack] = {}
-        self._answers: dict[str, dict[str, np.ndarray]] = {}  # of an index, by what they depend on
+        self._answers: dict[str, dict[str, np.ndarray]] = {}  # by `answered_alike`
 
     def carry_out(self, request: RoundsRequest, report: Callable[[Any], None]) -> None:
         """Do what a request says, and report what happens."""
@@ -245,7 +245,7 @@ class Contenders:
 
 
 def answered_alike(job: Job) -> str:
-    """Say all that the answers to a job's queries depend on, but its query arguments: not the load."""
+    """Return a key that jobs share if the same query arguments give the same answers, whatever the load."""
     return str((job.dataset, job.count, job.definition, replace(job.procedure, load=None)))
 
 

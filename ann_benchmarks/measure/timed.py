@@ -40,7 +40,7 @@ class Subject:
         None  # of disturbed runs, in all that is measured; None: of each point
     )
     capacities: dict[str, float] = field(default_factory=dict)  # of closed loops, for runs in rounds
-    # To all queries, (queries, at least count), by the query arguments; None: none is asked for again.
+    # Neighbours for all queries, (queries, at least count), by the query arguments; None: they are not kept.
     known_answers: dict[str, np.ndarray] | None = None
     check: Callable[[np.ndarray], None] | None = None  # of answers, (queries, n), where queries have filters
 

@@ -132,9 +132,8 @@ class Conductor:
             for number in count(1):
                 round_began = time.monotonic()
                 turns = random.sample(race.running, len(race.running))
-                if (
-                    number == 1
-                ):  # which has every query answered: more clients do that sooner, also for others
+                if number == 1:
+                    # It has every query answered. More clients do that sooner, and the others need not.
                     turns.sort(key=lambda contender: -clients_of(by_label[contender.job]))
                 for contender in turns:
                     self._take_turn(race, contender, by_label[contender.job], number)
