@@ -39,6 +39,7 @@ class Shard(IndexedTable):
         self.number, self.count = number, count
         self._share = share
         self.has_citus = False  # from the start of its server on
+        self.is_reused: bool | None = None  # the index, where another process has made the shard
 
     @property
     def form(self) -> Form:
@@ -63,6 +64,11 @@ class Shard(IndexedTable):
         with server.connect() as connection:
             names = self._extension.all_names
             return offered_versions(connection, (*names, CITUS) if self.has_citus else names)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is stored of it; an index that another process has built just now is not reused."""
+        facts = super().facts()
+        return facts if self.is_reused is None else facts | {"index_reused": self.is_reused}
 
     def make_views(self) -> None:
         """Make a view of the reader's settings, and one that flushes the reader's statistics.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -17,9 +18,11 @@ from ..table_indexes import BuildOptions
 from ..tables import fingerprint
 from ..watching import ServerWatch
 from ..writing import WritableTable
+from .at_once import by_host, make_at_once
 from .coordinator import TABLE
 from .dealing import CellDealer, Dealt, dealt_by_id
 from .engines import ROUTED, Engine
+from .rows import ShardRows
 from .shard import Shard
 from .watch import ShardsWatch
 
@@ -33,7 +36,7 @@ _BUILT = ("load", "build")  # phases that say something
 
 
 class ShardedTable:
-    """The shards with their indexes, made one after the other, and the engine that asks all of them.
+    """The shards with their indexes, made one after the other on each host, and the engine that asks all.
 
     While a shard is made, its server and connection are those of the table: a plug-in knows no shards.
     """
@@ -52,6 +55,7 @@ class ShardedTable:
         self._engine = Engine(engine, extension, metric)
         self._dealer = CellDealer(metric, count, probes) if engine == ROUTED else None
         self._facts: dict[str, Any] = {}  # of how the rows are dealt
+        self._enter: Callable[[str], object] = lambda phase: None
         share = max(count, most)
         self._shards = [
             Shard(number, count, extension, metric, hooks, share) for number in range(1, count + 1)
@@ -71,9 +75,16 @@ class ShardedTable:
         self._check_hosts()
         dealt = self._deal(X, column)
         self._engine.router, self._facts = dealt.router, dealt.facts
-        for shard, own in zip(self._shards, dealt.rows, strict=True):
+        rows_of = dict(zip(self._shards, dealt.rows, strict=True))
+        are_reused: dict[int, bool] = {}
+        hosts = by_host(self._shards)
+        if len(hosts) > 1 and not options.only_serves:
+            are_reused = self._make_at_once(hosts, rows_of, column, options)
+            options = replace(options, rebuilds=False)
+        for shard, own in rows_of.items():
             with self._at(shard):
                 shard.make(own, column, options)
+                shard.is_reused = are_reused.get(shard.number)
         self._current = self._shards[0]
         self._check_versions()
         self._open()
@@ -137,6 +148,7 @@ class ShardedTable:
 
     @enter_phase.setter
     def enter_phase(self, enter: Callable[[str], object]) -> None:
+        self._enter = enter
         for shard in self._shards:
             shard.enter_phase = _announcing(shard, enter)
 
@@ -206,6 +218,23 @@ class ShardedTable:
             self._engine.coordinator.close()
         for shard in self._shards:
             shard.release()
+
+    def _make_at_once(
+        self,
+        hosts: Sequence[Sequence[Shard]],
+        rows_of: Mapping[Shard, ShardRows],
+        column: Column,
+        options: BuildOptions,
+    ) -> dict[int, bool]:
+        """Make the shards of several hosts at the same time; return whether each index was there before."""
+        cold = replace(options, prewarms=False)  # which our own process sees to
+
+        def make(shard: Shard) -> bool:
+            self._current = shard
+            shard.make(rows_of[shard], column, cold)
+            return bool(shard.facts().get("index_reused"))
+
+        return make_at_once(hosts, make, self._enter)
 
     def _deal(self, X: Any, column: Column) -> Dealt:
         mark, first = fingerprint(X), self._shards[0]
