@@ -103,12 +103,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def _blocks_of(tests: Sequence[str]) -> dict[str, str]:
-    """Return for each test the block that it is in: those of a file that are marked come apart."""
+    """Return for each test the block that it is in; a marked one, in a file with others, has its own."""
     files = {test: test.partition("::")[0] for test in tests}
 
     def block_of(test: str) -> int | str:
         place = _engine_place(Path(files[test]).name)
         return place if place < len(ENGINE_FILES) else files[test]
 
-    places = groupby(tests, block_of)
-    return {test: f"{number} {file}" for number, (file, block) in enumerate(places) for test in block}
+    blocks: dict[str, str] = {}
+    known = set()
+    for number, (name, block) in enumerate(groupby(tests, block_of)):
+        is_marked = name in known  # its other tests came before
+        known.add(name)
+        blocks |= {test: test if is_marked else f"{number} {name}" for test in block}
+    return blocks

@@ -96,6 +96,15 @@ def test_the_memory_that_is_needed_does_not_depend_on_two_hits(recall):
     assert need.ram == GB and need.kept.value == pytest.approx(0.85)
 
 
+def test_the_most_that_was_measured_suffices_however_noisy_it_is():
+    runs = [make_run("hnsw", (100.0, 20.0, 180.0), ram=4), steady("hnsw", 5.0, ram=1)]
+    (need,) = needs(runs, 0.95)
+    assert (need.ram, need.kept, need.whole) == (4 * GB, None, 4 * GB)
+    text = next(one.text for one in statements(runs, False, 0.95) if one.about.startswith("Memory"))
+    assert "hnsw 4 GB (2,048 times its index, 1 GB may suffice within noise)" in text
+    assert "kept, 95%" not in text and "4 GB, stands for all memory" in text
+
+
 def test_tiers_in_the_same_rounds_are_compared_round_by_round():
     drift = [1.0, 0.7, 1.3, 0.9, 1.1]  # which both have
     rounds = {"rounds": "r", "run_rounds": [0, 1, 2, 3, 4]}

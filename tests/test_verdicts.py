@@ -153,6 +153,39 @@ def test_the_first_by_noise_has_an_interval_and_no_factor():
     assert line.startswith("a and b show no difference beyond noise (95% interval of the factor 0.")
 
 
+def in_rounds(name, rates):
+    return make_run(name, rates, rounds="r", run_rounds=[*range(len(rates))], recall_error=0.0)
+
+
+def disturbed(loser=50.0):
+    """A winner that was disturbed when the others were put out, the leader of that moment, and a loser."""
+    rng = np.random.default_rng(6)
+
+    def noisy(rate, rounds):
+        return rate * np.exp(rng.normal(0, 0.02, rounds))
+
+    first, second = noisy(105.0, 40), noisy(100.0, 40)
+    first[:2] = 25.0, 60.0
+    return [in_rounds("first", first), in_rounds("second", second), in_rounds("loser", noisy(loser, 4))]
+
+
+def test_who_was_put_out_by_another_than_the_winner_is_behind_the_winner_too():
+    runs = disturbed()
+    ratios = Comparison(1, runs, 0.95).contest.ratios()
+    assert ratios["second"].is_noise and ratios["loser"].is_sure
+    assert ratios["loser"].through == "second" and ratios["loser"].rounds == 4
+    assert 1 < ratios["loser"].interval.low < ratios["loser"].value < ratios["loser"].interval.high < 4
+    text = " ".join(one.text for one in statements(runs, True, 0.95))
+    assert "first and second cannot be told apart, and first is 2.02 times as fast as loser" in text
+    assert "times as fast as loser (95% interval 1.17 to 3.49, 4 rounds, through second)" in text
+    assert comparison("first", "loser", ratios["loser"]).endswith(", through second)")
+
+
+def test_what_two_ratios_do_not_show_is_not_said():
+    ratios = Comparison(1, disturbed(loser=95.0), 0.95).contest.ratios().values()
+    assert all(ratio.is_noise and not ratio.through for ratio in ratios)
+
+
 def test_rounds_see_what_is_there():
     rng = np.random.default_rng(1)
     assert reported(30, lambda n: turns(rng, n, 48, 0.09, 0.98), (1, 1), 0.1)[0] > 0.8

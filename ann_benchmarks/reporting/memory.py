@@ -31,7 +31,7 @@ class Need:
     algorithm: str
     clients: int
     ram: int | None
-    kept: Ratio | None  # of the throughput with all memory, at this RAM
+    kept: Ratio | None  # of the throughput with all memory, at this RAM, None where it is all memory
     perhaps: int | None
     least: int
     index_size: float | None  # bytes
@@ -76,8 +76,9 @@ def need_of(number: int, algorithm: str, best: Mapping[int | None, AtRecall]) ->
     if is_all:
         whole = sorted(plenty.values(), key=lambda at: at.qps)[(len(plenty) - 1) // 2]
     steps = {ram: ratio_of_throughputs(best[ram], whole) for ram in amounts}
-    suffices = {ram: ram in plenty or is_enough(kept) for ram, kept in steps.items()}
-    may_suffice = {ram: ram in plenty or most_of(kept) >= KEPT for ram, kept in steps.items()}
+    is_as_all = {ram: ram in plenty or best[ram] is whole for ram in amounts}
+    suffices = {ram: is_as_all[ram] or is_enough(kept) for ram, kept in steps.items()}
+    may_suffice = {ram: is_as_all[ram] or most_of(kept) >= KEPT for ram, kept in steps.items()}
     enough = list(takewhile(lambda ram: suffices[ram], amounts))
     perhaps = list(takewhile(lambda ram: may_suffice[ram], amounts))
     largest = best[None if is_all else amounts[0]].run
@@ -86,7 +87,7 @@ def need_of(number: int, algorithm: str, best: Mapping[int | None, AtRecall]) ->
         algorithm=algorithm,
         clients=number,
         ram=enough[-1] if enough else None,
-        kept=steps[enough[-1]] if enough else None,
+        kept=steps[enough[-1]] if enough and best[enough[-1]] is not whole else None,
         perhaps=perhaps[-1] if perhaps else None,
         least=amounts[-1],
         index_size=size if size > 0 else None,

@@ -36,7 +36,8 @@ class Ratio:
     """How many times as fast, with its interval, None where nothing shows the noise; `rounds` is 0 for ONCE.
 
     Where not `is_fair`, the slower one was measured at a higher recall only, and may be faster at this one.
-    Two that were measured at nearly the same higher `recall` are compared there.
+    Two that were measured at nearly the same higher `recall` are compared there. `through` is the contender
+    that both were compared with, where that shows more than the rounds that both have.
     """
 
     value: float
@@ -45,6 +46,7 @@ class Ratio:
     is_fair: bool = True
     how: str = MEASURED_ONCE  # it was measured, where not in the same rounds
     recall: float | None = None  # at which it is, where not at that for which both stand
+    through: str = ""
 
     @property
     def is_noise(self) -> bool:
@@ -67,7 +69,13 @@ class Ratio:
         if self.interval is None:
             return "single runs: noise is not ruled out"
         low, high = map(three_digits, self.interval)
-        return f"95% interval {low} to {high}" + (f", {self.rounds} rounds" if self.rounds else "")
+        rounds = f", {self.rounds} rounds" if self.rounds else ""
+        return f"95% interval {low} to {high}{rounds}" + (f", through {self.through}" if self.through else "")
+
+    @property
+    def is_of_rounds(self) -> bool:
+        """Whether it was measured in the same rounds, at the recall for which both stand."""
+        return self.rounds > 0 and self.is_fair and self.interval is not None and self.recall is None
 
     @property
     def whole_certainty(self) -> str:
@@ -89,8 +97,33 @@ class Contest:
         """
         pairs = sum(a.choices * b.choices for a, b in combinations(self.standings.values(), 2))
         rate = error_rate / max(pairs, 1)
-        names = [*self.standings]
-        return {name: ratio(self.standings[names[0]], self.standings[name], rate) for name in names[1:]}
+        first, *others = self.standings.values()
+        direct = {
+            name: ratio(first, other, rate) for name, other in zip([*self.standings][1:], others, strict=True)
+        }
+        return {name: self._through_others(name, direct, rate) for name in direct}
+
+    def _through_others(self, name: str, direct: Mapping[str, Ratio], rate: float) -> Ratio:
+        """Return the ratio to a contender, or what another one that both were compared with shows beyond it.
+
+        A race puts out who is behind the leader of that moment. If it is another one that wins, the two may
+        share few rounds, and the winner may have been disturbed in these. As all pairs are judged together,
+        the intervals of all of them hold at the same time, and those of two ratios multiply.
+        """
+        found = direct[name]
+        if not (found.is_of_rounds and found.is_noise):
+            return found
+        best, least = found, found.interval.low if found.interval else 0.0
+        for middle, to_middle in direct.items():
+            if middle == name or not to_middle.is_of_rounds:
+                continue
+            from_middle = ratio(self.standings[middle], self.standings[name], rate)
+            if not from_middle.is_of_rounds:
+                continue
+            both = _product(to_middle, from_middle, middle)
+            if both.interval and both.interval.low > least:
+                best, least = both, both.interval.low
+        return found if best.is_noise else best
 
 
 def contest(contenders: Mapping[str, Sequence[Speed]], target: float) -> Contest:
@@ -127,6 +160,14 @@ def ratio(first: Standing, second: Standing, error_rate: float = ERROR_RATE) -> 
     is_fair = second.reach != ABOVE or (there.value >= 1) == is_first
     there = replace(there, is_fair=is_fair, recall=equal[0].own_recall)
     return as_measured if there.is_noise and not as_measured.is_noise else there
+
+
+def _product(first: Ratio, second: Ratio, middle: str) -> Ratio:
+    """Return the ratio of a to c, by those of a to the contender in the middle, and of that to c."""
+    assert first.interval is not None and second.interval is not None
+    interval = Interval(first.interval.low * second.interval.low, first.interval.high * second.interval.high)
+    rounds = min(first.rounds, second.rounds)
+    return Ratio(first.value * second.value, interval, rounds, through=middle)
 
 
 def _ratio(first: Standing, second: Standing, error_rate: float, is_fair: bool = True) -> Ratio:

@@ -53,4 +53,5 @@ def comparison(name: str, other: str, ratio: Ratio) -> str:
     if ratio.is_noise:  # the first is the first by noise, by which its factor is too large
         alike = f"{name} and {other} show no difference beyond noise{ratio.where}"
         return f"{alike} (95% interval of the factor {interval})"
-    return f"{text} (95% interval {interval})"
+    through = f", through {ratio.through}" if ratio.through else ""
+    return f"{text} (95% interval {interval}{through})"
