@@ -33,6 +33,7 @@ ODD = ({"loop": "open"}, {"caches_dropped": True}, {"tier_cpus": 1}, {"distinct_
 ROUNDS = {"rounds": "r1", "run_rounds": [1, 2, 3, 4]}
 FEW_ROUNDS, OTHER_ROUNDS = ({"rounds": mark, "run_rounds": [1, 2, 3]} for mark in ("r1", "r2"))
 ROUND = {"rounds": "r1", "run_rounds": [1]}
+SLOWER = {name: 640 / 2**i for i, name in enumerate("abcdefg")}
 ONCE = "measured once, at different times, which changes more than these intervals show"
 SAID = [
     ([make_run("vchord", (200, 202, 198, 200), **ROUNDS), make_run("hnsw", (100, 101, 99, 100), **ROUNDS)],
@@ -71,6 +72,13 @@ SAID = [
      "a 5 s; b 50 s, 10 times as long."),
     ([steady("a", 2, index_kib=1024.0), steady("b", 1, index_kib=2048.0)], "Size",
      "a 1 MB; b 2 MB, 2 times as large."),
+    ([steady(name, 100 + size, index_kib=1024.0 * size) for name, size in (("a", 1), ("b", 2), ("c", 1))],
+     "Size", "a and c 1 MB; b 2 MB, 2 times as large."),
+    ([make_run(name, (r, r * 1.01, r, r), **ROUNDS) for name, r in SLOWER.items()], "In short",
+     "a is the fastest: 2 times as fast as b, 4 times as fast as c, 8 times as fast as d, 16 times as fast "
+     "as e and 32 to 64 times as fast as 2 others."),
+    ([make_run(name, (100 + i, 20, 180, 90), **ROUNDS) for i, name in enumerate("abcdefg")], "In short",
+     "g, f, e, d and 3 others cannot be told apart."),
     ([make_run("vchord"), *(steady("hnsw", m, build_arguments=BUILD % m) for m in (8, 16))], "Building",
      "hnsw (M=16) 10 s"),
     ([*(steady("hnsw", 900, **odd) for odd in ODD), make_run("hnsw")], "Speed", "hnsw answers 100 queries/s"),

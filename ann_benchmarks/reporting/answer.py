@@ -1,10 +1,10 @@
 """What the reader of a report came for, in plain sentences: which is the fastest, its cost, its memory."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ann_benchmarks.common.numbers import KIB, size_text, three_digits
+from ann_benchmarks.common.numbers import size_text, three_digits
 from ann_benchmarks.results.at_recall import may_reach
 from ann_benchmarks.results.comparable import (
     Comparison,
@@ -14,14 +14,15 @@ from ann_benchmarks.results.comparable import (
     ram,
     with_least_memory,
 )
+from ann_benchmarks.results.contest import Ratio
 from ann_benchmarks.results.equal_recall import BETWEEN, EXACT, WITHIN
 from ann_benchmarks.results.judging import ERROR_RATE
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run, number
 from ann_benchmarks.results.speeds import OVERSTATED
 
-from .builds import IndexNames
 from .filter_statements import filter_statements
+from .index_costs import costs
 from .memory import Need, memory_in_short, memory_statements, needs
 from .recalls import tail_statements
 from .statements import Statement, certainty_of_all, doubt, listed
@@ -30,6 +31,7 @@ from .workloads import workload_statements
 RATE_WAS_GIVEN = "The throughput was given and says nothing about the algorithms: compare their latencies."
 LEAST_OVERSTATED = 0.0005  # by the choice of the query argument, that a reader should know
 OVERSHOT = 0.02  # by which a recall lies above the target, that a reader should know
+MOST_NAMED = 4  # contenders that a sentence of the short answer names before it counts the others
 
 
 @dataclass(frozen=True)
@@ -126,12 +128,7 @@ def ranking(comparison: Comparison, error_rate: float) -> str:
     name = next(iter(comparison.fastest))
     alike = [other for other, found in ratios.items() if found.is_noise or not found.is_fair]
     apart = {other: found for other, found in ratios.items() if other not in alike}
-    behind = listed(
-        [
-            f"{three_digits(found.value)} times as fast as {other}{found.where}"
-            for other, found in apart.items()
-        ]
-    )
+    behind = behind_by(apart)
     if any(not found.is_sure for found in apart.values()):
         doubts = [doubt(comparison.fastest[name], comparison.fastest[other])[0] for other in apart]
         behind += f" ({certainty_of_all(apart.values(), doubts)})"
@@ -140,8 +137,28 @@ def ranking(comparison: Comparison, error_rate: float) -> str:
     if not alike:
         is_sure = all(found.is_sure for found in ratios.values())
         return f"{who}, {name} is {'the fastest:' if is_sure else 'ahead:'} {behind}"
-    text = f"{who}, {listed([name, *alike])} cannot be told apart"
+    text = f"{who}, {listed(at_most([name, *alike]))} cannot be told apart"
     return f"{text}, and {name} is {behind}" if behind else text
+
+
+def behind_by(slower: Mapping[str, Ratio]) -> str:
+    """Write how many times as fast the first is as each of the others, of many as the first of them."""
+    texts = [
+        f"{three_digits(found.value)} times as fast as {other}{found.where}"
+        for other, found in slower.items()
+    ]
+    if len(texts) <= MOST_NAMED + 1:
+        return listed(texts)
+    rest = sorted(found.value for found in list(slower.values())[MOST_NAMED:])
+    span = f"{three_digits(rest[0])} to {three_digits(rest[-1])} times"
+    return listed([*texts[:MOST_NAMED], f"{span} as fast as {len(rest)} others"])
+
+
+def at_most(names: Sequence[str]) -> list[str]:
+    """Return names, of many the first ones and how many others there are."""
+    if len(names) <= MOST_NAMED + 1:
+        return list(names)
+    return [*names[:MOST_NAMED], f"{len(names) - MOST_NAMED} others"]
 
 
 def nothing_reached(runs: Sequence[Run], target: float) -> str:
@@ -215,36 +232,6 @@ def missed(runs: Sequence[Run], target: float) -> list[Statement]:
     reaching = {family(run) for run in runs if may_reach(run, target)}
     short = [f"{name} (highest: {highest[name]:.4f})" for name in sorted(highest) if name not in reaching]
     return [Statement("Recall", f"{target:g} was not reached by {listed(short)}.")] if short else []
-
-
-def costs(comparison: Comparison) -> list[Statement]:
-    """Say how long the indexes of a comparison took to build, and how large they are."""
-    runs = list(comparison.fastest.values())
-    names = IndexNames(comparison.runs)
-    seconds = {names.of(run): took for run in runs if (took := index_seconds(run)) > 0}
-    sizes = {family(run): run.metrics["indexsize"] * KIB for run in runs if run.metrics["indexsize"] > 0}
-    which = f"For the indexes that are the fastest with {comparison.who_asks}: " if len(runs) > 1 else ""
-    found = []
-    if seconds:
-        ranked = ranked_costs(seconds, lambda s: f"{three_digits(s)} s", "as long")
-        single = " These are single builds, at different times." if len(seconds) > 1 else ""
-        found.append(Statement("Building the index", which + ranked + single))
-    if sizes:
-        found.append(Statement("Size of the index", ranked_costs(sizes, size_text, "as large")))
-    return found
-
-
-def ranked_costs(costs: dict[str, float], write: Callable[[float], str], how: str) -> str:
-    """Write costs, the smallest first, the others as multiples of it."""
-    (name, least), *others = sorted(costs.items(), key=lambda item: item[1])
-    texts = [f"{name} {write(least)}"]
-    texts += [f"{other} {write(cost)}, {three_digits(cost / least)} times {how}" for other, cost in others]
-    return "; ".join(texts) + "."
-
-
-def index_seconds(run: Run) -> float:
-    """Return how long the index took without the loading or, if no other time is known, with it."""
-    return number(run, "index_build_time") or run.metrics["build"]
 
 
 def unmeasured(
