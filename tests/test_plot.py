@@ -11,6 +11,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.plotting.draw import draw_dataset
 from ann_benchmarks.plotting.figure import View, create_plot
 from ann_benchmarks.plotting.points import Point
+from ann_benchmarks.plotting.scales import CHARACTER, logit, spaced
 from ann_benchmarks.plotting.styles import LIGHT_COLORS, assign_styles, told_apart
 from ann_benchmarks.results import cache, runs
 from ann_benchmarks.results.file import iter_result_paths
@@ -310,6 +311,16 @@ def test_shares_that_are_all_1_are_drawn_on_every_scale(tmp_path, capsys, x_scal
     view = View("k-nn", "epsilon", x_scale, y_scale)
     assert create_plot({"a": [Point(1.0, 1.0)]}, view, tmp_path / "a.svg") == 1
     assert capsys.readouterr().err == ""
+
+
+def test_shares_below_an_axis_are_not_written_over_each_other():
+    ticks = [0.99, 0.995, 0.999, 0.9999, 0.99999, 1]
+
+    def forward(shares):
+        return logit(np.clip(shares, 0.9, 0.999999))
+
+    assert spaced(ticks, forward, (0.9, 1)) == ticks
+    assert spaced(ticks, forward, (0.9, 1), CHARACTER) == ticks[1:]  # 0.99 and 0.995 would touch
 
 
 def test_empty_folder_is_one_line(tmp_path, monkeypatch):

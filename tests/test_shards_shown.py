@@ -8,6 +8,7 @@ from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.definitions.selection import with_shards
 from ann_benchmarks.experiments.findings import StepPoint, selected
 from ann_benchmarks.jobs.job import Job
+from ann_benchmarks.plotting.lines import looks_of
 from ann_benchmarks.reporting.content import Shown, make
 from ann_benchmarks.reporting.document import Paragraph, Picture, Table
 from ann_benchmarks.reporting.pictures import picture_kinds
@@ -130,6 +131,14 @@ def test_throughput_and_latency_are_drawn_over_the_number_of_shards(tmp_path):
     found = blocks(picture_kinds, "picture", every(), tmp_path)
     assert all(isinstance(block, Picture) for block in found)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["shards-p50.png", "shards.png"]
+
+
+def test_an_engine_has_one_colour_and_each_load_a_dash():
+    names = [f"{load}, {engine}" for load in ("c1", "c8") for engine in ("fdw", "client")]
+    looks = looks_of(names, {name: tuple(name.split(", ")[::-1]) for name in names})
+    first, second, third, fourth = (looks[name] for name in names)
+    assert first["color"] == third["color"] != second["color"] == fourth["color"]
+    assert first["marker"] == third["marker"] and first["ls"] == second["ls"] != third["ls"] == fourth["ls"]
 
 
 @pytest.mark.parametrize(

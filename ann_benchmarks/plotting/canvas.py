@@ -53,7 +53,7 @@ def add_legend(axes: Axes, handles: list, names: list[str]) -> None:
         ncols=math.ceil(len(names) / LONGEST_LEGEND),
         frameon=False,
         fontsize=9,
-        handlelength=3.2,
+        handlelength=4.2,  # so that the gap of a dash is not behind the marker
     )
     name_entries(legend, names)
 

@@ -47,10 +47,12 @@ def draw_lines(
     path: Path,
     plot: LinePlot,
     published: Sequence[PublishedPoints] = (),
+    kinds: Mapping[str, tuple[str, str]] | None = None,
 ) -> int:
     """Draw a line through the points of each series, by x; return the number of points of one's own.
 
-    UserError if there are no points or the file cannot be written.
+    Series with the same first of their `kinds` have the same colour and marker, those with the same second
+    one the same dash. UserError if there are no points or the file cannot be written.
     """
     normalise = plot.normalise
     lines = {name: ordered(points, normalise) for name, points in series.items()}
@@ -64,12 +66,13 @@ def draw_lines(
     figure = Figure(figsize=(10, 6))
     axes = figure.subplots()
     names = list(lines)
-    markers = {name: MARKERS[i % len(MARKERS)] for i, name in enumerate(names)}
+    looks = looks_of(names, kinds)
+    markers = {name: looks[name]["marker"] for name in names}
     handles = []
     drawn: list[tuple[Point, str]] = []
-    for i, points in enumerate(lines.values()):
-        handles += axes.plot(*coordinates(points), **look(i))
-        drawn += [(point, look(i)["color"]) for point in points]
+    for name, points in lines.items():
+        handles += axes.plot(*coordinates(points), **looks[name])
+        drawn += [(point, looks[name]["color"]) for point in points]
     for others in theirs:
         their_handles, their_names = draw_published(axes, others, markers)
         handles += their_handles
@@ -90,12 +93,25 @@ def draw_lines(
     return len(own)
 
 
-def look(i: int) -> dict[str, Any]:
-    """Return the i-th line's colour, marker and dash: by its place, as the order of ef_search says more."""
+def looks_of(
+    names: Sequence[str], kinds: Mapping[str, tuple[str, str]] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Return each line's colour, marker and dash, by its kinds or else by its place.
+
+    Their order says more than their names: it is that of ef_search.
+    """
+    if kinds is None:
+        return {name: look(i, i // len(LIGHT_COLORS)) for i, name in enumerate(names)}
+    firsts, seconds = (list(dict.fromkeys(kinds[name][i] for name in names)) for i in (0, 1))
+    return {name: look(firsts.index(kinds[name][0]), seconds.index(kinds[name][1])) for name in names}
+
+
+def look(color: int, dash: int) -> dict[str, Any]:
+    """Return a colour, with its marker, and a dash by their numbers."""
     return {
-        "color": LIGHT_COLORS[i % len(LIGHT_COLORS)],
-        "marker": MARKERS[i % len(MARKERS)],
-        "ls": line_style(i // len(LIGHT_COLORS)),
+        "color": LIGHT_COLORS[color % len(LIGHT_COLORS)],
+        "marker": MARKERS[color % len(MARKERS)],
+        "ls": line_style(dash),
         "lw": 2,
         "zorder": 3,
         **EDGED,

@@ -20,6 +20,7 @@ PADDING = 0.03  # of the length of the axis, left free beyond the outermost poin
 NEXT_TO_ONE = 0.9  # where an axis begins, about, if all values are 1
 EDGE = 0.1  # of the length of a logit axis, from the largest share below 1 to 1
 SMALLEST_GAP = 0.045  # of the length of the axis, between two ticks
+CHARACTER = 0.011  # of the length of an axis, that a character of what is written below it takes
 ROOM = 0.1  # of the length of the axis, that bars may add to it at either end
 
 
@@ -154,20 +155,27 @@ def spread_near_one(axes: Axes, name: str, scale: Scale, values: Sequence[float]
     limits = (low, max(high, max(values)))
     getattr(axes, f"set_{name}scale")("function", functions=(forward, inverse))
     axis = getattr(axes, f"{name}axis")
-    axis.set_ticks(spaced([tick for tick in NEAR_ONE if low <= tick <= limits[1]], forward, limits))
+    width = CHARACTER if name == "x" else 0.0
+    axis.set_ticks(spaced([tick for tick in NEAR_ONE if low <= tick <= limits[1]], forward, limits, width))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(plain_number))
     axes.set(**{f"{name}lim": limits})
 
 
-def spaced(ticks: list[float], forward: Transform, limits: tuple[float, float]) -> list[float]:
-    """Drop the ticks that would be written over each other, keeping those nearest to 1."""
+def spaced(
+    ticks: list[float], forward: Transform, limits: tuple[float, float], width: float = 0.0
+) -> list[float]:
+    """Drop the ticks that would be written over each other, keeping those nearest to 1.
+
+    `width` is that of a character along the axis, as a share of its length.
+    """
     start, end = forward(np.array(limits))
     kept: list[float] = []
-    last = math.inf
+    last, written = math.inf, 0
     for tick in reversed(ticks):
         position = float((forward(np.array(tick)) - start) / (end - start))
-        if last - position >= SMALLEST_GAP:
+        own = len(plain_number(tick))
+        if last - position >= max(SMALLEST_GAP, width * (1 + (own + written) / 2)):
             kept.append(tick)
-            last = position
+            last, written = position, own
     return kept[::-1]

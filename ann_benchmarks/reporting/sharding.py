@@ -114,16 +114,19 @@ def shard_pictures(shown: Shown) -> list[Block]:
     blocks: list[Block] = []
     for metric, direction in PICTURES.items():
         lines: dict[str, list[Point]] = {}
+        kinds: dict[str, tuple[str, str]] = {}
         for curve in curves:
             counts = sorted({place.shards for place in curve.at if place.shards})
             for place, at in curve.at.items():
                 # One server is a level to compare with.
-                lines.setdefault(f"{curve.name}, {place.line}", []).extend(
+                name = f"{curve.name}, {place.line}"
+                kinds[name] = place.line, curve.name
+                lines.setdefault(name, []).extend(
                     _point(metric, at, x) for x in ([place.shards] if place.shards else counts)
                 )
         path = shown.file("shards" if metric == "qps" else f"shards-{metric}")
         plot = LinePlot("Shards", all_metrics[metric].description, "", "", shown.title, direction)
-        draw_lines(lines, path, plot)
+        draw_lines(lines, path, plot, kinds=kinds)
         caption = f"{all_metrics[metric].description} by number of shards, at a recall of {shown.target:g}"
         caption += "" if metric == "qps" else ", of the result next to it"
         blocks.append(Picture(path.name, f"{caption}; {ONE_SERVER} has all rows."))
