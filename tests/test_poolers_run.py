@@ -46,6 +46,19 @@ def of_folder(folder):
     return found
 
 
+def commands(folder):
+    """Return the command lines of these processes, some of which may have ended meanwhile."""
+    return [" ".join(process.info["cmdline"]) for process in of_folder(folder)]
+
+
+def name_of(process):
+    """Return the name of a process, an empty one where it has ended."""
+    try:
+        return process.name()
+    except psutil.Error:
+        return ""
+
+
 def wait_until(holds, seconds):
     deadline = time.monotonic() + seconds * PATIENCE
     while not holds():
@@ -59,10 +72,10 @@ def test_a_kill_of_all_leaves_no_process_and_the_next_command_goes_on(command, n
         [*command, names[-1], "--duration", "120"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        wait_until(lambda: any("pgbouncer.ini" in " ".join(p.cmdline()) for p in of_folder(new_folder)), 60)
+        wait_until(lambda: any("pgbouncer.ini" in words for words in commands(new_folder)), 60)
     finally:
         own = psutil.Process(running.pid)
-        python = [child for child in own.children(recursive=True) if "python" in child.name()]
+        python = [child for child in own.children(recursive=True) if "python" in name_of(child)]
         for process in [own, *python]:  # the process that has started the servers among them
             with suppress(ProcessLookupError):  # one ends with the other
                 os.kill(process.pid, signal.SIGKILL)
