@@ -102,7 +102,7 @@ def test_what_other_hosts_do_is_kept_when_one_fails(two_hosts, tmp_path, capfd):
         fitted("client", OneFails(*arguments)),
     ):
         pass
-    assert "shard 1 of 2: failed; the other hosts go on" in capfd.readouterr().out
+    assert "shard 1 of 2: no room (the other hosts go on)" in capfd.readouterr().out
     Meeting.builds = 1
     try:
         with fitted("client", Meeting(*arguments), 100):
@@ -135,10 +135,13 @@ def test_a_fork_that_is_killed_is_named_and_its_build_ends(two_hosts, shard_serv
         until(lambda: not connection.execute(busy).rowcount)
 
 
-def test_an_error_that_cannot_be_sent_is_told(two_hosts):
+@pytest.mark.parametrize("is_sent", [False, True])
+def test_an_error_that_cannot_be_sent_is_told(two_hosts, is_sent):
     class Odd(Exception):
         def __reduce__(self):
-            raise TypeError
+            if not is_sent:
+                raise TypeError
+            return int, ("no number",)  # which cannot be made again
 
     class Raises(PGVectorHNSW):
         """Has an error of its own."""

@@ -7,6 +7,7 @@ what an earlier run has made.
 
 import io
 import os
+import pickle
 import select
 import signal
 import sys
@@ -61,7 +62,7 @@ def make_at_once(
                 bar.update()
             elif kind == _FAILED:
                 errors.append(value)
-                bar.write(f"shard {number} of {count}: failed; the other hosts go on")
+                bar.write(f"{value} (the other hosts go on)")
             elif value not in entered:
                 entered.add(value)
                 enter(value)
@@ -103,9 +104,7 @@ def _said(
 
 def _fork(shards: Sequence[Shard], make: Callable[[Shard], bool], forks: dict[Connection, int]) -> None:
     ours, theirs = Pipe(duplex=False)
-    before = signal.pthread_sigmask(
-        signal.SIG_BLOCK, _SIGNALS
-    )  # until the fork is known, and ended with others
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # until it is among those that are ended
     try:
         with warnings.catch_warnings():
             # Python warns of threads, whose locks nobody releases in a fork: those here hold none.
@@ -150,12 +149,17 @@ def _make(shards: Sequence[Shard], make: Callable[[Shard], bool], pipe: Connecti
                 with naming_shard(shard.number, shard.count):
                     pipe.send((shard.number, _MADE, make(shard)))
             except Exception as error:
-                try:
-                    pipe.send((shard.number, _FAILED, error))
-                except Exception:  # what cannot be sent
-                    text = f"shard {shard.number} of {shard.count}: {type(error).__name__}: {error}"
-                    pipe.send((shard.number, _FAILED, RuntimeError(text)))
+                pipe.send((shard.number, _FAILED, _sendable(error, shard)))
                 return
+
+
+def _sendable(error: Exception, shard: Shard) -> Exception:
+    """Return an error, or its text where it cannot be sent as it is."""
+    try:
+        pickle.loads(pickle.dumps(error))  # our own
+    except Exception:
+        return RuntimeError(f"shard {shard.number} of {shard.count}: {type(error).__name__}: {error}")
+    return error
 
 
 def _say_phase(pipe: Connection, number: int, phase: str) -> None:
