@@ -13,7 +13,13 @@ from psycopg import pq
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres.clients import ClientPool
 from ann_benchmarks.algorithms.postgres.clients.pgbench import PgbenchClients, PgbenchProgram, find_pgbench
-from ann_benchmarks.algorithms.postgres.environment import PREFIX, given_settings, load_option, server_kind
+from ann_benchmarks.algorithms.postgres.environment import (
+    PREFIX,
+    given_settings,
+    load_option,
+    ram_bytes,
+    server_kind,
+)
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server, _make_server
 from ann_benchmarks.algorithms.postgres.servers.account import server_account
@@ -58,7 +64,7 @@ CASES = [
     *WORSE.items(),
 ]
 OWN = ["USER", "PASSWORD", "DBNAME", "HOST", "PORT", "START_SERVICE", "SERVER", "BIN", "DATA", "OS_USER",
-       "SETTINGS", "GROUPS", "LOAD_THREADS", "CHUNK_SIZE"]  # fmt: skip
+       "SETTINGS", "GROUPS", "RAM", "LOAD_THREADS", "CHUNK_SIZE"]  # fmt: skip
 NONSENSE = [
     "nonsense..x",
     "9" * 5000,
@@ -177,6 +183,17 @@ def test_somebody_elses_server_is_reached_as_libpq_says(server: Server, monkeypa
     assert "\n" not in str(error.value)
 
 
+def test_the_memory_is_a_size(monkeypatch: pytest.MonkeyPatch):
+    assert ram_bytes() is None
+    for text, size in (("512MB", 512 << 20), ("64 GB", 64 << 30), ("2TB", 2 << 40)):
+        monkeypatch.setenv(f"{PREFIX}RAM", text)
+        assert ram_bytes() == size
+    for text in ("64", "0GB", "1.5GB", "64GB " * 2, "-1GB", "64kB"):
+        monkeypatch.setenv(f"{PREFIX}RAM", text)
+        with pytest.raises(PostgresError, match="give a size, such as 512MB or 64GB"):
+            ram_bytes()
+
+
 @pytest.mark.parametrize("name", OWN)
 @pytest.mark.parametrize("value", NONSENSE, ids=ascii)
 def test_a_variable_of_ours_is_taken_or_refused_in_one_line(
@@ -188,7 +205,7 @@ def test_a_variable_of_ours_is_taken_or_refused_in_one_line(
     monkeypatch.setenv(f"{PREFIX}{name}", value)
     try:
         _make_server()
-        given_settings(), load_option("LOAD_THREADS"), load_option("CHUNK_SIZE")
+        given_settings(), load_option("LOAD_THREADS"), load_option("CHUNK_SIZE"), ram_bytes()
         if server_kind() == "external":
             _make_server().start({})
     except PostgresError as error:

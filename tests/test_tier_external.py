@@ -115,6 +115,12 @@ def test_tiers_one_after_the_other_and_all_is_given_back(cluster: Cluster):
     assert cluster.execute("SELECT to_regclass('ann_benchmarks.settings_before_tiers')") == [(None,)]
 
 
+def test_who_uses_it_knows_its_memory_alone(cluster: Cluster):
+    server = ExternalTieredServer(cluster.command)
+    assert server.environment(Tier(48 * MIB, 1 << 30, 1), [Path("/a")]) == {"ANN_BENCHMARKS_PG_RAM": "1024MB"}
+    assert server.environment(SMALL) == server.environment(None) == {}
+
+
 def test_nothing_is_given_back_where_nothing_was_changed(cluster: Cluster):
     before = cluster.pid
     ExternalTieredServer(cluster.command).give_back()

@@ -487,6 +487,8 @@ def test_the_server_is_that_of_the_first_algorithm_that_runs_one(monkeypatch: py
     given = server.environment(SMALL, [Path("/a/cgroup.procs"), Path("/b/cgroup.procs")])
     assert given["ANN_BENCHMARKS_PG_SETTINGS"] == "shared_buffers=32MB work_mem=5MB"
     assert given["ANN_BENCHMARKS_PG_GROUPS"] == "/a/cgroup.procs:/b/cgroup.procs"
+    assert given["ANN_BENCHMARKS_PG_RAM"] == "192MB"
+    assert server.environment(Tier(cpus=1)).keys() == given.keys() - {"ANN_BENCHMARKS_PG_RAM"}
     assert server.environment(Tier(cpus=1))["ANN_BENCHMARKS_PG_SETTINGS"] == "work_mem=5MB"
     assert "shared_buffers=" in server.environment(None)["ANN_BENCHMARKS_PG_SETTINGS"]
     with pytest.raises(UserError, match="leave --tiers out"):

@@ -17,7 +17,12 @@ import psycopg
 import pytest
 
 from ann_benchmarks.algorithms.postgres import prewarming
-from ann_benchmarks.algorithms.postgres.prewarming import cache_files, file_pieces, warm_index
+from ann_benchmarks.algorithms.postgres.prewarming import (
+    cache_files,
+    file_pieces,
+    may_be_pushed_out,
+    warm_index,
+)
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation
@@ -373,6 +378,21 @@ def test_a_relation_is_read_for_a_bounded_time(small: Server, monkeypatch: pytes
         before = backend.io_counters().read_chars
         cache_files(connection, ["public.many"])
         assert size / 4 <= backend.io_counters().read_chars - before < size
+
+
+def test_what_others_of_a_database_may_push_out(small: Server):
+    own = ["public.many", "public.many_index"]
+    with small.connect() as connection:
+        [(size,)] = connection.execute(
+            "SELECT pg_relation_size('many') + pg_relation_size('many_index')"
+        ).fetchall()
+        [(whole, buffers)] = connection.execute(
+            "SELECT pg_database_size(current_database()), pg_size_bytes(current_setting('shared_buffers'))"
+        ).fetchall()
+        assert size < whole
+        for ram, may_be in ((0, False), (size - 1, False), (size, True), (whole, True),
+                            (whole + buffers - 1, True), (whole + buffers, False)):  # fmt: skip
+            assert may_be_pushed_out(connection, own, ram) == may_be
 
 
 def test_who_may_not_read_files_warms_nothing(small: Server):

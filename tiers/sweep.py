@@ -57,7 +57,8 @@ class TieredServer(Protocol):
     def environment(self, tier: Tier | None, groups: Sequence[Path] = ()) -> Mapping[str, str]:
         """Return the variables of a worker, or a container, whose server is to have what a tier has.
 
-        None: a server that builds, with all the machine's memory. `groups` are the files that take
+        None: a server that builds, with all the machine's memory. A user's server has its settings and its
+        groups otherwise. `groups` are the files that take
         the pids of its processes; where they have SERVER in their names, each server has files of its own.
         """
 
@@ -153,7 +154,7 @@ class Sweep:
 
     def builder(self, job: Job) -> Worker:
         """Start a worker whose server leaves the memory to the build and to the system's cache."""
-        return ProcessWorker(self._server.environment(None) if self._server.is_ours else {})
+        return ProcessWorker(self._server.environment(None))
 
     @contextmanager
     def begun(self) -> Iterator[Callable[[Job], Worker]]:
@@ -189,8 +190,6 @@ class Sweep:
         except UserError as error:
             return NoWorker(str(error))
         server = replace(conditions, held=holding.facts, limits=holding.limits)
-        if not self._server.is_ours:
-            return TierWorker(server, holding, {})
         return TierWorker(server, holding, self._server.environment(conditions.tier, holding.groups))
 
     def _bring_about(self, tier: Tier, holding: Holding) -> None:

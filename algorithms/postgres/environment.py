@@ -14,6 +14,8 @@ USER to START_SERVICE are ann-benchmarks' own, with its defaults; the others are
     ANN_BENCHMARKS_PG_GROUPS                     control groups for a server of our own (--tiers sets it), in
                                                  which "{server}" is nothing, or -1, -2 ... of a shard
                                                  or a replica
+    ANN_BENCHMARKS_PG_RAM                        "64GB": what each server has for its buffers and the system's
+                                                 cache (--tiers sets it); default: of ours, the machine's
     ANN_BENCHMARKS_PG_LOAD_THREADS, _CHUNK_SIZE  connections that load, rows a transaction (docs/postgres.md)
 """
 
@@ -115,6 +117,17 @@ def given_settings() -> Mapping[str, str]:
             raise PostgresError(f"{PREFIX}SETTINGS: '{word}' is not of the form name=value")
         settings[name.strip().lower()] = value.strip()
     return {**settings, **_contender}
+
+
+def ram_bytes() -> int | None:
+    """Read RAM in bytes, None where it is not set."""
+    text = variable("RAM")
+    if not text:
+        return None
+    match = re.fullmatch(r"([0-9]{1,9}) ?(MB|GB|TB)", text)
+    if not match or not int(match[1]):
+        raise PostgresError(f"{PREFIX}RAM is '{text:.40}': give a size, such as 512MB or 64GB")
+    return int(match[1]) << {"MB": 20, "GB": 30, "TB": 40}[match[2]]
 
 
 def load_option(name: str) -> int | None:

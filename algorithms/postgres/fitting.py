@@ -11,7 +11,7 @@ from .building import Index, IndexHooks
 from .catalog import LoadedTable, relation_bytes
 from .chunks import load_table
 from .columns import KINDS, Column, attribute_kinds
-from .environment import contender_settings, given_settings
+from .environment import contender_settings, given_settings, ram_bytes
 from .errors import PostgresError
 from .extension import RequiredExtension
 from .filtering.conditions import conditions_of
@@ -19,9 +19,9 @@ from .filtering.division import Division, FilteredRows
 from .filtering.locks import LockRoom, may_be_generic
 from .filtering.parts import BuildPlace
 from .forms import RowSource, query_sql, whole_form
-from .machine import drop_from_cache
+from .machine import drop_from_cache, memory_bytes
 from .payload import mark_of, returned_column, table_column
-from .prewarming import cache_files
+from .prewarming import cache_files, may_be_pushed_out
 from .servers import Server
 from .session import SessionFacts
 from .settings import FILTERED_SESSION, QUERY_SESSION, SESSION, apply_settings, settable
@@ -55,6 +55,7 @@ class IndexedTable:
         self._facts: dict[str, Any] = {}
         self._guard: psycopg.Connection[Any] | None = None
         self._start_mark: Any = None
+        self._ram: int | None = None  # bytes, as given
 
     def make(self, X: Any, column: Column, options: BuildOptions) -> None:
         """Load the vectors and build the index, unless both are there from an earlier run."""
@@ -191,6 +192,8 @@ class IndexedTable:
                         f"{name} is gone: another run has dropped it, or a user who may not park it"
                     )
             catalog.use_only(connection, self.table.name, self._indexes.names)
+            if self._may_be_pushed_out(connection):
+                self._forget_warmth()
         self._prewarm_again()
 
     def check_sessions(self, sessions: Sequence[SessionFacts]) -> None:
@@ -235,7 +238,7 @@ class IndexedTable:
                 f"these have {column.dimension:,}: use vectors of fewer"
             )
         self.enter_phase("start")
-        self._facts = {}
+        self._facts, self._ram = {}, ram_bytes()
         self.server = self._start_server()
         with self.server.explaining("preparing the index"), self.server.connect() as connection:
             self._extension.create(self.server, connection)
@@ -297,6 +300,16 @@ class IndexedTable:
         if self._indexes.names:
             self._prewarm()
         self._facts["table_size"] = relation_bytes(connection, self.table.name) / 1024
+
+    def _may_be_pushed_out(self, connection: psycopg.Connection[Any]) -> bool:
+        """Whether others may have had the memory since; False where it is not known how much there is."""
+        assert self.table is not None
+        ram = self._ram or (memory_bytes() if self.server.is_ours else 0)
+        return may_be_pushed_out(connection, [self.table.name, *self._indexes.names], ram)
+
+    def _forget_warmth(self) -> None:
+        """Have table and indexes brought into the memory again, although the server has not ended."""
+        self._start_mark = None
 
     def _prewarm_again(self) -> None:
         if self.server.start_mark() != self._start_mark:

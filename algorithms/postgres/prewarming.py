@@ -8,6 +8,9 @@ from typing import Any
 import psycopg
 from tqdm import tqdm
 
+from .catalog import relation_bytes
+from .settings import shared_buffers
+
 _PIECE_BYTES = 16 << 20
 _CACHE_SECONDS = 10.0  # for reading table and indexes, which may be much larger than the memory
 _SCHEMA_OF_PREWARM = "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'pg_prewarm'"
@@ -31,6 +34,19 @@ def cache_files(connection: psycopg.Connection[Any], relations: Sequence[str]) -
     ends = time.monotonic() + _CACHE_SECONDS
     for relation in relations:
         _warm(connection, relation, "read", f"reading {relation}", ends)
+
+
+def may_be_pushed_out(connection: psycopg.Connection[Any], relations: Sequence[str], ram: int) -> bool:
+    """Whether what is cached of a table and its indexes may have given way to others of their database.
+
+    `ram` is what the server has for its buffers and the system's cache, in bytes. False where the relations
+    do not fit into it: reading them from one end to the other would push out what queries have brought in.
+    """
+    own = sum(relation_bytes(connection, relation) for relation in relations)
+    row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
+    assert row is not None
+    # What is in the server's buffers is mostly in the system's cache, too.
+    return own <= ram and row[0] > ram - shared_buffers(connection)
 
 
 def _warm(

@@ -75,7 +75,11 @@ class LocalTieredServer:
         elif tier.shared_buffers is not None:
             settings["shared_buffers"] = megabytes(tier.shared_buffers)
         words = (f"{name}={value}" for name, value in {**settings, **given}.items())
-        return {f"{PREFIX}SETTINGS": shlex.join(words), f"{PREFIX}GROUPS": ":".join(map(str, groups))}
+        return {
+            f"{PREFIX}SETTINGS": shlex.join(words),
+            f"{PREFIX}GROUPS": ":".join(map(str, groups)),
+            **_memory_of(tier),
+        }
 
     def serve(self, tier: Any) -> int | None:
         """Nothing: a worker starts it."""
@@ -129,6 +133,10 @@ class ExternalTieredServer(LocalTieredServer):
                     f" leave --tiers or --{name} out"
                 )
         return ()
+
+    def environment(self, tier: Any, groups: Sequence[Path] = ()) -> Mapping[str, str]:
+        """Return the variables of a process that uses it; its settings and groups come about otherwise."""
+        return _memory_of(tier)
 
     def serve(self, tier: Any) -> int | None:
         """Restart the server as the tier says; return its pid, None if it is on another machine."""
@@ -203,6 +211,10 @@ def tiered_server(restart_command: str | None) -> LocalTieredServer:
     if restart_command is not None:
         raise PostgresError("--restart-command is for a server that is not ours: leave it out")
     return LocalTieredServer()
+
+
+def _memory_of(tier: Any) -> Mapping[str, str]:
+    return {f"{PREFIX}RAM": megabytes(tier.ram)} if tier and tier.ram else {}
 
 
 def _given_settings(*tiers: Any) -> Mapping[str, str]:

@@ -100,7 +100,7 @@ class Replica:
                     )
 
     def warm(self, prewarm: Callable[[psycopg.Connection[Any]], None]) -> None:
-        """Have its memory hold the index, unless it was warmed since its start."""
+        """Have its memory hold the index, unless it was warmed since its start; without a mark, again."""
         mark = self.server.start_mark()
         if mark != self.warm_mark:
             with self.server.connect() as connection:

@@ -127,6 +127,11 @@ class ReplicatedTable(IndexedTable):
         names = self._extension.all_names
         return ReplicatedWritable(self.server, column, names, self._replicas, lambda: self._log)
 
+    def _forget_warmth(self) -> None:
+        super()._forget_warmth()
+        for replica in self._replicas:
+            replica.warm_mark = None
+
     def _follow(self, has_failed: bool = False) -> None:
         """Have each replica be there, with all that was written, and warm."""
         if not self._replicas:
