@@ -3,10 +3,10 @@
 Two algorithms of different names have the same arguments and so the same index. Whatever is said about them
 beyond "no difference" is false.
 
-With --slower, one of them searches deeper, so that its queries take that many times as long. The depth is
-measured first. What is not said then is missed. --windows are numbers of rounds after which one might have
-stopped: every window of that length is judged alone. Where points are measured one after the other, a window
-is the end of the first and the beginning of the second.
+With --slower, one of them searches deeper, so that its queries take about that many times as long: the depth
+is measured first, and the ratio of all rounds is printed. What is not said then is missed. --windows are
+numbers of rounds after which one might have stopped: every window of that length is judged alone. Where
+points are measured one after the other, a window is the end of the first and the beginning of the second.
 
     python -m benchmarks.itself --repetitions 20 --rounds 12
     python -m benchmarks.itself --repetitions 4 --rounds 48 --windows 6 12 24 48 --slower 1.1
@@ -34,8 +34,8 @@ from run import main as run
 from .harness import arguments, empty_folder, spread
 
 EF_SEARCH = 40
-DEEPER = [round(EF_SEARCH * 1.12**step) for step in range(8)]  # 40 to 88
-CALIBRATION_ROUNDS = 12
+DEEPER = [EF_SEARCH, 46, 52, 58, 64]
+CALIBRATION_ROUNDS = 24
 WAYS = {"rounds": "--rounds", "runs, one after the other": "--runs"}  # by the option
 
 
@@ -70,10 +70,11 @@ def depth_of(slower: float, words: list[str]) -> int:
     definitions({"depths": DEEPER})
     _, results = measured([*words, "--rounds", str(CALIBRATION_ROUNDS)])
     seconds = {int(name.rpartition("_")[2]): np.log(attrs["run_seconds"]) for name, attrs in results.items()}
-    times = {depth: float(np.exp(np.mean(logs - seconds[EF_SEARCH]))) for depth, logs in seconds.items()}
-    grid = np.arange(min(times), max(times) + 1)
-    depth = int(grid[np.argmin(np.abs(np.interp(grid, sorted(times), sorted(times.values())) - slower))])
-    say(f"times of a query at ef_search {sorted(times)}: {[round(times[one], 3) for one in sorted(times)]}")
+    logs = [float(np.mean(seconds[depth] - seconds[EF_SEARCH])) for depth in DEEPER]
+    # Each depth visits some more of the graph: the time rises evenly over so few of them.
+    slope = np.polyfit(DEEPER, np.exp(logs), 1)[0]
+    depth = EF_SEARCH + round((slower - 1) / slope)
+    say(f"times of a query at ef_search {DEEPER}: {np.exp(logs).round(3).tolist()}")
     say(f"ef_search {EF_SEARCH} is measured against {depth}")
     for path in [*iter_result_paths()]:
         path.unlink()

@@ -250,12 +250,13 @@ def test_tables_of_replicas_are_read_into_the_cache_as_the_primarys_is(primary, 
 def test_what_others_may_have_pushed_out_is_read_again_by_all_servers(primary, monkeypatch):
     read: list = []
     with fitted(COUNT, PGVectorHNSW("euclidean", BUILD), 200) as algorithm:
-        monkeypatch.setattr(fitting, "cache_files", lambda connection, names: read.append(len(names)))
-        for is_short, copies in ((False, 0), (True, 1 + COUNT)):
-            monkeypatch.setattr(fitting, "may_be_pushed_out", lambda *arguments, is_short=is_short: is_short)
+        monkeypatch.setattr(fitting, "cache_files", lambda connection, names: read.append(names))
+        for out in ([], [algorithm.index_name], [], [algorithm.table_name, algorithm.index_name]):
+            monkeypatch.setattr(fitting, "pushed_out", lambda *arguments, out=out: out)
             algorithm.rest()
+            read.clear()
             algorithm.resume()
-            assert read == [2] * copies and found_by(algorithm) == TRUE
+            assert read == ([out] * (1 + COUNT) if out else []) and found_by(algorithm) == TRUE
 
 
 def test_commits_that_wait_for_replicas_are_refused(primary, monkeypatch):

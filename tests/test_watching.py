@@ -20,7 +20,7 @@ from ann_benchmarks.algorithms.postgres import prewarming
 from ann_benchmarks.algorithms.postgres.prewarming import (
     cache_files,
     file_pieces,
-    may_be_pushed_out,
+    pushed_out,
     warm_index,
 )
 from ann_benchmarks.algorithms.postgres.servers import Server
@@ -381,18 +381,22 @@ def test_a_relation_is_read_for_a_bounded_time(small: Server, monkeypatch: pytes
 
 
 def test_what_others_of_a_database_may_push_out(small: Server):
-    own = ["public.many", "public.many_index"]
     with small.connect() as connection:
-        [(size,)] = connection.execute(
-            "SELECT pg_relation_size('many') + pg_relation_size('many_index')"
+        [(table, index, whole, buffers)] = connection.execute(
+            "SELECT pg_relation_size('many'), pg_relation_size('many_index'),"
+            " pg_database_size(current_database()), pg_size_bytes(current_setting('shared_buffers'))"
         ).fetchall()
-        [(whole, buffers)] = connection.execute(
-            "SELECT pg_database_size(current_database()), pg_size_bytes(current_setting('shared_buffers'))"
-        ).fetchall()
-        assert size < whole
-        for ram, may_be in ((0, False), (size - 1, False), (size, True), (whole, True),
-                            (whole + buffers - 1, True), (whole + buffers, False)):  # fmt: skip
-            assert may_be_pushed_out(connection, own, ram) == may_be
+        both = ["public.many", "public.many_index"]
+        for ram, expected in (
+            (0, []),
+            (index - 1, []),
+            (index, both[1:]),
+            (table + index - 1, both[1:]),
+            (table + index, both),
+            (whole + buffers - 1, both),
+            (whole + buffers, []),
+        ):
+            assert pushed_out(connection, both[0], both[1:], ram) == expected
 
 
 def test_who_may_not_read_files_warms_nothing(small: Server):

@@ -21,7 +21,7 @@ from .filtering.parts import BuildPlace
 from .forms import RowSource, query_sql, whole_form
 from .machine import drop_from_cache, memory_bytes
 from .payload import mark_of, returned_column, table_column
-from .prewarming import cache_files, may_be_pushed_out
+from .prewarming import cache_files, pushed_out
 from .servers import Server
 from .session import SessionFacts
 from .settings import FILTERED_SESSION, QUERY_SESSION, SESSION, apply_settings, settable
@@ -56,6 +56,7 @@ class IndexedTable:
         self._guard: psycopg.Connection[Any] | None = None
         self._start_mark: Any = None
         self._ram: int | None = None  # bytes, as given
+        self._cached: Sequence[str] = ()  # what the system's cache is to hold, if not table and indexes
 
     def make(self, X: Any, column: Column, options: BuildOptions) -> None:
         """Load the vectors and build the index, unless both are there from an earlier run."""
@@ -192,8 +193,9 @@ class IndexedTable:
                         f"{name} is gone: another run has dropped it, or a user who may not park it"
                     )
             catalog.use_only(connection, self.table.name, self._indexes.names)
-            if self._may_be_pushed_out(connection):
-                self._forget_warmth()
+            self._cached = self._pushed_out(connection)
+        if self._cached:
+            self._forget_warmth()
         self._prewarm_again()
 
     def check_sessions(self, sessions: Sequence[SessionFacts]) -> None:
@@ -301,14 +303,14 @@ class IndexedTable:
             self._prewarm()
         self._facts["table_size"] = relation_bytes(connection, self.table.name) / 1024
 
-    def _may_be_pushed_out(self, connection: psycopg.Connection[Any]) -> bool:
-        """Whether others may have had the memory since; False where it is not known how much there is."""
+    def _pushed_out(self, connection: psycopg.Connection[Any]) -> list[str]:
+        """Return what others may have had the memory of; nothing where its size is not known."""
         assert self.table is not None
         ram = self._ram or (memory_bytes() if self.server.is_ours else 0)
-        return may_be_pushed_out(connection, [self.table.name, *self._indexes.names], ram)
+        return pushed_out(connection, self.table.name, self._indexes.names, ram)
 
     def _forget_warmth(self) -> None:
-        """Have table and indexes brought into the memory again, although the server has not ended."""
+        """Have the memory filled again, although the server has not ended."""
         self._start_mark = None
 
     def _prewarm_again(self) -> None:
@@ -326,5 +328,5 @@ class IndexedTable:
         """Bring table and indexes into the memory of a server, and into the system's."""
         assert self.table is not None
         self.connection = connection  # by which the plug-in warms its index
-        cache_files(connection, [self.table.name, *self._indexes.names])
+        cache_files(connection, self._cached or [self.table.name, *self._indexes.names])
         self._indexes.prewarm(connection, self._hooks.prewarm)

@@ -36,17 +36,24 @@ def cache_files(connection: psycopg.Connection[Any], relations: Sequence[str]) -
         _warm(connection, relation, "read", f"reading {relation}", ends)
 
 
-def may_be_pushed_out(connection: psycopg.Connection[Any], relations: Sequence[str], ram: int) -> bool:
-    """Whether what is cached of a table and its indexes may have given way to others of their database.
+def pushed_out(
+    connection: psycopg.Connection[Any], table: str, indexes: Sequence[str], ram: int
+) -> list[str]:
+    """Return what others of the database may have pushed out of the memory, and can be read into it again.
 
-    `ram` is what the server has for its buffers and the system's cache, in bytes. False where the relations
-    do not fit into it: reading them from one end to the other would push out what queries have brought in.
+    `ram` is what the server has for its buffers and the system's cache, in bytes. Where it holds the indexes
+    but not the table, too, these are the indexes. Nothing where it does not even hold these: reading them
+    from one end to the other would push out what queries have brought in.
     """
-    own = sum(relation_bytes(connection, relation) for relation in relations)
     row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
     assert row is not None
     # What is in the server's buffers is mostly in the system's cache, too.
-    return own <= ram and row[0] > ram - shared_buffers(connection)
+    if row[0] <= ram - shared_buffers(connection):
+        return []
+    for relations in ([table, *indexes], [*indexes]):
+        if sum(relation_bytes(connection, relation) for relation in relations) <= ram:
+            return relations
+    return []
 
 
 def _warm(
