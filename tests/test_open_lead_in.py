@@ -12,7 +12,7 @@ from ann_benchmarks.load import steady
 from ann_benchmarks.load.request import MOST_STEADY_SECONDS, Load, Objective
 from ann_benchmarks.load.spans import Measured, open_loop
 from ann_benchmarks.load.steady import Queue, is_growing
-from ann_benchmarks.load.warmup import Warmup
+from ann_benchmarks.load.warmup import Caches, Warmup
 from ann_benchmarks.measure.loaded_point import LoadedPoint
 from ann_benchmarks.measure.timed import Subject
 from ann_benchmarks.plugin import Plugin
@@ -182,7 +182,7 @@ def test_what_can_be_served_is_measured_once_for_all_rounds(monkeypatch: pytest.
         LoadedPoint, "_closed_loop_rate", lambda self, *how: asked.append(how) or real(self, *how)
     )
     rounds = [
-        LoadedPoint(subject, load).measure(WARM, [number], is_warm=True, completes=False)
+        LoadedPoint(subject, load).measure(WARM, [number], Caches.WARM, completes=False)
         for number in range(3)
     ]
     assert len(asked) == 2

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import psutil
@@ -249,14 +249,28 @@ def test_tables_of_replicas_are_read_into_the_cache_as_the_primarys_is(primary, 
 
 def test_what_others_may_have_pushed_out_is_read_again_by_all_servers(primary, monkeypatch):
     read: list = []
-    with fitted(COUNT, PGVectorHNSW("euclidean", BUILD), 200) as algorithm:
+    one, two = PGVectorHNSW("euclidean", BUILD), PGVectorHNSW("euclidean", {**BUILD, "M": 5})
+    with fitted(COUNT, one, 200) as algorithm, ExitStack() as stack:
+        algorithm.rest()
+        other = stack.enter_context(fitted(COUNT, two, 200))  # the replicas were started again for it
+        for each in (other, algorithm):
+            other.rest()
+            each.resume()
         monkeypatch.setattr(fitting, "cache_files", lambda connection, names: read.append(names))
-        for out in ([], [algorithm.index_name], [], [algorithm.table_name, algorithm.index_name]):
-            monkeypatch.setattr(fitting, "pushed_out", lambda *arguments, out=out: out)
-            algorithm.rest()
+        for turn, out, is_short in (
+            (algorithm, [], True),
+            (algorithm, None, True),  # nobody else was at work
+            (other, [other.index_name], True),
+            (algorithm, None, False),
+            (other, [other.table_name, other.index_name], True),
+        ):
+            monkeypatch.setattr(fitting, "is_short", lambda *arguments, is_short=is_short: is_short)
+            monkeypatch.setattr(fitting, "that_fit", lambda *arguments, out=out: out)
+            for each in (algorithm, other):
+                each.rest()
             read.clear()
-            algorithm.resume()
-            assert read == ([out] * (1 + COUNT) if out else []) and found_by(algorithm) == TRUE
+            assert turn.resume() == (is_short and out is not None)
+            assert read == ([out] * (1 + COUNT) if out else []) and found_by(turn) == TRUE
 
 
 def test_commits_that_wait_for_replicas_are_refused(primary, monkeypatch):
@@ -377,6 +391,7 @@ def test_all_replicas_have_to_run_with_the_same():
 
 _CHILD = """
 import sys, time
+from contextlib import ExitStack
 from pathlib import Path
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.servers.standby import StandbyServer

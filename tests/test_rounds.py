@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import PointDone
-from ann_benchmarks.jobs.job import JobRequest
+from ann_benchmarks.jobs.job import Job, JobRequest
+from ann_benchmarks.jobs.procedure import Procedure
 from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, read_share, read_time, shares_of_budget
+from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.spans import Measured
-from ann_benchmarks.load.warmup import warm_up
+from ann_benchmarks.load.warmup import Caches, warm_up
 from ann_benchmarks.measure import loaded_point
 from ann_benchmarks.measure.answers import filled
 from ann_benchmarks.measure.rounds import Contenders, Enter, Keep, Turn
@@ -22,6 +25,7 @@ from ann_benchmarks.results.contest import FEWEST_ROUNDS
 from ann_benchmarks.results.file import iter_result_paths, read_attributes, read_result
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.run.conclusions import conclusions
+from ann_benchmarks.run.rounds import clients_of, in_turn
 from run import every_job, make_parser
 
 from .conftest import make_dataset
@@ -60,6 +64,26 @@ def test_each_round_measures_every_point_once_in_an_order_of_its_own(workspace) 
     assert len(order) == 6  # no round begins before the one before it has ended
     assert all(sorted(names) == sorted(points) for names in order)
     assert len({tuple(names) for names in order}) > 1
+
+
+def test_an_index_is_switched_on_once_a_round() -> None:
+    jobs, running = {}, []
+    for algorithm in ("a", "b", "c"):
+        definition = Definition(algorithm, "", "", "", [], [[1], [2]], False)
+        for clients in (1, 4, 16):
+            job = Job(definition, [[1], [2]], "tiny", 10, Procedure(load=Load(clients)))
+            jobs[job.label()] = job
+            running += [Contender(job.label(), point, str(clients), False) for point in (0, 1)]
+    orders = [in_turn(running, jobs) for _ in range(100)]
+    for order in orders:
+        assert sorted(order, key=running.index) == running
+        each = [(jobs[one.job].definition.algorithm, clients_of(jobs[one.job])) for one in order]
+        indexes = [name for name, _ in groupby(each, lambda one: one[0])]
+        assert sorted(indexes) == ["a", "b", "c"]  # each in one piece
+        assert [clients for _, clients in each] == [16, 16, 4, 4, 1, 1] * 3
+    firsts = Counter(jobs[order[0].job].definition.algorithm for order in orders)
+    assert min(firsts.values()) > 15 and len(firsts) == 3
+    assert {order[0].point for order in orders} == {0, 1}
 
 
 def test_in_the_first_round_more_clients_answer_every_query_also_for_fewer(workspace) -> None:
@@ -291,9 +315,14 @@ def test_shares_and_times() -> None:
 # On a real server
 
 
-def test_each_turn_uses_the_index_of_its_own(tmp_path, monkeypatch, plugin_server) -> None:
-    """Two graphs of one table, by one client and by two; the search for the recall is made once for each."""
+@pytest.mark.parametrize("ram", ["", "1MB"])
+def test_each_turn_uses_the_index_of_its_own(tmp_path, monkeypatch, plugin_server, ram: str) -> None:
+    """Two graphs of one table, by one client and by two; the search for the recall is made once for each.
+
+    Where the memory is short, as is said here, every query is sent again after another graph was used.
+    """
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_RAM", ram)
     make_dataset(rows=2000, queries=50)
     words = (
         "--local --dataset tiny --algorithm pgvector_hnsw --target-recall 0.9 --clients 1,2 --duration 0.3"
@@ -303,16 +332,22 @@ def test_each_turn_uses_the_index_of_its_own(tmp_path, monkeypatch, plugin_serve
     chosen = {str(job.definition) for job in every[:4]}
     jobs = [job for job in every if str(job.definition) in chosen][:4]
     assert len(jobs) == 4 and len(chosen) == 2
-    short: list[bool] = []  # warm-ups
-    monkeypatch.setattr(loaded_point, "warm_up", lambda *how: short.append(bool(how[-1])) or warm_up(*how))
+    found: list[Caches] = []  # by warm-ups
+    monkeypatch.setattr(loaded_point, "warm_up", lambda *how: found.append(how[4]) or warm_up(*how))
     said: list = []
     contenders = Contenders()
+    used = [str(jobs[-1].definition)]  # the one that enters last
+    taken = []
     try:
         for job in jobs:
             contenders.carry_out(Enter(JobRequest(job)), said.append)
         for number in (1, 2, 3):
             for job in random.sample(jobs, len(jobs)):
                 contenders.carry_out(Turn(job.label(), 0, number), said.append)
+                used.append(str(job.definition))
+                is_known = used[-1] in used[1:-1]
+                taken.append(Caches.TAKEN if ram and used[-1] != used[-2] else Caches.WARM)
+                taken[-1] = taken[-1] if is_known else Caches.UNKNOWN
         for job in jobs:
             contenders.carry_out(Keep(job.label(), {"rounds": "mark"}), said.append)
     finally:
@@ -331,4 +366,4 @@ def test_each_turn_uses_the_index_of_its_own(tmp_path, monkeypatch, plugin_serve
     assert len(plans) == 2 and all(len(names) == 1 for names in plans.values())
     assert len(set().union(*plans.values())) == 2
     assert sorted(trials)[:2] == [0, 0]
-    assert short.count(False) == 2  # once for each index, by whichever clients
+    assert found == taken and found.count(Caches.UNKNOWN) == 2  # once for each, by whichever clients

@@ -41,6 +41,21 @@ def postmasters(folder: Path) -> list[psutil.Process]:
     ]
 
 
+def test_the_last_words_are_those_that_say_why(new_folder: Path):
+    server = make_server(new_folder)
+    server.start(SMALL)
+    why = "cannot continue recovering"
+    refused = "FATAL:  the database system is in recovery mode"
+    with server._cluster.log.open("a") as log:
+        log.write(f"2026-01-01 00:00:00 UTC [1] FATAL:  {why}\n")
+        for _ in range(3):  # who connects meanwhile
+            log.write(f"2026-01-01 00:00:01 UTC [2] {refused}\n")
+    assert server.last_words().startswith(f"FATAL:  {why} (log: ")
+    server._cluster.log.write_text(f"2026-01-01 00:00:01 UTC [2] {refused}\n")
+    assert server.last_words().startswith(refused)
+    server.stop()
+
+
 def test_start_restart_stop(new_folder: Path):
     server = make_server(new_folder)
     server.start(SMALL)

@@ -13,12 +13,15 @@ from ann_benchmarks.load.request import Load, Objective
 from ann_benchmarks.load.warmup import (
     LEAST_SECONDS,
     LOOKS_APART,
+    MOST_EACH_SECONDS,
     MOST_LEAST_SECONDS,
     MOST_SECONDS,
     PIECE_SECONDS,
     QUIET_LOOKS,
+    Caches,
     Warmup,
     is_rising,
+    send_in_pieces,
     warm_up,
 )
 from ann_benchmarks.results.warnings import remarks
@@ -125,6 +128,45 @@ def test_a_short_look_at_a_short_run_sees_most_of_a_slow_rise(warmed: Callable):
         facts = warmed(Warmup(), server, 0.1)
         reached.append(server.rate_at(facts["warmup_seconds"]) / FULL)
     assert np.mean(np.array(reached) >= 0.9) >= 0.94
+
+
+@pytest.mark.parametrize("clients", [1, 16])
+@pytest.mark.parametrize("pages", [100, 1_000, 100_000])
+def test_where_caches_were_taken_every_query_is_sent_once(
+    clients: int, pages: int, monkeypatch: pytest.MonkeyPatch
+):
+    """Each query reads pages of its own: its first time is slow, and until the second nothing rises."""
+    seen = np.zeros(pages, dtype=bool)
+    rng = np.random.default_rng(1)
+    server = Server(steady)
+    monkeypatch.setattr(warmup, "time", server)
+
+    def send(numbers: np.ndarray) -> None:
+        server.now += float(np.where(seen[numbers], 0.0002, 0.002).sum())
+        seen[numbers] = True
+
+    def send_for(seconds: float) -> int:
+        ends, sent = server.now + seconds, 0
+        while server.now < ends:
+            send(rng.integers(pages, size=1))
+            sent += 1
+        return sent
+
+    def warmed(caches: Caches) -> dict[str, Any]:
+        seen[:] = False
+        return warm_up(
+            Warmup(), send_for, lambda number: None, lambda rate: 1.0, caches,
+            lambda: send_in_pieces(np.arange(pages), clients, send),
+        )  # fmt: skip
+
+    facts = warmed(Caches.TAKEN)
+    whole = 0.002 * pages
+    assert seen.all() if whole < MOST_EACH_SECONDS else seen.sum() >= MOST_EACH_SECONDS / 0.002
+    least = min(whole, MOST_EACH_SECONDS)
+    assert least < facts["warmup_seconds"] < 1.3 * least + 1
+    assert facts["warmup_queries"] >= seen.sum()
+    warmed(Caches.WARM)
+    assert seen.mean() < 0.9 or pages == 100  # it would have measured the reading
 
 
 def test_a_piece_of_one_slow_query_is_enough_to_go_by(warmed: Callable):

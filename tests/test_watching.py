@@ -1,6 +1,7 @@
 """What is seen of a server during a run, and an index brought into memory before it."""
 
 import json
+import math
 import os
 import sys
 import threading
@@ -20,7 +21,9 @@ from ann_benchmarks.algorithms.postgres import prewarming
 from ann_benchmarks.algorithms.postgres.prewarming import (
     cache_files,
     file_pieces,
-    pushed_out,
+    is_short,
+    take_over,
+    that_fit,
     warm_index,
 )
 from ann_benchmarks.algorithms.postgres.servers import Server
@@ -380,23 +383,33 @@ def test_a_relation_is_read_for_a_bounded_time(small: Server, monkeypatch: pytes
         assert size / 4 <= backend.io_counters().read_chars - before < size
 
 
-def test_what_others_of_a_database_may_push_out(small: Server):
+def test_what_of_a_database_fits_the_memory(small: Server):
     with small.connect() as connection:
         [(table, index, whole, buffers)] = connection.execute(
             "SELECT pg_relation_size('many'), pg_relation_size('many_index'),"
             " pg_database_size(current_database()), pg_size_bytes(current_setting('shared_buffers'))"
         ).fetchall()
         both = ["public.many", "public.many_index"]
-        for ram, expected in (
-            (0, []),
-            (index - 1, []),
-            (index, both[1:]),
-            (table + index - 1, both[1:]),
-            (table + index, both),
-            (whole + buffers - 1, both),
-            (whole + buffers, []),
+        for ram, fitting in (
+            (0, []), (index - 1, []), (index, both[1:]), (table + index - 1, both[1:]),
+            (table + index, both), (math.inf, both),
+        ):  # fmt: skip
+            assert that_fit(connection, both[0], both[1:], ram) == fitting
+        for ram, short in (
+            (0, True),
+            (whole + buffers - 1, True),
+            (whole + buffers, False),
+            (math.inf, False),
         ):
-            assert pushed_out(connection, both[0], both[1:], ram) == expected
+            assert is_short(connection, ram) == short
+
+
+def test_who_uses_a_server_is_known_until_it_ends(made_server: Path):
+    with own_server(embedded_installation() / "bin", made_server) as server:
+        for names, is_new in (("ab", True), ("ab", False), ("ac", True), ("ab", True), ("ab", False)):
+            assert take_over(server, list(names)) == is_new
+        server.restart({})
+        assert take_over(server, list("ab"))
 
 
 def test_who_may_not_read_files_warms_nothing(small: Server):

@@ -1,5 +1,6 @@
 """A table of vectors with its index: loaded, built or found, warmed, and reserved for one run."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -21,7 +22,7 @@ from .filtering.parts import BuildPlace
 from .forms import RowSource, query_sql, whole_form
 from .machine import drop_from_cache, memory_bytes
 from .payload import mark_of, returned_column, table_column
-from .prewarming import cache_files, pushed_out
+from .prewarming import Warmth, cache_files, is_short, take_over, that_fit
 from .servers import Server
 from .session import SessionFacts
 from .settings import FILTERED_SESSION, QUERY_SESSION, SESSION, apply_settings, settable
@@ -54,9 +55,9 @@ class IndexedTable:
         self._session_settings: dict[str, str] = {}
         self._facts: dict[str, Any] = {}
         self._guard: psycopg.Connection[Any] | None = None
-        self._start_mark: Any = None
-        self._ram: int | None = None  # bytes, as given
-        self._cached: Sequence[str] = ()  # what the system's cache is to hold, if not table and indexes
+        self._warmth = Warmth()
+        self._ram = math.inf  # bytes that the server has for what it caches, as far as is known
+        self._cached: Sequence[str] = ()  # relations that the system's cache is to hold
 
     def make(self, X: Any, column: Column, options: BuildOptions) -> None:
         """Load the vectors and build the index, unless both are there from an earlier run."""
@@ -181,22 +182,30 @@ class IndexedTable:
             self.server.stop()
         self._facts["caches_dropped"] = folder is not None and drop_from_cache(folder)
 
-    def resume(self) -> None:
-        """Reserve the table again, and have queries use this index after they have used others."""
+    def resume(self) -> bool:
+        """Reserve the table again, and have queries use this index; return whether memory is short for it.
+
+        It is where others have been used since, and may have pushed table and index out of the caches. What
+        fits is then read again.
+        """
         assert self.table is not None
         self.server.adapt()
         self._reserve(self.table.name)
+        names = self._indexes.names
         with self.server.explaining("switching the index"), self.server.connect() as connection:
-            for name in self._indexes.names:
+            for name in names:
                 if not catalog.exists(connection, name):
                     raise PostgresError(
                         f"{name} is gone: another run has dropped it, or a user who may not park it"
                     )
-            catalog.use_only(connection, self.table.name, self._indexes.names)
-            self._cached = self._pushed_out(connection)
-        if self._cached:
-            self._forget_warmth()
-        self._prewarm_again()
+            catalog.use_only(connection, self.table.name, names)
+            is_new = take_over(self.server, [self.table.name, *names])
+            is_pushed_out = is_new and is_short(connection, self._ram)
+            if is_pushed_out and (fitting := that_fit(connection, self.table.name, names, self._ram)):
+                self._cached = fitting
+                self._forget_warmth()
+        self._prewarm()
+        return is_pushed_out
 
     def check_sessions(self, sessions: Sequence[SessionFacts]) -> None:
         """Raise PostgresError where those of clients differ in their settings: on one server, none does."""
@@ -212,7 +221,7 @@ class IndexedTable:
         self.server.revive()
         assert self.table is not None
         self._reserve(self.table.name)
-        self._prewarm_again()
+        self._prewarm()
 
     def release(self) -> None:
         """Let other runs use the table; the server runs on."""
@@ -240,8 +249,9 @@ class IndexedTable:
                 f"these have {column.dimension:,}: use vectors of fewer"
             )
         self.enter_phase("start")
-        self._facts, self._ram = {}, ram_bytes()
+        self._facts, ram = {}, ram_bytes()
         self.server = self._start_server()
+        self._ram = ram or (memory_bytes() if self.server.is_ours else math.inf)
         with self.server.explaining("preparing the index"), self.server.connect() as connection:
             self._extension.create(self.server, connection)
             catalog.prepare(connection)
@@ -299,34 +309,27 @@ class IndexedTable:
 
     def _finish(self, connection: psycopg.Connection[Any]) -> None:
         assert self.table is not None
-        if self._indexes.names:
-            self._prewarm()
+        self._cached = [self.table.name, *self._indexes.names]
+        take_over(self.server, self._cached)
+        self._warmth.forget()
+        self._prewarm()
         self._facts["table_size"] = relation_bytes(connection, self.table.name) / 1024
 
-    def _pushed_out(self, connection: psycopg.Connection[Any]) -> list[str]:
-        """Return what others may have had the memory of; nothing where its size is not known."""
-        assert self.table is not None
-        ram = self._ram or (memory_bytes() if self.server.is_ours else 0)
-        return pushed_out(connection, self.table.name, self._indexes.names, ram)
-
     def _forget_warmth(self) -> None:
-        """Have the memory filled again, although the server has not ended."""
-        self._start_mark = None
-
-    def _prewarm_again(self) -> None:
-        if self.server.start_mark() != self._start_mark:
-            self._prewarm()  # the content of its memory is gone
+        self._warmth.forget()
 
     def _prewarm(self) -> None:
-        self._start_mark = self.server.start_mark()
-        if self._indexes.names and self._options.prewarms:
+        """Have the memory of the server filled, unless it was since it started."""
+
+        def fill(connection: psycopg.Connection[Any]) -> None:
             self.enter_phase("prewarm")
-            with self.server.connect() as connection:
-                self._warm(connection)
+            self._warm(connection)
+
+        if self._indexes.names and self._options.prewarms:
+            self._warmth.ensure(self.server, fill)
 
     def _warm(self, connection: psycopg.Connection[Any]) -> None:
         """Bring table and indexes into the memory of a server, and into the system's."""
-        assert self.table is not None
         self.connection = connection  # by which the plug-in warms its index
-        cache_files(connection, self._cached or [self.table.name, *self._indexes.names])
+        cache_files(connection, self._cached)
         self._indexes.prewarm(connection, self._hooks.prewarm)

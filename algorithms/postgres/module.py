@@ -281,10 +281,10 @@ class PostgresANN(InstallableExtension, QueriedTable):
         self.end_sessions()
         self._indexed.release()
 
-    def resume(self) -> None:
-        """Be the index that queries use, after others have been."""
+    def resume(self) -> bool:
+        """Be the index that queries use; return whether others may have pushed it out of the caches."""
         self.use_settings(self._contender_settings)
-        self._indexed.resume()
+        return self._indexed.resume()
 
     @classmethod
     def check_turns(cls) -> None:

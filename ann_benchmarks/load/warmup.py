@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,16 @@ QUIET_LOOKS = 3  # one after the other, after which it is warm
 QUIET_LOOKS_AGAIN = 1  # of what has been warm before
 WORTH_WAITING_FOR = 0.02  # by which the last quarter of the time was faster than the one before
 STANDARD_ERRORS = 0.5  # by which it was faster at least: better a look too many than one too few
+MOST_EACH_SECONDS = 5.0  # in which every query is sent once, where caches were taken
 WARMUP_RUN = 1_000_000  # numbers of runs from here on are those of the warm-up
+
+
+class Caches(Enum):
+    """What a warm-up finds."""
+
+    UNKNOWN = auto()
+    WARM = auto()  # by queries to the same index
+    TAKEN = auto()  # they were, and others have had the memory since
 
 
 @dataclass(frozen=True)
@@ -53,13 +63,17 @@ def warm_up(
     send_for: Callable[[float], int],
     send: Callable[[int], Any],
     run_seconds: Callable[[float], float],
-    is_again: bool = False,
+    caches: Caches = Caches.UNKNOWN,
+    send_each: Callable[[], int] = lambda: 0,
 ) -> dict[str, Any]:
     """Warm up and return what is stored of it.
 
     `send_for` sends queries for a number of seconds and returns how many were answered; `send` sends a
-    number of queries; `run_seconds` gives the seconds of a run at a number of queries a second. What has been
-    warm before (`is_again`) is so at the first look that sees no rise.
+    number of queries; `run_seconds` gives the seconds of a run at a number of queries a second; `send_each`
+    sends every query once, as far as its time allows, and returns how many it has sent.
+
+    What has been warm before is so at the first look that sees no rise. Where others have taken its caches,
+    every query is sent once before that: while each of them reads pages of its own, nothing rises.
     """
     began = time.perf_counter()
     facts: dict[str, Any] = {"warmup": str(warmup)}
@@ -69,7 +83,9 @@ def warm_up(
         send(warmup.queries)
         return facts | {"warmup_queries": warmup.queries, "warmup_seconds": time.perf_counter() - began}
     rates: list[float] = []
-    sent, passed, quiet = 0, 0.0, 0
+    is_again = caches is not Caches.UNKNOWN
+    sent = send_each() if caches is Caches.TAKEN else 0
+    passed, quiet = 0.0, 0
     look, needed = (0.0, QUIET_LOOKS_AGAIN) if is_again else (LEAST_SECONDS, QUIET_LOOKS)
     while passed < MOST_SECONDS and quiet < needed:
         started = time.perf_counter()
@@ -87,6 +103,21 @@ def warm_up(
         "warmup_seconds": passed,
         "warmup_settled": quiet == needed,
     }
+
+
+def send_in_pieces(numbers: np.ndarray, least: int, send: Callable[[np.ndarray], Any]) -> int:
+    """Send queries, by their numbers, (queries,), for `MOST_EACH_SECONDS` at most; return how many were sent.
+
+    A piece has `least` of them at first, and more as soon as that takes little time.
+    """
+    sent, piece, ends = 0, least, time.perf_counter() + MOST_EACH_SECONDS
+    while sent < len(numbers) and (now := time.perf_counter()) < ends:
+        part = numbers[sent : sent + piece]
+        send(part)
+        sent += len(part)
+        if time.perf_counter() - now < PIECE_SECONDS:
+            piece *= 2
+    return sent
 
 
 def is_rising(rates: Sequence[float]) -> bool:

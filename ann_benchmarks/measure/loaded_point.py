@@ -17,7 +17,7 @@ from ann_benchmarks.load.sampled import one_each
 from ann_benchmarks.load.search import CLOSE_ENOUGH, highest_rate
 from ann_benchmarks.load.spans import Measured, closed_loop, open_loop
 from ann_benchmarks.load.steady import Queue
-from ann_benchmarks.load.warmup import WARMUP_RUN, Warmup, warm_up
+from ann_benchmarks.load.warmup import WARMUP_RUN, Caches, Warmup, send_in_pieces, warm_up
 from ann_benchmarks.plugin import Answers, Clients, client_facts, stated_throughput
 from ann_benchmarks.results.series import OWN_DRIVER
 
@@ -45,20 +45,24 @@ class LoadedPoint:
         self._watch: Any = None  # of the server, as long as clients are there
         self._capacity: float | None = None  # queries a second of a closed loop; None: caches are to be cold
         self._runs_planned = 1
-        self._is_warm, self._completes = False, True
+        self._caches, self._completes = Caches.UNKNOWN, True
         self._draws = 0  # of samples, each with a seed of its own
         self._started = math.nan  # s since 1970, of the last run
 
     def measure(
-        self, warmup: Warmup, runs: Sequence[int], is_warm: bool = False, completes: bool = True
+        self,
+        warmup: Warmup,
+        runs: Sequence[int],
+        caches: Caches = Caches.UNKNOWN,
+        completes: bool = True,
     ) -> list[Measured]:
         """Warm up and measure the runs of these numbers; each has an answer to every query that it has sent.
 
         Without a warm-up each run begins with cold caches. The number of a run draws its order of queries.
-        An index that was measured before (`is_warm`) takes a short warm-up. With `completes`, what a run has
-        not sent is answered afterwards; else it has no answer.
+        `caches` is what the warm-up finds. With `completes`, what a run has not sent is answered afterwards;
+        else it has no answer.
         """
-        self._is_warm, self._completes = is_warm, completes
+        self._caches, self._completes = caches, completes
         if warmup.is_off:
             return self._completed(self._each(runs, self._cold_run), {"warmup": str(warmup)})
         with self._opened() as clients:
@@ -69,6 +73,11 @@ class LoadedPoint:
         with self._opened(self.load.driver) as clients:
             measured = self._runs(clients, runs)
         return self._completed(measured, facts)
+
+    @property
+    def _is_measured(self) -> bool:
+        """Whether the index was measured before, in another turn."""
+        return self._caches is not Caches.UNKNOWN
 
     def answers(self) -> np.ndarray:
         """Have all queries answered once, and return the ids, (queries, at least count)."""
@@ -84,7 +93,7 @@ class LoadedPoint:
             return self._run(clients, run)
 
     def _runs(self, clients: Clients, runs: Sequence[int]) -> list[Measured]:
-        self._runs_planned = max(len(runs), LEAST_ROUNDS if self._is_warm else 1)
+        self._runs_planned = max(len(runs), LEAST_ROUNDS if self._is_measured else 1)
         with self.monitor.phase("measure"):
             if self.load.objective is not None:
                 return self._runs_within(clients, runs)
@@ -127,7 +136,7 @@ class LoadedPoint:
         if not self.load.is_open:
             return
         known, key = self.subject.capacities, f"{self.subject.plugin} {self.load.clients} {self.load.order}"
-        if self._is_warm and key in known:
+        if self._is_measured and key in known:
             self._capacity = known[key]
             return
         with self.monitor.phase("warm-up"):
@@ -195,19 +204,28 @@ class LoadedPoint:
             clients.run()
             return sum(len(given.numbers) for given in clients.answers())
 
-        def send(number: int) -> None:
-            dealt = np.array_split(np.arange(number), self.load.clients)
-            orders = [
-                self.load.numbers(len(self.queries), len(part), [WARMUP_RUN, client])
-                for client, part in enumerate(dealt)
-            ]
+        def send_orders(orders: Sequence[np.ndarray]) -> None:
             clients.prepare(orders, None, keeps_ids=False)
             clients.run()
             clients.answers()
 
+        def send(number: int) -> None:
+            dealt = np.array_split(np.arange(number), self.load.clients)
+            send_orders(
+                [
+                    self.load.numbers(len(self.queries), len(part), [WARMUP_RUN, client])
+                    for client, part in enumerate(dealt)
+                ]
+            )
+
+        def send_each() -> int:
+            number = self.load.clients
+            queries = np.random.default_rng(WARMUP_RUN).permutation(self.load.sent(len(self.queries)))
+            return send_in_pieces(queries, number, lambda part: send_orders(np.array_split(part, number)))
+
         with self.monitor.phase("warm-up"):
             run_seconds = partial(self.load.run_seconds, len(self.queries))
-            return warm_up(warmup, send_for, send, run_seconds, self._is_warm)
+            return warm_up(warmup, send_for, send, run_seconds, self._caches, send_each)
 
     def _answers_of(self, clients: Clients, numbers: np.ndarray) -> np.ndarray:
         """Have these queries answered once, (numbers,); return all neighbours, -1 for the other queries."""

@@ -14,7 +14,7 @@ from ann_benchmarks.jobs.events import Event, Note, PointFailed
 from ann_benchmarks.jobs.job import JobRequest
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.spans import Measured
-from ann_benchmarks.load.warmup import Warmup
+from ann_benchmarks.load.warmup import Caches, Warmup
 from ann_benchmarks.monitoring import NoMonitor, Phases
 from ann_benchmarks.plugin import Plugin
 
@@ -182,21 +182,21 @@ class Points:
         return self.loaded(load).answers() if load is not None else measure(self.one_by_one, False).neighbors
 
     def measure_runs(
-        self, numbers: Sequence[int] = (), is_warm: bool = False, completes: bool = True
+        self, numbers: Sequence[int] = (), caches: Caches = Caches.UNKNOWN, completes: bool = True
     ) -> list[Measured]:
         """Measure the runs of these numbers, by default all of a point, by the procedure.
 
-        An index that was measured before (`is_warm`) takes a short warm-up. With `completes`, clients answer
-        afterwards what a run has not sent.
+        `caches` is what its warm-up finds. With `completes`, clients answer afterwards what a run has not
+        sent.
         """
         procedure = self.procedure
         numbers = numbers or range(procedure.runs)
         if procedure.load is not None:
             return self.loaded(procedure.load).measure(
-                procedure.warmup or Warmup(), numbers, is_warm, completes
+                procedure.warmup or Warmup(), numbers, caches, completes
             )
         subject = self.at_once if procedure.batch else self.one_by_one
-        return measure_each(subject, procedure, len(numbers), is_warm)
+        return measure_each(subject, procedure, len(numbers), caches)
 
     def loaded(self, load: Load) -> LoadedPoint:
         """Return the point as clients query it."""

@@ -19,6 +19,7 @@ from ann_benchmarks.data.datasets import Dataset
 from ann_benchmarks.jobs.events import Event, PointFailed, TurnDone
 from ann_benchmarks.jobs.job import Job, JobRequest
 from ann_benchmarks.load.spans import Measured
+from ann_benchmarks.load.warmup import Caches
 from ann_benchmarks.monitoring import NoMonitor, Phases
 from ann_benchmarks.monitoring.monitor import Recording
 from ann_benchmarks.plugin import Plugin
@@ -113,6 +114,7 @@ class EnteredJob:
         self.points = Points(request, plugin, dataset, facts, report, self._monitor)
         self.points.share(MOST_REPEATS, known_answers)
         self.contenders: dict[int, TurnsTaken] = {}
+        self._warm = Caches.WARM  # what a warm-up finds of an index that was measured before
         monitor.close()
         self._monitor.current = NoMonitor()
         plugin.rest()
@@ -176,7 +178,7 @@ class EnteredJob:
     @contextmanager
     def _active(self) -> Iterator[Phases]:
         """Have the plug-in work, while all others rest."""
-        self._plugin.resume()
+        self._warm = Caches.TAKEN if self._plugin.resume() else Caches.WARM
         self._monitor.current = monitor = open_monitor(self.request, self._plugin, self._began)
         try:
             yield monitor
@@ -191,10 +193,11 @@ class EnteredJob:
         numbers, contender = [turn.round], self.contenders.get(turn.point)
         if contender is not None:
             self.points.set_arguments(arguments, contender.found_facts)
-            return contender, self.points.measure_runs(numbers, is_warm=True, completes=False)[0]
+            return contender, self.points.measure_runs(numbers, self._warm, completes=False)[0]
         contender = TurnsTaken(now())
+        caches = self._warm if is_warm else Caches.UNKNOWN
         runs, contender.found_facts = self.points.measured(
-            arguments, lambda: self.points.measure_runs(numbers, is_warm), found_before
+            arguments, lambda: self.points.measure_runs(numbers, caches), found_before
         )
         self.contenders[turn.point] = contender
         return contender, runs[0]

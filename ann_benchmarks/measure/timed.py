@@ -14,7 +14,7 @@ from tqdm import tqdm
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.jobs.procedure import Conditions, Procedure
 from ann_benchmarks.load.spans import Measured
-from ann_benchmarks.load.warmup import Warmup, warm_up
+from ann_benchmarks.load.warmup import Caches, Warmup, send_in_pieces, warm_up
 from ann_benchmarks.monitoring import NoMonitor, Phases
 from ann_benchmarks.plugin import Plugin
 
@@ -69,11 +69,12 @@ class Subject:
         return UndisturbedRuns(most, lambda: self.plugin.get_additional().get("caches_dropped") is not False)
 
 
-def measure_each(subject: Subject, procedure: Procedure, runs: int, is_warm: bool = False) -> list[Measured]:
+def measure_each(
+    subject: Subject, procedure: Procedure, runs: int, caches: Caches = Caches.UNKNOWN
+) -> list[Measured]:
     """Send all queries once a run, warmed up before, or with cold caches each time.
 
-    Without a requested warm-up, plug-ins of ann-benchmarks, which may count what they do, get none. What was
-    measured before (`is_warm`) takes a short one.
+    Without a requested warm-up, plug-ins of ann-benchmarks, which may count what they do, get none.
     """
     plugin, queries, monitor = subject.plugin, subject.queries, subject.monitor
     warmup, is_cold = procedure.warmup, procedure.is_cold
@@ -83,8 +84,10 @@ def measure_each(subject: Subject, procedure: Procedure, runs: int, is_warm: boo
     bar = tqdm(total=total, desc=f"{plugin}", unit="query", disable=subject.quiet, leave=False)
     with bar, monitor.phase("measure"), subject.watched() as watch:
         with monitor.phase("warm-up"):
-            how = (*_warmup_queries(subject), lambda rate: len(queries) / rate, is_warm)
-            facts = warm_up(warmup, *how)
+            send_for, send = _warmup_queries(subject)
+            numbers = np.arange(len(queries))
+            send_each = partial(send_in_pieces, numbers, 1, lambda part: send(len(part)))
+            facts = warm_up(warmup, send_for, send, lambda rate: len(queries) / rate, caches, send_each)
         repeats = subject.repeats(runs)
 
         def measured_once(number: int) -> Measured:

@@ -296,10 +296,13 @@ class Plugin:
         if rest := self._optional("rest"):
             rest()
 
-    def resume(self) -> None:
-        """Be ready for the next turn after a rest; without the method, it is."""
-        if resume := self._optional("resume"):
-            resume()
+    def resume(self) -> bool:
+        """Be ready for the next turn after a rest; return whether others may have emptied its caches.
+
+        Without the method it is ready, and they have not.
+        """
+        resume = self._optional("resume")
+        return bool(resume()) if resume else False
 
     def recover(self) -> None:
         """Be ready for the next point after one has failed; see `can_recover`."""

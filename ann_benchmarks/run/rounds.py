@@ -4,7 +4,7 @@ import multiprocessing.connection
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count, groupby
 from typing import Any
@@ -131,11 +131,7 @@ class Conductor:
         with RoundsProgress(self._rounds, ends, is_shown) as progress:
             for number in count(1):
                 round_began = time.monotonic()
-                turns = random.sample(race.running, len(race.running))
-                if number == 1:
-                    # It has every query answered. More clients do that sooner, and the others need not.
-                    turns.sort(key=lambda contender: -clients_of(by_label[contender.job]))
-                for contender in turns:
+                for contender in in_turn(race.running, by_label):
                     self._take_turn(race, contender, by_label[contender.job], number)
                     if self._is_torn:
                         return
@@ -230,6 +226,19 @@ class Conductor:
             holder is worker and label != culprit.label() and self._outcomes[label].failure is None
             for label, holder in self._inside.items()
         )
+
+
+def in_turn(running: Sequence[Contender], jobs: Mapping[str, Job]) -> list[Contender]:
+    """Return the order of a round: indexes in random order, and the points of each one after the other.
+
+    So an index is switched on once a round. Its points are in random order, but more clients are first: they
+    warm up its caches sooner. In the first round they have every query answered, and the others need not.
+    """
+    index_of = {contender: str(jobs[contender.job].definition) for contender in running}
+    indexes = list(dict.fromkeys(index_of.values()))
+    places = {index: place for place, index in enumerate(random.sample(indexes, len(indexes)))}
+    drawn = random.sample(running, len(running))
+    return sorted(drawn, key=lambda one: (places[index_of[one]], -clients_of(jobs[one.job])))
 
 
 def clients_of(job: Job) -> int:

@@ -1,7 +1,7 @@
 """One of several standbys: made, or found and followed on, until it has all that its primary has written."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ from .. import machine
 from ..environment import given_settings
 from ..errors import FolderInUseError, PostgresError
 from ..extension import RequiredExtension
+from ..prewarming import Warmth
 from ..servers import StandbyServer, replica_server
 from ..servers.base import NOTICE_SECONDS
 from ..settings import MIB, megabytes
@@ -42,7 +43,7 @@ class Replica:
         self.number, self.count = number, count
         self.seconds = 0.0  # until it had all that was written when it was first to have it
         self.backup_seconds = 0.0  # of these, what its base backup took
-        self.warm_mark: Any = None  # of the start in which the index was warmed, None: it never was
+        self.warmth = Warmth()
         self._share = share
 
     def choose(self) -> None:
@@ -98,14 +99,6 @@ class Replica:
                         f"it has replayed nothing for {STALLED_SECONDS:.0f} s, and lacks"
                         f" {position - done:,} bytes of the log: {self.server.last_words()}"
                     )
-
-    def warm(self, prewarm: Callable[[psycopg.Connection[Any]], None]) -> None:
-        """Have its memory hold the index, unless it was warmed since its start; without a mark, again."""
-        mark = self.server.start_mark()
-        if mark != self.warm_mark:
-            with self.server.connect() as connection:
-                prewarm(connection)
-            self.warm_mark = mark
 
     def _catch_up(self, extension: RequiredExtension, position: int) -> None:
         extension.start_server(self.server, self._settings())

@@ -88,10 +88,11 @@ class ReplicatedTable(IndexedTable):
             replica.server.stop()
             self._facts["caches_dropped"] &= drop_from_cache(replica.server.data_folder)
 
-    def resume(self) -> None:
-        """Have queries use this index after they have used others."""
-        super().resume()
+    def resume(self) -> bool:
+        """Have queries use this index; return whether others may have pushed it out of the caches."""
+        is_pushed_out = super().resume()
         self._follow()
+        return is_pushed_out
 
     def recover(self) -> None:
         """Have all servers answer, and warm the index where one has lost it."""
@@ -130,7 +131,7 @@ class ReplicatedTable(IndexedTable):
     def _forget_warmth(self) -> None:
         super()._forget_warmth()
         for replica in self._replicas:
-            replica.warm_mark = None
+            replica.warmth.forget()
 
     def _follow(self, has_failed: bool = False) -> None:
         """Have each replica be there, with all that was written, and warm."""
@@ -141,7 +142,7 @@ class ReplicatedTable(IndexedTable):
             with naming_replica(replica.number, replica.count):
                 replica.follow(self._extension, position, has_failed)
                 if self._options.prewarms and self._indexes.names:
-                    replica.warm(self._warm)
+                    replica.warmth.ensure(replica.server, self._warm)
 
     def _begin_log(self) -> WrittenLog:
         if self._log.is_held:

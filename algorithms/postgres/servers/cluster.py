@@ -124,6 +124,8 @@ class ClusterFolder:
         except OSError:
             lines = []
         grave = [line for line in lines if re.search(r"\b(FATAL|PANIC|ERROR):", line)] or lines[-1:]
+        # What it answers to who connects while it starts or ends says nothing of why.
+        grave = [line for line in grave if "FATAL:  the database system is " not in line] or grave
         last = re.sub(r"^.*?\b(?=(FATAL|PANIC|ERROR):)", "", grave[-1]) if grave else "it wrote nothing"
         return f"{last} (log: {self.log})"
 

@@ -196,12 +196,14 @@ class ShardedTable:
             with self._at(shard):
                 shard.cool()
 
-    def resume(self) -> None:
-        """Have queries use these indexes after they have used others."""
+    def resume(self) -> bool:
+        """Have queries use these indexes; return whether others may have pushed one out of the caches."""
+        are_pushed_out = False
         for shard in self._shards:
             with self._at(shard):
-                shard.resume()
+                are_pushed_out |= shard.resume()
         self._open()
+        return are_pushed_out
 
     def recover(self) -> None:
         """Have all servers answer, reserve the tables again, and warm what the servers have lost."""
