@@ -253,8 +253,9 @@ def test_what_others_may_have_pushed_out_is_read_again_by_all_servers(primary, m
     with fitted(COUNT, one, 200) as algorithm, ExitStack() as stack:
         algorithm.rest()
         other = stack.enter_context(fitted(COUNT, two, 200))  # the replicas were started again for it
-        for each in (other, algorithm):
+        for each in (algorithm, other):
             other.rest()
+            algorithm.rest()
             each.resume()
         monkeypatch.setattr(fitting, "cache_files", lambda connection, names: read.append(names))
         for turn, out, is_short in (

@@ -1,7 +1,6 @@
 """What is seen of a server during a run, and an index brought into memory before it."""
 
 import json
-import math
 import os
 import sys
 import threading
@@ -18,14 +17,7 @@ import psycopg
 import pytest
 
 from ann_benchmarks.algorithms.postgres import prewarming
-from ann_benchmarks.algorithms.postgres.prewarming import (
-    cache_files,
-    file_pieces,
-    is_short,
-    take_over,
-    that_fit,
-    warm_index,
-)
+from ann_benchmarks.algorithms.postgres.prewarming import cache_files, file_pieces, warm_index
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation
@@ -381,35 +373,6 @@ def test_a_relation_is_read_for_a_bounded_time(small: Server, monkeypatch: pytes
         before = backend.io_counters().read_chars
         cache_files(connection, ["public.many"])
         assert size / 4 <= backend.io_counters().read_chars - before < size
-
-
-def test_what_of_a_database_fits_the_memory(small: Server):
-    with small.connect() as connection:
-        [(table, index, whole, buffers)] = connection.execute(
-            "SELECT pg_relation_size('many'), pg_relation_size('many_index'),"
-            " pg_database_size(current_database()), pg_size_bytes(current_setting('shared_buffers'))"
-        ).fetchall()
-        both = ["public.many", "public.many_index"]
-        for ram, fitting in (
-            (0, []), (index - 1, []), (index, both[1:]), (table + index - 1, both[1:]),
-            (table + index, both), (math.inf, both),
-        ):  # fmt: skip
-            assert that_fit(connection, both[0], both[1:], ram) == fitting
-        for ram, short in (
-            (0, True),
-            (whole + buffers - 1, True),
-            (whole + buffers, False),
-            (math.inf, False),
-        ):
-            assert is_short(connection, ram) == short
-
-
-def test_who_uses_a_server_is_known_until_it_ends(made_server: Path):
-    with own_server(embedded_installation() / "bin", made_server) as server:
-        for names, is_new in (("ab", True), ("ab", False), ("ac", True), ("ab", True), ("ab", False)):
-            assert take_over(server, list(names)) == is_new
-        server.restart({})
-        assert take_over(server, list("ab"))
 
 
 def test_who_may_not_read_files_warms_nothing(small: Server):

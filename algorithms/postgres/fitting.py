@@ -9,6 +9,7 @@ import psycopg
 
 from . import catalog
 from .building import Index, IndexHooks
+from .caches import Warmth, is_short, take_over, that_fit
 from .catalog import LoadedTable, relation_bytes
 from .chunks import load_table
 from .columns import KINDS, Column, attribute_kinds
@@ -22,7 +23,7 @@ from .filtering.parts import BuildPlace
 from .forms import RowSource, query_sql, whole_form
 from .machine import drop_from_cache, memory_bytes
 from .payload import mark_of, returned_column, table_column
-from .prewarming import Warmth, cache_files, is_short, take_over, that_fit
+from .prewarming import cache_files
 from .servers import Server
 from .session import SessionFacts
 from .settings import FILTERED_SESSION, QUERY_SESSION, SESSION, apply_settings, settable
@@ -40,6 +41,7 @@ class IndexedTable:
     server: Server
     connection: psycopg.Connection[Any]  # while the table is made, and the index warmed
     column: Column  # of the table, from fit on
+    _where = ""  # what tells the servers that answer from others that have the same table
 
     def __init__(self, extension: RequiredExtension, metric: str, hooks: IndexHooks) -> None:
         """Take what the plug-in describes; nothing is started yet."""
@@ -199,7 +201,7 @@ class IndexedTable:
                         f"{name} is gone: another run has dropped it, or a user who may not park it"
                     )
             catalog.use_only(connection, self.table.name, names)
-            is_new = take_over(self.server, [self.table.name, *names])
+            is_new = take_over(self.server, [self.table.name, *names], self._where)
             is_pushed_out = is_new and is_short(connection, self._ram)
             if is_pushed_out and (fitting := that_fit(connection, self.table.name, names, self._ram)):
                 self._cached = fitting
@@ -310,7 +312,7 @@ class IndexedTable:
     def _finish(self, connection: psycopg.Connection[Any]) -> None:
         assert self.table is not None
         self._cached = [self.table.name, *self._indexes.names]
-        take_over(self.server, self._cached)
+        take_over(self.server, self._cached, self._where)
         self._warmth.forget()
         self._prewarm()
         self._facts["table_size"] = relation_bytes(connection, self.table.name) / 1024

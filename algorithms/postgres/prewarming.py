@@ -8,66 +8,9 @@ from typing import Any
 import psycopg
 from tqdm import tqdm
 
-from .catalog import relation_bytes
-from .servers import Server
-from .settings import shared_buffers
-
 _PIECE_BYTES = 16 << 20
 _CACHE_SECONDS = 10.0  # for reading table and indexes, which may be much larger than the memory
 _SCHEMA_OF_PREWARM = "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'pg_prewarm'"
-_in_use: dict[Any, tuple[str, ...]] = {}  # relations that queries use, by the start of their server
-
-
-class Warmth:
-    """Whether a server's memory was filled with what queries need, and has not lost it since."""
-
-    def __init__(self) -> None:
-        """It was not."""
-        self._mark: Any = None  # of the server's start
-
-    def forget(self) -> None:
-        """Have it filled again, although the server has not ended."""
-        self._mark = None
-
-    def ensure(self, server: Server, fill: Callable[[psycopg.Connection[Any]], None]) -> None:
-        """Have `fill` fill it over a connection, unless that was done since the server started."""
-        mark = server.start_mark()
-        if mark != self._mark:
-            with server.connect() as connection:
-                fill(connection)
-            self._mark = mark
-
-
-def take_over(server: Server, relations: Sequence[str]) -> bool:
-    """Have these be what queries use from now on; return whether others were, or none since its start."""
-    mark, used = server.start_mark(), tuple(relations)
-    is_new = _in_use.get(mark) != used
-    _in_use[mark] = used
-    return is_new
-
-
-def is_short(connection: psycopg.Connection[Any], ram: float) -> bool:
-    """Whether the tables and indexes of the database may push each other out of the memory.
-
-    `ram` is what the server has for its buffers and the system's cache, in bytes.
-    """
-    row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
-    assert row is not None
-    # What is in the server's buffers is mostly in the system's cache, too.
-    return bool(row[0] > ram - shared_buffers(connection))
-
-
-def that_fit(
-    connection: psycopg.Connection[Any], table: str, indexes: Sequence[str], ram: float
-) -> list[str]:
-    """Return what of a table and its indexes the memory holds: all of it, the indexes, or nothing.
-
-    Reading what does not fit from one end to the other would push out what queries have brought in.
-    """
-    for relations in ([table, *indexes], [*indexes]):
-        if sum(relation_bytes(connection, relation) for relation in relations) <= ram:
-            return relations
-    return []
 
 
 def warm_index(connection: psycopg.Connection[Any], index: str) -> str | None:

@@ -17,19 +17,19 @@ LEAST_SECONDS, MOST_LEAST_SECONDS = 0.6, 3.0  # of a warm-up: within these, as l
 MOST_SECONDS = 120.0
 LOOKS_APART = 1.15  # ratio of the times of two looks
 QUIET_LOOKS = 3  # one after the other, after which it is warm
-QUIET_LOOKS_AGAIN = 1  # of what has been warm before
+QUIET_LOOKS_IN_TURN = 1
 WORTH_WAITING_FOR = 0.02  # by which the last quarter of the time was faster than the one before
 STANDARD_ERRORS = 0.5  # by which it was faster at least: better a look too many than one too few
-MOST_EACH_SECONDS = 5.0  # in which every query is sent once, where caches were taken
+MOST_EACH_SECONDS = 3.0  # in which every query is sent once
 WARMUP_RUN = 1_000_000  # numbers of runs from here on are those of the warm-up
 
 
 class Caches(Enum):
-    """What a warm-up finds."""
+    """What a warm-up finds, and so what it takes."""
 
-    UNKNOWN = auto()
-    WARM = auto()  # by queries to the same index
-    TAKEN = auto()  # they were, and others have had the memory since
+    UNKNOWN = auto()  # it takes as long as the throughput rises
+    UNUSED = auto()  # a turn begins, with no query since the caches were filled, or others used them
+    WARM = auto()  # queries to the same index were the last ones
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ def warm_up(
     number of queries; `run_seconds` gives the seconds of a run at a number of queries a second; `send_each`
     sends every query once, as far as its time allows, and returns how many it has sent.
 
-    What has been warm before is so at the first look that sees no rise. Where others have taken its caches,
-    every query is sent once before that: while each of them reads pages of its own, nothing rises.
+    In turns, the first look that sees no rise is the end of it. Where caches are unused, every query is sent
+    once before that: while each of them reads pages of its own, nothing rises.
     """
     began = time.perf_counter()
     facts: dict[str, Any] = {"warmup": str(warmup)}
@@ -83,10 +83,10 @@ def warm_up(
         send(warmup.queries)
         return facts | {"warmup_queries": warmup.queries, "warmup_seconds": time.perf_counter() - began}
     rates: list[float] = []
-    is_again = caches is not Caches.UNKNOWN
-    sent = send_each() if caches is Caches.TAKEN else 0
+    is_turn = caches is not Caches.UNKNOWN
+    sent = send_each() if caches is Caches.UNUSED else 0
     passed, quiet = 0.0, 0
-    look, needed = (0.0, QUIET_LOOKS_AGAIN) if is_again else (LEAST_SECONDS, QUIET_LOOKS)
+    look, needed = (0.0, QUIET_LOOKS_IN_TURN) if is_turn else (LEAST_SECONDS, QUIET_LOOKS)
     while passed < MOST_SECONDS and quiet < needed:
         started = time.perf_counter()
         answered = send_for(PIECE_SECONDS)
@@ -96,7 +96,7 @@ def warm_up(
         if len(rates) < 4 or passed < look:
             continue
         look = LOOKS_APART * passed
-        least = 0.0 if is_again else min(run_seconds(float(np.mean(rates))), MOST_LEAST_SECONDS)
+        least = 0.0 if is_turn else min(run_seconds(float(np.mean(rates))), MOST_LEAST_SECONDS)
         quiet = 0 if is_rising(rates) else quiet + (passed >= least)
     return facts | {
         "warmup_queries": sent,

@@ -75,8 +75,8 @@ class LoadedPoint:
         return self._completed(measured, facts)
 
     @property
-    def _is_measured(self) -> bool:
-        """Whether the index was measured before, in another turn."""
+    def _is_turn(self) -> bool:
+        """Whether other runs are measured in other turns."""
         return self._caches is not Caches.UNKNOWN
 
     def answers(self) -> np.ndarray:
@@ -93,7 +93,7 @@ class LoadedPoint:
             return self._run(clients, run)
 
     def _runs(self, clients: Clients, runs: Sequence[int]) -> list[Measured]:
-        self._runs_planned = max(len(runs), LEAST_ROUNDS if self._is_measured else 1)
+        self._runs_planned = max(len(runs), LEAST_ROUNDS if self._is_turn else 1)
         with self.monitor.phase("measure"):
             if self.load.objective is not None:
                 return self._runs_within(clients, runs)
@@ -136,7 +136,7 @@ class LoadedPoint:
         if not self.load.is_open:
             return
         known, key = self.subject.capacities, f"{self.subject.plugin} {self.load.clients} {self.load.order}"
-        if self._is_measured and key in known:
+        if self._is_turn and key in known:
             self._capacity = known[key]
             return
         with self.monitor.phase("warm-up"):

@@ -114,7 +114,7 @@ class EnteredJob:
         self.points = Points(request, plugin, dataset, facts, report, self._monitor)
         self.points.share(MOST_REPEATS, known_answers)
         self.contenders: dict[int, TurnsTaken] = {}
-        self._warm = Caches.WARM  # what a warm-up finds of an index that was measured before
+        self._are_used = True  # the caches, by queries to its index, since others were at work
         monitor.close()
         self._monitor.current = NoMonitor()
         plugin.rest()
@@ -178,7 +178,7 @@ class EnteredJob:
     @contextmanager
     def _active(self) -> Iterator[Phases]:
         """Have the plug-in work, while all others rest."""
-        self._warm = Caches.TAKEN if self._plugin.resume() else Caches.WARM
+        self._are_used = not self._plugin.resume()
         self._monitor.current = monitor = open_monitor(self.request, self._plugin, self._began)
         try:
             yield monitor
@@ -191,11 +191,11 @@ class EnteredJob:
         self, turn: Turn, arguments: list[Any], found_before: Sequence[Mapping[str, Any]], is_warm: bool
     ) -> tuple[TurnsTaken, Measured]:
         numbers, contender = [turn.round], self.contenders.get(turn.point)
+        caches = Caches.WARM if is_warm and self._are_used else Caches.UNUSED
         if contender is not None:
             self.points.set_arguments(arguments, contender.found_facts)
-            return contender, self.points.measure_runs(numbers, self._warm, completes=False)[0]
+            return contender, self.points.measure_runs(numbers, caches, completes=False)[0]
         contender = TurnsTaken(now())
-        caches = self._warm if is_warm else Caches.UNKNOWN
         runs, contender.found_facts = self.points.measured(
             arguments, lambda: self.points.measure_runs(numbers, caches), found_before
         )

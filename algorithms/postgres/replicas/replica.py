@@ -9,10 +9,10 @@ import psycopg
 from tqdm import tqdm
 
 from .. import machine
+from ..caches import Warmth
 from ..environment import given_settings
 from ..errors import FolderInUseError, PostgresError
 from ..extension import RequiredExtension
-from ..prewarming import Warmth
 from ..servers import StandbyServer, replica_server
 from ..servers.base import NOTICE_SECONDS
 from ..settings import MIB, megabytes
