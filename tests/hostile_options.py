@@ -72,7 +72,8 @@ COMMANDS = {
         "--neighbors": N, "--connections": N, "--output": T, "--dtype": T, "--force": F,
     }),
     "create_website": (["--outputdir", "site"], {
-        "--plottype": T, "--outputdir": [t for t in T if ".." not in t], "--latex": F, "--scatter": F,
+        "--plottype": T, "--outputdir": [t for t in T if ".." not in t and t != "/"], "--latex": F,
+        "--scatter": F,
     }),
     "data_export": (["--output", "out.csv"], {"--output": T, "--recompute": F}),
     "install": (["--definitions", "plugins"], {

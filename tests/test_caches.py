@@ -1,16 +1,28 @@
 """What a server's memory holds: whose turn it was, whether all who take turns fit, and what of one does."""
 
 import math
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ann_benchmarks.algorithms.postgres import caches
-from ann_benchmarks.algorithms.postgres.caches import Warmth, is_short, take_over, that_fit
+from ann_benchmarks.algorithms.postgres.caches import (
+    Warmth,
+    is_short,
+    room_beside_buffers,
+    take_over,
+    that_fit,
+)
+from ann_benchmarks.algorithms.postgres.catalog import relation_bytes
+from ann_benchmarks.algorithms.postgres.prewarming import cache_files
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 
-from .postgres_fixtures import own_server
+from .postgres_fixtures import started
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
 TABLE, INDEX, OTHER = "public.few", "public.few_index", "public.other"
 MAKE = (
@@ -23,7 +35,7 @@ MAKE = (
 @pytest.fixture
 def server(made_server: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(caches, "_known", set())
-    with own_server(embedded_installation() / "bin", made_server) as server:
+    with started(made_server, lambda _: embedded_installation()) as server:
         with server.connect() as connection:
             for statement in MAKE:
                 connection.execute(statement)
@@ -45,6 +57,8 @@ def test_memory_is_short_where_all_who_take_turns_do_not_fit_beside_the_buffers(
             " pg_size_bytes(current_setting('shared_buffers'))"
         ).fetchall()
         assert min(table, index, other) > 0
+        assert room_beside_buffers(connection, 10 * buffers) == 9 * buffers
+        assert room_beside_buffers(connection, math.inf) == math.inf
         for relations, size in (
             ([], 0),
             ([TABLE, INDEX], table + index),
@@ -52,14 +66,25 @@ def test_memory_is_short_where_all_who_take_turns_do_not_fit_beside_the_buffers(
             ([OTHER, "public.on_another_server"], table + index + other),
         ):
             take_over(server, relations)
-            assert [is_short(connection, ram) for ram in (size + buffers - 1, size + buffers, math.inf)] == [
-                True, False, False,
-            ]  # fmt: skip
-        for ram, fitting in (
+            assert [is_short(connection, room) for room in (size - 1, size, math.inf)] == [True, False, False]
+        for room, fitting in (
             (0, []), (index - 1, []), (index, [INDEX]), (table + index - 1, [INDEX]),
             (table + index, [TABLE, INDEX]), (math.inf, [TABLE, INDEX]),
         ):  # fmt: skip
-            assert that_fit(connection, TABLE, [INDEX], ram) == fitting
+            assert that_fit(connection, TABLE, [INDEX], room) == fitting
+
+
+@on_linux
+def test_what_is_too_long_for_a_page_counts_and_is_read(server: Server):
+    with server.connect() as connection:
+        connection.execute("CREATE TABLE long (text text STORAGE EXTERNAL)")
+        connection.execute("INSERT INTO long SELECT repeat('x', 10000) FROM generate_series(1, 300)")
+        assert 3_000_000 < relation_bytes(connection, "public.long") < 6_000_000
+        backend = psutil.Process(connection.info.backend_pid)
+        before = backend.io_counters().read_chars
+        cache_files(connection, ["public.long"])
+        assert backend.io_counters().read_chars - before > 3_000_000
+        assert relation_bytes(connection, "public.not_there") == 0
 
 
 def test_a_memory_is_filled_once_until_it_is_lost(server: Server):

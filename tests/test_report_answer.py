@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.reporting.answer import answers, statements
-from ann_benchmarks.reporting.memory import needs
+from ann_benchmarks.reporting.memory import Need, memory_in_short, needs
 from ann_benchmarks.results.at_recall import at_recall, ratio_of_throughputs
 from ann_benchmarks.results.comparable import comparisons, conditions, family
 from ann_benchmarks.results.series import Series
@@ -292,3 +292,25 @@ def test_single_builds_are_called_that():
     runs = [steady("a", 2, index_build_time=5.0), steady("b", 1, index_build_time=50.0)]
     assert said(runs, "Building").endswith("These are single builds, at different times.")
     assert "single" not in said(runs[:1], "Building")
+
+
+def test_the_short_answer_says_which_memory_noise_leaves_open() -> None:
+    """An algorithm has one sentence for all numbers of clients: of the one with which it needs the most."""
+    mb = 1 << 20
+
+    def need(algorithm: str, clients: int, ram: int | None, perhaps: int | None) -> Need:
+        sizes = [None if size is None else size * mb for size in (ram, perhaps)]
+        return Need(algorithm, clients, sizes[0], None, sizes[1], 96 * mb, None, None, 1, None, [])
+
+    one = [need("a", 1, None, 768), need("b", 1, 768, 384), need("c", 1, 384, 384)]
+    assert memory_in_short(one) == (
+        "to keep 80% of the throughput, c needs 384 MB of RAM; b needs 768 MB of RAM, but noise does not rule out"
+        " 384 MB; a needs more RAM than any reduced amount that was measured, but noise does not rule out 768 MB"
+    )
+    both = [*one[:2], need("a", 16, 768, 384), need("b", 16, 384, 384), need("c", 16, None, None)]
+    assert memory_in_short([*both, one[2]]) == (
+        "to keep 80% of the throughput with any of these numbers of clients,"
+        " b needs 768 MB of RAM, but noise does not rule out 384 MB;"
+        " a needs more RAM than any reduced amount that was measured, but noise does not rule out 768 MB;"
+        " c needs more RAM than any reduced amount that was measured"
+    )

@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from itertools import groupby
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,9 +19,10 @@ from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, read_share, read
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.load.warmup import Caches, warm_up
-from ann_benchmarks.measure import loaded_point
+from ann_benchmarks.measure import loaded_point, rounds
 from ann_benchmarks.measure.answers import filled
-from ann_benchmarks.measure.rounds import Contenders, Enter, Keep, Turn
+from ann_benchmarks.measure.rounds import Contenders, Enter, EnteredJob, Keep, Turn, drop_half
+from ann_benchmarks.monitoring import NoMonitor
 from ann_benchmarks.results.contest import FEWEST_ROUNDS
 from ann_benchmarks.results.file import iter_result_paths, read_attributes, read_result
 from ann_benchmarks.results.intervals import Interval
@@ -64,6 +66,73 @@ def test_each_round_measures_every_point_once_in_an_order_of_its_own(workspace) 
     assert len(order) == 6  # no round begins before the one before it has ended
     assert all(sorted(names) == sorted(points) for names in order)
     assert len({tuple(names) for names in order}) > 1
+
+
+class InTurns:
+    """A test double of a plug-in with an index in caches that are told whether others have them."""
+
+    can_recover = True
+
+    def __init__(self) -> None:
+        self.is_pushed_out = False
+
+    def resume(self) -> bool:
+        return self.is_pushed_out
+
+    def rest(self) -> None:
+        pass
+
+    recover = rest
+
+
+def test_caches_are_unused_until_a_turn_has_been_taken(monkeypatch) -> None:
+    """Also where a turn fails after they were filled: its queries may not have been sent."""
+    found: list[Caches] = []
+    fails = [False]
+
+    def measure_runs(numbers, caches, completes=True):
+        found.append(caches)
+        if fails[0]:
+            raise UserError("no")
+        return [Measured(np.array([0.1]), np.array([[0]]), 0.1)]
+
+    points = SimpleNamespace(
+        set_arguments=lambda *arguments: None, measure_runs=measure_runs,
+        measured=lambda arguments, measure, before: (measure(), {}), kills=SimpleNamespace(reason=str),
+    )  # fmt: skip
+    monkeypatch.setattr(rounds, "open_monitor", lambda *arguments: NoMonitor())
+    unused, jobs = {"a"}, []
+    for _ in range(2):
+        job = EnteredJob.__new__(EnteredJob)
+        job._plugin, job.points, job._index, job._unused = InTurns(), points, "a", unused
+        job._plugin.get_additional = dict
+        job.job = SimpleNamespace(points=[[1]], label=str)
+        job.request, job._began, job._monitor = None, 0.0, rounds.SwitchedMonitor(NoMonitor())
+        job.contenders, job._failed, job._report = {}, set(), lambda event: None
+        jobs.append(job)
+    one, other = jobs
+    turn = Turn("a", 0, 1)
+
+    def took(job: EnteredJob, is_pushed_out: bool = False, failing: bool = False) -> Caches:
+        job._plugin.is_pushed_out, fails[0] = is_pushed_out, failing
+        job.take_turn(turn, ())
+        return found[-1]
+
+    assert took(one) is Caches.UNUSED  # its first turn
+    assert took(other) is Caches.WARM and took(one) is Caches.WARM
+    assert took(one, is_pushed_out=True) is Caches.UNUSED and took(other) is Caches.WARM
+    assert took(other, is_pushed_out=True, failing=True) is Caches.UNUSED
+    assert took(one) is Caches.UNUSED and took(other) is Caches.WARM
+
+
+@pytest.mark.parametrize("mark", ["mine", "another"])
+def test_of_a_point_that_fails_nothing_stays_of_these_rounds(tmp_path, monkeypatch, mark: str) -> None:
+    path = tmp_path / "result.hdf5"
+    monkeypatch.setattr(rounds, "read_attributes", lambda path: {"rounds": "mine"})
+    path.write_text("half of it")
+    drop_half(path, {"rounds": mark})
+    assert path.exists() == (mark == "another")
+    drop_half(tmp_path / "not_there", {"rounds": "mine"})
 
 
 def test_an_index_is_switched_on_once_a_round() -> None:
@@ -337,7 +406,7 @@ def test_each_turn_uses_the_index_of_its_own(tmp_path, monkeypatch, plugin_serve
     said: list = []
     contenders = Contenders()
     used = [str(jobs[-1].definition)]  # the one that enters last
-    expected = []
+    unused, expected = set(chosen), []
     try:
         for job in jobs:
             contenders.carry_out(Enter(JobRequest(job)), said.append)
@@ -345,8 +414,13 @@ def test_each_turn_uses_the_index_of_its_own(tmp_path, monkeypatch, plugin_serve
             for job in random.sample(jobs, len(jobs)):
                 contenders.carry_out(Turn(job.label(), 0, number), said.append)
                 used.append(str(job.definition))
-                is_new = used[-1] not in used[1:-1] or (ram and used[-1] != used[-2])
-                expected.append(Caches.UNUSED if is_new else Caches.WARM)
+                if ram and used[-1] != used[-2]:
+                    unused.add(used[-1])
+                expected.append(Caches.UNUSED if used[-1] in unused else Caches.WARM)
+                unused.discard(used[-1])
+            for job in jobs:  # which takes no turn
+                contenders.carry_out(Keep(job.label(), {"rounds": "mark"}, is_last=False), said.append)
+        said.clear()
         for job in jobs:
             contenders.carry_out(Keep(job.label(), {"rounds": "mark"}), said.append)
     finally:

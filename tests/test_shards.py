@@ -403,7 +403,7 @@ def test_what_a_search_finds_for_one_engine_is_not_taken_by_another(monkeypatch)
         def found(self):
             yield self.job.label()
 
-        def take_turn(self, turn, found_before, is_warm=False):
+        def take_turn(self, turn, found_before):
             known[turn.job] = list(found_before)
 
     known: dict = {}

@@ -45,24 +45,27 @@ def take_over(server: Server, relations: Sequence[str], where: str = "") -> bool
     return is_new
 
 
-def is_short(connection: psycopg.Connection[Any], ram: float) -> bool:
-    """Whether those that take turns on a server may push each other out of its memory.
+def room_beside_buffers(connection: psycopg.Connection[Any], ram: float) -> float:
+    """Return the bytes that the system's cache has, of what there is for it and the server's buffers.
 
-    `ram` is what the server has for its buffers and the system's cache, in bytes.
+    What is in these buffers is mostly in that cache, too, so that they are no room for more.
     """
-    whole = sum(relation_bytes(connection, relation) for relation in _known)
-    # What is in the server's buffers is mostly in the system's cache, too.
-    return whole > ram - shared_buffers(connection)
+    return ram - shared_buffers(connection)
+
+
+def is_short(connection: psycopg.Connection[Any], room: float) -> bool:
+    """Whether those that take turns on a server may push each other out of `room` bytes of the cache."""
+    return sum(relation_bytes(connection, relation) for relation in _known) > room
 
 
 def that_fit(
-    connection: psycopg.Connection[Any], table: str, indexes: Sequence[str], ram: float
+    connection: psycopg.Connection[Any], table: str, indexes: Sequence[str], room: float
 ) -> list[str]:
-    """Return what of a table and its indexes the memory holds: all of it, the indexes, or nothing.
+    """Return what of a table and its indexes `room` bytes hold: all of it, the indexes, or nothing.
 
     Reading what does not fit from one end to the other would push out what queries have brought in.
     """
     for relations in ([table, *indexes], [*indexes]):
-        if sum(relation_bytes(connection, relation) for relation in relations) <= ram:
+        if sum(relation_bytes(connection, relation) for relation in relations) <= room:
             return relations
     return []

@@ -202,10 +202,15 @@ def remember_index(
 
 
 def relation_bytes(connection: psycopg.Connection[Any], name: str) -> int:
-    """Size of a table, its partitions or an index by its name with the schema; 0 where it is not there."""
+    """Size of a table, its partitions or an index by its name with the schema; 0 where it is not there.
+
+    Rows that are too long for a page have their vectors in a table beside it (TOAST), which counts, too.
+    """
     row = connection.execute(
-        "SELECT coalesce(sum(pg_relation_size(relid)), pg_relation_size(to_regclass(%s)), 0)"
-        " FROM pg_partition_tree(to_regclass(%s))",
+        "SELECT coalesce(sum(pg_relation_size(oid) + CASE reltoastrelid WHEN 0 THEN 0"
+        " ELSE pg_relation_size(reltoastrelid) END), 0)"
+        " FROM pg_class WHERE oid = to_regclass(%s)"
+        " OR oid IN (SELECT relid FROM pg_partition_tree(to_regclass(%s)))",
         [name, name],
     ).fetchone()
     assert row is not None

@@ -7,6 +7,7 @@ from .environment import (
     PREFIX,
     connection_parameters,
     given_settings,
+    ram_bytes,
     server_kind,
     starts_service,
     variable,
@@ -34,7 +35,11 @@ def most_connections(are_shared: bool = False) -> int | None:
 
 
 def check_parking() -> None:
-    """Raise PostgresError where the account may not mark indexes of a table invalid, as rounds do."""
+    """Raise PostgresError where the account may not mark indexes of a table invalid, as rounds do.
+
+    Also where the memory that turns share is no size.
+    """
+    ram_bytes()
     others = shard_hosts()
     # The account of a server of our own may.
     if chosen_programs() is None and (not others or variable("HOST")):

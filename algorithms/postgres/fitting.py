@@ -9,7 +9,7 @@ import psycopg
 
 from . import catalog
 from .building import Index, IndexHooks
-from .caches import Warmth, is_short, take_over, that_fit
+from .caches import Warmth, is_short, room_beside_buffers, take_over, that_fit
 from .catalog import LoadedTable, relation_bytes
 from .chunks import load_table
 from .columns import KINDS, Column, attribute_kinds
@@ -41,6 +41,7 @@ class IndexedTable:
     server: Server
     connection: psycopg.Connection[Any]  # while the table is made, and the index warmed
     column: Column  # of the table, from fit on
+    _servers = 1  # that share the machine's memory
     _where = ""  # what tells the servers that answer from others that have the same table
 
     def __init__(self, extension: RequiredExtension, metric: str, hooks: IndexHooks) -> None:
@@ -202,8 +203,9 @@ class IndexedTable:
                     )
             catalog.use_only(connection, self.table.name, names)
             is_new = take_over(self.server, [self.table.name, *names], self._where)
-            is_pushed_out = is_new and is_short(connection, self._ram)
-            if is_pushed_out and (fitting := that_fit(connection, self.table.name, names, self._ram)):
+            room = room_beside_buffers(connection, self._ram)
+            is_pushed_out = is_new and is_short(connection, room)
+            if is_pushed_out and (fitting := that_fit(connection, self.table.name, names, room)):
                 self._cached = fitting
                 self._forget_warmth()
         self._prewarm()
@@ -253,7 +255,7 @@ class IndexedTable:
         self.enter_phase("start")
         self._facts, ram = {}, ram_bytes()
         self.server = self._start_server()
-        self._ram = ram or (memory_bytes() if self.server.is_ours else math.inf)
+        self._ram = ram or (memory_bytes() / self._servers if self.server.is_ours else math.inf)
         with self.server.explaining("preparing the index"), self.server.connect() as connection:
             self._extension.create(self.server, connection)
             catalog.prepare(connection)

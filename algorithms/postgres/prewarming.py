@@ -30,7 +30,18 @@ def cache_files(connection: psycopg.Connection[Any], relations: Sequence[str]) -
     """
     ends = time.monotonic() + _CACHE_SECONDS
     for relation in relations:
-        _warm(connection, relation, "read", f"reading {relation}", ends)
+        for part in (relation, *_beside(connection, relation)):
+            _warm(connection, part, "read", f"reading {part}", ends)
+
+
+def _beside(connection: psycopg.Connection[Any], relation: str) -> list[str]:
+    """Return the table that has what is too long for a page of another table, if there is one."""
+    rows = connection.execute(
+        "SELECT reltoastrelid::regclass::text FROM pg_class"
+        " WHERE oid = to_regclass(%s) AND reltoastrelid <> 0",
+        [relation],
+    ).fetchall()
+    return [name for (name,) in rows]
 
 
 def _warm(

@@ -125,12 +125,17 @@ class Points:
             plan_facts = self.plan_figures(query_arguments)
         self.store.keep(query_arguments, runs, {**before, **found_facts, **plan_facts}, recording)
 
+    @property
+    def has_plans(self) -> bool:
+        """Whether the plans of its queries have figures: those of queries with filters."""
+        return self.store.queries.filters is not None
+
     def plan_figures(self, query_arguments: list[Any]) -> dict[str, Any]:
         """Return what is stored of the plans of queries with filters, with the arguments that are set.
 
         What goes wrong costs these figures alone, and is reported.
         """
-        if self.store.queries.filters is None:
+        if not self.has_plans:
             return {}
         try:
             return plan_figures(self.one_by_one, self.store.shares_of)

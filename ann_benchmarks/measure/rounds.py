@@ -7,7 +7,7 @@ run/rounds.py decides whose turn it is.
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -105,8 +105,12 @@ class EnteredJob:
         monitor: Phases,
         report: Callable[[Event], None],
         known_answers: dict[str, np.ndarray],
+        unused: set[str],
     ) -> None:
-        """Build the index and let it rest; `known_answers` are what it has answered under any load."""
+        """Build the index and let it rest; `known_answers` are what it has answered under any load.
+
+        `unused` are the indexes whose caches were filled, and not used by queries yet.
+        """
         self.request, self.job, self._plugin, self._report = request, request.job, plugin, report
         self._began = time.perf_counter()
         self._monitor = SwitchedMonitor(monitor)
@@ -114,7 +118,9 @@ class EnteredJob:
         self.points = Points(request, plugin, dataset, facts, report, self._monitor)
         self.points.share(MOST_REPEATS, known_answers)
         self.contenders: dict[int, TurnsTaken] = {}
-        self._are_used = True  # the caches, by queries to its index, since others were at work
+        self._failed: set[int] = set()  # points
+        self._index, self._unused = str(self.job.definition), unused
+        unused.add(self._index)
         monitor.close()
         self._monitor.current = NoMonitor()
         plugin.rest()
@@ -124,21 +130,20 @@ class EnteredJob:
         """The settings of its server, and on what shards it is: what the same index is searched with."""
         return self.job.definition.settings, self.job.definition.shards
 
-    def take_turn(self, turn: Turn, found_before: Sequence[Mapping[str, Any]], is_warm: bool = False) -> None:
-        """Measure a point for one run; where that fails, a plug-in that can recover loses the point alone.
-
-        `is_warm`: other points of the same index have had their turns.
-        """
+    def take_turn(self, turn: Turn, found_before: Sequence[Mapping[str, Any]]) -> None:
+        """Measure a point for one run; where that fails, a plug-in that can recover loses the point alone."""
         arguments = self.job.points[turn.point]
         try:
             with self._active() as monitor:
-                contender, run = self._measure(turn, arguments, found_before, is_warm)
+                contender, run = self._measure(turn, arguments, found_before)
+                self._unused.discard(self._index)
                 contender.runs.append(smaller(run))
                 contender.rounds.append(turn.round)
                 contender.plugin_facts = self._plugin.get_additional()
                 contender.recording = monitor.cut().after(contender.recording)
         except Exception as error:
             self.contenders.pop(turn.point, None)
+            self._failed.add(turn.point)
             if not self._plugin.can_recover:
                 raise
             details = "" if isinstance(error, UserError) else traceback.format_exc()
@@ -153,9 +158,14 @@ class EnteredJob:
     def keep(self, facts: Mapping[str, Any], is_last: bool) -> None:
         """Store every point that has had a turn; `facts` are attributes of each.
 
-        Before the end of the race, nothing takes the place of what an earlier one has measured.
+        Before the end of the race, nothing takes the place of what an earlier one has measured. What was
+        stored of a point that has failed since is deleted.
         """
-        with self._active():
+        for place in self._failed:
+            drop_half(self.points.store.job.path(self.job.points[place]), facts)
+        # Only plans that are not known yet take the index, which the caches may have to be filled for.
+        asks = self.points.has_plans and any(one.plan_facts is None for one in self.contenders.values())
+        with self._active() if asks else nullcontext():
             for place, contender in sorted(self.contenders.items()):  # as the definition has its points
                 if not is_last and is_of_others(self.job.path(self.job.points[place]), facts):
                     continue
@@ -178,7 +188,8 @@ class EnteredJob:
     @contextmanager
     def _active(self) -> Iterator[Phases]:
         """Have the plug-in work, while all others rest."""
-        self._are_used = not self._plugin.resume()
+        if self._plugin.resume():
+            self._unused.add(self._index)
         self._monitor.current = monitor = open_monitor(self.request, self._plugin, self._began)
         try:
             yield monitor
@@ -188,10 +199,10 @@ class EnteredJob:
             self._plugin.rest()
 
     def _measure(
-        self, turn: Turn, arguments: list[Any], found_before: Sequence[Mapping[str, Any]], is_warm: bool
+        self, turn: Turn, arguments: list[Any], found_before: Sequence[Mapping[str, Any]]
     ) -> tuple[TurnsTaken, Measured]:
         numbers, contender = [turn.round], self.contenders.get(turn.point)
-        caches = Caches.WARM if is_warm and self._are_used else Caches.UNUSED
+        caches = Caches.UNUSED if self._index in self._unused else Caches.WARM
         if contender is not None:
             self.points.set_arguments(arguments, contender.found_facts)
             return contender, self.points.measure_runs(numbers, caches, completes=False)[0]
@@ -211,6 +222,7 @@ class Contenders:
         self._jobs: dict[str, EnteredJob] = {}
         self._stacks: dict[str, ExitStack] = {}
         self._answers: dict[str, dict[str, np.ndarray]] = {}  # by `answered_alike`
+        self._unused: set[str] = set()  # indexes, by their definitions
 
     def carry_out(self, request: RoundsRequest, report: Callable[[Any], None]) -> None:
         """Do what a request says, and report what happens."""
@@ -221,9 +233,7 @@ class Contenders:
             # What a search finds depends on both.
             alike = [job for job in self._jobs.values() if job.server == taking.server]
             known = [facts for job in alike for facts in job.found()]
-            definition = str(taking.job.definition)
-            is_warm = any(job.contenders and str(job.job.definition) == definition for job in alike)
-            taking.take_turn(request, known, is_warm)
+            taking.take_turn(request, known)
         else:
             self._jobs[request.job].keep(request.facts, request.is_last)
             if request.is_last:
@@ -239,7 +249,7 @@ class Contenders:
         with ExitStack() as stack:
             plugin, dataset, monitor = stack.enter_context(opened(request))
             known = self._answers.setdefault(answered_alike(request.job), {})
-            self._jobs[name] = EnteredJob(request, plugin, dataset, monitor, report, known)
+            self._jobs[name] = EnteredJob(request, plugin, dataset, monitor, report, known, self._unused)
             self._stacks[name] = stack.pop_all()
 
     def _leave(self, name: str) -> None:
@@ -258,6 +268,13 @@ def is_of_others(path: Path, facts: Mapping[str, Any]) -> bool:
         return path.exists() and read_attributes(path).get("rounds") != facts.get("rounds")
     except UserError:  # it is damaged
         return False
+
+
+def drop_half(path: Path, facts: Mapping[str, Any]) -> None:
+    """Delete the result that the rounds of these facts have stored of a point, which has failed since."""
+    with suppress(UserError, OSError):  # damaged, or gone
+        if read_attributes(path).get("rounds") == facts.get("rounds"):
+            path.unlink()
 
 
 def smaller(run: Measured) -> Measured:

@@ -1,5 +1,6 @@
 """How much memory an algorithm needs: the least with which it keeps most of its throughput."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, takewhile
@@ -123,19 +124,23 @@ def has_plenty(run: Run, ram: int) -> bool:
 
 def memory_in_short(found: Sequence[Need]) -> str:
     """Say how much each algorithm needs with the number of clients with which it needs the most."""
-    most: dict[str, float] = {}
+    most: dict[str, tuple[float, float]] = {}
     for need in found:
-        most[need.algorithm] = max(most.get(need.algorithm, 0.0), need.ram or float("inf"))
-    needing: dict[float, list[str]] = {}
-    for name, ram in most.items():
-        needing.setdefault(ram, []).append(name)
+        ram, perhaps = most.get(need.algorithm, (0.0, 0.0))
+        most[need.algorithm] = max(ram, need.ram or math.inf), max(perhaps, need.perhaps or math.inf)
+    needing: dict[tuple[float, float], list[str]] = {}
+    for name, both in most.items():
+        needing.setdefault(both, []).append(name)
     texts = []
-    for ram, names in sorted(needing.items()):
+    for (ram, perhaps), names in sorted(needing.items()):
         much = "more RAM than any reduced amount that was measured"
-        much = much if ram == float("inf") else f"{size_text(ram)} of RAM"
-        texts.append(f"{listed(names)} need{'s' * (len(names) == 1)} {much}")
+        much = much if ram == math.inf else f"{size_text(ram)} of RAM"
+        noise = f", but noise does not rule out {size_text(perhaps)}" if perhaps < ram else ""
+        texts.append(f"{listed(names)} need{'s' * (len(names) == 1)} {much}{noise}")
     doubts = doubts_of(found)
-    return f"to keep {KEPT:.0%} of the throughput, {'; '.join(texts)}" + (f" ({doubts})" if doubts else "")
+    loads = " with any of these numbers of clients" if len({need.clients for need in found}) > 1 else ""
+    text = f"to keep {KEPT:.0%} of the throughput{loads}, {'; '.join(texts)}"
+    return text + (f" ({doubts})" if doubts else "")
 
 
 def doubts_of(found: Iterable[Need]) -> str:

@@ -14,7 +14,7 @@ from ann_benchmarks.common.output import counted, say, warn
 from ann_benchmarks.jobs.events import Failure, Finished, PointDone, TurnDone
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, shares_of_budget
-from ann_benchmarks.measure.rounds import Enter, Keep, Turn
+from ann_benchmarks.measure.rounds import Enter, Keep, Turn, drop_half
 from ann_benchmarks.results.contest import FEWEST_ROUNDS
 
 from .conclusions import conclusions
@@ -123,7 +123,7 @@ class Conductor:
 
     def _measure(self, jobs: Sequence[Job], ends: float | None) -> None:
         race = Race([contender for job in jobs for contender in contenders(job)], self._rounds)
-        facts = {"rounds": uuid.uuid4().hex[:16], "rounds_requested": str(self._rounds)}
+        facts: dict[str, Any] = {"rounds": uuid.uuid4().hex[:16], "rounds_requested": str(self._rounds)}
         by_label = {job.label(): job for job in jobs}
         is_shown = jobs[0].execution.show_progress
         began = kept = time.monotonic()
@@ -132,7 +132,11 @@ class Conductor:
             for number in count(1):
                 round_began = time.monotonic()
                 for contender in in_turn(race.running, by_label):
-                    self._take_turn(race, contender, by_label[contender.job], number)
+                    job = by_label[contender.job]
+                    self._take_turn(race, contender, job, number)
+                    if self._has_failed(job):
+                        for arguments in job.points:
+                            drop_half(job.path(arguments), facts)
                     if self._is_torn:
                         return
                     progress.turn(number, len(race.running))

@@ -42,7 +42,7 @@ class ReplicatedTable(IndexedTable):
         super().__init__(extension, metric, hooks.entering(stop_replicas))
         self._replicas = [Replica(number, count, max(count, most)) for number in range(1, count + 1)]
         self._log = WrittenLog()  # of the last run, which may go on
-        self._where = f"{count} replicas"
+        self._where, self._servers = f"{count} replicas", 1 + max(count, most)
 
     def statement(self, q: Any, n: int, settings: Mapping[str, str], rerank: int | None) -> QueryStatement:
         """Return the query for the n nearest rows, in sessions with these settings; `q` is one of many."""

@@ -37,7 +37,7 @@ class Shard(IndexedTable):
         """Take what the plug-in describes; nothing is started yet. `share`: how many have the memory."""
         super().__init__(extension, metric, hooks)
         self.number, self.count = number, count
-        self._share = share
+        self._share = self._servers = share
         self.has_citus = False  # from the start of its server on
         self.is_reused: bool | None = None  # the index, where another process has made the shard
 
