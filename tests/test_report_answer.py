@@ -304,8 +304,9 @@ def test_the_short_answer_says_which_memory_noise_leaves_open() -> None:
 
     one = [need("a", 1, None, 768), need("b", 1, 768, 384), need("c", 1, 384, 384)]
     assert memory_in_short(one) == (
-        "to keep 80% of the throughput, c needs 384 MB of RAM; b needs 768 MB of RAM, but noise does not rule out"
-        " 384 MB; a needs more RAM than any reduced amount that was measured, but noise does not rule out 768 MB"
+        "to keep 80% of the throughput, c needs 384 MB of RAM;"
+        " b needs 768 MB of RAM, but noise does not rule out 384 MB;"
+        " a needs more RAM than any reduced amount that was measured, but noise does not rule out 768 MB"
     )
     both = [*one[:2], need("a", 16, 768, 384), need("b", 16, 384, 384), need("c", 16, None, None)]
     assert memory_in_short([*both, one[2]]) == (
