@@ -266,7 +266,7 @@ def test_a_lost_connection_is_told(opened, server: Server):
     clients = opened(2)
     threading.Timer(0.5, end_one_backend, [server]).start()
     started = time.monotonic()
-    with pytest.raises(PostgresError, match=r"pgbench failed: client \d .*(terminating|died|closed)"):
+    with pytest.raises(PostgresError, match=r"pgbench failed: .*(terminating|died|closed)"):
         ask(clients, [np.arange(10)] * 2, 30)
     assert time.monotonic() - started < 10
 
@@ -281,12 +281,13 @@ def end_one_backend(server: Server) -> None:
 def test_a_killed_pgbench_is_told(opened):
     clients = opened(2)
 
-    def kill() -> None:
-        for child in psutil.Process().children():
-            if child.name() == "pgbench":
-                child.kill()
+    def kill_one() -> bool:
+        programs = [child for child in psutil.Process().children() if child.name() == "pgbench"]
+        for program in programs:
+            program.kill()
+        return bool(programs)
 
-    threading.Timer(0.5, kill).start()
+    threading.Timer(0.5, until, [kill_one]).start()  # on a busy machine it takes a while to be there
     with pytest.raises(PostgresError, match="pgbench was ended by SIGKILL"):
         ask(clients, [np.arange(10)] * 2, 30)
 
