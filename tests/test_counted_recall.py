@@ -152,7 +152,7 @@ def test_what_a_run_has_not_sent_is_answered_after_it():
         assert "were not given in the runs" in " ".join(remarks(run.facts))
     (run,) = LoadedPoint(subject, Load(3)).measure(OFF, range(1))
     assert run.facts["queries_answered_aside"] == 0
-    assert not remarks(run.facts)
+    assert "were not given in the runs" not in " ".join(remarks(run.facts))
 
 
 def test_what_one_load_has_not_sent_is_known_from_another_at_the_same_query_arguments():
