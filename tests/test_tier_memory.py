@@ -162,7 +162,8 @@ def test_a_build_and_a_turn_whose_memory_ran_out_say_so_too(monkeypatch):
     entered = EnteredJob.__new__(EnteredJob)
     entered.job = SimpleNamespace(points=[[40]], label=lambda arguments: "hnsw(40)")
     entered.points = SimpleNamespace(kills=Kills(conditions))
-    entered.contenders, entered._report, entered._active = {}, events.append, lost
+    entered.contenders, entered._failed = {}, set()
+    entered._report, entered._active = events.append, lost
     entered._plugin = SimpleNamespace(can_recover=True, recover=lambda: None, rest=lambda: None)
     entered.take_turn(Turn("hnsw", 0, 1), ())
     assert [event.reason for event in events] == ["the connection was lost; 1 MB did not suffice"]

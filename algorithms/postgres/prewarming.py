@@ -35,10 +35,10 @@ def cache_files(connection: psycopg.Connection[Any], relations: Sequence[str]) -
 
 
 def _beside(connection: psycopg.Connection[Any], relation: str) -> list[str]:
-    """Return the table that has what is too long for a page of another table, if there is one."""
+    """Return the table that has what is too long for a page of another one, if this user may name it."""
     rows = connection.execute(
         "SELECT reltoastrelid::regclass::text FROM pg_class"
-        " WHERE oid = to_regclass(%s) AND reltoastrelid <> 0",
+        " WHERE oid = to_regclass(%s) AND reltoastrelid <> 0 AND has_schema_privilege('pg_toast', 'USAGE')",
         [relation],
     ).fetchall()
     return [name for (name,) in rows]
