@@ -72,7 +72,7 @@ COMMANDS = {
         "--neighbors": N, "--connections": N, "--output": T, "--dtype": T, "--force": F,
     }),
     "create_website": (["--outputdir", "site"], {
-        "--plottype": T, "--outputdir": [t for t in T if ".." not in t and t != "/"], "--latex": F,
+        "--plottype": T, "--outputdir": [t for t in T if ".." not in t and set(t) != {"/"}], "--latex": F,
         "--scatter": F,
     }),
     "data_export": (["--output", "out.csv"], {"--output": T, "--recompute": F}),
