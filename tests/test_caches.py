@@ -1,4 +1,4 @@
-"""What a server's memory holds: whose turn it was, whether all who take turns fit, and what of one does."""
+"""The memory of a server: who used it last, whether all contenders fit, and which relations of one do."""
 
 import math
 import sys
@@ -10,10 +10,10 @@ import pytest
 from ann_benchmarks.algorithms.postgres import caches
 from ann_benchmarks.algorithms.postgres.caches import (
     Warmth,
+    cache_room,
+    fitting_relations,
     is_short,
-    room_beside_buffers,
     take_over,
-    that_fit,
 )
 from ann_benchmarks.algorithms.postgres.catalog import relation_bytes
 from ann_benchmarks.algorithms.postgres.prewarming import cache_files
@@ -57,8 +57,8 @@ def test_memory_is_short_where_all_who_take_turns_do_not_fit_beside_the_buffers(
             " pg_size_bytes(current_setting('shared_buffers'))"
         ).fetchall()
         assert min(table, index, other) > 0
-        assert room_beside_buffers(connection, 10 * buffers) == 9 * buffers
-        assert room_beside_buffers(connection, math.inf) == math.inf
+        assert cache_room(connection, 10 * buffers) == 9 * buffers
+        assert cache_room(connection, math.inf) == math.inf
         for relations, size in (
             ([], 0),
             ([TABLE, INDEX], table + index),
@@ -71,7 +71,7 @@ def test_memory_is_short_where_all_who_take_turns_do_not_fit_beside_the_buffers(
             (0, []), (index - 1, []), (index, [INDEX]), (table + index - 1, [INDEX]),
             (table + index, [TABLE, INDEX]), (math.inf, [TABLE, INDEX]),
         ):  # fmt: skip
-            assert that_fit(connection, TABLE, [INDEX], room) == fitting
+            assert fitting_relations(connection, TABLE, [INDEX], room) == fitting
 
 
 @on_linux

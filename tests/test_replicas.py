@@ -266,7 +266,7 @@ def test_what_others_may_have_pushed_out_is_read_again_by_all_servers(primary, m
             (other, [other.table_name, other.index_name], True),
         ):
             monkeypatch.setattr(fitting, "is_short", lambda *arguments, is_short=is_short: is_short)
-            monkeypatch.setattr(fitting, "that_fit", lambda *arguments, out=out: out)
+            monkeypatch.setattr(fitting, "fitting_relations", lambda *arguments, out=out: out)
             for each in (algorithm, other):
                 each.rest()
             read.clear()
@@ -392,7 +392,6 @@ def test_all_replicas_have_to_run_with_the_same():
 
 _CHILD = """
 import sys, time
-from contextlib import ExitStack
 from pathlib import Path
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.servers.standby import StandbyServer

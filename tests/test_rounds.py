@@ -21,7 +21,7 @@ from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.load.warmup import Caches, warm_up
 from ann_benchmarks.measure import loaded_point, rounds
 from ann_benchmarks.measure.answers import filled
-from ann_benchmarks.measure.rounds import Contenders, Enter, EnteredJob, Keep, Turn, drop_half
+from ann_benchmarks.measure.rounds import Contenders, Enter, EnteredJob, Keep, Turn, delete_partial_result
 from ann_benchmarks.monitoring import NoMonitor
 from ann_benchmarks.results.contest import FEWEST_ROUNDS
 from ann_benchmarks.results.file import iter_result_paths, read_attributes, read_result
@@ -69,7 +69,7 @@ def test_each_round_measures_every_point_once_in_an_order_of_its_own(workspace) 
 
 
 class InTurns:
-    """A test double of a plug-in with an index in caches that are told whether others have them."""
+    """A test double of a plug-in, whose caches others may have used."""
 
     can_recover = True
 
@@ -130,9 +130,9 @@ def test_of_a_point_that_fails_nothing_stays_of_these_rounds(tmp_path, monkeypat
     path = tmp_path / "result.hdf5"
     monkeypatch.setattr(rounds, "read_attributes", lambda path: {"rounds": "mine"})
     path.write_text("half of it")
-    drop_half(path, {"rounds": mark})
+    delete_partial_result(path, {"rounds": mark})
     assert path.exists() == (mark == "another")
-    drop_half(tmp_path / "not_there", {"rounds": "mine"})
+    delete_partial_result(tmp_path / "not_there", {"rounds": "mine"})
 
 
 def test_an_index_is_switched_on_once_a_round() -> None:

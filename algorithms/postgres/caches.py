@@ -45,7 +45,7 @@ def take_over(server: Server, relations: Sequence[str], where: str = "") -> bool
     return is_new
 
 
-def room_beside_buffers(connection: psycopg.Connection[Any], ram: float) -> float:
+def cache_room(connection: psycopg.Connection[Any], ram: float) -> float:
     """Return the bytes that the system's cache has, of what there is for it and the server's buffers.
 
     What is in these buffers is mostly in that cache, too, so that they are no room for more.
@@ -58,7 +58,7 @@ def is_short(connection: psycopg.Connection[Any], room: float) -> bool:
     return sum(relation_bytes(connection, relation) for relation in _known) > room
 
 
-def that_fit(
+def fitting_relations(
     connection: psycopg.Connection[Any], table: str, indexes: Sequence[str], room: float
 ) -> list[str]:
     """Return what of a table and its indexes `room` bytes hold: all of it, the indexes, or nothing.

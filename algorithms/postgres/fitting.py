@@ -9,7 +9,7 @@ import psycopg
 
 from . import catalog
 from .building import Index, IndexHooks
-from .caches import Warmth, is_short, room_beside_buffers, take_over, that_fit
+from .caches import Warmth, cache_room, fitting_relations, is_short, take_over
 from .catalog import LoadedTable, relation_bytes
 from .chunks import load_table
 from .columns import KINDS, Column, attribute_kinds
@@ -203,9 +203,9 @@ class IndexedTable:
                     )
             catalog.use_only(connection, self.table.name, names)
             is_new = take_over(self.server, [self.table.name, *names], self._where)
-            room = room_beside_buffers(connection, self._ram)
+            room = cache_room(connection, self._ram)
             is_pushed_out = is_new and is_short(connection, room)
-            if is_pushed_out and (fitting := that_fit(connection, self.table.name, names, room)):
+            if is_pushed_out and (fitting := fitting_relations(connection, self.table.name, names, room)):
                 self._cached = fitting
                 self._forget_warmth()
         self._prewarm()
@@ -253,9 +253,9 @@ class IndexedTable:
                 f"these have {column.dimension:,}: use vectors of fewer"
             )
         self.enter_phase("start")
-        self._facts, ram = {}, ram_bytes()
+        self._facts = {}
         self.server = self._start_server()
-        self._ram = ram or (memory_bytes() / self._servers if self.server.is_ours else math.inf)
+        self._ram = ram_bytes() or (memory_bytes() / self._servers if self.server.is_ours else math.inf)
         with self.server.explaining("preparing the index"), self.server.connect() as connection:
             self._extension.create(self.server, connection)
             catalog.prepare(connection)

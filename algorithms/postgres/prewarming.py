@@ -30,12 +30,12 @@ def cache_files(connection: psycopg.Connection[Any], relations: Sequence[str]) -
     """
     ends = time.monotonic() + _CACHE_SECONDS
     for relation in relations:
-        for part in (relation, *_beside(connection, relation)):
+        for part in (relation, *_toast_tables(connection, relation)):
             _warm(connection, part, "read", f"reading {part}", ends)
 
 
-def _beside(connection: psycopg.Connection[Any], relation: str) -> list[str]:
-    """Return the table that has what is too long for a page of another one, if this user may name it."""
+def _toast_tables(connection: psycopg.Connection[Any], relation: str) -> list[str]:
+    """Return the TOAST table of a table, which has what is too long for a page, if this user may name it."""
     rows = connection.execute(
         "SELECT reltoastrelid::regclass::text FROM pg_class"
         " WHERE oid = to_regclass(%s) AND reltoastrelid <> 0 AND has_schema_privilege('pg_toast', 'USAGE')",

@@ -109,7 +109,7 @@ class EnteredJob:
     ) -> None:
         """Build the index and let it rest; `known_answers` are what it has answered under any load.
 
-        `unused` are the indexes whose caches were filled, and not used by queries yet.
+        `unused` are the indexes that no query has used since their caches were filled.
         """
         self.request, self.job, self._plugin, self._report = request, request.job, plugin, report
         self._began = time.perf_counter()
@@ -162,10 +162,12 @@ class EnteredJob:
         stored of a point that has failed since is deleted.
         """
         for place in self._failed:
-            drop_half(self.points.store.job.path(self.job.points[place]), facts)
-        # Only plans that are not known yet take the index, which the caches may have to be filled for.
-        asks = self.points.has_plans and any(one.plan_facts is None for one in self.contenders.values())
-        with self._active() if asks else nullcontext():
+            delete_partial_result(self.points.store.job.path(self.job.points[place]), facts)
+        # Only plans that are not known yet need the index, whose caches may then have to be filled.
+        needs_index = self.points.has_plans and any(
+            one.plan_facts is None for one in self.contenders.values()
+        )
+        with self._active() if needs_index else nullcontext():
             for place, contender in sorted(self.contenders.items()):  # as the definition has its points
                 if not is_last and is_of_others(self.job.path(self.job.points[place]), facts):
                     continue
@@ -270,7 +272,7 @@ def is_of_others(path: Path, facts: Mapping[str, Any]) -> bool:
         return False
 
 
-def drop_half(path: Path, facts: Mapping[str, Any]) -> None:
+def delete_partial_result(path: Path, facts: Mapping[str, Any]) -> None:
     """Delete the result that the rounds of these facts have stored of a point, which has failed since."""
     with suppress(UserError, OSError):  # damaged, or gone
         if read_attributes(path).get("rounds") == facts.get("rounds"):

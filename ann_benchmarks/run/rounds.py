@@ -14,7 +14,7 @@ from ann_benchmarks.common.output import counted, say, warn
 from ann_benchmarks.jobs.events import Failure, Finished, PointDone, TurnDone
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, shares_of_budget
-from ann_benchmarks.measure.rounds import Enter, Keep, Turn, drop_half
+from ann_benchmarks.measure.rounds import Enter, Keep, Turn, delete_partial_result
 from ann_benchmarks.results.contest import FEWEST_ROUNDS
 
 from .conclusions import conclusions
@@ -136,7 +136,7 @@ class Conductor:
                     self._take_turn(race, contender, job, number)
                     if self._has_failed(job):
                         for arguments in job.points:
-                            drop_half(job.path(arguments), facts)
+                            delete_partial_result(job.path(arguments), facts)
                     if self._is_torn:
                         return
                     progress.turn(number, len(race.running))

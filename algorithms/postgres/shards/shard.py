@@ -37,7 +37,7 @@ class Shard(IndexedTable):
         """Take what the plug-in describes; nothing is started yet. `share`: how many have the memory."""
         super().__init__(extension, metric, hooks)
         self.number, self.count = number, count
-        self._share = self._servers = share
+        self._servers = share
         self.has_citus = False  # from the start of its server on
         self.is_reused: bool | None = None  # the index, where another process has made the shard
 
@@ -98,7 +98,7 @@ class Shard(IndexedTable):
         """Start the server of its number, with a share of the memory that one server would have."""
         settings = {}
         if "shared_buffers" not in given_settings():
-            buffers = machine.memory_bytes() // 4 // self._share
+            buffers = machine.memory_bytes() // 4 // self._servers
             settings["shared_buffers"] = megabytes(max(buffers, _LEAST_BUFFERS))
         server = self._extension.start_server(self.found_server(), settings)
         self._check_citus(server)
