@@ -26,7 +26,7 @@ import yaml
 from tqdm import tqdm
 
 from ann_benchmarks.common.output import say
-from ann_benchmarks.results.contest import Contest, contest
+from ann_benchmarks.results.contest import Contest, alone, contest
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
 from ann_benchmarks.results.speeds import speed_of
 from run import main as run
@@ -70,7 +70,7 @@ def depth_of(slower: float, words: list[str]) -> int:
     definitions({"depths": DEEPER})
     _, results = measured([*words, "--rounds", str(CALIBRATION_ROUNDS)])
     seconds = {int(name.rpartition("_")[2]): np.log(attrs["run_seconds"]) for name, attrs in results.items()}
-    logs = [float(np.mean(seconds[depth] - seconds[EF_SEARCH])) for depth in DEEPER]
+    logs = [float(np.median(seconds[depth] - seconds[EF_SEARCH])) for depth in DEEPER]
     # Each depth visits some more of the graph: the time rises evenly over so few of them.
     slope = np.polyfit(DEEPER, np.exp(logs), 1)[0]
     depth = EF_SEARCH + round((slower - 1) / slope)
@@ -83,8 +83,11 @@ def depth_of(slower: float, words: list[str]) -> int:
     return depth
 
 
-def windows(results: Mapping[str, dict[str, Any]], length: int) -> Iterator[Contest]:
-    """Yield what reports would say after this number of runs of each, at whatever recall they have."""
+def windows(results: Mapping[str, dict[str, Any]], length: int, is_deeper: bool) -> Iterator[Contest]:
+    """Yield what reports would say after this number of runs of each.
+
+    If one of them searches deeper, each is judged at its own recall: at an equal one, they differ by less.
+    """
     ordered = sorted(results.items(), key=lambda result: str(result[1]["started_at"]))
     runs = len(ordered[0][1]["run_seconds"])
     if all("rounds" in attrs for _, attrs in ordered):
@@ -97,8 +100,12 @@ def windows(results: Mapping[str, dict[str, Any]], length: int) -> Iterator[Cont
             cut = {key: attrs[key][part] for key in ("run_seconds", "run_rounds") if key in attrs}
             recall = float(attrs["run_recalls"][0])
             speed = speed_of({**attrs, **cut, "recall_parts": []}, recall, 0.0, name)
-            speeds[name.partition("-")[0]] = [speed]
-        yield contest(speeds, 0.0)
+            speeds[name.partition("-")[0]] = speed
+        if is_deeper:
+            fastest_first = sorted(speeds.items(), key=lambda item: item[1].level, reverse=True)
+            yield Contest({name: alone(speed) for name, speed in fastest_first})
+        else:
+            yield contest({name: [speed] for name, speed in speeds.items()}, 0.0)
 
 
 def main() -> None:
@@ -119,7 +126,7 @@ def main() -> None:
                 took, results = measured([*words, *options])
                 seconds[way].append(took)
                 for length in lengths:
-                    for contested in windows(results, length):
+                    for contested in windows(results, length, is_deeper=args.slower != 1):
                         (ratio,) = contested.ratios().values()
                         is_one = next(iter(contested.standings)) == "one"
                         value = ratio.value if is_one else 1 / ratio.value

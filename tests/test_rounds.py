@@ -18,7 +18,7 @@ from ann_benchmarks.jobs.procedure import Procedure
 from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, read_share, read_time, shares_of_budget
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.spans import Measured
-from ann_benchmarks.load.warmup import Caches, warm_up
+from ann_benchmarks.load.warmup import SENT_ONCE, Caches, warm_up
 from ann_benchmarks.measure import loaded_point, rounds
 from ann_benchmarks.measure.answers import filled
 from ann_benchmarks.measure.rounds import Contenders, Enter, EnteredJob, Keep, Turn, delete_partial_result
@@ -94,7 +94,8 @@ def test_caches_are_unused_until_a_turn_has_been_taken(monkeypatch) -> None:
         found.append(caches)
         if fails[0]:
             raise UserError("no")
-        return [Measured(np.array([0.1]), np.array([[0]]), 0.1)]
+        sent = {SENT_ONCE: 0.5} if caches is Caches.UNUSED else {}
+        return [Measured(np.array([0.1]), np.array([[0]]), 0.1, dict(sent))]
 
     points = SimpleNamespace(
         set_arguments=lambda *arguments: None, measure_runs=measure_runs,
@@ -121,6 +122,7 @@ def test_caches_are_unused_until_a_turn_has_been_taken(monkeypatch) -> None:
     assert took(one) is Caches.UNUSED  # its first turn
     assert took(other) is Caches.WARM and took(one) is Caches.WARM
     assert took(one, is_pushed_out=True) is Caches.UNUSED and took(other) is Caches.WARM
+    assert one.contenders[0].sent_once == [0.5, 0.0, 0.5] and other.contenders[0].sent_once == [0.0, 0.0]
     assert took(other, is_pushed_out=True, failing=True) is Caches.UNUSED
     assert took(one) is Caches.UNUSED and took(other) is Caches.WARM
 
@@ -426,16 +428,19 @@ def test_each_turn_uses_the_index_of_its_own(tmp_path, monkeypatch, plugin_serve
     finally:
         contenders.close()
     assert sum(isinstance(event, PointDone) for event in said) == 4
-    plans, trials = {}, []
+    plans, trials, sent_once = {}, [], []
     for path in iter_result_paths():
         result = read_result(path)
         attrs = result.attrs
         assert attrs["run_rounds"] == [1, 2, 3] and attrs["run_count"] == 3
+        assert "sent_once" not in attrs and all(share in (0, 1) for share in attrs["run_sent_once"])
+        sent_once += attrs["run_sent_once"]
         assert (result.neighbors >= 0).all() and min(attrs["run_recalls"]) >= 0.85
         plans.setdefault(str(attrs["build_arguments"]), set()).add(
             attrs["plan"].split('"Index Name": "')[1].split('"')[0]
         )
         trials.append(attrs["target_trials"])
+    assert sent_once.count(1) == expected.count(Caches.UNUSED)
     assert len(plans) == 2 and all(len(names) == 1 for names in plans.values())
     assert len(set().union(*plans.values())) == 2
     assert sorted(trials)[:2] == [0, 0]

@@ -18,6 +18,7 @@ from ann_benchmarks.load.warmup import (
     MOST_SECONDS,
     PIECE_SECONDS,
     QUIET_LOOKS,
+    SENT_ONCE,
     Caches,
     Warmup,
     is_rising,
@@ -165,8 +166,18 @@ def test_where_caches_are_unused_every_query_is_sent_once(
     least = min(whole, MOST_EACH_SECONDS)
     assert least < facts["warmup_seconds"] < 1.3 * least + 1
     assert facts["warmup_queries"] >= seen.sum()
-    warmed(Caches.WARM)
+    sent = min(whole, MOST_EACH_SECONDS) / whole
+    assert sent <= facts[SENT_ONCE] <= 1.1 * sent
+    assert SENT_ONCE not in warmed(Caches.WARM)
     assert seen.mean() < 0.9 or pages == 100  # it would have measured the reading
+
+
+def test_caches_that_were_not_filled_in_time_are_remarked():
+    (text,) = remarks({"run_sent_once": [1.0, 0.0, 0.296, 0.4]})
+    assert text.startswith("caches had to be filled before 3 of 4 runs, and only 30% of the queries could")
+    # Where memory suffices, they are filled once; else, all queries were sent.
+    for enough in ([0.3, 0.0, 0.0], [1.0, 1.0, 0.0], [], None):
+        assert not remarks({"run_sent_once": enough})
 
 
 def test_a_piece_of_one_slow_query_is_enough_to_go_by(warmed: Callable):

@@ -21,6 +21,7 @@ QUIET_LOOKS_IN_TURN = 1
 WORTH_WAITING_FOR = 0.02  # by which the last quarter of the time was faster than the one before
 STANDARD_ERRORS = 0.5  # by which it was faster at least: better a look too many than one too few
 MOST_EACH_SECONDS = 3.0  # in which every query is sent once
+SENT_ONCE = "sent_once"  # fact: the share of the queries that were sent once, where caches were unused
 WARMUP_RUN = 1_000_000  # numbers of runs from here on are those of the warm-up
 
 
@@ -64,13 +65,13 @@ def warm_up(
     send: Callable[[int], Any],
     run_seconds: Callable[[float], float],
     caches: Caches = Caches.UNKNOWN,
-    send_each: Callable[[], int] = lambda: 0,
+    send_each: Callable[[], tuple[int, int]] = lambda: (0, 0),
 ) -> dict[str, Any]:
     """Warm up and return what is stored of it.
 
     `send_for` sends queries for a number of seconds and returns how many were answered; `send` sends a
     number of queries; `run_seconds` gives the seconds of a run at a number of queries a second; `send_each`
-    sends every query once, as far as its time allows, and returns how many it has sent.
+    sends every query once, as far as its time allows, and returns how many it has sent, and of how many.
 
     In turns, the first look that sees no rise is the end of it. Where caches are unused, every query is sent
     once before that: while each of them reads pages of its own, nothing rises.
@@ -84,8 +85,10 @@ def warm_up(
         return facts | {"warmup_queries": warmup.queries, "warmup_seconds": time.perf_counter() - began}
     rates: list[float] = []
     is_turn = caches is not Caches.UNKNOWN
-    sent = send_each() if caches is Caches.UNUSED else 0
-    passed, quiet = 0.0, 0
+    sent, passed, quiet = 0, 0.0, 0
+    if caches is Caches.UNUSED:
+        sent, distinct = send_each()
+        facts[SENT_ONCE] = sent / distinct
     look, needed = (0.0, QUIET_LOOKS_IN_TURN) if is_turn else (LEAST_SECONDS, QUIET_LOOKS)
     while passed < MOST_SECONDS and quiet < needed:
         started = time.perf_counter()
@@ -105,10 +108,11 @@ def warm_up(
     }
 
 
-def send_in_pieces(numbers: np.ndarray, least: int, send: Callable[[np.ndarray], Any]) -> int:
-    """Send queries, by their numbers, (queries,), for `MOST_EACH_SECONDS` at most; return how many were sent.
+def send_in_pieces(numbers: np.ndarray, least: int, send: Callable[[np.ndarray], Any]) -> tuple[int, int]:
+    """Send queries, by their numbers, (queries,), for `MOST_EACH_SECONDS` at most.
 
-    A piece has `least` of them at first, and more as soon as that takes little time.
+    Returns how many were sent, and of how many. A piece has `least` of them at first, and more as soon as
+    that takes little time.
     """
     sent, piece, ends = 0, least, time.perf_counter() + MOST_EACH_SECONDS
     while sent < len(numbers) and (now := time.perf_counter()) < ends:
@@ -117,7 +121,7 @@ def send_in_pieces(numbers: np.ndarray, least: int, send: Callable[[np.ndarray],
         sent += len(part)
         if time.perf_counter() - now < PIECE_SECONDS:
             piece *= 2
-    return sent
+    return sent, len(numbers)
 
 
 def is_rising(rates: Sequence[float]) -> bool:

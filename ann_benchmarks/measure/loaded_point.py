@@ -218,7 +218,7 @@ class LoadedPoint:
                 ]
             )
 
-        def send_each() -> int:
+        def send_each() -> tuple[int, int]:
             number = self.load.clients
             queries = np.random.default_rng(WARMUP_RUN).permutation(self.load.sent(len(self.queries)))
             return send_in_pieces(queries, number, lambda part: send_orders(np.array_split(part, number)))

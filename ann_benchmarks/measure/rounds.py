@@ -19,7 +19,7 @@ from ann_benchmarks.data.datasets import Dataset
 from ann_benchmarks.jobs.events import Event, PointFailed, TurnDone
 from ann_benchmarks.jobs.job import Job, JobRequest
 from ann_benchmarks.load.spans import Measured
-from ann_benchmarks.load.warmup import Caches
+from ann_benchmarks.load.warmup import SENT_ONCE, Caches
 from ann_benchmarks.monitoring import NoMonitor, Phases
 from ann_benchmarks.monitoring.monitor import Recording
 from ann_benchmarks.plugin import Plugin
@@ -71,6 +71,7 @@ class TurnsTaken:
     started_at: str
     runs: list[Measured] = field(default_factory=list)
     rounds: list[int] = field(default_factory=list)
+    sent_once: list[float] = field(default_factory=list)  # shares of the queries; 0 where caches were warm
     found_facts: dict[str, Any] = field(default_factory=dict)  # of the search for its arguments
     plugin_facts: dict[str, Any] = field(default_factory=dict)  # of the last turn: others have theirs since
     plan_facts: dict[str, Any] | None = None  # which are found once, when it is stored first
@@ -139,6 +140,7 @@ class EnteredJob:
                 self._unused.discard(self._index)
                 contender.runs.append(smaller(run))
                 contender.rounds.append(turn.round)
+                contender.sent_once.append(run.facts.pop(SENT_ONCE, 0.0))
                 contender.plugin_facts = self._plugin.get_additional()
                 contender.recording = monitor.cut().after(contender.recording)
         except Exception as error:
@@ -171,7 +173,11 @@ class EnteredJob:
             for place, contender in sorted(self.contenders.items()):  # as the definition has its points
                 if not is_last and is_of_others(self.job.path(self.job.points[place]), facts):
                     continue
-                own = {"started_at": contender.started_at, "run_rounds": contender.rounds}
+                own = {
+                    "started_at": contender.started_at,
+                    "run_rounds": contender.rounds,
+                    "run_sent_once": contender.sent_once,
+                }
                 arguments = self.job.points[place]
                 self.points.set_arguments(arguments, contender.found_facts)
                 if contender.plan_facts is None:

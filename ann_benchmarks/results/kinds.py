@@ -87,7 +87,8 @@ _KINDS = (
     _Kind("a whole number of at most 1,000,000", ("run_count",)),
     _Kind("a list of numbers", (
         "run_seconds", "run_p50", "run_started", "run_recalls", "run_rounds", "run_others_cpu",
-        "shard_build_times", "shard_rows", "replica_times", "replica_backup_times", "replica_queries",
+        "run_sent_once", "shard_build_times", "shard_rows", "replica_times", "replica_backup_times",
+        "replica_queries",
     )),
     _Kind(f"a text of up to {LONGEST_FOLDER} bytes", ("algo",)),
     _Kind(f"a text of up to {LONGEST_NAME:,} characters", ("name",)),

@@ -238,6 +238,16 @@ def remarks(facts: Mapping[str, Any]) -> list[str]:
         said.append(
             f"the throughput still rose after {facts['warmup_seconds']:.0f} s of warm-up: give --warmup N"
         )
+    filled = [share for share in facts.get("run_sent_once") or [] if share]
+    if len(filled) > 1 and min(filled) < 1:  # where memory suffices, caches are filled once
+        said.append(
+            Remark(
+                f"caches had to be filled before {len(filled)} of {len(facts['run_sent_once'])} runs, and"
+                f" only {min(filled):.0%} of the queries could be sent meanwhile: with warm caches, the"
+                " throughput may be higher",
+                -min(filled),
+            )
+        )
     if facts.get("queries_unanswered"):
         said.append(
             Remark(
