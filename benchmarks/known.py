@@ -46,22 +46,27 @@ class OneSlot(BaseANN):
 
 
 class Stalling(Sleeping):
-    """Stands still once in a run, from `after` s on, for `stall` s: what comes then waits for its end.
+    """Stands still once in a run, for `stall` s: what comes then waits for its end.
 
-    Runs must be without a warm-up: of those, a plug-in learns when they begin.
+    That is `after` s after the first query of the run, however long its clients took to start. Runs must be
+    without a warm-up: of those, a plug-in learns that they begin.
     """
 
     def __init__(self, seconds: float, after: float, stall: float, clients_by: str = "threads") -> None:
         super().__init__(seconds, clients_by)
-        self.after, self.stall, self._begins = after, stall, NEVER
+        self.after, self.stall = after, stall
+        self._begins = multiprocessing.Value("d", NEVER)  # of clock, for all threads and forks
 
     def cool(self) -> None:
         """Note that a run begins."""
-        self._begins = clock() + self.after
+        self._begins.value = NEVER
 
     def query(self, q: np.ndarray, n: int) -> list[int]:
         """Wait for the end of the stall, and sleep."""
-        if 0 <= (into := clock() - self._begins) < self.stall:
+        now = clock()
+        with self._begins.get_lock():
+            self._begins.value = begins = min(self._begins.value, now + self.after)
+        if 0 <= (into := now - begins) < self.stall:
             time.sleep(self.stall - into)
         return super().query(q, n)
 

@@ -5,6 +5,7 @@ must keep is asserted, and measured up to three times; what none can break is ch
 """
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from functools import wraps
 
@@ -159,6 +160,22 @@ def test_a_closed_loop_omits_a_stall():
     edges, counts = histogram([run.times])  # where nothing is omitted of what was sent
     assert counts[edges[:-1] > stall / 2].sum() == clients
     assert 1 / run.seconds_per_query == pytest.approx(len(run.times) / seconds, rel=0.02)
+
+
+@unless_disturbed
+def test_a_stall_is_counted_from_the_first_query_of_a_run():
+    """And not from its beginning: a busy machine takes its time to start clients."""
+    after, stall = 0.1, 0.2
+    algo = Stalling(SLEEP, after, stall)
+    for _ in range(2):
+        algo.cool()
+        time.sleep(after + stall / 2)
+        took = []
+        for _ in range(10):
+            began = time.perf_counter()
+            algo.query(QUERIES[0], 1)
+            took.append(time.perf_counter() - began)
+        assert sum(seconds > stall / 2 for seconds in took[1:]) == 1 and took[0] < SLEEP + LATE
 
 
 @pytest.mark.parametrize("kind", KINDS)
