@@ -28,11 +28,11 @@ def run_program(name: str, *arguments: object, **options: Any) -> "subprocess.Co
     done = subprocess.run(
         command, **{"capture_output": True, "text": True, "timeout": 300 * PATIENCE, **options}
     )
-    done.stderr = _without_others(done.stderr)
+    done.stderr = without_others(done.stderr)
     return done
 
 
-def _without_others(said: Any) -> Any:
+def without_others(said: Any) -> Any:
     """Leave out what is said of other tests, which take CPU meanwhile."""
     if not isinstance(said, str):
         return said
@@ -58,7 +58,7 @@ def call_program(
         out.seek(0)
         errors.seek(0)
         status = os.waitstatus_to_exitcode(ended[1])
-        return subprocess.CompletedProcess([name, *words], status, out.read(), _without_others(errors.read()))
+        return subprocess.CompletedProcess([name, *words], status, out.read(), without_others(errors.read()))
 
 
 def _become(
