@@ -69,7 +69,7 @@ def test_each_round_measures_every_point_once_in_an_order_of_its_own(workspace) 
 
 
 class InTurns:
-    """A test double of a plug-in, whose caches others may have used."""
+    """A test double of a plug-in: a test says whether others have pushed its index out of the caches."""
 
     can_recover = True
 
@@ -95,7 +95,7 @@ def test_caches_are_unused_until_a_turn_has_been_taken(monkeypatch) -> None:
         if fails[0]:
             raise UserError("no")
         sent = {SENT_ONCE: 0.5} if caches is Caches.UNUSED else {}
-        return [Measured(np.array([0.1]), np.array([[0]]), 0.1, dict(sent))]
+        return [Measured(np.array([0.1]), np.array([[0]]), 0.1, facts=sent)]
 
     points = SimpleNamespace(
         set_arguments=lambda *arguments: None, measure_runs=measure_runs,

@@ -37,7 +37,7 @@ def most_connections(are_shared: bool = False) -> int | None:
 def check_parking() -> None:
     """Raise PostgresError where the account may not mark indexes of a table invalid, as rounds do.
 
-    Also where the memory that turns share is no size.
+    Also where the memory that contenders share is not given as a size.
     """
     ram_bytes()
     others = shard_hosts()

@@ -65,7 +65,7 @@ def warm_up(
     send: Callable[[int], Any],
     run_seconds: Callable[[float], float],
     caches: Caches = Caches.UNKNOWN,
-    send_each: Callable[[], tuple[int, int]] = lambda: (0, 0),
+    send_each: Callable[[], tuple[int, int]] | None = None,
 ) -> dict[str, Any]:
     """Warm up and return what is stored of it.
 
@@ -86,7 +86,7 @@ def warm_up(
     rates: list[float] = []
     is_turn = caches is not Caches.UNKNOWN
     sent, passed, quiet = 0, 0.0, 0
-    if caches is Caches.UNUSED:
+    if caches is Caches.UNUSED and send_each is not None:
         sent, distinct = send_each()
         facts[SENT_ONCE] = sent / distinct
     look, needed = (0.0, QUIET_LOOKS_IN_TURN) if is_turn else (LEAST_SECONDS, QUIET_LOOKS)

@@ -71,7 +71,7 @@ class TurnsTaken:
     started_at: str
     runs: list[Measured] = field(default_factory=list)
     rounds: list[int] = field(default_factory=list)
-    sent_once: list[float] = field(default_factory=list)  # shares of the queries; 0 where caches were warm
+    sent_once: list[float] = field(default_factory=list)  # shares of the queries, to fill caches; or 0
     found_facts: dict[str, Any] = field(default_factory=dict)  # of the search for its arguments
     plugin_facts: dict[str, Any] = field(default_factory=dict)  # of the last turn: others have theirs since
     plan_facts: dict[str, Any] | None = None  # which are found once, when it is stored first
@@ -164,14 +164,14 @@ class EnteredJob:
         stored of a point that has failed since is deleted.
         """
         for place in self._failed:
-            delete_partial_result(self.points.store.job.path(self.job.points[place]), facts)
-        # Only plans that are not known yet need the index, whose caches may then have to be filled.
+            delete_partial_result(self._path(place), facts)
+        # Storing needs the index only if its plans are still unknown. Then its caches may have to be filled.
         needs_index = self.points.has_plans and any(
             one.plan_facts is None for one in self.contenders.values()
         )
         with self._active() if needs_index else nullcontext():
             for place, contender in sorted(self.contenders.items()):  # as the definition has its points
-                if not is_last and is_of_others(self.job.path(self.job.points[place]), facts):
+                if not is_last and is_of_others(self._path(place), facts):
                     continue
                 own = {
                     "started_at": contender.started_at,
@@ -192,6 +192,10 @@ class EnteredJob:
         for contender in self.contenders.values():
             if contender.found_facts:
                 yield self.points.store.index_facts | contender.found_facts
+
+    def _path(self, place: int) -> Path:
+        """Return where a point's result is stored, in the folder of the environment as far as it is known."""
+        return self.points.store.job.path(self.job.points[place])
 
     @contextmanager
     def _active(self) -> Iterator[Phases]:
