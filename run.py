@@ -44,6 +44,7 @@ from ann_benchmarks.run.containers.engine import OTHER_WAY, connect
 from ann_benchmarks.run.containers.locating import container_locator
 from ann_benchmarks.run.execute import Executor, Limits, Workplace
 from ann_benchmarks.run.filter_options import requested_filters
+from ann_benchmarks.run.load_options import requested_rounds
 from ann_benchmarks.run.outcomes import JobOutcome
 from ann_benchmarks.run.pooler_options import requested_poolers
 from ann_benchmarks.run.replica_options import requested_replicas
@@ -113,7 +114,10 @@ def run_with(args: argparse.Namespace, here: WorkersHere) -> int:
     definitions = requested_definitions(args, configs, data)
     simulation = requested_simulation(args, definitions) if args.tiers is not None else None
     conditions = simulation.conditions(data.rows, data.row_values) if simulation else ()
-    procedures = options.requested_procedures(args, conditions)
+    obstacle = None
+    if simulation is not None and requested_rounds(args) is not None:
+        obstacle = simulation.obstacle_to_turns(definitions)
+    procedures = options.requested_procedures(args, conditions, in_turn=obstacle is None)
     execution = options.requested_execution(args)
     if repeated:
         execution = replace(execution, facts={**execution.facts, IN_TRAIN: repeated})
@@ -132,7 +136,8 @@ def run_with(args: argparse.Namespace, here: WorkersHere) -> int:
     print(header)
     for found in filter_sets:
         print(described_filter(found))
-    for text in [*([repetition(repeated)] if repeated else []), *plan.warnings]:
+    notes = [*([repetition(repeated)] if repeated else []), *([obstacle] if obstacle else []), *plan.warnings]
+    for text in notes:
         warn(text)
     if not plan.jobs:
         print(f"nothing to do: {counted(plan.finished, 'point')} finished before; --force measures again")

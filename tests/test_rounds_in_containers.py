@@ -18,6 +18,7 @@ from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.run.containers.slots import TurnResults
 from ann_benchmarks.run.containers.wire import Died, MessageReader, RunRequest, write_request
 from run import make_parser, run
+from tiers.memory import MIB
 
 from .conftest import ROOT
 from .test_containers import ANSWER, docked, failures, images, wait_for  # noqa: F401
@@ -102,14 +103,35 @@ def test_a_container_stores_results_of_its_jobs_and_only_when_they_are_requested
     assert path.read_bytes() == b"content"
 
 
-def test_tiers_in_containers_are_not_measured_in_turn(workspace, capsys, monkeypatch) -> None:
-    workspace.add_plugin("a", "pass")
-    monkeypatch.setattr("run.connect", lambda way: sys.exit("far enough"))
-    words = ["--definitions", "plugins", "--dataset", "tiny", "--rounds", "3"]
-    for more, is_warned in ((["--tiers", "1:2"], True), ([], False)):
-        with pytest.raises(SystemExit, match="far enough"):
-            run(make_parser().parse_args([*words, *more]))
-        assert ("not in rounds: add --local" in capsys.readouterr().err) == is_warned
+@pytest.mark.parametrize(
+    ("algorithms", "available", "obstacle"),
+    [
+        (["pgvector_hnsw", "vchord"], 1536, None),  # MB: the tier's, and 256 MB for processes, twice
+        (["pgvector_hnsw", "vchord"], 1535, "containers of 2 images at the same time on 256MB:512MB:"),
+        (["pgvector_hnsw"], 600, None),  # which has no company
+    ],
+)
+def test_tiers_in_containers_are_measured_in_turn_if_they_fit_together(
+    workspace, capsys, monkeypatch, algorithms: list[str], available: int, obstacle: str | None
+) -> None:
+    plans = []
+    monkeypatch.setattr("run.connect", lambda way: None)
+    monkeypatch.setattr("run.execute", lambda plan, *_: plans.append(plan) or 0)
+    monkeypatch.setattr("tiers.in_containers.available_memory", lambda: available * MIB)
+    words = [
+        "--dataset",
+        "tiny",
+        "--rounds",
+        "3",
+        "--tiers",
+        "256MB:512MB,512MB:all",
+        "--algorithm",
+        *algorithms,
+    ]
+    assert run(make_parser().parse_args(words)) == 0
+    assert all((job.procedure.rounds is None) == bool(obstacle) for plan in plans for job in plan.jobs)
+    said = capsys.readouterr().err
+    assert (obstacle in said and "not in rounds" in said) if obstacle else "rounds" not in said
 
 
 # With an engine

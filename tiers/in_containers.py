@@ -9,13 +9,14 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import memory_bytes
+from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.job import Job
 
 from .control_groups import MEMORY, find_place
 from .disk import block_device, device_name, drop_caches
 from .keeper import Keeper, keep_limit
-from .memory import MIB, ControlGroup
-from .parse import check_capacity, parse_tiers
+from .memory import MIB, ControlGroup, readable
+from .parse import available_memory, check_capacity, parse_tiers
 from .sweep import SweepConsole, TieredServer, plugin_errors
 from .tier import CONTAINER, Disk, SimulatedServer, Tier
 
@@ -46,7 +47,8 @@ class ContainerSweep:
     def __init__(self, tiers: str, server: TieredServer) -> None:
         """Take the text of --tiers, and the server that is given the tiers."""
         self._text, self._server = tiers, server
-        self._keepers: list[Keeper] = []
+        self._tiers: Sequence[Tier] = ()
+        self._keepers: list[Keeper] = []  # of containers that run
 
     def conditions(self, rows: int, dimension: int) -> Sequence[SimulatedServer]:
         """Return the tiers, largest memory first; UserError for those that this machine cannot hold."""
@@ -55,7 +57,21 @@ class ContainerSweep:
         with plugin_errors():
             for tier in tiers:
                 self._server.environment(tier)  # refuses what it cannot give
+        self._tiers = tiers
         return [SimulatedServer(tier, CONTAINER, OwnGroup()) for tier in tiers]
+
+    def obstacle_to_turns(self, definitions: Sequence[Definition]) -> str | None:
+        """Say which tiers the machine does not have for a container of each image at the same time."""
+        images = len({definition.docker_tag for definition in definitions})
+        available = available_memory()
+        short = [tier for tier in self._tiers if images * (_memory_at_start(tier) or 0) > available]
+        if not short or images == 1:
+            return None
+        return (
+            f"{readable(available)} of memory are too little for containers of {images} images at the same"
+            f" time on {', '.join(map(str, short))}: indexes are measured one after the other, not in rounds;"
+            " leave these tiers out, or add --local"
+        )
 
     @contextmanager
     def begun(self) -> Iterator[None]:
@@ -80,14 +96,13 @@ class ContainerTerms:
 
     tier: Tier
     environment: Mapping[str, str]  # the settings of its server
-    keepers: list[Keeper]  # holds the one of the container that runs
+    keepers: list[Keeper]  # of all containers that run
     is_build: bool = False
 
     @property
     def memory(self) -> int | None:
         """Bytes at its start; what its processes take on top of the tier's memory is seen later."""
-        ram = self.tier.ram
-        return None if ram is None else min(ram + _FOR_PROCESSES, memory_bytes())
+        return _memory_at_start(self.tier)
 
     @property
     def cpus(self) -> int | None:
@@ -120,8 +135,17 @@ class ContainerTerms:
 
         group = ControlGroup(place.own, place.version)
         keeper = Keeper(partial(keep_limit, group, self.tier.ram, set_limit))
-        self.keepers[:] = [keeper]
-        return keeper.stop
+        self.keepers.append(keeper)
+
+        def end() -> None:
+            keeper.stop()
+            self.keepers.remove(keeper)
+
+        return end
+
+
+def _memory_at_start(tier: Tier) -> int | None:
+    return None if tier.ram is None else min(tier.ram + _FOR_PROCESSES, memory_bytes())
 
 
 def _disk_options(disk: Disk, folder: Path) -> dict[str, Any]:

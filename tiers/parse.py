@@ -177,7 +177,7 @@ def check_capacity(tiers: Sequence[Tier], method: str | None = None, servers: Se
     Each of several servers that holds rows has the memory of the tier, and each has CPUs of its own, also
     one that asks shards. None: there is one server.
     """
-    available = min(psutil.virtual_memory().available, memory_bytes())
+    available = available_memory()
     cpus = usable_cores()
     servers = servers or Servers()
     with_rows = len(servers.with_rows)
@@ -204,6 +204,11 @@ def check_capacity(tiers: Sequence[Tier], method: str | None = None, servers: Se
         )
     if any(problems):
         raise UserError(f"--tiers: this machine has {'; and '.join(filter(None, problems))}")
+
+
+def available_memory() -> int:
+    """Bytes that this machine, or container, has for servers now."""
+    return min(int(psutil.virtual_memory().available), memory_bytes())
 
 
 def _left_out(has: str, tiers: Sequence[Tier], instead: str = "") -> str:

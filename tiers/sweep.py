@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.output import counted, say, warn
+from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Event, PointDone, PointFailed, WorkloadDone
 from ann_benchmarks.jobs.job import Job, JobRequest
 from ann_benchmarks.measure.rounds import Enter
@@ -151,6 +152,9 @@ class Sweep:
         for tier in tiers:
             limiting(tier, self._method, folder, _ANY_NAME)
         return [SimulatedServer(tier, self._method) for tier in tiers]
+
+    def obstacle_to_turns(self, definitions: Sequence[Definition]) -> None:
+        """None: one server has the indexes of all."""
 
     def builder(self, job: Job) -> Worker:
         """Start a worker whose server leaves the memory to the build and to the system's cache."""

@@ -214,12 +214,7 @@ def requested_loads(args: argparse.Namespace) -> Sequence[Load | Workload]:
     ]
 
 
-def requested_rounds(args: argparse.Namespace, is_simulated: bool) -> Rounds | None:
-    """Return how long contenders are measured in turn, None where they are not.
-
-    On a tier in a container, each has the whole of its memory: the machine may not have it several times.
-    """
+def requested_rounds(args: argparse.Namespace) -> Rounds | None:
+    """Return how long contenders are to be measured in turn, None where they are not."""
     is_requested = args.rounds or args.until or args.budget
-    if not is_requested or (is_simulated and not args.local):
-        return None
-    return Rounds(args.rounds, args.until, args.budget)
+    return Rounds(args.rounds, args.until, args.budget) if is_requested else None

@@ -13,7 +13,7 @@ from ann_benchmarks.common.cli import HelpWithDefaults, limit, path, positive_in
 from ann_benchmarks.common.dask_cluster import check_scheduler
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import most_processes, usable_cores
-from ann_benchmarks.common.output import counted, warn
+from ann_benchmarks.common.output import counted
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 from ann_benchmarks.definitions.selection import named_algorithms, read_setting
 from ann_benchmarks.jobs.procedure import Conditions, Execution, Procedure
@@ -181,8 +181,6 @@ def check_options(args: argparse.Namespace, is_simulated: bool) -> None:
     check_workload_options(args)
     if args.workload is None:  # which takes some of those for clients, and says which
         check_load_options(args)
-    if not args.local and is_simulated and (args.rounds or args.until or args.budget):
-        warn("on tiers in containers, indexes are measured one after the other, not in rounds: add --local")
     clients, most = most_clients(args), most_processes()
     if clients > most and not args.scheduler:
         raise UserError(f"{clients:,} clients are as many processes or threads; this machine allows {most:,}")
@@ -210,13 +208,16 @@ def check_writable(folder: Path) -> None:
         raise UserError(f"the folder {folder} cannot be written to")
 
 
-def requested_procedures(args: argparse.Namespace, conditions: Sequence[Conditions] = ()) -> list[Procedure]:
+def requested_procedures(
+    args: argparse.Namespace, conditions: Sequence[Conditions] = (), in_turn: bool = True
+) -> list[Procedure]:
     """Return how points are to be measured.
 
-    Under one of the conditions after the other, by each load with each filter.
+    Under one of the conditions after the other, by each load with each filter. `in_turn` says whether rounds
+    are possible, if they are requested.
     """
     none: list[Any] = [None]
-    rounds = requested_rounds(args, bool(conditions))
+    rounds = requested_rounds(args) if in_turn else None
     return [
         Procedure(
             args.runs if rounds else args.rounds or args.runs,

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
+from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.procedure import Conditions
 
@@ -17,6 +18,9 @@ class Simulation(Protocol):
 
     def conditions(self, rows: int, dimension: int) -> Sequence[Conditions]:
         """Return all conditions for data of a size; UserError where the machine does not allow them."""
+
+    def obstacle_to_turns(self, definitions: Sequence[Definition]) -> str | None:
+        """Say why these cannot be measured in turn under any of the conditions; None where they can."""
 
     @property
     def builder(self) -> Callable[[Job], Worker] | None:

@@ -44,7 +44,8 @@ class Slot(ContainerWorker):
 
     def stop(self) -> None:
         """End it, and let the next one have its place."""
-        self._end_keeping()
+        end_keeping, self._end_keeping = self._end_keeping, lambda: None
+        end_keeping()
         super().stop()
         give_back, self._give_back = self._give_back, lambda: None
         give_back()
