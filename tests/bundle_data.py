@@ -24,7 +24,7 @@ from ann_benchmarks.submission.manifest import (
     write_manifest,
 )
 
-from .programs import ROOT, run_program, write_config
+from .programs import ROOT, call_program, write_config
 
 DATASET, COUNT, QUERIES, ROWS = "tiny", 10, 100, 1000
 TARGET = 0.5
@@ -79,7 +79,7 @@ def prepare(folder: Path) -> None:
 
 def run(folder: Path, program: str, *words: object) -> None:
     """Run one of the project's programs in a folder."""
-    done = run_program(program, *words, cwd=folder, env=_environment(folder))
+    done = call_program(program, *words, cwd=folder, env=_environment(folder))
     assert done.returncode == 0, done.stderr
 
 

@@ -120,7 +120,7 @@ class Workspace:
         return {**os.environ, "PYTHONPATH": str(self.path), "OMP_NUM_THREADS": "1"}
 
     def run(self, *arguments):
-        return call_program("run", self.command(*arguments)[2:], self.environment)
+        return call_program("run.py", *self.command(*arguments)[2:], env=self.environment)
 
     def start(self, *arguments):
         return subprocess.Popen(

@@ -40,16 +40,21 @@ def without_others(said: Any) -> Any:
 
 
 def call_program(
-    name: str, words: Sequence[str], environment: Mapping[str, str], seconds: float = 60
+    name: str,
+    *arguments: object,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    seconds: float = 300,
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a program in a fork of this process, which has its modules; what that starts is as a user has it.
+    """Do what run_program does in a fork of this process, which has the program's modules already.
 
-    For what a program does with its words. Its signals, and its streams but for what is written to them, are
-    tested in processes of their own.
+    What the program starts is as a user has it. Its signals, and its streams but for what is written to them,
+    are tested in processes of their own.
     """
+    words = [str(argument) for argument in arguments]
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
         if (child := os.fork()) == 0:
-            _become(name, words, environment, (out, errors))
+            _become(name, words, cwd or Path.cwd(), env or os.environ, (out, errors))
         deadline = time.monotonic() + seconds * PATIENCE
         while not (ended := os.waitpid(child, os.WNOHANG))[0]:
             if time.monotonic() > deadline:
@@ -62,10 +67,12 @@ def call_program(
 
 
 def _become(
-    name: str, words: Sequence[str], environment: Mapping[str, str], outputs: Sequence[IO[str]]
+    name: str, words: Sequence[str], folder: Path, environment: Mapping[str, str], outputs: Sequence[IO[str]]
 ) -> NoReturn:
     status: Any = 1
     try:
+        environment = dict(environment)
+        os.chdir(folder)
         for number, file in enumerate(outputs, 1):
             os.dup2(file.fileno(), number)
         sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w", buffering=1, errors="backslashreplace")
@@ -73,8 +80,8 @@ def _become(
         os.environ.clear()
         os.environ.update(environment)
         sys.path[:0] = environment.get("PYTHONPATH", "").split(":")
-        sys.argv = [str(ROOT / f"{name}.py"), *words]
-        run_command(importlib.import_module(name).main)
+        sys.argv = [str(ROOT / name), *words]
+        run_command(importlib.import_module(name.removesuffix(".py")).main)
     except SystemExit as end:
         status = end.code
     except BaseException:

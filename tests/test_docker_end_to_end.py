@@ -112,11 +112,11 @@ def test_tiers_are_the_limits_of_containers_that_take_turns(engine: Any, folder:
 
 
 def test_workloads_write_in_containers(folder: Path, hnsw: str):
-    common = ("--algorithm", "pgvector_hnsw", "--dataset", "random-xs-20-angular", "--max-n-algorithms", "1")
-    command("run.py", *common, "--workload", "writes", "--clients", "2", "--writers", "2",
-            "--write-rate", "50", "--duration", "3", "--memory", "2g")  # fmt: skip
-    out = command("run.py", *common, "--workload", "inserts", "--writers", "2", "--duration", "2",
-                  "--tiers", "32MB:256MB")  # fmt: skip
+    common = ("--algorithm", "pgvector_hnsw", "--dataset", "random-xs-20-angular", "--max-n-algorithms", "1",
+              "--duration", "1", "--writers", "2")  # fmt: skip
+    command("run.py", *common, "--workload", "writes", "--clients", "2", "--write-rate", "50",
+            "--memory", "2g")  # fmt: skip
+    out = command("run.py", *common, "--workload", "inserts", "--tiers", "32MB:256MB")
     assert "1 tier, in this order: 32MB:256MB by container" in out
     writes, inserts = sorted(map(read_record, iter_record_paths()), key=lambda record: -record.clients)
     assert [phase.name for phase in writes.phases] == ["before", "writing", "after", "vacuumed", "reindexed"]

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from .programs import call_program
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "docs/examples/README.md",
          ROOT / "reference/README.md"]  # fmt: skip
@@ -25,8 +27,13 @@ def anchors(page: Path) -> set[str]:
 
 @cache
 def options_of(command: str) -> set[str]:
-    called = [sys.executable, *command.split(), "--help"]
-    shown = subprocess.run(called, cwd=ROOT, capture_output=True, text=True, check=True)
+    first, *words = command.split()
+    if first == "-m":
+        called = [sys.executable, first, *words, "--help"]
+        shown = subprocess.run(called, cwd=ROOT, capture_output=True, text=True, check=True)
+    else:
+        shown = call_program(first, *words, "--help", cwd=ROOT)
+        assert shown.returncode == 0, shown.stderr
     return set(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", shown.stdout))
 
 

@@ -230,7 +230,7 @@ def test_an_embedded_server_is_known_before_it_starts(workspace, made_server):
 
         def run(**settings):
             words = ("--local", "--definitions", "plugins", "--dataset", "tiny", "--runs", "1")
-            return call_program("run", [*words, "--no-monitoring"], environment | settings)
+            return call_program("run.py", *words, "--no-monitoring", env=environment | settings)
 
         assert run().returncode == 0
         [path] = iter_result_paths()

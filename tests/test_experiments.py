@@ -29,7 +29,7 @@ from ann_benchmarks.submission.manifest import read_manifest
 from run import every_job, make_parser
 
 from .hostile_yaml import EXPERIMENT
-from .programs import run_program
+from .programs import call_program
 from .report_data import make_rate
 
 ROOT = Path(__file__).parent.parent
@@ -68,7 +68,7 @@ def written(tmp_path, text):
 
 
 def run(tmp_path, *arguments, program="run.py"):
-    return run_program(program, "--local", *arguments, cwd=tmp_path)
+    return call_program(program, "--local", *arguments, cwd=tmp_path)
 
 
 @pytest.mark.parametrize("is_mini", [False, True])

@@ -238,7 +238,7 @@ def test_what_shows_results_shows_those_with_filters(workspace):
     assert workspace.run(*post).returncode == 0
 
     def call(program, *words):
-        done = call_program(program, words, workspace.environment)
+        done = call_program(f"{program}.py", *words, env=workspace.environment)
         assert done.returncode == 0 and not done.stderr, done.stderr
         return done.stdout
 

@@ -31,7 +31,7 @@ from ann_benchmarks.data.filters.streams import permuted
 from ann_benchmarks.data.ground_truth import checkpoint
 from ann_benchmarks.data.vectors.rows import ArrayRows
 
-from .programs import run_program
+from .programs import call_program
 
 ROWS, QUERIES = 2000, 40
 RNG = np.random.default_rng(1)
@@ -60,7 +60,7 @@ def filters_of(name: str, filter: str):
 
 
 def run(*arguments: str):
-    return run_program("create_dataset.py", *arguments)
+    return call_program("create_dataset.py", *arguments)
 
 
 # ---- synthetic sets

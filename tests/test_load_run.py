@@ -31,7 +31,7 @@ from ann_benchmarks.results.recall import RECALL_SLACK, recall_of_each
 from run import main
 
 from .conftest import Workspace, make_dataset
-from .programs import run_program, temporary_folder, write_config
+from .programs import call_program, temporary_folder, write_config
 
 ROOT = Path(__file__).parents[1]
 CLIENTS = ["--clients", "2"]
@@ -58,7 +58,7 @@ def define(folder: Path, ef_search: list[list[int]], probes: list[list[int]]) ->
 
 
 def run(folder: Path, program: str, *options: str, status: int = 0) -> str:
-    done = run_program(program, "--dataset", "small", *options, cwd=folder)
+    done = call_program(program, "--dataset", "small", *options, cwd=folder)
     assert done.returncode == status, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done.stdout + done.stderr

@@ -20,7 +20,7 @@ from ann_benchmarks.data.ground_truth import checkpoint, truth
 from ann_benchmarks.results.file import truth_mark
 
 from .file_server import FileServer
-from .programs import run_program
+from .programs import call_program
 from .served_datasets import TEST, TRAIN, distances_of, served, write_bin, write_shards, write_truth
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -221,7 +221,7 @@ def test_an_ip_file_with_distances_of_another_kind_has_them_computed(server: Fil
 
 
 def create(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return run_program("create_dataset.py", *arguments)
+    return call_program("create_dataset.py", *arguments)
 
 
 @pytest.fixture

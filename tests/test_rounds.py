@@ -396,7 +396,7 @@ def test_each_turn_uses_the_index_of_its_own(tmp_path, monkeypatch, plugin_serve
     monkeypatch.setenv("ANN_BENCHMARKS_PG_RAM", ram)
     make_dataset(rows=2000, queries=50)
     words = (
-        "--local --dataset tiny --algorithm pgvector_hnsw --target-recall 0.9 --clients 1,2 --duration 0.3"
+        "--local --dataset tiny --algorithm pgvector_hnsw --target-recall 0.9 --clients 1,2 --duration 0.1"
     )
     args = make_parser().parse_args([*words.split(), "--rounds", "3", "--max-n-algorithms", "2"])
     every = list(every_job(args))

@@ -150,7 +150,9 @@ def own_server(server_folder: Path, monkeypatch: pytest.MonkeyPatch):
 def test_each_turn_has_its_settings_on_one_index(tmp_path, monkeypatch, own_server: LocalServer) -> None:
     monkeypatch.chdir(tmp_path)
     make_dataset(rows=1000, queries=20)
-    words = "--local --dataset tiny --algorithm pgvector_hnsw --clients 2 --duration 0.1 --rounds 2"
+    words = (
+        "--local --dataset tiny --algorithm pgvector_hnsw --clients 2 --duration 0.1 --warmup 10 --rounds 2"
+    )
     settings = ["shared_buffers=32MB,64MB", "jit=on,off", "work_mem=5MB"]
     args = make_parser().parse_args([*words.split(), "--setting", *settings])
     jobs = list(every_job(args))[:4]

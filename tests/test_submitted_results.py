@@ -1,6 +1,5 @@
 import hashlib
 import json
-import os
 import re
 import shutil
 from collections import Counter
@@ -190,14 +189,14 @@ def test_a_bad_bundle_is_one_line_and_the_rest_is_made(bundle, tmp_path, capfd, 
 def test_the_command_ends_with_1_where_a_bundle_was_left_out(bundle, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ["--submissions", "given", "--outputdir", "site"]
-    done = call_program("create_website", words, os.environ)
+    done = call_program("create_website.py", *words)
     assert (done.returncode, done.stdout) == (0, "wrote site/index.html (bundles: 1)\n")
     shutil.copytree(bundle, bundle.parent / "changed")
     (bundle.parent / "changed" / RESULT).write_bytes(b"")
-    done = call_program("create_website", words, os.environ)
+    done = call_program("create_website.py", *words)
     assert done.returncode == 1 and done.stdout.endswith("(bundles: 1)\n")
     assert "error: 1 bundle left out" in done.stderr and "Traceback" not in done.stderr
-    done = call_program("create_website", [*words, "--latex"], os.environ)
+    done = call_program("create_website.py", *words, "--latex")
     assert done.returncode == 1 and "--latex is for the site of results/" in done.stderr
 
 

@@ -137,7 +137,8 @@ def test_a_sweep_measures_every_tier_with_every_load_and_goes_on(folder: Path):
 
 @needs_memory_group
 def test_cpus_and_disk_are_names_of_their_own(folder: Path):
-    out = swept(folder, "--algorithm", "hnsw", "--tiers", "32MB:192MB+1cpus+gp3,1cpus", "--clients", "2")
+    out = swept(folder, "--algorithm", "hnsw", "--tiers", "32MB:192MB+1cpus+gp3,1cpus", "--clients", "2",
+                "--warmup", "50")  # fmt: skip
     assert "1cpus by cgroup, 32MB:192MB+1cpus+gp3 by cgroup" in out
     found = points(folder)
     (limited,) = [point for name, point in found.items() if "gp3" in name]
@@ -152,7 +153,7 @@ def test_huge_pages_make_the_same_servers(folder: Path):
     ram = meminfo()["MemAvailable"] // MIB - 1024
     before = meminfo()["HugePages_Total"]
     swept(folder, "--algorithm", "hnsw", "--tiers", f"32MB:{ram}MB", "--clients", "8",
-          "--tier-method", "hugepages")  # fmt: skip
+          "--tier-method", "hugepages", "--warmup", "50")  # fmt: skip
     (point,) = points(folder).values()
     check(point)
     assert point["tier_method"] == "hugepages"
@@ -163,7 +164,7 @@ def test_huge_pages_make_the_same_servers(folder: Path):
 
 def kill_sweeps(folder: Path, tiers: str, method: str, given_back: Callable[[int], bool]) -> None:
     """Kill sweeps at random moments; `given_back` tells of a process's number whether nothing is held."""
-    options = ("--algorithm", "hnsw", "--tiers", tiers, "--tier-method", method, "--clients", "1,2",
+    options = ("--algorithm", "hnsw", "--tiers", tiers, "--tier-method", method, "--clients", "2",
                "--max-queries", "200", "--warmup", "20")  # fmt: skip
     swept(folder, *options)  # builds
     every = set(points(folder))
