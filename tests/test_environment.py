@@ -230,7 +230,8 @@ def test_an_embedded_server_is_known_before_it_starts(workspace, made_server):
 
         def run(**settings):
             words = ("--local", "--definitions", "plugins", "--dataset", "tiny", "--runs", "1")
-            return call_program("run.py", *words, "--no-monitoring", env=environment | settings)
+            words += ("--warmup", "10", "--no-monitoring")
+            return call_program("run.py", *words, env=environment | settings)
 
         assert run().returncode == 0
         [path] = iter_result_paths()
