@@ -31,6 +31,7 @@ from ann_benchmarks.run import options
 from run import main
 
 from .conftest import ROOT, Workspace, make_dataset
+from .programs import call_program
 
 ANSWER = "def query(self, q, n): return list(range(n))\n"
 SLOW = """\
@@ -62,14 +63,8 @@ class Docked(Workspace):
         return words if "--local" in arguments else [word for word in words if word != "--local"]
 
     def run(self, *arguments, **environment):
-        return subprocess.run(
-            self.command(*arguments),
-            cwd=self.path,
-            env={**self.environment, **environment},
-            text=True,
-            capture_output=True,
-            timeout=120,
-        )
+        words = self.command(*arguments)[2:]
+        return call_program("run.py", *words, cwd=self.path, env={**self.environment, **environment})
 
     def containers(self, image=None):
         """What the engine has of an image, or of all of these tests."""
@@ -551,8 +546,7 @@ def test_an_image_that_is_not_there_and_a_tag_of_one_that_is(docked):
     attrs = attributes("tiny/10/quick-other/.hdf5")
     assert attrs["algo"] == "quick-other" and attrs["docker_image"] == f"{docked.image}:other"
     assert attrs["docker_image_id"] == docked.engine.images.get(f"{docked.image}:other").id
-    plot = [sys.executable, str(ROOT / "plot.py"), "--dataset", "tiny", "--output", "plot.svg"]
-    drawn = subprocess.run(plot, env=docked.environment, capture_output=True, text=True)
+    drawn = call_program("plot.py", "--dataset", "tiny", "--output", "plot.svg", env=docked.environment)
     assert drawn.returncode == 0, drawn.stderr
     assert {"quick", "quick-other"} <= set(re.findall(r"quick[\w-]*", Path("plot.svg").read_text()))
 

@@ -114,7 +114,7 @@ def test_tiers_are_the_limits_of_containers_that_take_turns(engine: Any, folder:
 def test_workloads_write_in_containers(folder: Path, hnsw: str):
     common = ("--algorithm", "pgvector_hnsw", "--dataset", "random-xs-20-angular", "--max-n-algorithms", "1",
               "--duration", "1", "--writers", "2")  # fmt: skip
-    command("run.py", *common, "--workload", "writes", "--clients", "2", "--write-rate", "50",
+    command("run.py", *common, "--workload", "writes", "--clients", "1", "--write-rate", "50",
             "--memory", "2g")  # fmt: skip
     out = command("run.py", *common, "--workload", "inserts", "--tiers", "32MB:256MB")
     assert "1 tier, in this order: 32MB:256MB by container" in out
