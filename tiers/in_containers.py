@@ -68,7 +68,7 @@ class ContainerSweep:
         if not short or images == 1:
             return None
         return (
-            f"{readable(available)} of memory are too little for containers of {images} images at the same"
+            f"{readable(available)} of memory is too little for containers of {images} images at the same"
             f" time on {', '.join(map(str, short))}: indexes are measured one after the other, not in rounds;"
             " leave these tiers out, or add --local"
         )
