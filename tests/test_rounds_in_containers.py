@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,7 +19,10 @@ from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.run.containers.slots import TurnResults
 from ann_benchmarks.run.containers.wire import Died, MessageReader, RunRequest, write_request
 from run import make_parser, run
+from tiers import in_containers
+from tiers.in_containers import ContainerTerms
 from tiers.memory import MIB
+from tiers.tier import Tier
 
 from .conftest import ROOT
 from .test_containers import ANSWER, docked, failures, images, wait_for  # noqa: F401
@@ -132,6 +136,21 @@ def test_tiers_in_containers_are_measured_in_turn_if_they_fit_together(
     assert all((job.procedure.rounds is None) == bool(obstacle) for plan in plans for job in plan.jobs)
     said = capsys.readouterr().err
     assert (obstacle in said and "not in rounds" in said) if obstacle else "rounds" not in said
+
+
+def test_a_container_that_starts_beside_others_leaves_them_what_they_have_cached(monkeypatch) -> None:
+    dropped = []
+    monkeypatch.setattr(in_containers, "drop_caches", lambda folder, everything: dropped.append(everything))
+    running: dict = {}
+    ends = []
+    for number in (1, 2):
+        terms = ContainerTerms(Tier(64 * MIB), {}, running)
+        terms.options(Path("storage"))
+        ends.append(terms.keep(SimpleNamespace(id=str(number))))
+    for end in ends:
+        end()
+    terms.options(Path("storage"))
+    assert dropped == [True, False, True]
 
 
 # With an engine

@@ -48,7 +48,7 @@ class ContainerSweep:
         """Take the text of --tiers, and the server that is given the tiers."""
         self._text, self._server = tiers, server
         self._tiers: Sequence[Tier] = ()
-        self._keepers: list[Keeper] = []  # of containers that run
+        self._keepers: dict[str, Keeper | None] = {}
 
     def conditions(self, rows: int, dimension: int) -> Sequence[SimulatedServer]:
         """Return the tiers, largest memory first; UserError for those that this machine cannot hold."""
@@ -87,7 +87,9 @@ class ContainerSweep:
 
     def observer(self, jobs: Sequence[Job]) -> SweepConsole:
         """Return what shows the tier that is begun, and an estimate of the time left."""
-        return SweepConsole(jobs, lambda: next((k.error for k in self._keepers if k.error), None))
+        return SweepConsole(
+            jobs, lambda: next((k.error for k in self._keepers.values() if k and k.error), None)
+        )
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class ContainerTerms:
 
     tier: Tier
     environment: Mapping[str, str]  # the settings of its server
-    keepers: list[Keeper]  # of all containers that run
+    keepers: dict[str, Keeper | None]  # of all containers that run, by their ids; None: it has no limit
     is_build: bool = False
 
     @property
@@ -110,16 +112,29 @@ class ContainerTerms:
         return self.tier.cpus
 
     def options(self, storage: Path) -> dict[str, Any]:
-        """Take the files of a tier's server out of the cache, where others pay for them; limit the disk."""
+        """Take the files of a tier's server out of the cache, where others pay for them; limit the disk.
+
+        Containers that take turns with it keep what they have in the cache.
+        """
         if not self.is_build:
-            drop_caches(storage)
+            drop_caches(storage, everything=not self.keepers)
         disk = self.tier.limited_disk
         return {} if disk is None else _disk_options(disk, storage)
 
     def keep(self, container: Any) -> Callable[[], None]:
         """Correct the limit while it runs, where the group can be seen: not through a virtual machine."""
+        keeper = self.keepers[container.id] = self._keeper(container)
+
+        def end() -> None:
+            if keeper is not None:
+                keeper.stop()
+            del self.keepers[container.id]
+
+        return end
+
+    def _keeper(self, container: Any) -> Keeper | None:
         if self.tier.ram is None:
-            return lambda: None
+            return None
         from docker.errors import DockerException
 
         try:
@@ -128,20 +143,13 @@ class ContainerTerms:
         except (DockerException, OSError):
             place = None  # it has just ended, or runs where its processes are not ours to see
         if place is None:
-            return lambda: None
+            return None
 
         def set_limit(size: int) -> None:
             container.update(mem_limit=size, memswap_limit=size)
 
         group = ControlGroup(place.own, place.version)
-        keeper = Keeper(partial(keep_limit, group, self.tier.ram, set_limit))
-        self.keepers.append(keeper)
-
-        def end() -> None:
-            keeper.stop()
-            self.keepers.remove(keeper)
-
-        return end
+        return Keeper(partial(keep_limit, group, self.tier.ram, set_limit))
 
 
 def _memory_at_start(tier: Tier) -> int | None:
