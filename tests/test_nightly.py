@@ -20,7 +20,7 @@ from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_install
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation
 from ann_benchmarks.installing.main import parse_arguments
 
-from .programs import ROOT, run_program
+from .programs import ROOT, run_program, temporary_folder
 from .test_docs import options_of
 
 WORKFLOW = yaml.load((ROOT / "templates/nightly/index-speed.yml").read_text(), yaml.BaseLoader)
@@ -104,13 +104,13 @@ def test_what_is_foreign_is_pinned_and_has_no_rights():
 
 
 @pytest.fixture
-def workplace(tmp_path):
+def workplace():
     """A checkout of the benchmark beside the archives of two commits, as the workflow has them."""
-    tmp_path.chmod(0o755)
-    for commit in ("base", "head"):
-        archive(tmp_path / f"{commit}.tar.gz", commit)
-    (tmp_path / "benchmark").mkdir()
-    return tmp_path / "benchmark"
+    with temporary_folder() as folder:
+        for commit in ("base", "head"):
+            archive(folder / f"{commit}.tar.gz", commit)
+        (folder / "benchmark").mkdir()
+        yield folder / "benchmark"
 
 
 def test_the_workflows_commands_measure_two_builds_and_end_in_a_verdict(workplace):

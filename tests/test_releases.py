@@ -12,27 +12,32 @@ from ann_benchmarks.algorithms.postgres.errors import NotInstalledError, Postgre
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation
 
-from .programs import run_program
+from .programs import run_program, temporary_folder
 
 ROOT = Path(__file__).parent.parent
 
 
-def test_two_releases_are_two_curves(tmp_path):
-    tmp_path.chmod(0o755)
-    installed = run_program("install.py", "--local", "--algorithm", "pgvector_hnsw:0.6.2", cwd=tmp_path)
+@pytest.fixture
+def folder():
+    with temporary_folder() as folder:
+        yield folder
+
+
+def test_two_releases_are_two_curves(folder):
+    installed = run_program("install.py", "--local", "--algorithm", "pgvector_hnsw:0.6.2", cwd=folder)
     if "cannot be downloaded" in installed.stderr:
         pytest.skip(installed.stderr.strip())
     assert installed.returncode == 0, installed.stderr
     assert "pgvector 0.6.2 is installed with a PostgreSQL 16 in data/releases/pgvector" in installed.stdout
-    again = run_program("install.py", "--local", "--algorithm", "pgvector_hnsw:0.6.2", cwd=tmp_path)
+    again = run_program("install.py", "--local", "--algorithm", "pgvector_hnsw:0.6.2", cwd=folder)
     assert "is here already" in again.stdout
     options = ("--dataset", "clustered-500-8-euclidean", "--runs", "1", "--max-n-algorithms", "1")
     one_point = ("--clients", "1", "--target-recall", "0.5", "--max-queries", "50", "--warmup", "50")
     both = ("--algorithm", "pgvector_hnsw:0.6.2", "pgvector_hnsw")
-    ran = run_program("run.py", "--local", *both, *options, *one_point, cwd=tmp_path)
+    ran = run_program("run.py", "--local", *both, *options, *one_point, cwd=folder)
     assert ran.returncode == 0, ran.stderr + ran.stdout
     versions = {}
-    for path in tmp_path.glob("results/*/10/*/*.hdf5"):
+    for path in folder.glob("results/*/10/*/*.hdf5"):
         with h5py.File(path) as file:
             versions[path.parent.name] = file.attrs["vector_version"], file.attrs["postgres_version"]
     here = Installation(embedded_installation())
