@@ -136,8 +136,7 @@ def run_with(args: argparse.Namespace, here: WorkersHere) -> int:
     print(header)
     for found in filter_sets:
         print(described_filter(found))
-    notes = [*([repetition(repeated)] if repeated else []), *([obstacle] if obstacle else []), *plan.warnings]
-    for text in notes:
+    for text in filter(None, [repetition(repeated) if repeated else None, obstacle, *plan.warnings]):
         warn(text)
     if not plan.jobs:
         print(f"nothing to do: {counted(plan.finished, 'point')} finished before; --force measures again")

@@ -72,7 +72,7 @@ def pytest_sessionfinish() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say what the first try of a test failed on, whose second one has passed."""
+    """Print why the first try failed, for each test that was tried again."""
     for report in terminalreporter.stats.get("rerun", []):
         crash = getattr(report.longrepr, "reprcrash", None)
         reason = " ".join(crash.message.split()) if crash else "unknown"

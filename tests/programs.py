@@ -54,7 +54,7 @@ def call_program(
     words = [str(argument) for argument in arguments]
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
         if (child := os.fork()) == 0:
-            _become(name, words, cwd or Path.cwd(), env or os.environ, (out, errors))
+            _become(name, words, cwd or Path.cwd(), dict(os.environ if env is None else env), (out, errors))
         deadline = time.monotonic() + seconds * PATIENCE
         while not (ended := os.waitpid(child, os.WNOHANG))[0]:
             if time.monotonic() > deadline:
@@ -71,7 +71,6 @@ def _become(
 ) -> NoReturn:
     status: Any = 1
     try:
-        environment = dict(environment)
         os.chdir(folder)
         for number, file in enumerate(outputs, 1):
             os.dup2(file.fileno(), number)

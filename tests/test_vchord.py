@@ -531,8 +531,8 @@ def test_without_the_extension_both_ways_to_get_it_are_named(
 def test_the_estimate_is_what_is_built(vchord: Server, rows: int, dimension: int, arguments: dict):
     train = clustered(rows, dimension, seed=10)
     with fitted(VectorChord("euclidean", arguments), train) as facts:
-        page_a_list, first_lists = 20 * 8, 2 * 8 * 8  # kB; the latter of two processes beside the first
-        room = page_a_list + first_lists
+        # In pages of 8 kB: one for each list, and eight for the first list of each of two more processes.
+        room = (20 + 2 * 8) * 8
         assert facts["index_size"] == pytest.approx(facts["estimated_index_size"], rel=0.03, abs=room)
 
 

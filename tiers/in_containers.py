@@ -87,9 +87,11 @@ class ContainerSweep:
 
     def observer(self, jobs: Sequence[Job]) -> SweepConsole:
         """Return what shows the tier that is begun, and an estimate of the time left."""
-        return SweepConsole(
-            jobs, lambda: next((k.error for k in self._keepers.values() if k and k.error), None)
-        )
+        return SweepConsole(jobs, self._trouble)
+
+    def _trouble(self) -> str | None:
+        errors = (keeper.error for keeper in self._keepers.values() if keeper is not None)
+        return next(filter(None, errors), None)
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ class ContainerTerms:
 
     tier: Tier
     environment: Mapping[str, str]  # the settings of its server
-    keepers: dict[str, Keeper | None]  # of all containers that run, by their ids; None: it has no limit
+    keepers: dict[str, Keeper | None]  # of all containers that run, by their ids; None: no limit to correct
     is_build: bool = False
 
     @property

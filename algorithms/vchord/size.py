@@ -31,9 +31,9 @@ def index_bytes(
     The vectors, `value_bytes` each, lie one after the other (not with rerank_in_table). While rows are
     inserted, each of the last level's `lists` gathers their codes, one bit a dimension, in pages of its own;
     these are packed, 32 together, in the end, and the room is kept. A list has four pages at least: codes to
-    come, packed codes, and two that lead to them. `centroids` counts those of all levels. The first list that
-    a process packs takes new pages, and all others those that have become free. This counts one process: how
-    many take part in a build is chance.
+    come, packed codes, and two that lead to them. `centroids` counts those of all levels. A process packs
+    its first list into new pages, and its other lists into pages that have become free. This counts one
+    process: how many take part in a build is chance.
     """
     pieces = _pieces(value_bytes)
     links = 0 if in_table else len(pieces)
