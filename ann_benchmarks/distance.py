@@ -13,6 +13,9 @@ from ann_benchmarks.common.sparse import SparseVectors, sparse_candidate_distanc
 METRICS: tuple[str, ...] = ("euclidean", "angular", "ip", "manhattan", "hamming", "jaccard")
 BIT_METRICS = ("hamming", "jaccard")  # between rows of bits
 BLOCK_BYTES = 32 * 2**20  # bound on the rows gathered at once
+ROUNDING = 1e-6  # share of a distance by which two computations of it may differ
+NOISE = 1e-15  # of float64, where vectors of one direction have an angle near 0
+_SINGLE = 1e-4, 1e-6  # shares of a distance, and of 1 under angular, that single precision may lose
 
 
 class Distance(NamedTuple):
@@ -46,6 +49,18 @@ def pair_distances(metric: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         lengths = np.sqrt(_row_dots(a, a)) * np.sqrt(_row_dots(b, b))
         return 1.0 - np.divide(_row_dots(a, b), lengths, out=np.zeros(len(a)), where=lengths > 0)
     raise UserError(f"unknown metric '{metric}'; the metrics are {', '.join(METRICS)}")
+
+
+def rounded_up(distances: np.ndarray) -> np.ndarray:
+    """Return the largest values that are these distances but for rounding, however the data are scaled."""
+    return distances + ROUNDING * np.abs(distances) + NOISE
+
+
+def is_nearer(metric: str, distances: np.ndarray, limit: np.ndarray) -> np.ndarray:
+    """Say which distances are less than a limit by more than single precision explains."""
+    share, angle = _SINGLE
+    lost = share * np.abs(limit) + (angle if metric == "angular" else NOISE)
+    return distances < limit - np.where(np.isfinite(limit), lost, 0)
 
 
 def set_distances(query: np.ndarray, items: np.ndarray, ends: np.ndarray) -> np.ndarray:

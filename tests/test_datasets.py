@@ -29,6 +29,7 @@ from ann_benchmarks.distance import candidate_distances
 from ann_benchmarks.results.file import truth_mark
 
 ROOT = Path(__file__).resolve().parent.parent
+DISTANCES = np.linalg.norm(np.arange(15.0).reshape(5, 3) - 1, axis=1)  # of the rows of write_small
 
 
 @pytest.fixture(autouse=True)
@@ -41,8 +42,8 @@ def write_small(name: str = "small", **changes) -> Path:
     content = {
         "train": np.arange(60, dtype=np.float32).reshape(20, 3),
         "test": np.ones((2, 3), np.float32),
-        "neighbors": np.zeros((2, 5), int),
-        "distances": np.tile(np.arange(5.0), (2, 1)),
+        "neighbors": np.tile(np.arange(5), (2, 1)),
+        "distances": np.tile(DISTANCES, (2, 1)),
         "attrs": {"distance": "euclidean", "dimension": 3, "point_type": "float", "type": "dense"},
     } | changes
     path = dataset_path(name)
@@ -68,7 +69,7 @@ def test_reads_as_ann_benchmarks_does_and_maps_the_rows() -> None:
         assert "train" in dataset and "other" not in dataset
         assert np.array(dataset["test"]).shape == (2, 3)
         train, test = dataset.train(), dataset.test()
-        np.testing.assert_array_equal(dataset.true_distances(2), [[0, 1], [0, 1]])
+        np.testing.assert_array_equal(dataset.true_distances(2), [DISTANCES[:2]] * 2)
     assert isinstance(train, np.memmap) and isinstance(test, np.memmap)
     np.testing.assert_array_equal(train, np.arange(60).reshape(20, 3))
     train /= 2  # some plug-ins normalise in place: the file must not change
@@ -115,30 +116,32 @@ def test_too_few_true_neighbours_are_counted() -> None:
 
 
 def test_queries_hold_vectors_and_true_neighbours() -> None:
-    neighbors = np.array([[3, 1, 4, 0, 2], [9, 8, 7, 6, 5]], np.int32)
-    distances = np.array([[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]], np.float32)
-    write_small(test=np.array([[1, 2, 3], [4, 5, 6]], np.float32), neighbors=neighbors, distances=distances)
+    test = np.array([[0, 1, 2], [57, 58, 59]], np.float32)
+    neighbors = np.array([[0, 1, 2, 3, 4], [19, 18, 17, 16, 15]], np.int32)
+    distances = np.tile(np.arange(5) * np.sqrt(27), (2, 1))
+    write_small(test=test, neighbors=neighbors, distances=distances)
     dataset, _ = get_dataset("small")
     queries = dataset.queries(4)
     assert len(queries) == 2 and queries.filters is None
-    np.testing.assert_array_equal(queries.vectors, [[1, 2, 3], [4, 5, 6]])
+    np.testing.assert_array_equal(queries.vectors, test)
     np.testing.assert_array_equal(queries.true_neighbors, neighbors[:, :4])
     assert queries.true_neighbors.dtype == np.int64
     found, expected = queries.truth.known_distances, dataset.true_distances(4)
     assert found.dtype == np.float64 and truth_mark(found) == truth_mark(expected)
-    np.testing.assert_array_equal(found, distances[:, :4])
+    np.testing.assert_allclose(found, distances[:, :4], rtol=1e-15)
     with pytest.raises(UserError, match="'small' has 5 true neighbours a query, fewer than 6"):
         dataset.queries(6)
 
 
 def test_a_query_is_a_value() -> None:
-    write_small(test=np.array([[1, 2, 3], [4, 5, 6]], np.float32))
+    write_small()
     every = get_dataset("small")[0].queries(5)
     for queries in (every, pickle.loads(pickle.dumps(every))):
         assert [query.number for query in queries] == [0, 1]
         last = queries[-1]
-        assert last.number == 1 and last.vector.tolist() == [4, 5, 6] and last.filter is None
-        assert last.true_neighbors.tolist() == [0] * 5 and last.true_distances.tolist() == [0, 1, 2, 3, 4]
+        assert last.number == 1 and last.vector.tolist() == [1, 1, 1] and last.filter is None
+        assert last.true_neighbors.tolist() == [0, 1, 2, 3, 4]
+        assert last.true_distances.tolist() == DISTANCES.tolist()
     with pytest.raises(IndexError):
         every[2]
     with pytest.raises(AttributeError):
@@ -163,7 +166,9 @@ def test_the_files_of_a_dataset_are_those_that_it_is_read_from() -> None:
     assert files_of("small") == [dataset_path("small")]
     with get_dataset("small")[0] as dataset:
         dataset.truth()  # its distances are computed, and kept
-    assert files_of("small") == [dataset_path("small"), Path("data/small.truth.h5")]
+    assert files_of("small") == [
+        Path("data") / f"small.{kind}" for kind in ("hdf5", "truth.h5", "checked.json")
+    ]
     assert files_of("nothing-of-this-name") == []
 
 
@@ -177,9 +182,10 @@ def test_what_a_plug_in_changes_is_a_copy() -> None:
     path.unlink()
     write_small(
         train=[1, 5, 2, 3, 9], size_train=[2, 0, 3], test=[4], size_test=[1, 0],
+        neighbors=[[0, 1, 2]] * 2, distances=[[1.0] * 3, [1, 1, 1]],
         attrs={"distance": "jaccard", "type": "sparse"},
     )  # fmt: skip
-    queries = get_dataset("small")[0].queries(5)
+    queries = get_dataset("small")[0].queries(3)
     for copies in (queries.copied_vectors(), queries.copied_batch()):
         assert [items.tolist() for items in copies] == [[4], []]
         copies[0][:] = 7

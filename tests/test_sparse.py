@@ -223,7 +223,7 @@ def test_own_vectors_with_queries_held_out(form: str) -> None:
     np.testing.assert_array_equal(both[np.lexsort(both.T)], dense[np.lexsort(dense.T)])
     expected = np.sort(all_distances("ip", test, train), axis=1)[:, :10]
     np.testing.assert_allclose(truth.distances, expected, rtol=1e-13)
-    assert [path.name for path in Path("data").iterdir()] == ["mine.hdf5"]
+    assert sorted(path.name for path in Path("data").iterdir()) == ["mine.checked.json", "mine.hdf5"]
     assert "unpacked" not in str([*Path.cwd().iterdir()]) and not [*Path.cwd().glob(".*")]
     find_truth("mine", 50)
     with get_dataset("mine")[0] as dataset:
@@ -291,10 +291,11 @@ def test_the_sparse_track_is_downloaded_and_converted(splade: tuple[FileServer, 
 
 def test_neighbours_of_other_vectors_are_refused(splade: tuple[FileServer, np.ndarray]) -> None:
     server, _ = splade  # noqa: F811
-    server.bodies["sparse/base_small.dev.gt"] = big_ann_truth(np.zeros((6, 10)), np.full((6, 10), 7.0))
-    with pytest.raises(UserError, match="the neighbours belong to other vectors, fetch all files again"):
-        get_dataset(SMALL)
-    assert not is_present(SMALL)
+    server.bodies["sparse/base_small.dev.gt"] = big_ann_truth(
+        np.tile(np.arange(10), (6, 1)), np.ones((6, 10))
+    )
+    with pytest.raises(UserError, match="are not those of its vectors.*which the file does not name"):
+        get_dataset(SMALL)[0].truth()
 
 
 def test_a_page_is_no_sparse_file(splade: tuple[FileServer, np.ndarray]) -> None:

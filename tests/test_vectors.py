@@ -21,7 +21,7 @@ from ann_benchmarks.data.vectors import (
     open_rows,
     open_source,
     parquet,
-    shard_ids,
+    parquet_ids,
 )
 from ann_benchmarks.data.vectors.rows import ArrayRows
 
@@ -194,7 +194,7 @@ def test_shards_end_to_end(tmp_path: Path) -> None:
     rows = open_source(f"{tmp_path}/*.parquet:emb")
     test_all_rows((rows, VECTORS))
     test_any_rows((rows, VECTORS))
-    found = shard_ids(paths)
+    found = parquet_ids(paths)
     assert found is not None
     np.testing.assert_array_equal(np.concatenate(list(found)), ids)
     before = rows.fingerprint()  # type: ignore[attr-defined]
@@ -226,11 +226,11 @@ def test_a_sequential_pass_decodes_each_row_once(tmp_path: Path, monkeypatch: py
 def test_shards_without_ids(tmp_path: Path) -> None:
     with_ids = write_parquet(tmp_path / "a.parquet", lists(VECTORS))
     pq.write_table(pa.table({"v": lists(VECTORS)}), tmp_path / "b.parquet")
-    assert shard_ids([tmp_path / "b.parquet"]) is None
+    assert parquet_ids([tmp_path / "b.parquet"]) is None
     with pytest.raises(
-        UserError, match=r"b\.parquet has no column 'id'.* a\.parquet has|all shards need one"
+        UserError, match=r"b\.parquet has nothing in a column 'id', and .*a\.parquet has integers; all shards"
     ):
-        shard_ids([with_ids, tmp_path / "b.parquet"])
+        parquet_ids([with_ids, tmp_path / "b.parquet"])
 
 
 # ---- checks

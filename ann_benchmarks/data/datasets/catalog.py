@@ -15,6 +15,7 @@ from .filter_files import filter_folder, filter_path, read_filter_set
 from .parts import Parts
 from .queries import read_truth, truth_path
 from .registry import Entry, SingleFile, aliases, find_entry, read_description, registered
+from .truth_check import check_path
 
 
 def dataset_path(name: str) -> Path:
@@ -49,7 +50,8 @@ def files_of(name: str) -> list[Path]:
     files = entry.files() if entry is not None else []
     described_by = [description_path(name)] if isinstance(entry, Parts) else []
     filters = filter_folder(name, DATA_FOLDER).rglob("[!.]*.h5")
-    files = [*files, *described_by, truth_path(name, DATA_FOLDER), *sorted(filters)]
+    truth_files = [truth_path(name, DATA_FOLDER), check_path(name, DATA_FOLDER)]
+    files = [*files, *described_by, *truth_files, *sorted(filters)]
     return [path for path in dict.fromkeys(files) if path.exists()]
 
 

@@ -1,6 +1,7 @@
 """What a dataset offers, whatever files it lies in."""
 
 import hashlib
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import psutil
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import size_text
+from ann_benchmarks.common.output import warn
 from ann_benchmarks.common.sparse import SparseVectors
 from ann_benchmarks.distance import BIT_METRICS, candidate_distances
 
@@ -19,6 +21,7 @@ from ..vectors import Rows
 from .filter_files import attributes_mark, filter_path, read_attributes, read_filter_set
 from .queries import Queries, TrueNeighbors, read_truth, truth_path, write_truth
 from .repeated import IN_TRAIN, count_repeated
+from .truth_check import check_path, check_truth, is_checked, write_check
 
 _FIRST_ROWS = 64
 _SAMPLED_ROWS = 1024
@@ -34,6 +37,7 @@ class Dataset(ABC):
 
     name: str
     data: Path  # the folder in which datasets lie
+    _known_truth: TrueNeighbors | None = None  # once it is checked
     attrs: dict[str, Any]
 
     @property
@@ -51,6 +55,11 @@ class Dataset(ABC):
     @abstractmethod
     def train_files(self) -> list[Path]:
         """The files that the training vectors are read from."""
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that came with the dataset."""
+        return self.train_files
 
     @abstractmethod
     def train_rows(self) -> Rows:
@@ -119,24 +128,42 @@ class Dataset(ABC):
     def truth(self, filter: str = "") -> TrueNeighbors:
         """The true neighbours of every query: those found here, or else those that came with the data.
 
-        Where neighbours came without distances, these are computed once and kept. With the name of a filter
-        set, those under the filters. Raises UserError when there are none.
+        They are checked when the dataset is first opened and whenever a file of it has changed; what followed
+        another convention, or had no distances, is kept as this project has it. With the name of a filter
+        set, those under the filters. Raises UserError when there are none, or they do not hold.
         """
         if filter:
             return self._filters(filter)[1]
+        if self._known_truth is None:
+            self._known_truth = self._checked_truth()
+        return self._known_truth
+
+    def stored_truth(self) -> TrueNeighbors:
+        """The true neighbours as they are in their file, perhaps wrong; UserError when there are none."""
         path = truth_path(self.name, self.data)
-        if path.exists():
-            return read_truth(path, self.mark())
-        published = self.published_truth()
-        if published is None:
+        found = read_truth(path, self.mark()) if path.exists() else self.published_truth()
+        if found is None:
             raise UserError(
                 f"dataset '{self.name}' has no true neighbours; "
                 f"find them by: python create_dataset.py --ground-truth {self.name}"
             )
-        if published.distances is None:
-            published = self.with_distances(published.neighbors)
-            self.keep_truth(published)
-        return published
+        return found
+
+    def _checked_truth(self) -> TrueNeighbors:
+        path, record = truth_path(self.name, self.data), check_path(self.name, self.data)
+        found = self.stored_truth()
+        files = [*self.files, path] if self.has_own_truth else self.files
+        if found.distances is not None and is_checked(record, files):
+            return found
+        checked = check_truth(self, found)
+        if checked.truth is not found:
+            self.keep_truth(checked.truth, found.distances)
+        what = f"the true neighbours of {self.name}"
+        if checked.corrections:
+            warn(f"{what}: {'; '.join(checked.corrections)}; {path} has them as this project does")
+        print(f"{what} hold: {checked.extent}", file=sys.stderr)
+        write_check(record, [*self.files, *([path] if path.exists() else [])], checked.extent)
+        return checked.truth
 
     def queries_in_train(self) -> int:
         """Return how many queries are rows of the training set, too; 0 for sets and sparse vectors."""
@@ -150,17 +177,26 @@ class Dataset(ABC):
 
     def has_truth(self) -> bool:
         """Whether `truth` has something to give."""
-        return truth_path(self.name, self.data).exists() or self.has_published_truth
+        return self.has_own_truth or self.has_published_truth
 
-    def keep_truth(self, truth: TrueNeighbors) -> None:
-        """Store true neighbours next to the data, with the mark of these vectors."""
+    @property
+    def has_own_truth(self) -> bool:
+        """Whether there is a file of neighbours that were found or put right here."""
+        return truth_path(self.name, self.data).exists()
+
+    def keep_truth(self, truth: TrueNeighbors, published: np.ndarray | None = None) -> None:
+        """Store true neighbours next to the data, with the mark of these vectors.
+
+        `published` are the distances that earlier results were judged by.
+        """
         attributes = {"distance": self.attrs["distance"], "rows": self.rows, "mark": self.mark()}
-        write_truth(truth_path(self.name, self.data), truth, attributes)
+        write_truth(truth_path(self.name, self.data), truth, attributes, published)
+        self._known_truth = None
 
     def with_distances(self, neighbors: np.ndarray) -> TrueNeighbors:
         """Compute the distances of published neighbours in float64, and order them by distance and row."""
         distances = candidate_distances(
-            self.attrs["distance"], self.test(), self._vectors(), neighbors, progress=True
+            self.attrs["distance"], self.test(), self.vectors(), neighbors, progress=True
         )
         order = np.lexsort((neighbors, distances), axis=1)
         distances = np.take_along_axis(distances, order, 1)
@@ -169,7 +205,7 @@ class Dataset(ABC):
     def mark(self) -> str:
         """Tell vectors of one name apart: by metric, shape, a sample of the rows, and all queries."""
         digest = hashlib.blake2b(f"{self.attrs['distance']} {self.rows}".encode(), digest_size=16)
-        train, queries = self._vectors(), self.test()
+        train, queries = self.vectors(), self.test()
         if isinstance(train, list):
             sample: Any = np.concatenate(train[:_FIRST_ROWS])
             queries = np.concatenate(queries)
@@ -196,7 +232,7 @@ class Dataset(ABC):
             )
         return filters, truth
 
-    def _vectors(self) -> Any:
+    def vectors(self) -> Any:
         """The training vectors in the form in which they are read block by block: Rows, or a list of sets."""
         return self.train() if self.attrs["type"] == "sparse" else self.train_rows()
 

@@ -11,7 +11,16 @@ import numpy as np
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.distance import BIT_METRICS
 
-from ..vectors import FirstRows, Rows, checked, open_parts, open_rows, read_neighbors, shard_ids
+from ..vectors import (
+    FirstRows,
+    Rows,
+    checked,
+    distinct_ids,
+    open_parts,
+    open_rows,
+    parquet_ids,
+    read_neighbors,
+)
 from .dataset import DATA_FOLDER, Dataset, as_one_array
 from .filter_sources import FilterSource
 from .queries import TrueNeighbors, rows_of_ids
@@ -152,6 +161,11 @@ class PartsDataset(Dataset):
         """The files that the vectors are read from."""
         return self._train_files
 
+    @property
+    def files(self) -> list[Path]:
+        """Those of vectors, queries and neighbours that are there."""
+        return [path for path in self.parts.files(self.data) if path.exists()]
+
     def train_rows(self) -> Rows:
         """The vectors as they lie on disk."""
         return self._train
@@ -172,31 +186,34 @@ class PartsDataset(Dataset):
         path = self.parts.place(self.parts.neighbors, self.data)
         return TrueNeighbors(self.neighbors_in(path), None, self.name)
 
-    def neighbors_in(self, path: Path, may_lack: bool = False) -> np.ndarray:
+    def neighbors_in(self, path: Path) -> np.ndarray:
         """Read a published file of neighbours: row numbers (queries, k) int64, in the order of the queries.
 
-        UserError where it does not fit the dataset. With `may_lack`, -1 stands for no row, and no row may be
-        named twice.
+        UserError where it does not fit the dataset. -1 stands for no row.
         """
-        ids, _ = read_neighbors(path, may_lack)
+        ids = read_neighbors(path)
         queries = len(self._test)
         if len(ids) != queries:
             raise UserError(f"{path} has the neighbours of {len(ids):,} queries, but there are {queries:,}")
         test = self.parts.place(self.parts.test, self.data)
-        if path.suffix == test.suffix == ".parquet" and (order := shard_ids([test])) is not None:
+        if path.suffix == test.suffix == ".parquet" and (keys := parquet_ids([test])) is not None:
             # Neighbours come in the order of the queries' ids.
-            ids = ids[np.argsort(np.argsort(np.concatenate(list(order)), kind="stable"), kind="stable")]
-        return rows_of_ids(ids, self.ids_of_rows(), self.rows, path, may_lack)
+            order = np.argsort(own := distinct_ids(test, keys), kind="stable")
+            named = parquet_ids([path])
+            if named is not None and not np.array_equal(np.sort(distinct_ids(path, named)), own[order]):
+                raise UserError(f"{path} has the neighbours of other queries than {test}, by their ids")
+            ids = ids[np.argsort(order, kind="stable")]
+        return rows_of_ids(ids, self.ids_of_rows(), self.rows, path)
 
     def ids_of_rows(self) -> Iterator[np.ndarray] | None:
-        """Give the ids that the publisher has given the rows, int64 in blocks; None: their numbers."""
+        """Give the ids that the publisher has given the rows, in blocks; None: their numbers."""
         originals = [self.parts.place(address, self.data) for address in self.parts.train]
         if not all(part.suffix == ".parquet" for part in originals):
             return None
         for part in originals:
             if not part.exists():
                 raise UserError(f"{part} is not there, which has the ids of the rows; fetch it again")
-        return shard_ids(originals)
+        return parquet_ids(originals)
 
     @property
     def has_published_truth(self) -> bool:

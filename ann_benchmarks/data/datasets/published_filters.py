@@ -5,7 +5,6 @@ which reads no vectors: the first k of each query, k being what both have.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -92,8 +91,8 @@ def compare_published(
         return
     address = written_for(source.neighbors, published_share(found.filter))
     try:
-        path = get_file(dataset.parts, address, partial(read_neighbors, may_lack=True), CONNECTIONS)
-        published = dataset.neighbors_in(path, may_lack=True)
+        path = get_file(dataset.parts, address, read_neighbors, CONNECTIONS)
+        published = dataset.neighbors_in(path)
     except UserError as error:
         warn(f"the published neighbours under '{found.filter}' are not compared: {error}")
         return

@@ -5,6 +5,7 @@ True neighbours that were found here lie in a file next to the data: data/NAME.t
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, overload
 
@@ -21,6 +22,7 @@ from ann_benchmarks.common.sparse import SparseVectors
 from ..filters import FilteredVector
 
 SUFFIX = ".truth.h5"
+PUBLISHED = "published_distances"
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,11 +159,18 @@ def truth_path(name: str, data: Path) -> Path:
     return data / f"{name}{SUFFIX}"
 
 
-def write_truth(path: Path, truth: TrueNeighbors, attributes: dict[str, Any]) -> None:
-    """Store true neighbours with attributes; `mark` tells which vectors they are true of."""
+def write_truth(
+    path: Path, truth: TrueNeighbors, attributes: dict[str, Any], published: np.ndarray | None = None
+) -> None:
+    """Store true neighbours with attributes; `mark` tells which vectors they are true of.
+
+    `published` are distances that these replace, by which earlier results know their dataset.
+    """
     with disk_errors(path), atomic_path(path) as temporary, h5py.File(temporary, "w") as file:
         file.attrs.update(attributes)
         file["neighbors"], file["distances"] = truth.neighbors, truth.distances
+        if published is not None:
+            file[PUBLISHED] = published
 
 
 def truth_problem(file: h5py.File, arrays: Sequence[Any]) -> str | None:
@@ -196,19 +205,24 @@ def read_truth(path: Path, mark: str | None = None) -> TrueNeighbors:
     )
 
 
-def rows_of_ids(
-    ids: np.ndarray, numbered: Iterable[np.ndarray] | None, rows: int, path: Path, may_lack: bool = False
-) -> np.ndarray:
-    """Turn the ids that a published truth names into row numbers.
+def rows_of_ids(ids: np.ndarray, keys: Iterable[np.ndarray] | None, rows: int, path: Path) -> np.ndarray:
+    """Turn the ids that a published truth names, integers or texts, into row numbers.
 
-    `numbered` gives the id of every row in order, in blocks; without it, ids are row numbers. UserError for
-    an id that no row has. With `may_lack`, -1 stands for no row, and a query may name each row once only.
+    `keys` gives the id of every row in order, in blocks; without it, ids are row numbers, perhaps from 1 on.
+    -1 stands for no row. UserError for an id that no row has, and for one that a query names twice.
     """
-    if numbered is not None:
+    if keys is None and ids.dtype.kind == "U":
+        raise UserError(f"{path} names rows by texts, and the vectors have no column 'id'; add one")
+    if keys is not None:
+        keys = iter(keys)
+        first = next(keys, np.empty(0, ids.dtype))
+        if "U" in {first.dtype.kind, ids.dtype.kind}:  # a number in one file may be a text in the other
+            ids = ids.astype(np.str_)
         named = np.unique(ids)
         row_of = np.full(len(named), -1, dtype=np.int64)
         start = 0
-        for block in numbered:
+        for block in chain([first], keys):
+            block = block.astype(named.dtype.type)
             at = np.minimum(np.searchsorted(named, block), len(named) - 1)
             here = np.flatnonzero(named[at] == block)
             row_of[at[here]] = start + here
@@ -216,23 +230,22 @@ def rows_of_ids(
         found = row_of[np.searchsorted(named, ids)]
         found[found >= rows] = -1
     else:
-        found = np.where((ids >= 0) & (ids < rows), ids, -1).astype(np.int64)
-    unknown = (found < 0) & (ids != -1) if may_lack else found < 0
-    if unknown.any():
+        found = np.where((ids >= 0) & (ids <= rows), ids, -1).astype(np.int64)
+    named_none = ids == np.array(-1).astype(ids.dtype)
+    if (unknown := (found < 0) & ~named_none).any():
         query, place = np.unravel_index(np.argmax(unknown), found.shape)
         raise UserError(
             f"{path} query {query} (from 0) names id {ids[query, place]}, which none of the {rows:,} training"
             " rows has; delete it and get it again"
         )
-    if may_lack:
-        ordered = np.sort(ids, axis=1)
-        is_repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
-        if is_repeated.any():
-            query, place = np.unravel_index(np.argmax(is_repeated), is_repeated.shape)
-            raise UserError(
-                f"{path} query {query} (from 0) names id {ordered[query, place]} more than once;"
-                " delete it and get it again"
-            )
+    ordered = np.sort(found, axis=1)
+    is_repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+    if is_repeated.any():
+        query, place = np.unravel_index(np.argmax(is_repeated), is_repeated.shape)
+        id = ids[query, np.argmax(found[query] == ordered[query, place])]
+        raise UserError(
+            f"{path} query {query} (from 0) names id {id} more than once; delete it and get it again"
+        )
     return found
 
 

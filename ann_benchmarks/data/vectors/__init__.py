@@ -3,8 +3,9 @@
 from .checking import checked as checked
 from .conversion import convert as convert
 from .joined import JoinedRows as JoinedRows
+from .neighbors import distinct_ids as distinct_ids
+from .neighbors import parquet_ids as parquet_ids
 from .neighbors import read_neighbors as read_neighbors
-from .neighbors import shard_ids as shard_ids
 from .opening import open_parts as open_parts
 from .opening import open_rows as open_rows
 from .opening import open_source as open_source

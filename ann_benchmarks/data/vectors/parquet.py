@@ -36,6 +36,24 @@ def list_columns(path: Path) -> list[str]:
         return [field.name for field in file.schema_arrow if _is_list(field.type)]
 
 
+def read_texts(path: Path, column: str) -> np.ndarray | None:
+    """Read a column of lists of texts, all of one length, (rows, length); None where it holds no texts.
+
+    Without a name it is the only column of lists.
+    """
+    with reading(path), open_file(path) as file:
+        column = column or choose(path, "column of lists", list_columns(path), "")
+        element = file.schema_arrow.field(column).type.value_type
+        if not (pa.types.is_string(element) or pa.types.is_large_string(element)):
+            return None
+        found = file.read([column]).column(0).combine_chunks()
+    lengths = pc.list_value_length(found).unique().to_pylist()
+    texts = found.flatten()
+    if len(lengths) != 1 or not lengths[0] or texts.null_count:
+        raise UserError(f"{path}:{column} must have equally many texts in every row, and none that is null")
+    return np.array(texts.to_pylist(), np.str_).reshape(-1, lengths[0])
+
+
 def open_file(path: Path) -> pq.ParquetFile:
     """Open a file so that no more of it is in memory than is being decoded."""
     return pq.ParquetFile(path, buffer_size=READ_BUFFER, pre_buffer=False)
