@@ -52,7 +52,7 @@ def main() -> None:
         help="default: results/DATASET.png, DATASET-tiers.png, DATASET-filters.png or DATASET-recalls.png",
     )
     parser.add_argument(
-        "-x", "--x-axis", choices=list(all_metrics), default="k-nn", help="metric on the x axis"
+        "-x", "--x-axis", choices=list(all_metrics), default="recall", help="metric on the x axis"
     )
     parser.add_argument(
         "-y", "--y-axis", choices=list(all_metrics), default="qps", help="metric on the y axis"

@@ -58,9 +58,14 @@ def rounded_up(distances: np.ndarray) -> np.ndarray:
 
 def is_nearer(metric: str, distances: np.ndarray, limit: np.ndarray) -> np.ndarray:
     """Say which distances are less than a limit by more than single precision explains."""
+    return distances < limit - np.where(np.isfinite(limit), single_precision(metric, limit), 0)
+
+
+def single_precision(metric: str, distances: np.ndarray) -> np.ndarray:
+    """Return by how much distances may be off that were computed in single precision."""
     share, angle = _SINGLE
-    lost = share * np.abs(limit) + (angle if metric == "angular" else NOISE)
-    return distances < limit - np.where(np.isfinite(limit), lost, 0)
+    off: np.ndarray = share * np.abs(distances) + (angle if metric == "angular" else NOISE)
+    return off
 
 
 def set_distances(query: np.ndarray, items: np.ndarray, ends: np.ndarray) -> np.ndarray:

@@ -25,8 +25,8 @@ from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.vchord.centroids import SOURCES
 from ann_benchmarks.algorithms.vchord.module import VectorChord
 from ann_benchmarks.data.datasets import get_dataset
-from ann_benchmarks.distance import candidate_distances
-from ann_benchmarks.results.recall import RECALL_SLACK, recall_of_each
+from ann_benchmarks.distance import candidate_distances, rounded_up
+from ann_benchmarks.results.recall import recall_of_each
 from benchmarks.harness import spread, temporary_server
 
 COUNT = 10
@@ -75,7 +75,7 @@ def build_and_query(
     """Build an index; return its facts, and the recall at each number of probes by that number."""
     metric = str(dataset.attrs["distance"])
     train, test = dataset.train_rows(), np.array(dataset.test())
-    farthest = dataset.true_distances(COUNT)[:, -1] + RECALL_SLACK
+    farthest = rounded_up(dataset.true_distances(COUNT)[:, -1])
     algorithm = VectorChord(metric, arguments)
     algorithm.set_build_options(rebuild=True)
     try:

@@ -58,7 +58,7 @@ def result(
 ) -> Run:
     """Return a result with these throughputs."""
     rates = 100 * np.exp(logarithms)
-    metrics = dict.fromkeys(standard_metrics, 1.0) | {"k-nn": recall.value, "qps": float(rates.max())}
+    metrics = dict.fromkeys(standard_metrics, 1.0) | {"recall": recall.value, "qps": float(rates.max())}
     attrs = {
         "run_seconds": (1 / rates).tolist(),
         "run_count": len(rates),

@@ -20,7 +20,7 @@ from ann_benchmarks.algorithms.clustering.settings import ClusteringError
 from ann_benchmarks.algorithms.clustering.spreading import ROOM, cells_of, spread
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import get_dataset
-from ann_benchmarks.results.recall import RECALL_SLACK
+from ann_benchmarks.distance import rounded_up
 from benchmarks.harness import K, arguments
 
 PROBES = (1, 2, 4, 8, 16, 32, 64)
@@ -46,7 +46,7 @@ def hits(rows: np.ndarray, queries: np.ndarray, metric: str, farthest: np.ndarra
             distances = 1 + distances / np.sqrt(own * squares)
         elif metric == "euclidean":
             distances = np.sqrt(np.maximum(own + squares + 2 * distances, 0))
-        limits = farthest[first : first + step, np.newaxis] + RECALL_SLACK
+        limits = rounded_up(farthest[first : first + step, np.newaxis])
         found += [np.flatnonzero(near) for near in distances <= limits]
     return found
 

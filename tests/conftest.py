@@ -20,6 +20,7 @@ from .parallel import (  # noqa: F401
     pytest_terminal_summary,
     pytest_xdist_make_scheduler,
 )
+from .plotting_data import trust
 from .postgres_fixtures import (  # noqa: F401
     made_server,
     new_folder,
@@ -74,6 +75,7 @@ def make_dataset(
         file["test"] = test
         file["neighbors"] = neighbors.astype(np.int32)
         file["distances"] = np.take_along_axis(distances, neighbors, axis=1).astype(np.float32)
+    trust(path)
     return path
 
 

@@ -32,7 +32,7 @@ TIERS = [
 CPUS = ["0-3", "3-0", "0-", "0-65535," * 2000 + "0", *NUMBERS, *(f"0-{number}" for number in NUMBERS)]
 SCALES = ["linear", "log", "symlog", "logit", "a", *(f"a{number}" for number in NUMBERS), *TEXTS]
 METRICS = [
-    "k-nn", "qps", "p99", "rel", "epsilon", "build", "indexsize", "distcomps", "qpsatrecall", "nope", "",
+    "recall", "qps", "p99", "rel", "epsilon", "build", "indexsize", "distcomps", "qpsatrecall", "nope", "",
 ]  # fmt: skip
 LISTS = ["1", "2,4", "4,2", "1,2,3", *NUMBERS]
 

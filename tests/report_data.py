@@ -29,7 +29,7 @@ def make_run(
         }
     seconds = [1 / rate for rate in rates]
     metrics = dict.fromkeys(standard_metrics, 0.0) | {
-        "k-nn": recall,
+        "recall": recall,
         "qps": fmean(rates),
         "p50": 1.0,
         "p95": 2.0,

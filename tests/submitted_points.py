@@ -27,7 +27,7 @@ def made_up_bundle(number, points):
     for i in range(points):
         recall, qps, clients = draw.uniform(0.6, 0.999), draw.uniform(10, 5000), 4 ** (i % 5)
         metrics = {name: draw.uniform(1, 1000) for name in standard_metrics}
-        metrics |= {"k-nn": recall, "qps": qps}
+        metrics |= {"recall": recall, "qps": qps}
         attrs = {
             **{
                 "cpu": f"CPU {number}",

@@ -31,7 +31,7 @@ from ann_benchmarks.submission.manifest import files_in, read_manifest, sha256_o
 from ann_benchmarks.submission.own_facts import HOST, PATH, REPOSITORY, USER, OwnFact
 from ann_benchmarks.submission.private import Private
 
-from .plotting_data import make_result, make_truth
+from .plotting_data import make_result, make_truth, trust
 from .report_data import make_writes
 
 ROOT = Path(__file__).parents[1]
@@ -308,6 +308,7 @@ def test_a_dataset_that_is_called_like_its_owner_is_refused(results):
     for folder in ("data", "results", "logs"):
         for path in Path(folder).glob("mine*"):
             path.rename(path.with_name(path.name.replace("mine", "xenia-mine")))
+    trust(Path("data/xenia-mine.hdf5"))
     with pytest.raises(UserError, match="the name of the dataset xenia-mine says who or where you are"):
         bundle_results(BundleRequest(OUT), "xenia-mine")
     assert not OUT.exists()

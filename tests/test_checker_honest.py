@@ -24,7 +24,9 @@ def point(stem: str, series: Series = SERIES, /, **attrs: Any) -> CheckedPoint:
     file = f"results/mine/10/{series.folder}/{stem}.hdf5"
     empty = np.empty(0)
     stored = StoredPoint(attrs, empty, empty, empty)
-    return CheckedPoint(file, "mine", 10, series.folder, stem, series, stored, 0.9, 0.8, 0.5, 100)
+    return CheckedPoint(
+        file, "mine", 10, series.folder, stem, series, stored, 0.9, 0.8, 0.5, 100, False, (0.9, 0.8, 0.5)
+    )
 
 
 def searched(target: str, value: int) -> CheckedPoint:

@@ -139,7 +139,7 @@ def test_nothing_is_written_over_anything_else(number, tmp_path, monkeypatch):
     drawn = {f"16 clients, zipf1.1-q{i}-r100-cold": {name: curve() for name in names} for i in range(number)}
     figures = []
     monkeypatch.setattr(drawing, "save", lambda figure, output: figures.append(figure))
-    view = View("k-nn", "qps", "a3", "log")
+    view = View("recall", "qps", "a3", "log")
     title = "sift-128-euclidean (k = 10)"
     assert create_panels(drawn, view, tmp_path / "x.png", title, assign_styles(names)) == 24 * number
     (figure,) = figures

@@ -38,11 +38,11 @@ def figures(found, distance="euclidean", true=TRUE):
 def test_recall_and_completeness_count_the_rows_that_there_are():
     every = [[1, 2, 3], [1, 2, INF], [5, INF, INF], [INF] * 3]
     exact = figures(every)
-    assert [exact[name] for name in ("k-nn", "epsilon", "largeepsilon", "completeness")] == [1, 1, 1, 1]
+    assert [exact[name] for name in ("recall", "epsilon", "largeepsilon", "completeness")] == [1, 1, 1, 1]
     assert exact["short"] == 0 and exact["rel"] == pytest.approx((6 + 3 + 5) / (10 + 3 + 5))
     # 3 rows of which 2 are right; 1 of 2; none of 1; none of none.
     some = figures([[1, 2, 9], [1, INF, INF], [INF] * 3, [INF] * 3])
-    assert some["k-nn"] == pytest.approx((2 / 3 + 1 / 2 + 0 + 1) / 4)
+    assert some["recall"] == pytest.approx((2 / 3 + 1 / 2 + 0 + 1) / 4)
     assert some["completeness"] == pytest.approx((1 + 1 / 2 + 0 + 1) / 4)
     assert some["short"] == 2 / 4 and some["rel"] == INF
 
@@ -51,13 +51,13 @@ def test_recall_and_completeness_count_the_rows_that_there_are():
 def test_inner_products_under_filters():
     true = np.sort(np.where(np.isfinite(TRUE), -TRUE, INF), axis=1)
     values = figures(np.where(np.isfinite(true[:, :3]), true[:, :3], INF), "ip", true)
-    assert [values[name] for name in ("k-nn", "epsilon", "largeepsilon", "completeness")] == [1, 1, 1, 1]
+    assert [values[name] for name in ("recall", "epsilon", "largeepsilon", "completeness")] == [1, 1, 1, 1]
 
 
 def test_without_a_filter_an_infinite_distance_means_what_it_did():
     of = Measurement(Truth(TRUE[:1]), np.array([[1, 2, INF]]), np.array([1e-3]), ATTRS)
     values = compute_all(of)
-    assert values["k-nn"] == 2 / 3 and math.isnan(values["completeness"]) and math.isnan(values["short"])
+    assert values["recall"] == 2 / 3 and math.isnan(values["completeness"]) and math.isnan(values["short"])
 
 
 def test_a_series_names_its_filter_and_strategy():

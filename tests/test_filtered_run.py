@@ -181,8 +181,8 @@ def test_each_filter_is_a_series(workspace):
     assert "filter uniform:0.02: 2.000% of the rows pass" in done.stdout
     assert done.stdout.count("completeness 1.0000") == len(FILTERS)
     for run in load_runs(sorted((workspace.path / "results").rglob("*.hdf5"))):
-        exact = {name: run.metrics[name] for name in ("k-nn", "epsilon", "completeness", "short")}
-        assert exact == pytest.approx({"k-nn": 1, "epsilon": 1, "completeness": 1, "short": 0})
+        exact = {name: run.metrics[name] for name in ("recall", "epsilon", "completeness", "short")}
+        assert exact == pytest.approx({"recall": 1, "epsilon": 1, "completeness": 1, "short": 0})
         assert run.attrs["filter"] == run.series.filter in FILTERS and run.attrs["recall_high"] == 1
     again = workspace.run(*first)
     assert "nothing to do: 4 points finished before" in again.stdout
@@ -201,7 +201,7 @@ def test_loads_and_rounds_have_filters(workspace, more):
     done = workspace.run("--algorithm", "exact", "--filter", "uniform:0.02,tenants:10", *more)
     assert done.returncode == 0, done.stderr
     runs = [*load_runs(sorted((workspace.path / "results").rglob("*.hdf5")))]
-    assert [run.metrics["completeness"] for run in runs] == [1, 1] == [run.metrics["k-nn"] for run in runs]
+    assert [run.metrics["completeness"] for run in runs] == [1, 1] == [run.metrics["recall"] for run in runs]
     assert {run.series.filter for run in runs} == {"uniform:0.02", "tenants:10"}
 
 
@@ -276,8 +276,8 @@ def test_results_are_judged_by_the_truth_under_their_filter(workspace, capsys):
     assert workspace.run("--algorithm", "exact", "--filter", "uniform:0.5,tenants:10").returncode == 0
     assert workspace.run("--algorithm", "exact").returncode == 0
     paths = sorted((workspace.path / "results").rglob("*.hdf5"))
-    assert [run.metrics["k-nn"] for run in load_runs(paths)] == [1, 1, 1]
-    assert [run.metrics["k-nn"] for run in load_runs(paths)] == [1, 1, 1]  # from the cache, or not
+    assert [run.metrics["recall"] for run in load_runs(paths)] == [1, 1, 1]
+    assert [run.metrics["recall"] for run in load_runs(paths)] == [1, 1, 1]  # from the cache, or not
     next((workspace.path / "data/tiny.filters").glob("tenants-10.h5")).unlink()
     capsys.readouterr()
     assert {run.series.filter for run in load_runs(paths)} == {"", "uniform:0.5"}

@@ -15,7 +15,7 @@ from ann_benchmarks.data.datasets import (
     dataset_path,
     get_dataset,
     prepare_filters,
-    stored_distances,
+    stored_truth,
     truth_file,
 )
 from ann_benchmarks.data.datasets.listing import dataset_table
@@ -171,14 +171,14 @@ def test_what_is_there_is_not_made_again(mine: str, monkeypatch: pytest.MonkeyPa
     prepare_filters(mine, ["uniform:0.10"], 15)
     assert truth_file(mine, "uniform:0.1").stat().st_mtime_ns == before
     prepare_filters(mine, ["uniform:0.1"], 30)
-    assert stored_distances(mine, "uniform:0.1").shape == (QUERIES, 30)
+    assert stored_truth(mine, "uniform:0.1").neighbors.shape == (QUERIES, 30)
 
 
 def test_fewer_matches_than_neighbours_are_ordinary(mine: str) -> None:
     found, _, queries = filters_of(mine, "uniform:0.002")
     assert found.matches.tolist() == [4] * QUERIES
     assert (queries.true_neighbors[:, 4:] == -1).all() and (queries.true_neighbors[:, :4] >= 0).all()
-    assert np.isinf(stored_distances(mine, "uniform:0.002")[:, 4:]).all()
+    assert (stored_truth(mine, "uniform:0.002").neighbors[:, 4:] == -1).all()
 
 
 @pytest.mark.parametrize(
@@ -489,7 +489,7 @@ def test_the_command_adds_filters_and_finds_more_neighbours(mine: str) -> None:
     assert "--filter uniform:0.005,near:0.1" in done.stdout
     done = run("--ground-truth", mine, "--filters", "near:0.1", "--neighbors", "50")
     assert done.returncode == 0, done.stderr
-    assert stored_distances(mine, "near:0.1").shape == (QUERIES, 50)
+    assert stored_truth(mine, "near:0.1").neighbors.shape == (QUERIES, 50)
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_distances_that_are_none_count_as_not_found_and_are_said(tmp_path, monke
     assert np.isposinf(read_result(path).distances[1, 0])
     for _ in range(2):  # from the cache, too
         [run] = load_runs([path])
-        assert run.metrics["k-nn"] == pytest.approx(1 - 7 / read_result(path).distances.size)
+        assert run.metrics["recall"] == pytest.approx(1 - 7 / read_result(path).distances.size)
         assert (
             "6 of its distances are NaN or minus infinity, and count as not found" in capsys.readouterr().err
         )

@@ -19,6 +19,7 @@ from distributed import LocalCluster
 from ann_benchmarks.algorithms.bruteforce.module import ExactScan
 from ann_benchmarks.common.cli import run_command
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.distance import rounded_up
 from ann_benchmarks.jobs.earlier import _other_load
 from ann_benchmarks.load.request import Load, Objective
 from ann_benchmarks.load.search import ROUNDING
@@ -27,7 +28,7 @@ from ann_benchmarks.measure.clients import open_clients
 from ann_benchmarks.measure.timed import Subject
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.file import write_result
-from ann_benchmarks.results.recall import RECALL_SLACK, recall_of_each
+from ann_benchmarks.results.recall import recall_of_each
 from run import main
 
 from .conftest import Workspace, make_dataset
@@ -113,7 +114,7 @@ def check_blocks(point: dict[str, Any]) -> None:
 
 def recall_of(point: dict[str, Any], folder: Path) -> float:
     with h5py.File(folder / "data" / "small.hdf5") as file:
-        thresholds = file["distances"][:, 9].astype(float) + RECALL_SLACK
+        thresholds = rounded_up(file["distances"][:, 9].astype(float))
     return float(recall_of_each(point["distances"], thresholds, 10).mean())
 
 

@@ -39,6 +39,7 @@ def test_every_metric_of_a_worked_example():
     values = measured()
     assert values == {
         "k-nn": 3 / 4,  # 2.0009 is within 2 + 0.001, 20.5 is not within 20 + 0.001
+        "recall": 2 / 4,  # but neither is as near as the second neighbour
         "epsilon": 3 / 4,  # nor within 20 * 1.01
         "largeepsilon": 1.0,  # but within 20 * 1.1
         "rel": pytest.approx((1 + 2.0009 + 10 + 20.5) / (1 + 2 + 3 + 10 + 20 + 30)),

@@ -190,7 +190,7 @@ def hnsw_job(procedure):
 def result_of(events):
     (done,) = [event for event in events if isinstance(event, PointDone)]
     (run,) = load_runs([done.path])
-    assert run.metrics["k-nn"] > 0.9 and run.path.parent.name == run.series.folder
+    assert run.metrics["recall"] > 0.9 and run.path.parent.name == run.series.folder
     return run
 
 

@@ -108,7 +108,7 @@ def test_a_failure_costs_the_figures_and_not_the_point(workspace, monkeypatch):
     assert len(notes) == 1 and "could not be compared, and have no figures: " in notes[0]
     assert "there is no" in notes[0] and "\n" not in notes[0]
     (run,) = load_runs([path])
-    assert run.metrics["k-nn"] == 1 and math.isnan(run.metrics["regret"])
+    assert run.metrics["recall"] == 1 and math.isnan(run.metrics["regret"])
 
 
 def test_regrets_by_hand():

@@ -18,7 +18,7 @@ from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.metrics import standard_metrics
 from ann_benchmarks.results.runs import load_runs
 
-from .plotting_data import as_json, make_result, make_truth, request_of
+from .plotting_data import age, as_json, make_result, make_truth, request_of
 from .programs import run_program
 
 pytestmark = pytest.mark.filterwarnings("error", "ignore::ResourceWarning")
@@ -38,16 +38,12 @@ def results(tmp_path, monkeypatch):
     return paths
 
 
-def age(path, seconds=3600):
-    os.utime(path, ns=(path.stat().st_mtime_ns - seconds * 10**9,) * 2)
-
-
 def load(**options):
     return list(load_runs(iter_result_paths(), **options))
 
 
 def recalls(**options):
-    return [round(run.metrics["k-nn"], 6) for run in load(**options)]
+    return [round(run.metrics["recall"], 6) for run in load(**options)]
 
 
 def forbid_reading(monkeypatch):
@@ -68,7 +64,7 @@ def test_a_warm_cache_opens_no_result_file(results, monkeypatch):
     before = load()
     forbid_reading(monkeypatch)
     assert as_json(load()) == as_json(before)
-    assert [run.metrics["k-nn"] for run in before] == pytest.approx([0.7, 0.8, 0.9])
+    assert [run.metrics["recall"] for run in before] == pytest.approx([0.7, 0.8, 0.9])
 
 
 def test_recompute_reads_the_files_again(results, monkeypatch):
@@ -148,7 +144,7 @@ def test_a_broken_cache_is_replaced(results, content):
     [
         {"metrics": {}},
         {"metrics": None},
-        {"metrics": {"k-nn": 0.5}},
+        {"metrics": {"recall": 0.5}},
         {"metrics": dict.fromkeys(standard_metrics, "0.5")},
         {"series": None},
         {"series": {"name": "algo"}},
@@ -293,9 +289,12 @@ def test_mistakes_are_one_line(results, options, message):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"y": "distcomps"}, "every result has a 0 for k-nn or distcomps"),
+        ({"y": "distcomps"}, "every result has a 0 for recall or distcomps"),
         ({"x": "distcomps", "x_scale": "log"}, "the picture is empty"),
-        ({"x": "qps", "y": "k-nn", "x_scale": "a3"}, "the a3 scale is for values up to 1, which qps exceeds"),
+        (
+            {"x": "qps", "y": "recall", "x_scale": "a3"},
+            "the a3 scale is for values up to 1, which qps exceeds",
+        ),
         ({"y_scale": "logit"}, "the y axis is linear"),
     ],
 )
@@ -308,7 +307,7 @@ def test_what_a_scale_cannot_show_is_drawn_with_a_warning(results, capsys, optio
 
 @pytest.mark.parametrize(("x_scale", "y_scale"), [("logit", "log"), ("a3", "log"), ("linear", "logit")])
 def test_shares_that_are_all_1_are_drawn_on_every_scale(tmp_path, capsys, x_scale, y_scale):
-    view = View("k-nn", "epsilon", x_scale, y_scale)
+    view = View("recall", "epsilon", x_scale, y_scale)
     assert create_plot({"a": [Point(1.0, 1.0)]}, view, tmp_path / "a.svg") == 1
     assert capsys.readouterr().err == ""
 

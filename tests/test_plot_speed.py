@@ -17,7 +17,7 @@ from ann_benchmarks.results.cache import each
 from ann_benchmarks.results.file import iter_result_paths, read_result
 from ann_benchmarks.results.runs import fitting_processes, load_runs
 
-from .plotting_data import as_json, make_result, make_truth
+from .plotting_data import age, as_json, make_result, make_truth
 
 ROOT = Path(__file__).parent.parent
 HEAVY = "docker psycopg pyarrow requests sklearn distributed pandas"
@@ -73,7 +73,7 @@ def test_any_number_of_processes_gives_the_same(results, capfd, processes):
 
 def test_forks_compute_and_what_they_computed_is_cached(results, monkeypatch):
     for path in [*results, *Path("data").iterdir()]:
-        os.utime(path, (1e9, 1e9))
+        age(path)
     here = os.getpid()
     measured = runs.measured
 
@@ -202,7 +202,7 @@ def test_runs_keep_no_arrays(results):
 
 def test_a_dataset_has_a_cache_of_its_own(results):
     for path in [*results, *Path("data").iterdir()]:
-        os.utime(path, (1e9, 1e9))
+        age(path)
     list(load_runs(iter_result_paths()))
     assert sorted(Path("results").rglob(".metrics-cache.json")) == [
         Path("results", name, ".metrics-cache.json") for name in ("d", "e")

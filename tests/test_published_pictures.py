@@ -45,7 +45,7 @@ def results(tmp_path, monkeypatch):
         make_result("d", "own", f"{recall}", truth, recall, seconds)
 
 
-def drawn(x="k-nn", y="qps", **options):
+def drawn(x="recall", y="qps", **options):
     draw_dataset(request_of(output="x.svg", x=x, y=y, y_scale="log", **options))
     return texts_of("x.svg")
 
@@ -74,7 +74,7 @@ def test_the_command_lays_over_and_normalises(results):
 
 
 def test_units_become_those_of_the_metrics(results):
-    found = read_points("mine.yml", "d", "k-nn", "p99")
+    found = read_points("mine.yml", "d", "recall", "p99")
     assert [(p.x, p.y) for p in found.series["a"]] == [(0.9, 2.0), (0.95, 4.0)]  # ms; one was not published
     assert found.joined and found.origin == "me. Measured on x; pgvector 0.8."
     (size, *_) = read_points("mine.yml:sweep", "d", "indexsize", "qps").series["a"]
@@ -84,21 +84,21 @@ def test_units_become_those_of_the_metrics(results):
 def test_normalised_curves_begin_at_1(results):
     points = [Point(0.9, 300.0), Point(0.8, 200.0, None, Interval(190.0, 210.0)), Point(0.95, 100.0)]
     # 0.8 is behind the frontier, which begins at 0.9
-    assert [p.y for p in over_first(points, ("k-nn", "qps"))] == pytest.approx([1, 2 / 3, 1 / 3])
+    assert [p.y for p in over_first(points, ("recall", "qps"))] == pytest.approx([1, 2 / 3, 1 / 3])
     assert over_first(points[1:])[0] == Point(0.8, 1.0, None, Interval(0.95, 1.05))
     assert over_first([]) == []
-    series = read_points("mine.yml", "d", "k-nn", "qps", normalise=True).series
+    series = read_points("mine.yml", "d", "recall", "qps", normalise=True).series
     assert [p.y for p in series["a"]] == [1.0, 0.5, 0.25]
-    assert "Recall / that of the curve's first point" in drawn("qps", "k-nn", normalise=True)
+    assert "Recall / that of the curve's first point" in drawn("qps", "recall", normalise=True)
 
 
 def test_of_a_table_with_datasets_the_one_that_is_drawn_counts():
-    found = read_points("year-in-review", "sift-128-euclidean", "k-nn", "qps", normalise=True)
+    found = read_points("year-in-review", "sift-128-euclidean", "recall", "qps", normalise=True)
     assert list(found.series) == ["r7gd.16xlarge", "r7i.16xlarge"] and not found.joined
     first, *others = found.series["r7gd.16xlarge"]
     assert (first.label, first.y, len(others)) == ("r7gd.041", 1.0, 7)  # the first row, not the least recall
     assert max(p.y for p in others) == pytest.approx(487 / 33)
-    assert len(read_points("year-in-review", "mine", "k-nn", "qps").series) == 10
+    assert len(read_points("year-in-review", "mine", "recall", "qps").series) == 10
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_of_a_table_with_datasets_the_one_that_is_drawn_counts():
         ({"published": "mine.yml:seep"}, "mine.yml has no table 'seep': it has sweep"),
         ({"published": "5m:builds"}, "the table 'builds' has no column 'recall'"),
         ({"published": "insert-scaling"}, "has no table with the columns recall, qps"),
-        ({"published": "mine.yml", "y": "rel"}, "published figures have no rel: choose from k-nn, qps"),
+        ({"published": "mine.yml", "y": "rel"}, "published figures have no rel: choose from recall, qps"),
         ({"published": "mine.yml", "y": "qpsatrecall"}, r"have no qpsatrecall \(qps for its throughput\)"),
     ],
 )
@@ -230,5 +230,5 @@ def test_curves_with_other_names_can_be_put_together():
 
 def test_points_of_some_rows_alone():
     where = {"dataset": "dbpedia-openai-1000k-angular", "instance": "r7gd.16xlarge"}
-    (points,) = read_points("year-in-review", "mine", "k-nn", "qps", where=where).series.values()
+    (points,) = read_points("year-in-review", "mine", "recall", "qps", where=where).series.values()
     assert len(points) == 10 and {point.label for point in points} >= {"r7gd.041", "r7gd.070.fp16"}

@@ -87,11 +87,13 @@ def test_a_report_says_where_the_mean_hides_a_tail():
     assert "found at most 5 of their 10 neighbours with tailed (95% interval 4 to 6; the worst query 0)" in (
         found.text
     )
-    assert f"although the mean recall is {tailed.metrics['k-nn']:.3f}" in found.text and "even (" not in (
+    assert f"although the mean recall is {tailed.metrics['recall']:.3f}" in found.text and "even (" not in (
         found.text
     )
     assert "evenly it would be 8" in found.text
-    better = f"mean recall ({even.metrics['k-nn']:.3f} and {tailed.metrics['k-nn']:.3f}), even has a shorter"
+    better = (
+        f"mean recall ({even.metrics['recall']:.3f} and {tailed.metrics['recall']:.3f}), even has a shorter"
+    )
     assert better in found.text
     lower = tail_of([0, 0, 0, 0, 0, 0, 100, 100, 100, 100, 600], "lower")  # of another mean
     assert "nearly" not in "".join(one.text for one in tail_statements([lower, tailed]))
@@ -147,7 +149,7 @@ def test_results_have_the_tail_of_their_own_answers(results):
     for _ in range(2):  # computed, and from the cache
         runs = {run.algorithm: run for run in load_runs(iter_result_paths("d"))}
         even, tailed = runs["even"], runs["tailed"]
-        assert even.metrics["k-nn"] == tailed.metrics["k-nn"] == 0.95
+        assert even.metrics["recall"] == tailed.metrics["recall"] == 0.95
         assert (even.metrics["recall-p5"], even.metrics["recall-worst"]) == (0.9, 0.9)
         assert (tailed.metrics["recall-p5"], tailed.metrics["recall-worst"]) == (0, 0)
         assert interval(even, "recall-p5") == (0.9, 0.9) and interval(tailed, "recall-p5") == (0, 1)

@@ -69,7 +69,7 @@ def routed(rate, shards, probes, **attrs):
 
 def test_each_number_of_probes_has_a_row_and_says_where_it_does_not_reach_the_recall(tmp_path):
     short = routed(900.0, 4, 1)
-    short.metrics["k-nn"], short.attrs["recall_parts"] = 0.6, [0.5, 0.7] * 25
+    short.metrics["recall"], short.attrs["recall_parts"] = 0.6, [0.5, 0.7] * 25
     runs = [*every(), routed(700.0, 4, 2), short, routed(500.0, 2, 1)]
     table, *_ = blocks(table_kinds, "table", runs)
     rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
@@ -169,7 +169,7 @@ def test_a_finding_of_one_server_is_not_looked_for_on_several():
 
 def test_shards_that_miss_the_recall_have_a_table_and_no_picture(tmp_path):
     runs = [every()[0], routed(900.0, 4, 1)]
-    runs[1].metrics["k-nn"], runs[1].attrs["recall_parts"] = 0.6, [0.5, 0.7] * 25
+    runs[1].metrics["recall"], runs[1].attrs["recall_parts"] = 0.6, [0.5, 0.7] * 25
     table, *_ = blocks(table_kinds, "table", runs)
     assert isinstance(table, Table)
     rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]

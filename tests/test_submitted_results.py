@@ -57,13 +57,13 @@ def test_a_row_for_each_point_with_its_machine_and_versions(submissions, tmp_pat
     }
     expected |= {"dataset": "d", "k": 10, "division": "published", "size": "full", "load": "plain"}
     assert {name: row[name] for name in expected} == expected
-    assert {(row["k-nn"] > 0.95, row["claim"]) for row in rows} == {(True, "yes"), (False, "no")}
+    assert {(row["recall"] > 0.95, row["claim"]) for row in rows} == {(True, "yes"), (False, "no")}
 
 
 def test_cold_figures_stand_beside_those_of_the_same_point(submissions, tmp_path):
     create_submissions_site(tmp_path, [submissions / "medium"])
     both = [row for row in rows_of(tmp_path) if row["coldqps"] is not None]
-    assert [(row["algorithm"], row["clients"], row["k-nn"], row["coldqps"]) for row in both] == [
+    assert [(row["algorithm"], row["clients"], row["recall"], row["coldqps"]) for row in both] == [
         ("vchord", 1, 0.96, pytest.approx(28))
     ]
     assert both[0]["qps"] == pytest.approx(432) and both[0]["load"] == "plain"
@@ -78,7 +78,7 @@ def test_recall_is_that_of_the_answers_whatever_a_bundle_says(tmp_path):
     with h5py.File(bundle / RESULT, "r+") as file:
         file.attrs["recall"] = 0.99
     create_submissions_site(tmp_path / "site", [finish_bundle(bundle, "x")])
-    assert [row["k-nn"] for row in rows_of(tmp_path / "site")] == [0.5]
+    assert [row["recall"] for row in rows_of(tmp_path / "site")] == [0.5]
 
 
 def test_points_under_filters_are_judged_by_the_truth_under_them(tmp_path):
@@ -89,7 +89,7 @@ def test_points_under_filters_are_judged_by_the_truth_under_them(tmp_path):
     put_result(bundle, "d", series, "a", 0.9, 100.0, selectivity=0.01)
     create_submissions_site(tmp_path / "site", [finish_bundle(bundle, "x")])
     (row,) = rows_of(tmp_path / "site")
-    assert (row["filter"], row["selectivity"], row["k-nn"], row["load"]) == (
+    assert (row["filter"], row["selectivity"], row["recall"], row["load"]) == (
         "uniform:0.01",
         0.01,
         0.9,

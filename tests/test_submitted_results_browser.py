@@ -89,10 +89,10 @@ def test_rows_are_filtered_and_sorted_and_the_address_keeps_it(browser, site):
         "0.96",
     ]
     address = run("location.hash")
-    assert set(address[1:].split("&")) == {"memory=16+GB", "clients=1", "least=0", "sort=k-nn"}
+    assert set(address[1:].split("&")) == {"memory=16+GB", "clients=1", "least=0", "sort=recall"}
     assert shown(browser, page, address)(few) == found
     browser.run("$('.filterbar button').find((b) => b.textContent === 'Reset').click()")
-    assert browser.run("[rows(), location.hash]") == [14, "#sort=k-nn"]
+    assert browser.run("[rows(), location.hash]") == [14, "#sort=recall"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.data.vectors import checked, open_rows, open_source, read_neighbors, parquet_ids
+from ann_benchmarks.data.vectors import checked, open_rows, open_source, parquet_ids, read_neighbors
 
 from .vector_files import (
     FORMATS,

@@ -78,11 +78,11 @@ def test_pages_hold_the_data_and_escape_it(site):
     assert page.tags.count("script") == 2  # the data and website.js: the name has added none
     assert NASTY in page.text
     own = [i for i, name in enumerate(found["series"]) if name == "pgvector_hnsw"]
-    assert sorted(round(found["k-nn"][i], 2) for i in own) == [0.7, 0.8, 0.9, 0.95, 0.99]
+    assert sorted(round(found["recall"][i], 2) for i in own) == [0.7, 0.8, 0.9, 0.95, 0.99]
     assert sorted(found["qps"][i] for i in own) == pytest.approx([1, 125, 250, 500, 1000])
     charts = json.loads(page.data)["charts"]
-    assert {"id": "recall-time", "x": "k-nn", "y": "qps", "better": [1, 1]} in charts
-    assert {"id": "recall-p99", "x": "k-nn", "y": "p99", "better": [1, -1]} in charts
+    assert {"id": "recall-time", "x": "recall", "y": "qps", "better": [1, 1]} in charts
+    assert {"id": "recall-p99", "x": "recall", "y": "p99", "better": [1, -1]} in charts
     assert "Recall / Distance computations" in page.text.partition("Nothing is recorded for:")[2]
 
 
@@ -142,7 +142,7 @@ def test_recall_1_is_in_the_data_although_its_relative_error_is_infinite(tmp_pat
     create_website(Path("site"), VARIANTS)
     data = Page(Path("site/zero_10_euclidean.html")).data
     assert "Infinity" not in data and "NaN" not in data
-    assert columns(Page(Path("site/zero_10_euclidean.html")))["k-nn"] == [1]
+    assert columns(Page(Path("site/zero_10_euclidean.html")))["recall"] == [1]
 
 
 def test_an_algorithm_has_one_page_whatever_its_clients_and_tiers(tmp_path, monkeypatch):

@@ -330,7 +330,7 @@ def many_runs(count=1000, curves=60):
                 f"{name}_high": min(value * 1.0123, 1.0 if recall == value else 1e9),
             }
         metrics = {name: draw.uniform(1, 1000) for name in standard_metrics}
-        metrics |= {"k-nn": recall, "qps": qps, "indexsize": 1e5 + 1e4 * (i % 3), "build": 100.0 + i % 3}
+        metrics |= {"recall": recall, "qps": qps, "indexsize": 1e5 + 1e4 * (i % 3), "build": 100.0 + i % 3}
         series = Series(algorithm, clients=clients, tier_method="cgroup", tier_memory=f"ram{tier}")
         runs.append(Run("d", 10, "euclidean", series, f"Index(m=16, ef_search={i})", metrics, attrs))
     return runs

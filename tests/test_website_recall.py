@@ -62,7 +62,7 @@ def test_the_first_chart_is_of_one_load_on_one_server(browser):
 
 
 def as_point(run):
-    bounds = {"k-nn": [run.attrs["recall_low"], run.attrs["recall_high"]]}
+    bounds = {"recall": [run.attrs["recall_low"], run.attrs["recall_high"]]}
     bounds["qps"] = [run.attrs["qps_low"], run.attrs["qps_high"]]
     exact = {"exact": 1} if run.attrs.get("is_exact") else {}
     return {**run.metrics, **exact, "built": run.attrs["build_arguments"], "bars": bounds}
@@ -105,8 +105,8 @@ def test_figures_at_a_recall_are_those_of_reports(browser):
 def test_pages_judge_recall_and_completeness_as_reports_do(browser, recall, complete):
     run = make_filtered("a", "uniform:0.1", 100, recall, complete)
     known = [run.attrs[f"completeness_{end}"] for end in ("low", "high")]
-    bars = {"k-nn": [run.attrs["recall_low"], run.attrs["recall_high"]], "completeness": known}
-    point = {"k-nn": recall, "completeness": complete, "bars": bars}
+    bars = {"recall": [run.attrs["recall_low"], run.attrs["recall_high"]], "completeness": known}
+    point = {"recall": recall, "completeness": complete, "bars": bars}
     found = browser.run(f"withBoth({json.dumps(point)}, 0.95)")
     speed = filtered_speed(run, 0.95)
-    assert [found["k-nn"], *found["bars"]["k-nn"]] == pytest.approx([speed.recall, *speed.interval])
+    assert [found["recall"], *found["bars"]["recall"]] == pytest.approx([speed.recall, *speed.interval])

@@ -212,7 +212,7 @@ def value_at(at: AtRecall, metric: str) -> Value:
     attrs = at.run.attrs
     found = at.run.metrics.get(metric, attrs.get(metric, math.nan))
     number = float(found) if isinstance(found, (int, float)) else math.nan
-    names = ("recall_low", "recall_high") if metric == "k-nn" else ("", "")
+    names = ("recall_low", "recall_high") if metric == "recall" else ("", "")
     bounds = [float(attrs.get(name, math.nan)) for name in names]
     return Value(number, bounds[0], bounds[1])
 

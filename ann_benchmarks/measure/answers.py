@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.distance import is_nearer
 from ann_benchmarks.load.sampled import padded
 from ann_benchmarks.load.spans import Measured
 
@@ -35,6 +36,27 @@ def checked_neighbors(answers: Sequence[Any] | np.ndarray, count: int, rows: int
         query, place = np.argwhere(repeated)[0]
         raise UserError(f"query {query} was answered with neighbour {in_order[query, place]} twice")
     return neighbors
+
+
+def require_no_better(
+    metric: str, neighbors: np.ndarray, distances: np.ndarray, true_distances: np.ndarray
+) -> None:
+    """Raise UserError where an answer is better than the true neighbours can be, which refutes these.
+
+    `neighbors` and `distances` are answers, (queries, count), each row once; `true_distances` (queries, at
+    least count) ascend, inf where fewer rows pass a filter.
+    """
+    in_order = np.sort(distances, axis=1)
+    better = is_nearer(metric, in_order, true_distances[:, : distances.shape[1]])
+    if better.any():
+        query, place = np.argwhere(better)[0]
+        row = neighbors[query, np.argsort(distances[query], kind="stable")[place]]
+        raise UserError(
+            f"the true neighbours do not hold: query {query} was answered with row {row} at distance"
+            f" {in_order[query, place]:.6g}, and its true neighbour number {place + 1} is at"
+            f" {true_distances[query, place]:.6g}; find them again: python create_dataset.py --ground-truth"
+            " DATASET --force"
+        )
 
 
 def completed(run: Measured, others: np.ndarray | None) -> Measured:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ann_benchmarks.common.host import host_facts
 from ann_benchmarks.data.datasets import Dataset
-from ann_benchmarks.distance import candidate_distances
+from ann_benchmarks.distance import candidate_distances, rounded_up
 from ann_benchmarks.jobs.events import Event, Note, PointDone
 from ann_benchmarks.jobs.job import Job, JobRequest
 from ann_benchmarks.jobs.places import folder_for, other_server
@@ -29,12 +29,13 @@ from ann_benchmarks.results.intervals import (
 )
 from ann_benchmarks.results.length import relaxations
 from ann_benchmarks.results.percentiles import known_percentile, stored_percentiles
-from ann_benchmarks.results.recall import RECALL_SLACK, completeness_of_each, recall_of_each
+from ann_benchmarks.results.recall import completeness_of_each, recall_of_each
 from ann_benchmarks.results.series import ATTRIBUTE
 from ann_benchmarks.results.speeds import EXACT_SEARCH, PARTS, recall_parts
 from ann_benchmarks.results.truth import Truth
 from ann_benchmarks.results.warnings import main_wait, remarks
 
+from .answers import require_no_better
 from .filtering import decile_figures, filter_figures
 from .observed import others_facts
 
@@ -61,7 +62,7 @@ class PointStore:
         self.queries = dataset.queries(self.job.count, self.job.procedure.filter)
         self.true_distances = self.queries.truth.known_distances
         truth = Truth(self.true_distances, self.queries.filters is not None)
-        self.farthest, self.due = truth.nth(self.job.count) + RECALL_SLACK, truth.due(self.job.count)
+        self.farthest, self.due = rounded_up(truth.nth(self.job.count)), truth.due(self.job.count)
         self._matches: np.ndarray | None = None  # of each query's filter, (queries,)
         if self.queries.filters is not None:
             self.facts = self.facts | self._filter_facts(dataset)
@@ -222,8 +223,10 @@ class PointStore:
         )
 
     def _distances(self, neighbors: np.ndarray) -> np.ndarray:
-        """Compute the distances of what was found, (queries, count)."""
-        return candidate_distances(self.metric, self.queries.vectors, self.train, neighbors)
+        """Compute the distances of what was found, (queries, count); they must not refute the truth."""
+        found = candidate_distances(self.metric, self.queries.vectors, self.train, neighbors)
+        require_no_better(self.metric, neighbors, found, self.true_distances)
+        return found
 
     def _recalls(self, distances: np.ndarray) -> np.ndarray:
         return recall_of_each(distances, self.farthest, self.job.count, self.due)

@@ -25,6 +25,7 @@ SIZE = 7.5  # of the letters of a label, in points, as all lengths here
 WIDTH = 0.56  # of a letter, in sizes
 AWAY = 7.0  # from the middle of a point to its label
 RADIUS = 4.0  # of a point
+NOTABLE = 0.005  # of recall
 BARS = "bars: 95% intervals"
 SIDES = ((1, -1), (1, 1), (-1, 1), (-1, -1))  # below on the right first: a curve of ever larger indexes rises
 
@@ -132,14 +133,18 @@ def draw_bars(axes: Axes, points: Iterable[tuple[Point, str]]) -> None:
 
 
 def bars_note(points: Iterable[Point], x: str, y: str) -> str:
-    """Say which metrics have bars and what these are; nothing where there are none."""
+    """Say which metrics have bars and what these are, and what the recall of ann-benchmarks adds."""
     points = list(points)
     shown = [
         *([all_metrics[x]] if any(point.x_interval for point in points) else []),
         *([all_metrics[y]] if any(point.y_interval for point in points) else []),
     ]
     bounded = dict.fromkeys(metric.bounds.of for metric in shown if metric.bounds)
-    return f"{BARS} of {' and of '.join(bounded)}" if shown else ""
+    texts = [f"{BARS} of {' and of '.join(bounded)}"] if shown else []
+    raised = max((point.raised for point in points), default=0.0)
+    if raised > NOTABLE:
+        texts.append(f"the slack of 0.001 raises recall by up to {100 * raised:.1f} points")
+    return "; ".join(texts)
 
 
 def add_labels(axes: Axes, points: Sequence[Point], color: str) -> None:

@@ -203,7 +203,7 @@ def is_known(run: Run, view: View) -> bool:
 def check_reached(runs: Sequence[Run], target: float) -> None:
     """Raise UserError, which names the highest recall, if no result may reach the target."""
     if not any(may_reach(run, target) for run in runs):
-        highest = max(run.metrics["k-nn"] for run in runs)
+        highest = max(run.metrics["recall"] for run in runs)
         raise UserError(
             f"nothing to plot: no result reaches a recall of {target:g}; the highest is {highest:.4f}"
         )

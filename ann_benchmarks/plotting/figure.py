@@ -44,7 +44,7 @@ class View:
     its curve (points.over_first).
     """
 
-    x: str = "k-nn"
+    x: str = "recall"
     y: str = "qps"
     x_scale: str = "linear"
     y_scale: str = "linear"

@@ -14,7 +14,7 @@ from .tier_lines import MOST_STEP, TAKEN
 
 OTHERS = "one set of each kind"
 APART = 1.03  # two shares of rows that are closer cannot be seen apart on an axis
-FULL, MEASURES = "completeness", ("completeness", "k-nn")  # at default settings
+FULL, MEASURES = "completeness", ("completeness", "recall")  # at default settings
 
 Pieces = list[list[Point]]  # of a line, which is broken where a strategy has no value
 

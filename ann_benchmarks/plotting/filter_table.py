@@ -84,7 +84,7 @@ def rows_of(one: UnderFilter, fastest: FastestStrategy, intervals: bool) -> list
 def _at_recall(one: UnderFilter, name: str, fastest: FastestStrategy, intervals: bool) -> dict[str, str]:
     if name in one.missed:
         run = one.missed[name]
-        best = f"recall {run.metrics['k-nn']:.3f}, completeness {run.metrics['completeness']:.3f}"
+        best = f"recall {run.metrics['recall']:.3f}, completeness {run.metrics['completeness']:.3f}"
         empty = {
             "p99 (ms)": UNKNOWN,
             "First / this": UNKNOWN,
@@ -120,7 +120,7 @@ def _regret_text(run: Run, intervals: bool) -> str:
 
 def _at_defaults(one: UnderFilter, name: str, intervals: bool) -> dict[str, str]:
     run = one.defaults.get(name)
-    columns = {"Recall at defaults": "k-nn", "Completeness at defaults": "completeness"}
+    columns = {"Recall at defaults": "recall", "Completeness at defaults": "completeness"}
     if run is None:
         return dict.fromkeys(columns, UNKNOWN)
     return {

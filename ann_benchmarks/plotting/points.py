@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from ann_benchmarks.results.at_recall import AtRecall, indexes_at_recall
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.metrics import (
+    KNN,
     QPS_AT_RECALL,
+    RECALL,
     TARGET_RECALL,
     drawable,
     pareto_frontier,
@@ -30,6 +32,7 @@ class Point:
     found_for: float | None = None
     label: str = ""
     stays: bool = False
+    raised: float = 0.0  # the recall of ann-benchmarks less the recall
 
 
 def points_by_algorithm(
@@ -64,7 +67,8 @@ def point_of(run: Run, x: str, y: str, at: AtRecall | None, intervals: bool) -> 
 
     (x_value, x_interval), (y_value, y_interval) = map(value_of, (x, y))
     found_for = number(run, "target_recall")
-    return Point(x_value, y_value, x_interval, y_interval, found_for, stays=found_for is not None)
+    raised = run.metrics[KNN] - run.metrics[RECALL] if KNN in (x, y) else 0.0
+    return Point(x_value, y_value, x_interval, y_interval, found_for, "", found_for is not None, raised)
 
 
 def over_first(points: Sequence[Point], metrics: tuple[str, str] | None = None) -> list[Point]:

@@ -129,7 +129,7 @@ def heading(rows: Sequence[TierAtRecall]) -> str:
     built = ", ".join(text for text in build_arguments(run).values() if text != run.distance)
     runs = [run for row in rows for run in row.at.runs]
     queried = " or ".join(dict.fromkeys(map(query_of, runs)))
-    recalls = sorted({f"{run.metrics['k-nn']:.3f}" for run in runs})
+    recalls = sorted({f"{run.metrics['recall']:.3f}" for run in runs})
     recall = " to ".join(dict.fromkeys((recalls[0], recalls[-1])))
     return f"{', '.join(filter(None, [rows[0].algorithm + of_each(run), built, queried]))} (recall {recall})"
 

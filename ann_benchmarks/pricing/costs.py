@@ -45,7 +45,7 @@ class ServerCost:
     @property
     def recall(self) -> float:
         """The recall at this rate."""
-        return self.run.metrics["k-nn"] if self.moved_to is None else self.moved_to
+        return self.run.metrics["recall"] if self.moved_to is None else self.moved_to
 
     @property
     def algorithm(self) -> str:
@@ -186,7 +186,7 @@ def _open_outcome(group: Sequence[Run], target: ServiceTarget) -> _Outcome:
         verdicts = _rates(rate, Interval(rate, rate), target)
         if run.attrs.get("queries_unanswered") or run.attrs.get("steady_state") is False:
             verdicts.append((Kept.NO, f"the rate of {three_digits(rate)} queries/s was not kept"))
-        if run.metrics["k-nn"] < target.recall:
+        if run.metrics["recall"] < target.recall:
             verdicts.append(_within(run))
         if target.latency is not None:
             verdicts.append(_latency(run, target))
@@ -195,13 +195,13 @@ def _open_outcome(group: Sequence[Run], target: ServiceTarget) -> _Outcome:
 
 
 def _short_of_recall(group: Sequence[Run]) -> _Outcome:
-    best = max(group, key=lambda run: run.metrics["k-nn"])
-    verdict = Kept.NO, f"recall {best.metrics['k-nn']:.4f}"
+    best = max(group, key=lambda run: run.metrics["recall"])
+    verdict = Kept.NO, f"recall {best.metrics['recall']:.4f}"
     return _Outcome(best, best.metrics["qps"], interval(best, "qps"), False, [verdict])
 
 
 def _within(run: Run) -> tuple[Kept, str]:
-    return Kept.UNSURE, f"recall {run.metrics['k-nn']:.4f} (its interval reaches the target)"
+    return Kept.UNSURE, f"recall {run.metrics['recall']:.4f} (its interval reaches the target)"
 
 
 def _rates(rate: float, bounds: Interval | None, target: ServiceTarget) -> list[tuple[Kept, str]]:

@@ -163,9 +163,9 @@ def at_most(names: Sequence[str]) -> list[str]:
 
 def nothing_reached(runs: Sequence[Run], target: float) -> str:
     """Say that no result reaches the recall."""
-    highest = max(runs, key=lambda run: run.metrics["k-nn"])
+    highest = max(runs, key=lambda run: run.metrics["recall"])
     return (
-        f"No result reaches a recall of {target:g}. The highest is {highest.metrics['k-nn']:.4f}, of"
+        f"No result reaches a recall of {target:g}. The highest is {highest.metrics['recall']:.4f}, of"
         f" {highest.algorithm}. --target-recall lowers the target."
     )
 
@@ -205,7 +205,7 @@ def pace(comparison: Comparison, name: str) -> str:
     """Write the throughput of an algorithm at the recall, and the recall and tail latency behind it."""
     standing = comparison.contest.standings[name]
     runs = comparison.chosen(name, standing)
-    recalls = [run.metrics["k-nn"] for run in runs]
+    recalls = [run.metrics["recall"] for run in runs]
     recall = f"recall {recalls[0]:.3f}"
     if standing.reach == BETWEEN:
         recall = f"between recall {min(recalls):.3f} and {max(recalls):.3f}"
@@ -228,7 +228,7 @@ def missed(runs: Sequence[Run], target: float) -> list[Statement]:
     """Say which algorithms do not reach the recall under any conditions."""
     highest: dict[str, float] = {}
     for run in runs:
-        highest[family(run)] = max(highest.get(family(run), 0.0), run.metrics["k-nn"])
+        highest[family(run)] = max(highest.get(family(run), 0.0), run.metrics["recall"])
     reaching = {family(run) for run in runs if may_reach(run, target)}
     short = [f"{name} (highest: {highest[name]:.4f})" for name in sorted(highest) if name not in reaching]
     return [Statement("Recall", f"{target:g} was not reached by {listed(short)}.")] if short else []

@@ -75,7 +75,7 @@ def identity(outcome: Run | Record) -> Hashable:
     if isinstance(outcome, Record):
         return outcome.dataset, outcome.count, outcome.algo, outcome.name, str(outcome.path)
     run, built = outcome, str(outcome.attrs.get("build_arguments"))
-    figures = tuple(str(run.metrics[name]) for name in ("k-nn", "qps", "p99"))  # nan is not equal to itself
+    figures = tuple(str(run.metrics[name]) for name in ("recall", "qps", "p99"))  # nan is not equal to itself
     return run.dataset, run.count, run.batch, run.algorithm, run.parameters, built, figures
 
 

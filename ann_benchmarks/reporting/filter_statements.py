@@ -113,7 +113,7 @@ def of_defaults(found: Sequence[UnderFilter]) -> list[Statement]:
         for kind, sets in by_kind(found).items():
             losses = [
                 f"{rows_returned(run, three_rows)} at {percent_text(one.selectivity)} of the rows"
-                f" (recall {run.metrics['k-nn']:.3f})"
+                f" (recall {run.metrics['recall']:.3f})"
                 for one in sets
                 if (run := one.defaults.get(name)) and loses(run, one.compared.target)
             ]
@@ -128,7 +128,7 @@ def of_defaults(found: Sequence[UnderFilter]) -> list[Statement]:
 
 def loses(run: Run, target: float) -> bool:
     """Whether completeness or recall is below what is required, by more than the sample of queries tells."""
-    for metric, required in (("completeness", COMPLETE), ("k-nn", target)):
+    for metric, required in (("completeness", COMPLETE), ("recall", target)):
         bounds = interval(run, metric)
         if (bounds.high if bounds else run.metrics[metric]) < required:
             return True

@@ -46,7 +46,7 @@ MONITORED = "monitoring_cpu_seconds"  # an attribute of results that were monito
 
 def frontier(
     shown: Shown,
-    x: str = "k-nn",
+    x: str = "recall",
     y: str = "qps",
     x_scale: str = "",
     y_scale: str = "log",
@@ -64,7 +64,7 @@ def frontier(
     if overlay.published and shown.runs:
         dataset = shown.runs[0].dataset
         others = read_points(overlay.published, dataset, x, y, overlay.normalise, overlay.where)
-    path = shown.file("frontier" if (x, y) == ("k-nn", "qps") else f"{y}-over-{x}")
+    path = shown.file("frontier" if (x, y) == ("recall", "qps") else f"{y}-over-{x}")
     x_scale = x_scale or ("a3" if all_metrics[x].is_share else "linear")
     view = View(x, y, x_scale, y_scale, raw, overlay.normalise)
     create_plot(series, view, path, shown.title, shown.styles, others)
@@ -74,7 +74,7 @@ def frontier(
 def latency(shown: Shown, over: str = "", percentile: str = "p99") -> list[Block]:
     """Draw p50 and p99 of the result of each curve next to a recall, or a percentile over recall."""
     if over == "recall":
-        return frontier(shown, "k-nn", percentile)
+        return frontier(shown, "recall", percentile)
     if over:
         raise UserError(f"latency can be drawn over recall, not over '{over}'")
     chosen, reach = worth_a_bar(shown)
@@ -108,7 +108,7 @@ def worth_a_bar(shown: Shown) -> tuple[list[Run], bool]:
             groups.setdefault(run.algorithm, []).append(run)
     if found := at_recall(groups, shown.target):
         return [at.run for at in found.values()], True
-    return [max(group, key=lambda run: run.metrics["k-nn"]) for group in groups.values()], False
+    return [max(group, key=lambda run: run.metrics["recall"]) for group in groups.values()], False
 
 
 def tiers(shown: Shown, published: str = "", normalise: bool = False) -> list[Block]:

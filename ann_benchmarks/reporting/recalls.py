@@ -89,7 +89,7 @@ def tail_statements(runs: Iterable[Run]) -> list[Statement]:
 
 def _hidden(run: Run) -> str:
     """Say how much the worst 5% of the queries found, in a sentence without its beginning; "" if no tail."""
-    fifth, bounds, mean = run.metrics[FIFTH], interval(run, FIFTH), run.metrics["k-nn"]
+    fifth, bounds, mean = run.metrics[FIFTH], interval(run, FIFTH), run.metrics["recall"]
     even = evenly_missed(run.count, mean)
     if bounds is None or round(bounds.high * run.count) >= even:
         return ""
@@ -106,12 +106,12 @@ def _compared(runs: Sequence[Run]) -> list[str]:
     """Say whose tail is shorter, of results with nearly the same mean recall."""
     sentences = []
     for first, second in combinations(runs, 2):
-        means = first.metrics["k-nn"], second.metrics["k-nn"]
+        means = first.metrics["recall"], second.metrics["recall"]
         if not nearly_equal(*means):
             continue
         better, worse = sorted((first, second), key=lambda run: run.metrics[FIFTH], reverse=True)
         if _bounds(better).low > _bounds(worse).high:
-            recalls = listed([f"{run.metrics['k-nn']:.3f}" for run in (better, worse)])
+            recalls = listed([f"{run.metrics['recall']:.3f}" for run in (better, worse)])
             sentences.append(
                 f"At nearly the same mean recall ({recalls}), {family(better)} has a shorter tail than"
                 f" {family(worse)}."

@@ -160,7 +160,7 @@ def shard_table(shown: Shown) -> list[Block]:
             "Probes": [str(place.probes) if place.probes else UNKNOWN for place in places],
             "Rows searched": [_share(run) for run in runs],
             "Rows of a shard": [_sizes(run) for run in runs],
-            "Recall": [share_text(run.metrics["k-nn"]) for run in runs],
+            "Recall": [share_text(run.metrics["recall"]) for run in runs],
             all_metrics[QPS_AT_RECALL].title: [qps.get(place, NOT_REACHED) for place in places],
             f"QPS / {ONE_SERVER}": [compared.get(place, UNKNOWN) for place in places],
         }
@@ -191,7 +191,7 @@ _ON_ONE_MACHINE = (
 
 
 def _highest(runs: Sequence[Run]) -> Run:
-    return max(runs, key=lambda run: run.metrics["k-nn"])
+    return max(runs, key=lambda run: run.metrics["recall"])
 
 
 def _share(run: Run) -> str:

@@ -60,7 +60,7 @@ def point_table(shown: Shown, best: bool = False) -> list[Block]:
             f"The highest throughput at a recall of {shown.target:g} of each load and tier, which may be the"
             f" highest by noise: {len(chosen)} of {len(shown.runs)} points. All are in points.csv"
         )
-    runs = sorted(chosen, key=lambda run: (run.dataset, run.algorithm, run.metrics["k-nn"]))
+    runs = sorted(chosen, key=lambda run: (run.dataset, run.algorithm, run.metrics["recall"]))
     columns = {
         "Curve": [run.algorithm for run in runs],
         "Parameters": [run.parameters for run in runs],
@@ -70,7 +70,7 @@ def point_table(shown: Shown, best: bool = False) -> list[Block]:
     for name in ("Dataset", "k"):
         if len(set(columns[name])) == 1:
             del columns[name]
-    for name in ("k-nn", "qps", *PERCENTILES):
+    for name in ("recall", "qps", *PERCENTILES):
         metric = all_metrics[name]
         columns[metric.title] = [
             metric.write(run.metrics[name]) + interval_text(interval(run, name), metric.write) for run in runs
@@ -148,7 +148,7 @@ def speedup_table(found: Sequence[AtRecall], conditions: str, baseline: str) -> 
     ratios = {i: ratio_of_throughputs(at, base, rate) for i, at in enumerate(found) if at is not base}
     columns = {
         "Index": names,
-        "Recall": [share_text(run.metrics["k-nn"]) for run in runs],
+        "Recall": [share_text(run.metrics["recall"]) for run in runs],
         all_metrics[QPS_AT_RECALL].title: [
             f"{LOWER_BOUND * at.is_bound}{figure_text(at.qps)}" for at in found
         ],

@@ -121,7 +121,7 @@ def _as_found(one: Standing) -> Standing:
 
 def _found_by(run: Run) -> tuple[Any, ...]:
     searched = run.attrs.get("target_value")
-    return run.series.family, build_arguments(run), run.parameters, searched, run.metrics["k-nn"]
+    return run.series.family, build_arguments(run), run.parameters, searched, run.metrics["recall"]
 
 
 def indexes_at_recall(runs: Iterable[Run], target: float) -> list[tuple[AtRecall, str]]:
@@ -139,7 +139,7 @@ def indexes_at_recall(runs: Iterable[Run], target: float) -> list[tuple[AtRecall
 
 def is_known(run: Run) -> bool:
     """Whether the recall and the throughput of a result are known."""
-    return run.metrics["k-nn"] >= 0 and 0 < run.metrics["qps"] < math.inf
+    return run.metrics["recall"] >= 0 and 0 < run.metrics["qps"] < math.inf
 
 
 def may_reach(run: Run, target: float) -> bool:
@@ -149,4 +149,4 @@ def may_reach(run: Run, target: float) -> bool:
 
 def speed_of_run(run: Run) -> Speed:
     """Return the speed of a result, as comparisons need it."""
-    return speed_of(run.attrs, run.metrics["k-nn"], run.metrics["qps"], built_index(run))
+    return speed_of(run.attrs, run.metrics["recall"], run.metrics["qps"], built_index(run))

@@ -92,7 +92,7 @@ class UnderFilter:
     def defaults(self) -> dict[str, Run]:
         """The result of each strategy at default settings; of several indexes, that of the best recall."""
         found: dict[str, Run] = {}
-        for run in sorted(self.compared.runs, key=lambda run: -run.metrics["k-nn"]):
+        for run in sorted(self.compared.runs, key=lambda run: -run.metrics["recall"]):
             if run.attrs.get(DEFAULTS):
                 found.setdefault(family(run), run)
         return dict(sorted(found.items()))

@@ -9,8 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from ann_benchmarks.distance import rounded_up, single_precision
+
+from .file import TRUTH_ATTRIBUTE
 from .percentiles import shown_percentiles
-from .recall import RECALL_SLACK, recall_of_each
+from .recall import recall_of_each
 from .truth import Truth
 
 
@@ -43,10 +46,21 @@ class Measurement:
         due = self.truth.due(self.count)
         return None if due is None else due[: len(self.found)]
 
+    @property
+    def farthest(self) -> np.ndarray:
+        """Up to which distance a row counts as found, (queries,): the k-th true one, but for rounding.
+
+        ann-benchmarks computes the distances of its own results, which have no mark, in single precision.
+        """
+        limits = rounded_up(self.kth)
+        if TRUTH_ATTRIBUTE in self.attrs:
+            return limits
+        return limits + single_precision(str(self.attrs.get("distance")), self.kth)
+
     @cached_property
     def recalls(self) -> np.ndarray:
         """Each query's recall, (queries,), whose mean is the recall."""
-        return recall_of_each(self.found, self.kth + RECALL_SLACK, self.count, self.due)
+        return recall_of_each(self.found, self.farthest, self.count, self.due)
 
     @cached_property
     def percentiles(self) -> dict[str, float]:

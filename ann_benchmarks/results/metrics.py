@@ -64,8 +64,13 @@ class ResultMetric:
 
 
 def knn_recall(m: Measurement) -> float:
-    """Recall with an absolute slack: a distance counts up to the k-th true one + 1e-3."""
+    """Recall as ann-benchmarks has it, with an absolute slack: up to the k-th true distance + 1e-3."""
     return recall(m.found, m.kth + RECALL_SLACK, m.count, m.due)
+
+
+def mean_recall(m: Measurement) -> float:
+    """Share of the first k found rows that are as near as the k-th true neighbour; nan without queries."""
+    return recall(m.found, m.farthest, m.count, m.due)
 
 
 def fifth_recall(m: Measurement) -> float:
@@ -154,11 +159,13 @@ def percentile(name: str) -> ResultMetric:
     return ResultMetric(axis, title, "ms", LOWER, lambda m: 1e3 * m.percentiles[name], bounds, published=name)
 
 
+RECALL, KNN = "recall", "k-nn"  # the second is that of ann-benchmarks, with its slack
 FIFTH = "recall_p5"
 RECALL_BOUNDS = StoredInterval("recall", "recall over queries")
 # In the order of the columns of ann-benchmarks' CSV files.
 all_metrics: dict[str, ResultMetric] = {
-    "k-nn": ResultMetric("Recall", "Recall", "share", HIGHER, knn_recall, RECALL_BOUNDS, published="recall"),
+    KNN: ResultMetric("Recall within 0.001", "Recall within 0.001", "share", HIGHER, knn_recall),
+    RECALL: ResultMetric("Recall", "Recall", "share", HIGHER, mean_recall, RECALL_BOUNDS, published="recall"),
     "epsilon": ResultMetric("Epsilon 0.01 Recall", "Recall, 1%", "share", HIGHER, epsilon_recall(0.01)),
     "largeepsilon": ResultMetric("Epsilon 0.1 Recall", "Recall, 10%", "share", HIGHER, epsilon_recall(0.1)),
     "rel": ResultMetric("Relative Error", "Relative error", "", LOWER, relative_error),

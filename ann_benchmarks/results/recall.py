@@ -9,7 +9,7 @@ from ann_benchmarks.common.distributions import incomplete_beta
 
 from .intervals import CONFIDENCE, Interval
 
-RECALL_SLACK = 1e-3  # absolute: absorbs the rounding of an algorithm that computes distances its own way
+RECALL_SLACK = 1e-3  # absolute, in the recall of ann-benchmarks alone
 COUNTS = "recall_counts"  # attribute: how many queries have a recall of 0, 1/steps ... 1
 ONE_IN = 20  # queries: 5%
 MOST_STEPS = 100  # of recall, by which queries are counted

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -19,10 +19,10 @@ from ann_benchmarks.common.host import usable_cores
 from .cache import MetricsCache, each
 from .environment import environment_names, environment_of
 from .file import TRUTH_ATTRIBUTE, UNUSABLE, Result, Stamp, file_stamp, is_settled, read_result
-from .intervals import FEWEST_RUNS, Interval
+from .intervals import FEWEST_RUNS, Interval, share_interval
 from .kinds import checked_attributes
-from .measurement import Measurement
-from .metrics import FIFTH, all_metrics, compute_all, standard_metrics
+from .measurement import Measurement, number_of
+from .metrics import FIFTH, KNN, RECALL, all_metrics, compute_all, standard_metrics
 from .percentiles import PERCENTILES, QUERIES
 from .recall import COUNTS, fifth_interval, recall_counts
 from .series import Series, series_from, series_of
@@ -31,6 +31,7 @@ from .truth import Truth, TruthError, Truths, filter_of
 
 FEWEST_FILES = 16  # for which a process is worth being started
 MOST_PROCESSES = 8
+ROUNDING = 1e-9  # of a recall
 MEMORY = 2**30  # bytes that all processes together may need; each needs three times its largest file
 
 
@@ -81,25 +82,30 @@ def measure(path: Path, dataset: str, truths: Truths) -> Run:
     truth = truths.read(series.filter)
     count = result.attrs["count"]
     true = truth.covering(len(result.distances), count)
-    return judged(result, series, dataset, true, truth.mark(count))
+    return judged(result, series, dataset, true, truth.marks(count))
 
 
-def judged(result: Result, series: Series, dataset: str, truth: Truth, mark: str) -> Run:
-    """Return a result with its metrics by the true distances of its queries, whose mark is `mark`.
+def judged(result: Result, series: Series, dataset: str, truth: Truth, marks: Collection[str]) -> Run:
+    """Return a result with its metrics by the true distances of its queries, which have these marks.
 
     UserError if it was measured on others.
     """
     attrs = result.attrs
-    if attrs.get(TRUTH_ATTRIBUTE, mark) != mark:
+    if attrs.get(TRUTH_ATTRIBUTE) not in (None, *marks):
         raise UserError("it was measured on other vectors of the same name: measure it again with run.py")
     m = Measurement(truth, result.distances, result.times, attrs)
+    metrics = compute_all(m)
+    target = number_of(attrs, "target_recall")
+    if metrics[RECALL] < target - ROUNDING <= metrics[KNN] - ROUNDING:  # reached by an earlier definition
+        attrs = {name: value for name, value in attrs.items() if name != "target_recall"}
+        attrs["target_missed"] = target
     return Run(
         dataset=dataset,
         count=attrs["count"],
         distance=str(attrs.get("distance", "unknown")),
         series=series,
         parameters=str(attrs.get("name", result.path.stem)),
-        metrics=compute_all(m),
+        metrics=metrics,
         attrs=attrs | of_queries(m),
     )
 
@@ -108,6 +114,9 @@ def of_queries(m: Measurement) -> dict[str, Any]:
     """Return what is derived from each query's recall, as attributes, whoever has written the file."""
     fifth = fifth_interval(m.recalls)
     bounds = {} if math.isnan(fifth.low) else {f"{FIFTH}_low": fifth.low, f"{FIFTH}_high": fifth.high}
+    if "recall_low" in m.attrs:  # perhaps with the slack of earlier versions
+        mean = share_interval(m.recalls)
+        bounds |= {"recall_low": mean.low, "recall_high": mean.high}
     return {PARTS: recall_parts(m.recalls), COUNTS: recall_counts(m.recalls, m.count), **bounds}
 
 

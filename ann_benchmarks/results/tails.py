@@ -29,7 +29,7 @@ class RecallTail:
     @property
     def mean(self) -> float:
         """The mean recall."""
-        return self.run.metrics["k-nn"]
+        return self.run.metrics["recall"]
 
     @property
     def steps(self) -> int:
@@ -83,7 +83,7 @@ def tails_at(runs: Iterable[Run], target: float) -> list[RecallTail]:
             groups.setdefault(run.algorithm, []).append(run)
     found = at_recall(groups, target)
     if not found:
-        known = [run.metrics["k-nn"] for group in groups.values() for run in group]
+        known = [run.metrics["recall"] for group in groups.values() for run in group]
         highest = f"; the highest is {max(known):.4f}" if known else ""
         raise UserError(f"no result reaches a recall of {target:g}{highest}")
     return [RecallTail(found[name].run, counts_of(found[name].run)) for name in sorted(found)]

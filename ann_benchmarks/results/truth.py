@@ -9,7 +9,7 @@ import numpy as np
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import DAMAGE, reason_of
 from ann_benchmarks.common.names import checked_name
-from ann_benchmarks.data.datasets import stored_distances, truth_file
+from ann_benchmarks.data.datasets import stored_truth, truth_file
 
 from .file import Stamp, file_stamp, read_attributes, truth_mark
 from .series import FILTERED, stored_series
@@ -78,12 +78,15 @@ class TruthFile:
                 f"{self._path}, which holds the true distances, is missing: restore it, or make it with {how}"
             ) from None
         self._truth = Truth(np.empty((0, 0)))
-        self._marks: dict[int, str] = {}
+        self._marks: dict[int, set[str]] = {}
+        self._published = np.empty((0, 0))  # distances in the place of which ours have come
 
     def read(self) -> None:
         """Read the distances; TruthError if they cannot be."""
         try:
-            self._truth = Truth(stored_distances(self.dataset, self.filter), bool(self.filter))
+            found = stored_truth(self.dataset, self.filter)
+            self._truth = Truth(found.known_distances, bool(self.filter))
+            self._published = found.known_distances if found.published is None else found.published
         except UserError as error:
             raise TruthError(str(error)) from error
         except DAMAGE as error:
@@ -99,10 +102,11 @@ class TruthFile:
             )
         return self._truth
 
-    def mark(self, count: int) -> str:
-        """Return the mark of this dataset in results with `count` neighbours."""
+    def marks(self, count: int) -> set[str]:
+        """Return the marks of this dataset in results with `count` neighbours: ours, and an earlier one."""
         if count not in self._marks:
-            self._marks[count] = truth_mark(self._truth.distances[:, :count])
+            every = (self._truth.distances, self._published)
+            self._marks[count] = {truth_mark(distances[:, :count]) for distances in every}
         return self._marks[count]
 
 

@@ -17,7 +17,7 @@ def claimed_points(runs: Iterable[Run], names: Mapping[Path, str], target: float
     """
     fastest: dict[tuple[str, int, str, bool], Run] = {}
     for run in runs:
-        recall, qps = run.metrics["k-nn"], run.metrics["qps"]
+        recall, qps = run.metrics["recall"], run.metrics["qps"]
         if is_open(run) or not (target <= recall <= 1 and 0 < qps < math.inf):
             continue
         key = (run.dataset, run.count, run.algorithm, run.batch)
@@ -34,7 +34,7 @@ def _claim(run: Run, names: Mapping[Path, str]) -> ClaimedPoint:
         count=run.count,
         batch=run.batch,
         clients=clients(run),
-        recall=float(run.metrics["k-nn"]),
+        recall=float(run.metrics["recall"]),
         qps=float(run.metrics["qps"]),
         file=names[run.path],
         qps_low=bounds.low if bounds else None,

@@ -59,7 +59,7 @@ class Comparison {
   }
 
   isDrawn(point) {
-    const isPlaced = this.places.get(point) !== null && isNumber(point["k-nn"]) && point.qps > 0;
+    const isPlaced = this.places.get(point) !== null && isNumber(point.recall) && point.qps > 0;
     return isPlaced && drawable(point[this.metric]);
   }
 

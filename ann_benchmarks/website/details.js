@@ -6,7 +6,7 @@ const NEVER_TOLD = [
   ...["series", "dataset", "parameters", "ramat", "epsilon", "largeepsilon", "rel", "distcomps"],
   ...["queriessize", "candidates"],
 ];
-const BRIEF = ["k-nn", "qps", "p50", "p99", "found", "built", "build", "indexsize", "clients", "ram"];
+const BRIEF = ["recall", "qps", "p50", "p99", "found", "built", "build", "indexsize", "clients", "ram"];
 const ALWAYS_TOLD = ["waits", "warnings"];
 
 function toldOf(point, columns, facets, isBrief) {

@@ -24,7 +24,7 @@ class UnderFilters {
   describe() {
     const { site } = this;
     const at = Math.max(site.state.at, site.state.least ?? 0);
-    const points = site.kept.filter((point) => this.points.has(point) && isNumber(point["k-nn"]));
+    const points = site.kept.filter((point) => this.points.has(point) && isNumber(point.recall));
     const curves = site.curvesBy(["algorithm"]).group(points).map(({ name, style, points: own }) => {
       const of = new Map();
       for (const point of own) of.set(point.selectivity, [...(of.get(point.selectivity) ?? []), point]);
@@ -46,7 +46,7 @@ class UnderFilters {
 
   // Of several indexes, the one with the best recall.
   returned(x, points) {
-    const point = points.reduce((best, one) => (one["k-nn"] > best["k-nn"] ? one : best));
+    const point = points.reduce((best, one) => (one.recall > best.recall ? one : best));
     return { ...this.site.mark(point, "selectivity", "completeness"), x, isJoined: true };
   }
 
@@ -63,10 +63,10 @@ function withBoth(point, at) {
   const asRecall = (completeness) => 1 - ((1 - at) / (1 - COMPLETE)) * (1 - completeness);
   const complete = asRecall(point.completeness);
   if (!(complete < 1)) return point;
-  const [own, other] = [point.bars["k-nn"], point.bars.completeness?.map(asRecall)];
-  const stands = Math.min(point["k-nn"], complete);
-  const decisive = complete < point["k-nn"] ? other : own;
-  const highest = Math.min(own?.[1] ?? point["k-nn"], other?.[1] ?? complete);
+  const [own, other] = [point.bars.recall, point.bars.completeness?.map(asRecall)];
+  const stands = Math.min(point.recall, complete);
+  const decisive = complete < point.recall ? other : own;
+  const highest = Math.min(own?.[1] ?? point.recall, other?.[1] ?? complete);
   const bar = decisive && [Math.min(decisive[0], stands), Math.max(highest, stands)];
-  return { ...point, "k-nn": stands, bars: { ...point.bars, "k-nn": bar } };
+  return { ...point, recall: stands, bars: { ...point.bars, recall: bar } };
 }

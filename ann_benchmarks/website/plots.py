@@ -6,7 +6,14 @@ from typing import Any
 from ann_benchmarks.results.metrics import all_metrics, plot_label, standard_metrics
 from ann_benchmarks.results.runs import Run
 
-_IN_PAIRS = {"k-nn", "epsilon", "largeepsilon", "rel", "qps"}  # that the names below give to an axis
+_IN_PAIRS = {
+    "k-nn",
+    "recall",
+    "epsilon",
+    "largeepsilon",
+    "rel",
+    "qps",
+}  # that the names below give to an axis
 _AGAINST_RECALL = {
     "time": "qps",
     "p50": "p50",
@@ -25,7 +32,7 @@ _AGAINST_RECALL |= {
 _QPS_AGAINST = {"eps": "epsilon", "largeeps": "largeepsilon", "rel": "rel"}
 
 # Name to (x metric, y metric).
-all_plot_variants = {f"recall/{name}": ("k-nn", metric) for name, metric in _AGAINST_RECALL.items()} | {
+all_plot_variants = {f"recall/{name}": ("recall", metric) for name, metric in _AGAINST_RECALL.items()} | {
     f"{name}/time": (metric, "qps") for name, metric in _QPS_AGAINST.items()
 }
 SPECIAL = {

@@ -45,5 +45,5 @@ function facetsOf(columns, points) {
     .filter(({ id, options }) => options.length > (VERSIONS.includes(id) && options.includes(NOTHING) ? 2 : 1));
 }
 
-const reaches = (point, recall) => point["k-nn"] >= recall - ROUNDING;
+const reaches = (point, recall) => point.recall >= recall - ROUNDING;
 const drawable = (value) => isNumber(value) && value !== 0;

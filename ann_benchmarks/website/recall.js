@@ -14,9 +14,9 @@ const NORMAL = 1.959964;
 const LEAST_MISSED = 1e-4; // where no interval says how few could have been seen
 const HALF_A_HIT = 8; // the lower bound of a recall of 1 misses four hits
 
-const boundsOf = (point) => point.bars["k-nn"];
+const boundsOf = (point) => point.bars.recall;
 const leastMissed = (point) => Math.max(boundsOf(point) ? (1 - boundsOf(point)[0]) / HALF_A_HIT : LEAST_MISSED, 1e-6);
-const missed = (point) => Math.max(1 - point["k-nn"], leastMissed(point));
+const missed = (point) => Math.max(1 - point.recall, leastMissed(point));
 const effort = (point) => -Math.log(missed(point));
 const mayReach = (point, recall) => reaches(point, recall) || (boundsOf(point) && boundsOf(point)[1] >= recall);
 const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
@@ -31,7 +31,7 @@ function atRecall(points, recall, facets) {
     if (!indexes.has(key)) indexes.set(key, []);
     indexes.get(key).push(point);
   }
-  const found = [...indexes.values()].map((index) => standing(frontierOf(index, "k-nn", "qps", [1, 1]), recall));
+  const found = [...indexes.values()].map((index) => standing(frontierOf(index, "recall", "qps", [1, 1]), recall));
   return found.filter(Boolean).reduce((best, one) => (best && best.qps >= one.qps ? best : one), null);
 }
 

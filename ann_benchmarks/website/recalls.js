@@ -15,7 +15,7 @@ class Recalls {
   describe() {
     const { site } = this;
     const at = Math.max(site.state.at, site.state.least ?? 0);
-    const points = site.kept.filter((point) => this.tails.get(point) && isNumber(point["k-nn"]) && point.qps > 0);
+    const points = site.kept.filter((point) => this.tails.get(point) && isNumber(point.recall) && point.qps > 0);
     const curves = site.curvesBy(site.state.by).group(points).map(({ name, style, points: own }) => {
       const found = atRecall(own, at, site.facets);
       return { name, style, marks: found ? this.marks(found.point) : [] };

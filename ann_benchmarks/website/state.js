@@ -132,7 +132,7 @@ class State {
 
   // Whether a point is left, by all filters or by all but one facet's.
   keeps(point, but = null) {
-    if (this.least !== null && isNumber(point["k-nn"]) && !reaches(point, this.least)) return false;
+    if (this.least !== null && isNumber(point.recall) && !reaches(point, this.least)) return false;
     if (this.most !== null && !(isNumber(point.price) && point.price <= this.most)) return false;
     for (const [id, values] of this.chosen) if (id !== but && !values.has(written(point[id]))) return false;
     return true;

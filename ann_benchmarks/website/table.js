@@ -4,7 +4,7 @@
 // in `data.table`, and shows intervals.
 
 const FEW_ROWS = 100;
-const MAIN_COLUMNS = ["parameters", "k-nn", "qps", "p50", "p99", "build", "indexsize"];
+const MAIN_COLUMNS = ["parameters", "recall", "qps", "p50", "p99", "build", "indexsize"];
 const NO_COLUMNS = new Set(["ramat"]);
 const LONG_COLUMNS = ["series", "dataset", "parameters", "built", "warnings"];
 const UNITS = { s: "(s)", ms: "(ms)", kib: "(KiB)", bytes: "(bytes)" };

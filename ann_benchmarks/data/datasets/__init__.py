@@ -12,7 +12,7 @@ from .catalog import is_present as is_present
 from .catalog import make_dataset as make_dataset
 from .catalog import make_truth_file as make_truth_file
 from .catalog import present_names as present_names
-from .catalog import stored_distances as stored_distances
+from .catalog import stored_truth as stored_truth
 from .catalog import truth_file as truth_file
 from .dataset import DATA_FOLDER as DATA_FOLDER
 from .dataset import Dataset as Dataset

@@ -4,8 +4,6 @@ import difflib
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.names import checked_name
 
@@ -13,7 +11,7 @@ from .dataset import DATA_FOLDER, Dataset
 from .downloads import get_parts
 from .filter_files import filter_folder, filter_path, read_filter_set
 from .parts import Parts
-from .queries import read_truth, truth_path
+from .queries import TrueNeighbors, read_truth, truth_path
 from .registry import Entry, SingleFile, aliases, find_entry, read_description, registered
 from .truth_check import check_path
 
@@ -125,21 +123,21 @@ def truth_file(name: str, filter: str = "") -> Path:
     return found if found.exists() else dataset_path(name)
 
 
-def stored_distances(name: str, filter: str = "") -> np.ndarray:
-    """True distances of a dataset, (n_queries, k), without its vectors, which may be on another machine.
+def stored_truth(name: str, filter: str = "") -> TrueNeighbors:
+    """True neighbours of a dataset, without its vectors, which may be on another machine.
 
     With the name of a filter set, those under the filters: inf where fewer than k rows pass.
     """
     if filter:
-        return read_filter_set(truth_file(name, filter), name)[1].known_distances
+        return read_filter_set(truth_file(name, filter), name)[1]
     path = truth_file(name)
     if path != dataset_path(name):
-        return read_truth(path).known_distances
+        return read_truth(path)
     entry = entry_of(name)
     if entry is None:
         raise _unknown(name)
     with entry.open() as dataset:
-        return dataset.truth().known_distances
+        return dataset.truth()
 
 
 def make_truth_file(name: str) -> None:

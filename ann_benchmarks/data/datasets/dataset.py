@@ -157,7 +157,7 @@ class Dataset(ABC):
             return found
         checked = check_truth(self, found)
         if checked.truth is not found:
-            self.keep_truth(checked.truth, found.distances)
+            self.keep_truth(checked.truth)
         what = f"the true neighbours of {self.name}"
         if checked.corrections:
             warn(f"{what}: {'; '.join(checked.corrections)}; {path} has them as this project does")
@@ -184,13 +184,10 @@ class Dataset(ABC):
         """Whether there is a file of neighbours that were found or put right here."""
         return truth_path(self.name, self.data).exists()
 
-    def keep_truth(self, truth: TrueNeighbors, published: np.ndarray | None = None) -> None:
-        """Store true neighbours next to the data, with the mark of these vectors.
-
-        `published` are the distances that earlier results were judged by.
-        """
+    def keep_truth(self, truth: TrueNeighbors) -> None:
+        """Store true neighbours next to the data, with the mark of these vectors."""
         attributes = {"distance": self.attrs["distance"], "rows": self.rows, "mark": self.mark()}
-        write_truth(truth_path(self.name, self.data), truth, attributes, published)
+        write_truth(truth_path(self.name, self.data), truth, attributes)
         self._known_truth = None
 
     def with_distances(self, neighbors: np.ndarray) -> TrueNeighbors:

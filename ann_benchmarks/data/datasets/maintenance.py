@@ -50,13 +50,11 @@ def find_truth(name: str, count: int, scheduler: str | None = None, force: bool 
 def _compared(found: TrueNeighbors, dataset: Dataset) -> str:
     try:
         published = dataset.published_truth()
-    except UserError:  # ids of original files that were deleted after a conversion
+        if published is None:
+            return ""
+        share = agreement(found, dataset.with_distances(published.neighbors))
+    except UserError:  # they name rows that are not there, or files that were deleted after a conversion
         return ""
-    if published is None:
-        return ""
-    if published.distances is None:
-        published = dataset.with_distances(published.neighbors)
-    share = agreement(found, published)
     return f"; {share:.4%} of those that came with the data are among them or as near"
 
 

@@ -29,15 +29,16 @@ PUBLISHED = "published_distances"
 class TrueNeighbors:
     """Row numbers (n_queries, k) int64 of each query's nearest rows, and their distances, ascending.
 
-    Distances are None where those who published the neighbours have others than ours. `dataset` and the
-    filter set, if there is one, are named in messages. Where fewer than k rows pass a filter, the other
-    numbers are -1 and their distances inf.
+    Distances are None where those who published the neighbours have others than ours; `published` are those
+    that ours replace. `dataset` and the filter set, if there is one, are named in messages. Where fewer than
+    k rows pass a filter, the other numbers are -1 and their distances inf.
     """
 
     neighbors: np.ndarray
     distances: np.ndarray | None
     dataset: str = ""
     filter: str = ""
+    published: np.ndarray | None = None
 
     @property
     def known_distances(self) -> np.ndarray:
@@ -159,18 +160,13 @@ def truth_path(name: str, data: Path) -> Path:
     return data / f"{name}{SUFFIX}"
 
 
-def write_truth(
-    path: Path, truth: TrueNeighbors, attributes: dict[str, Any], published: np.ndarray | None = None
-) -> None:
-    """Store true neighbours with attributes; `mark` tells which vectors they are true of.
-
-    `published` are distances that these replace, by which earlier results know their dataset.
-    """
+def write_truth(path: Path, truth: TrueNeighbors, attributes: dict[str, Any]) -> None:
+    """Store true neighbours with attributes; `mark` tells which vectors they are true of."""
     with disk_errors(path), atomic_path(path) as temporary, h5py.File(temporary, "w") as file:
         file.attrs.update(attributes)
         file["neighbors"], file["distances"] = truth.neighbors, truth.distances
-        if published is not None:
-            file[PUBLISHED] = published
+        if truth.published is not None:
+            file[PUBLISHED] = truth.published
 
 
 def truth_problem(file: h5py.File, arrays: Sequence[Any]) -> str | None:
@@ -196,7 +192,8 @@ def read_truth(path: Path, mark: str | None = None) -> TrueNeighbors:
                     raise ValueError(problem)
                 if arrays[0].shape != arrays[1].shape:
                     raise ValueError(f"neighbors are {arrays[0].shape}, distances {arrays[1].shape}")
-                return TrueNeighbors(arrays[0][()], arrays[1][()], name)
+                published = file[PUBLISHED][()] if PUBLISHED in file else None
+                return TrueNeighbors(arrays[0][()], arrays[1][()], name, published=published)
     except DAMAGE as error:
         raise UserError(f"{path} is damaged ({reason_of(error)}); delete it") from None
     raise UserError(

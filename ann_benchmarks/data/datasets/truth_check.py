@@ -147,7 +147,8 @@ def _recomputed(dataset: "Dataset", truth: TrueNeighbors, corrections: list[str]
     if depth < truth.neighbors.shape[1]:
         corrections.append(f"each query has {counted(depth, 'neighbour')} or more, and the rest is left out")
     found = dataset.with_distances(truth.neighbors)
-    return TrueNeighbors(found.neighbors[:, :depth], found.known_distances[:, :depth], dataset.name)
+    nearest = found.neighbors[:, :depth], found.known_distances[:, :depth]
+    return TrueNeighbors(*nearest, dataset.name, published=truth.distances)
 
 
 class _Sample:

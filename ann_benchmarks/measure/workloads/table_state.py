@@ -8,9 +8,9 @@ import numpy as np
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.ground_truth import exact_neighbors
 from ann_benchmarks.data.vectors.rows import Rows
-from ann_benchmarks.distance import candidate_distances
+from ann_benchmarks.distance import candidate_distances, rounded_up
 from ann_benchmarks.load.workload import KINDS
-from ann_benchmarks.results.recall import RECALL_SLACK, recall_of_each
+from ann_benchmarks.results.recall import recall_of_each
 
 INSERT, UPDATE, DELETE = range(len(KINDS))
 GONE = -1
@@ -151,5 +151,4 @@ class ChangingTruth:
         rows = state.rows_of(ids[:, : self._count])
         found = candidate_distances(self._metric, self._queries, self._train, rows)
         true = self.distances(state) if distances is None else distances
-        threshold = true[:, -1] + RECALL_SLACK
-        return np.asarray(recall_of_each(found, threshold, self._count))
+        return np.asarray(recall_of_each(found, rounded_up(true[:, -1]), self._count))

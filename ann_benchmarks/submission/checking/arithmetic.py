@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-SLACK = 1e-3  # by which a distance may exceed the k-th true one, and still count
+ROUNDING = 1e-6  # share by which a distance may exceed the k-th true one, and still count
+SLACK = 1e-3  # the same in results of earlier versions, as in ann-benchmarks: not a share
 _Z = 1.959963985  # quantile 0.975 of the normal distribution
 _STEPS = 2000
 _BLOCK = 1 << 24  # comparisons at once
@@ -33,11 +34,12 @@ class Neighborhood:
             return np.full(len(self.rows), count)
         return np.isfinite(self.distances[:, :count]).sum(axis=1)
 
-    def limits(self, count: int) -> np.ndarray:
+    def limits(self, count: int, has_slack: bool) -> np.ndarray:
         """Return up to which distance an answer counts, (queries,): that of the last row that is due."""
         due = self.due(count)
         last = self.distances[np.arange(len(due)), np.maximum(due - 1, 0)]
-        return np.where(due > 0, last, 0.0) + SLACK
+        last = np.where(due > 0, last, 0.0)
+        return last + SLACK if has_slack else last + ROUNDING * np.abs(last) + 1e-15
 
 
 def shares(hits: np.ndarray, due: np.ndarray) -> np.ndarray:
@@ -45,10 +47,10 @@ def shares(hits: np.ndarray, due: np.ndarray) -> np.ndarray:
     return np.array([min(hit / one, 1.0) if one else 1.0 for hit, one in zip(hits, due, strict=True)])
 
 
-def recalls(distances: np.ndarray, truth: Neighborhood) -> np.ndarray:
+def recalls(distances: np.ndarray, truth: Neighborhood, has_slack: bool = False) -> np.ndarray:
     """Return the recall of each query, (queries,), by the distances of its answer, (queries, k)."""
     count = distances.shape[1]
-    hits = (distances <= truth.limits(count)[:, None]).sum(axis=1)
+    hits = (distances <= truth.limits(count, has_slack)[:, None]).sum(axis=1)
     return hits / count if truth.matches is None else shares(hits, truth.due(count))
 
 

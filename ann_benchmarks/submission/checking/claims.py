@@ -20,6 +20,7 @@ class Recomputed:
 
     claim: ClaimedPoint
     recall: float
+    recall_otherwise: float  # with the slack of ann-benchmarks, as earlier versions had it, or without
     qps: float
     qps_low: float
     qps_high: float
@@ -70,7 +71,8 @@ def recompute(claim: ClaimedPoint, point: CheckedPoint) -> Recomputed:
     """Return a claim with the figures of its file."""
     low, high = student([1 / seconds for seconds in point.run_seconds])
     p99 = point.number("latency_p99")
-    return Recomputed(claim, point.recall, point.qps, low, high, math.nan if p99 is None else 1e3 * p99)
+    recalls = point.recall, point.recalls_otherwise[0]
+    return Recomputed(claim, *recalls, point.qps, low, high, math.nan if p99 is None else 1e3 * p99)
 
 
 def _other_facts(claim: ClaimedPoint, point: CheckedPoint) -> list[str]:
@@ -94,7 +96,7 @@ def _other_facts(claim: ClaimedPoint, point: CheckedPoint) -> list[str]:
 def _other_figures(found: Recomputed) -> list[str]:
     claim = found.claim
     problems = []
-    if abs(claim.recall - found.recall) > SAME_SHARE:
+    if min(abs(claim.recall - recall) for recall in (found.recall, found.recall_otherwise)) > SAME_SHARE:
         problems.append(f"claims a recall of {claim.recall:.6g}, and it is {found.recall:.6g}")
     for name in ("qps", "qps_low", "qps_high", "p99"):
         said, value = getattr(claim, name), getattr(found, name)

@@ -28,7 +28,7 @@ def check_figures(point: CheckedPoint, truth: Neighborhood, findings: Findings) 
 
 def of_answers(point: CheckedPoint, truth: Neighborhood) -> Iterator[str]:
     """Yield what does not follow from the answers."""
-    each = recalls(point.stored.distances, truth)
+    each = recalls(point.stored.distances, truth, point.has_slack)
     computed = dict(zip(("recall_low", "recall_high"), wilson(each), strict=True))
     if truth.matches is not None:
         complete = completeness(point.stored.neighbors, truth)

@@ -12,7 +12,7 @@ from ann_benchmarks.common.foreign import from_json
 from ann_benchmarks.results.series import Series, stored_series
 
 from ..manifest import Manifest
-from .arithmetic import Neighborhood, recalls, tail_of
+from .arithmetic import Neighborhood, recalls, tail_of, wilson
 from .reading import StoredPoint, read_point
 from .rules import Findings
 
@@ -37,6 +37,8 @@ class CheckedPoint:
     recall_fifth: float  # at the lower 5th percentile of queries; nan with fewer than 20
     recall_worst: float  # of a query
     queries: int  # of the dataset
+    has_slack: bool  # it was measured by an earlier version, whose recall had the slack of ann-benchmarks
+    recalls_otherwise: tuple[float, float, float]  # with the slack where it has none, and the reverse
 
     @property
     def attrs(self) -> dict[str, Any]:
@@ -148,10 +150,16 @@ def open_point(
         what = f"has {count} neighbours a query, and the truth {truth.rows.shape[1]}"
         findings.refuse(file, "dataset", what, "write the bundle again")
         return None
-    of_each = recalls(stored.distances, truth)
-    tail = tail_of(of_each)
-    figures = (float(of_each.mean()), *tail)
-    return CheckedPoint(file, name, count, place[3], place[4], series, stored, *figures, dataset.queries)
+    with_either = [recalls(stored.distances, truth, has_slack) for has_slack in (False, True)]
+    low = stored.attrs.get("recall_low")
+    has_slack = isinstance(low, float) and abs(wilson(with_either[1])[0] - low) < abs(
+        wilson(with_either[0])[0] - low
+    )
+    figures, others = (
+        (float(each.mean()), *tail_of(each)) for each in (with_either[has_slack], with_either[not has_slack])
+    )
+    place_of_it = (file, name, count, place[3], place[4])
+    return CheckedPoint(*place_of_it, series, stored, *figures, dataset.queries, has_slack, others)
 
 
 def are_seconds(value: Any) -> bool:

@@ -26,7 +26,7 @@ UNSEEN = dict.fromkeys([0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0
 MAIN = (
     "built",
     "parameters",
-    "k-nn",
+    "recall",
     "qps",
     "coldqps",
     "p99",
@@ -187,7 +187,7 @@ def columns_of_rows(rows: Rows) -> tuple[SiteColumn, ...]:
     return (
         words("bundle", "Bundle", lambda run: rows[id(run)].title),
         words("algorithm", "Algorithm", lambda run: run.series.name),
-        figure("k-nn"),
+        figure("recall"),
         warm(qps, rows),
         cold(qps, rows),
         warm(p99, rows),

@@ -144,7 +144,7 @@ class SubmittedTruths:
                 )
             if (place, count) not in self._marks:
                 self._marks[place, count] = truth_mark(truth.distances[:, :count])
-            return judged(result, series, dataset, truth, self._marks[place, count])
+            return judged(result, series, dataset, truth, [self._marks[place, count]])
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
 
