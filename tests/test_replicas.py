@@ -143,7 +143,7 @@ def test_a_standby_is_reused_by_the_next_run_and_no_slot_is_left(primary):
     servers.stop_replicas()
     with primary.connect() as connection:
         connection.execute("CREATE TABLE later (id int); INSERT INTO later VALUES (7)")
-        until(lambda: not connection.execute(slots).fetchone()[1], 60)  # its walsenders have seen the end
+        until(lambda: not connection.execute(slots).fetchone()[1])  # its walsenders have seen the end
     primary.restart({})
     with fitted() as algorithm:
         assert [server.backups for server in standbys()] == backups
@@ -164,7 +164,7 @@ def test_a_standby_that_cannot_follow_is_made_again(primary, monkeypatch, capsys
     def execute_late(connection, query, *arguments):
         of_standby = connection.info.host == server.connection_parameters()["host"]
         if str(query).startswith("LOAD") and of_standby and server.backups == backups:
-            until(lambda: not server.is_running, 60)
+            until(lambda: not server.is_running)
         return execute(connection, query, *arguments)
 
     servers.stop_replicas()
@@ -417,7 +417,7 @@ def test_nothing_runs_on_when_a_run_is_killed_and_the_next_goes_on(server_folder
     words = [sys.executable, "-c", _CHILD, embedded_installation() / "bin", server_folder]
     for backups in (1, 0):
         with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
-            first, second, made = map(int, child.stdout.readline().split())
+            *pids, made = map(int, child.stdout.readline().split())
             assert made == backups
             child.kill()
-        until(lambda: not psutil.pid_exists(first) and not psutil.pid_exists(second), 60)
+        until(lambda: not any(map(psutil.pid_exists, pids)))  # noqa: B023

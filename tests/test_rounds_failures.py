@@ -13,8 +13,8 @@ from ann_benchmarks.jobs.rounds import Rounds
 from ann_benchmarks.measure.rounds import is_of_others
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
 
+from .programs import until
 from .test_rounds import ANSWER, TURNS, TWO_POINTS, stored
-from .test_run import wait_for
 
 BREAKS = TURNS + "    if number == 2 and open('turns').read().count('2') == 3: raise ValueError('worn out')\n"
 CRASHES = TURNS + "    if number == 2 and open('turns').read().count('2') == 3: os._exit(3)\n"
@@ -64,9 +64,9 @@ def test_plugins_that_cannot_rest_are_refused_before_anything_is_built(workspace
 def test_an_interrupted_race_ends_with_a_line_and_begins_anew(workspace) -> None:
     workspace.add_plugin("a", TURNS, TWO_POINTS)
     process = workspace.start("--rounds", "200")
-    wait_for(lambda: Path("turns").exists() and len(Path("turns").read_text().split()) > 6)
+    until(lambda: Path("turns").exists() and len(Path("turns").read_text().split()) > 6)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert said == "interrupted; a race has no second half, the same command begins it anew\n"
     assert "2 points" in workspace.run("--rounds", "4").stdout
