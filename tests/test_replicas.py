@@ -193,7 +193,7 @@ def test_a_standby_that_cannot_follow_is_made_again(primary, monkeypatch, capsys
     with fitted(1) as algorithm:
         assert found_by(algorithm) == TRUE and server.backups == backups + 2
         assert f"{said}the primary no longer has the log that it lacks" in capsys.readouterr().out
-        assert 0 < algorithm.get_additional()["replica_backup_times"][0] < 30
+        assert algorithm.get_additional()["replica_backup_times"][0] > 0
         replica = algorithm._indexed._replicas[0]
         for text, other, problem in (
             ("SELECT system_identifier", "SELECT system_identifier + 1", "it is a copy of another server"),
