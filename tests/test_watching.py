@@ -181,7 +181,7 @@ def test_what_sessions_wait_for_and_what_they_compute(server: Server):
         assert waits[doing] == pytest.approx(1 / 3, abs=0.15), waits
     assert list(waits.values()) == sorted(waits.values(), reverse=True)
     assert sum(waits.values()) == pytest.approx(1, abs=0.01)
-    assert 3 * 8 <= facts["wait_samples"] <= 3 * 40 * seconds
+    assert 3 * 3 <= facts["wait_samples"] <= 3 * 40 * seconds
     assert facts["server_cpu_seconds_per_query"] * queries == pytest.approx(computed, rel=0.15, abs=0.05)
     assert 0.2 < facts["machine_busy_share"] <= 1
 
