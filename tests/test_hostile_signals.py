@@ -154,6 +154,23 @@ def test_a_signal_in_a_finalizer_is_not_lost() -> None:
     )  # fmt: skip
 
 
+def test_a_worker_that_is_ended_in_a_finalizer_ends(workspace) -> None:
+    body = """\
+        def fit(self, X):
+            class Kept:
+                def __del__(self):
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    time.sleep(0.1)
+            Kept()
+            time.sleep(600)
+        def done(self): Path("done").touch()
+        """
+    workspace.add_plugin("kept", dedent(body))
+    done = workspace.run()
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 1 and line.startswith("failed: kept()") and Path("done").exists()
+
+
 @pytest.mark.parametrize("name", ["run.py", "compare.py"])
 def test_a_sample_of_random_kills(name: str) -> None:
     """tests/kill_commands.py kills all of them more often."""
