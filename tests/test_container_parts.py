@@ -777,7 +777,8 @@ def test_a_job_is_carried_out_and_reported(workspace, inside):
     """
     workspace.add_plugin("quick", dedent(body))
     process = inside(facts={"docker_image": "x"})
-    said = list(MessageReader().feed(process.stdout.read()))
+    heard = MessageReader().feed(process.stdout.read())
+    said = [each for each in heard if not isinstance(each[0], Note)]  # of others, who take CPU
     assert [type(message) for message, _ in said] == [Built, PointDone, Finished]
     assert process.wait(60) == 0
     done, content = said[1]
