@@ -17,7 +17,6 @@ from .parallel import (  # noqa: F401
     pytest_collection_modifyitems,
     pytest_runtest_protocol,
     pytest_sessionfinish,
-    pytest_terminal_summary,
     pytest_xdist_make_scheduler,
 )
 from .plotting_data import trust

@@ -35,6 +35,7 @@ class FileServer(ThreadingHTTPServer):
         self.chunked = self.until_close = False
         self.wrong: dict[str, int] = {}  # what is added to "length", "start", "total" of an answer
         self.pause = 0.0  # seconds between blocks
+        self.connections = 0
         self.guard = threading.Lock()
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
@@ -53,6 +54,15 @@ class FileServer(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: FileServer
     protocol_version = "HTTP/1.1"
+
+    def handle(self) -> None:
+        with self.server.guard:
+            self.server.connections += 1
+        try:
+            super().handle()
+        finally:
+            with self.server.guard:
+                self.server.connections -= 1
 
     def do_GET(self) -> None:
         server = self.server

@@ -71,14 +71,6 @@ def pytest_sessionfinish() -> None:
     fcntl.flock(TURN, fcntl.LOCK_UN)
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print why the first try failed, for each test that was tried again."""
-    for report in terminalreporter.stats.get("rerun", []):
-        crash = getattr(report.longrepr, "reprcrash", None)
-        reason = " ".join(crash.message.split()) if crash else "unknown"
-        terminalreporter.write_line(f"first try of {report.nodeid}: {reason}")
-
-
 def _engine_place(file: str) -> int:
     """The place of a file's group among those of the engine; behind them, if it is in none."""
     return next((place for place, files in enumerate(ENGINE_FILES) if file in files), len(ENGINE_FILES))

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
+import psutil
 import yaml
 
 from ann_benchmarks.common.cli import run_command
@@ -92,12 +93,20 @@ def _become(
         os._exit(status)
 
 
-def until(condition: Callable[[], object], seconds: float = 10) -> None:
-    """Wait for it."""
+def until(condition: Callable[[], object], seconds: float = 60) -> None:
+    """Wait for it: only what never comes takes these seconds."""
     deadline = time.monotonic() + seconds * PATIENCE
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s"
         time.sleep(0.02)
+
+
+def has_ended(process: psutil.Process) -> bool:
+    """Whether it has ended, also where nobody has asked for its exit status yet."""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def write_config(folder: Path, name: str, **keys: Any) -> None:

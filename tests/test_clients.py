@@ -94,7 +94,7 @@ def test_a_killed_process_ends_all_and_its_clients_are_named(pool: ClientPool):
     children[1].send_signal(signal.SIGKILL)
     with pytest.raises(PostgresError, match=f"^{name[len(set(children.values()))]} ended before it answered"):
         ask(pool, [np.arange(40)] * 3, 5)
-    _, alive = psutil.wait_procs(children.values(), timeout=5)
+    _, alive = psutil.wait_procs(children.values(), timeout=60)
     assert not alive
 
 
@@ -164,7 +164,7 @@ def test_a_killed_parent_leaves_no_client(algorithm, tmp_path: Path, processes: 
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    _, alive = psutil.wait_procs(children, timeout=10)
+    _, alive = psutil.wait_procs(children, timeout=60)
     assert not alive
 
 
@@ -192,12 +192,12 @@ def test_clients_at_rest_end_where_others_are_asked_for(algorithm):
     children = [psutil.Process(member.process) for member in first.members]
     first.close()
     second = algorithm.open_clients(QUERIES[:20], K, 3)
-    _, alive = psutil.wait_procs(children, timeout=5)
+    _, alive = psutil.wait_procs(children, timeout=60)
     assert not alive
     children = [psutil.Process(member.process) for member in second.members]
     second.close()
     algorithm.done()
-    _, alive = psutil.wait_procs(children, timeout=5)
+    _, alive = psutil.wait_procs(children, timeout=60)
     assert not alive
 
 

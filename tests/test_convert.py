@@ -17,6 +17,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.vectors import FirstRows, Rows, checked, convert, open_rows
 from ann_benchmarks.data.vectors.rows import ArrayRows
 
+from .programs import until
 from .vector_files import FORMATS, VECTORS, lists, write_big_ann, write_npy, write_parquet
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -164,21 +165,21 @@ def begun(source: Path, made: Path) -> subprocess.Popen[str]:
     return process
 
 
+def noted_rows(journal: Path) -> int:
+    return int(json.loads(journal.read_text())["rows"]) if journal.exists() else 0
+
+
 def test_killed_at_any_moment_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
     path, made = write_parquet(tmp_path / "v.parquet", lists(VECTORS)), tmp_path / "made.npy"
-    noted = 0
+    journal, chance, noted = tmp_path / ".made.npy.partial.json", random.Random(1), 0
     for _ in range(3):
         process = begun(path, made)
-        time.sleep(random.uniform(0.05, 0.15))
+        until(lambda: noted_rows(journal) > noted or process.poll() is not None)  # noqa: B023
+        time.sleep(chance.uniform(0, 0.02))  # and then at any moment of a block
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        assert not made.exists()
-        journal = tmp_path / ".made.npy.partial.json"
-        if journal.exists():
-            rows = json.loads(journal.read_text())["rows"]
-            assert rows >= noted
-            noted = rows
-    assert noted
+        assert not made.exists() and noted_rows(journal) > noted
+        noted = noted_rows(journal)
     assert begun(path, made).wait() == 0
     assert made.read_bytes() == numpy_bytes(VECTORS, tmp_path)
     assert not [entry for entry in tmp_path.iterdir() if entry.name.startswith(".made.npy")]

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -19,7 +19,6 @@ from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure.loaded_point import LoadedPoint
 from ann_benchmarks.measure.timed import Subject
-from ann_benchmarks.monitoring import NoMonitor
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.warnings import remarks
 
@@ -120,18 +119,19 @@ def test_rows_that_go_while_a_run_is_measured_are_missing_in_its_recall(plugin_s
         with plugin_server.connect() as connection:
             connection.execute(f"DELETE FROM {algorithm.table_name}")
 
-    deleting = threading.Timer(1.5, empty)
+    deleting = threading.Thread(target=empty)
 
-    class Beginning(NoMonitor):
-        def phase(self, name: str) -> AbstractContextManager[None]:
-            if name == "measure":
-                deleting.start()
-            return super().phase(name)
+    class Runs(list[int]):
+        def __iter__(self) -> Iterator[int]:
+            yield 0
+            deleting.start()
+            yield 1
+            deleting.join()
+            yield 2
 
     try:
-        subject = Subject(Plugin(algorithm), train[:60], K, len(train), monitor=Beginning())
-        runs = LoadedPoint(subject, Load(2, seconds=1.0)).measure(FEW, range(3))
-        deleting.join()
+        subject = Subject(Plugin(algorithm), train[:60], K, len(train))
+        runs = LoadedPoint(subject, Load(2, seconds=1.0)).measure(FEW, Runs(range(3)))
         assert found_share(runs[0]) == 1.0
         assert found_share(runs[-1]) == 0.0
         assert runs[-1].facts["candidates"] == 0.0

@@ -11,8 +11,8 @@ from textwrap import dedent
 import pytest
 
 from .kill_commands import COMMANDS, PROBLEMS, Victim, command_line, environment_of, kill_often, load
-from .programs import temporary_folder, without_others
-from .test_run import SIX_POINTS, SLOW, finished, wait_for
+from .programs import temporary_folder, until, without_others
+from .test_run import SIX_POINTS, SLOW, finished
 
 ROOT = Path(__file__).parents[1]
 INTERRUPTED_IMPORT = """
@@ -119,12 +119,12 @@ def test_where_ctrl_c_is_ignored_sigterm_ends_a_run(workspace) -> None:
         process = workspace.start()
     finally:
         signal.signal(signal.SIGINT, before)
-    wait_for(finished)
+    until(finished)
     process.send_signal(signal.SIGINT)
     time.sleep(0.2)
     assert process.poll() is None
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=60)
     assert process.returncode == 143
     assert without_others(said) == "terminated; what is finished is kept, the same command goes on\n"
 
@@ -142,16 +142,33 @@ def test_a_signal_in_a_finalizer_is_not_lost() -> None:
 
         def main():
             Kept()
-            time.sleep(20)
+            time.sleep(600)
 
         run_command(main)
     """
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", dedent(code)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=15)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (
         143, "terminated; what is finished is kept, the same command goes on\n"
     )  # fmt: skip
+
+
+def test_a_worker_that_is_ended_in_a_finalizer_ends(workspace) -> None:
+    body = """\
+        def fit(self, X):
+            class Kept:
+                def __del__(self):
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    time.sleep(0.1)
+            Kept()
+            time.sleep(600)
+        def done(self): Path("done").touch()
+        """
+    workspace.add_plugin("kept", dedent(body))
+    done = workspace.run()
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 1 and line.startswith("failed: kept()") and Path("done").exists()
 
 
 @pytest.mark.parametrize("name", ["run.py", "compare.py"])

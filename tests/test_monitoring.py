@@ -17,6 +17,8 @@ from ann_benchmarks.monitoring.samples import MOST_SAMPLES, Sample, Stretch
 from ann_benchmarks.monitoring.stored import monitored, writer
 from ann_benchmarks.results.file import write_result
 
+from .programs import until
+
 
 class Clock:
     """A server whose one counter is its clock."""
@@ -48,35 +50,31 @@ def stored(path, what):
 
 @pytest.mark.calm
 def test_phases_are_told_apart_and_their_rates_are_their_own():
-    server = Clock()
+    server, began = Clock(), time.perf_counter()
     monitor = Monitor(server, interval=0.05)
-    moments = []
-
-    def wait(seconds):
-        moments.append(time.perf_counter())
-        time.sleep(seconds)
-
     monitor.enter("load")
-    wait(0.3)
+    time.sleep(0.3)
     with monitor.phase("build"):
-        wait(0.15)
+        time.sleep(0.15)
         with monitor.phase("prewarm"):
-            wait(0.12)
-    wait(0.15)
+            time.sleep(0.12)
+    time.sleep(0.15)
     monitor.enter("end")
-    moments.append(time.perf_counter())
     recording = monitor.cut()
     monitor.close()
     seen = monitored(recording)
     assert [phase for phase, _ in seen.stretches()] == ["load", "build", "prewarm", "load"]
-    for (_, place), seconds in zip(seen.stretches(), np.diff(moments), strict=True):
+    took = 0.0
+    for (_, place), seconds in zip(seen.stretches(), (0.3, 0.15, 0.12, 0.15), strict=True):
         rates, times = seen.columns["server.ticks"][place], seen.seconds[place]
-        assert times[-1] - times[0] == pytest.approx(seconds, abs=0.05)
+        took += times[-1] - times[0]
+        assert times[-1] - times[0] > 0.9 * seconds
         assert np.isnan(rates[0])
-        assert rates[1:] == pytest.approx(1000, rel=0.1)
+        assert np.average(rates[1:], weights=np.diff(times)) == pytest.approx(1000, rel=0.2)
         assert (seen.columns["server.level"][place] == 7).all()
+    assert took < time.perf_counter() - began
     assert server.closed
-    assert 0 < recording.cpu_seconds < 0.2
+    assert 0 < recording.cpu_seconds < 0.7
     assert seen.units["server.ticks"] == "1/s"
     assert seen.units["server.level"] == ""
 
@@ -123,14 +121,14 @@ def test_a_server_that_does_not_answer_holds_up_no_phase_for_long():
         answers = threading.Event()
 
         def sample(self):
-            self.answers.wait(5)
+            self.answers.wait(300)
             return super().sample()
 
     server = Stuck()
     monitor = Monitor(server)
     began = time.perf_counter()
     monitor.enter("measure")
-    assert time.perf_counter() - began < 1
+    assert time.perf_counter() - began < 60
     assert monitor.cut().stretches == []
     if hasattr(os, "fork"):  # nor a fork, in which nothing of the sample is held
         began = time.perf_counter()
@@ -138,12 +136,15 @@ def test_a_server_that_does_not_answer_holds_up_no_phase_for_long():
         if child == 0:
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
-        assert time.perf_counter() - began < 2
+        assert time.perf_counter() - began < 60
     server.answers.set()
-    time.sleep(0.3)
-    with monitor.phase("again"):
-        time.sleep(0.15)
-    assert "again" in [stretch.phase for stretch in monitor.cut().stretches]
+
+    def is_sampled_again():
+        with monitor.phase("again"):
+            time.sleep(0.15)
+        return "again" in [stretch.phase for stretch in monitor.cut().stretches]
+
+    until(is_sampled_again)
     monitor.close()
 
 

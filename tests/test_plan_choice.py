@@ -179,11 +179,11 @@ def test_hopeless_ways_are_given_up():
     sessions = {
         "own": SessionDouble(0.002),
         "quick": SessionDouble(0.001),
-        "slow": SessionDouble(0.2),
+        "slow": SessionDouble(0.6),
         "cancelled": SessionDouble(0.001, True),
     }
     found = own, quick, slow, cancelled = [PlannedWay(name, each) for name, each in sessions.items()]
-    assert answer_all(found, range(8), lambda: False, 0.1) == 8
+    assert answer_all(found, range(8), lambda: False, 0.4) == 8
     time_all(found, range(8), lambda: False)
     assert [way.is_given_up for way in found] == [False, False, True, True]
     assert own.ids == quick.ids == [[number] for number in range(8)]

@@ -4,13 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 
 import psutil
 import pytest
 
-from .programs import PATIENCE, ROOT
+from .programs import ROOT, until
 from .test_poolers import PLUGIN_POOLERS, POOLERS, PostgresError, installed
 
 __all__ = ["installed"]
@@ -59,20 +58,13 @@ def name_of(process):
         return ""
 
 
-def wait_until(holds, seconds):
-    deadline = time.monotonic() + seconds * PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_a_kill_of_all_leaves_no_process_and_the_next_command_goes_on(command, new_folder):
     command, names = command
     running = subprocess.Popen(
         [*command, names[-1], "--duration", "120"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        wait_until(lambda: any("pgbouncer.ini" in words for words in commands(new_folder)), 60)
+        until(lambda: any("pgbouncer.ini" in words for words in commands(new_folder)))
     finally:
         own = psutil.Process(running.pid)
         python = [child for child in own.children(recursive=True) if "python" in name_of(child)]
@@ -80,7 +72,7 @@ def test_a_kill_of_all_leaves_no_process_and_the_next_command_goes_on(command, n
             with suppress(ProcessLookupError):  # one ends with the other
                 os.kill(process.pid, signal.SIGKILL)
         running.wait()
-    wait_until(lambda: not of_folder(new_folder), 30)
+    until(lambda: not of_folder(new_folder))
     words = [*command, ",".join(names), "--duration", "0.3"]
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -4,11 +4,11 @@ import json
 import os
 import subprocess
 import sys
-import time
 from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import psutil
+import psycopg
 import pytest
 
 from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
@@ -24,7 +24,7 @@ from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.session import SessionFacts
 
 from .postgres_fixtures import SMALL, copied
-from .programs import ROOT, temporary_folder
+from .programs import ROOT, temporary_folder, until
 from .test_shards import by_clients, killed
 
 COUNT, K, DIMENSION = 2, 10, 12
@@ -143,10 +143,7 @@ def test_a_standby_is_reused_by_the_next_run_and_no_slot_is_left(primary):
     servers.stop_replicas()
     with primary.connect() as connection:
         connection.execute("CREATE TABLE later (id int); INSERT INTO later VALUES (7)")
-        deadline = time.monotonic() + 5
-        while connection.execute(slots).fetchone()[1]:  # until its walsenders have seen the end
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: not connection.execute(slots).fetchone()[1])  # its walsenders have seen the end
     primary.restart({})
     with fitted() as algorithm:
         assert [server.backups for server in standbys()] == backups
@@ -159,17 +156,28 @@ def test_a_standby_is_reused_by_the_next_run_and_no_slot_is_left(primary):
 
 
 def test_a_standby_that_cannot_follow_is_made_again(primary, monkeypatch, capsys):
-    with fitted(1):
+    with fitted(1, PGVectorHNSW("euclidean", BUILD), 200):
         [server] = standbys()[:1]
         backups = server.backups
+    execute = psycopg.Connection.execute
+
+    def execute_late(connection, query, *arguments):
+        of_standby = connection.info.host == server.connection_parameters()["host"]
+        if str(query).startswith("LOAD") and of_standby and server.backups == backups:
+            until(lambda: not server.is_running)
+        return execute(connection, query, *arguments)
+
     servers.stop_replicas()
     primary._serves_standbys = False  # as in a run without replicas
     primary.restart({})
     with primary.connect() as connection:
         connection.execute("CREATE TABLE gap AS SELECT 1 AS id")
         connection.execute("DROP TABLE gap")
-    with fitted(1) as algorithm:
-        assert found_by(algorithm) == TRUE and server.backups == backups + 1
+    with monkeypatch.context() as patched:
+        patched.setattr(psycopg.Connection, "execute", execute_late)
+        with fitted(1) as algorithm:
+            assert found_by(algorithm) == TRUE and server.backups == backups + 1
+    assert "shared_preload_libraries" not in server.chosen  # its end was no demand of the index's library
     said = "replica 1 of 1 is made again: "
     assert f"{said}the primary has run without replicas, and so without the log" in capsys.readouterr().out
     servers.stop_replicas()
@@ -185,7 +193,7 @@ def test_a_standby_that_cannot_follow_is_made_again(primary, monkeypatch, capsys
     with fitted(1) as algorithm:
         assert found_by(algorithm) == TRUE and server.backups == backups + 2
         assert f"{said}the primary no longer has the log that it lacks" in capsys.readouterr().out
-        assert 0 < algorithm.get_additional()["replica_backup_times"][0] < 30
+        assert algorithm.get_additional()["replica_backup_times"][0] > 0
         replica = algorithm._indexed._replicas[0]
         for text, other, problem in (
             ("SELECT system_identifier", "SELECT system_identifier + 1", "it is a copy of another server"),
@@ -401,7 +409,7 @@ primary.start({"shared_buffers": "64MB"})
 standby = StandbyServer(1, primary)
 standby.start({"shared_buffers": "64MB"})
 print(primary._process.pid, standby._process.pid, standby.backups, flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
@@ -409,10 +417,7 @@ def test_nothing_runs_on_when_a_run_is_killed_and_the_next_goes_on(server_folder
     words = [sys.executable, "-c", _CHILD, embedded_installation() / "bin", server_folder]
     for backups in (1, 0):
         with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
-            first, second, made = map(int, child.stdout.readline().split())
+            *pids, made = map(int, child.stdout.readline().split())
             assert made == backups
             child.kill()
-        deadline = time.monotonic() + 20
-        while psutil.pid_exists(first) or psutil.pid_exists(second):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: not any(map(psutil.pid_exists, pids)))  # noqa: B023

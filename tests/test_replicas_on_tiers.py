@@ -30,7 +30,7 @@ from tiers.servers import Servers
 from tiers.sweep import Sweep
 from tiers.tier import Tier
 
-from .programs import PATIENCE, until
+from .programs import until
 from .report_data import GB, make_run
 from .test_shards_on_tiers import BUFFERS, HNSW, RAM, groups_of
 from .test_tiers import folder, points, started, swept
@@ -66,7 +66,7 @@ def test_a_primary_and_its_replica_are_servers_of_one_size_also_after_a_kill(fol
         running = members(own) | members(replica)
         process.kill()
         process.communicate()
-    until(partial(lambda pid: not groups_of(pid), process.pid), 60)
+    until(partial(lambda pid: not groups_of(pid), process.pid))
     until(lambda: not any(map(psutil.pid_exists, running)))
     found: dict[str, set[int]] = {"": set(), "-1": set()}
     buffers: dict[str, set[str]] = {"": set(), "-1": set()}
@@ -78,7 +78,7 @@ def test_a_primary_and_its_replica_are_servers_of_one_size_also_after_a_kill(fol
                     found[mark].add(pid)
                     buffers[mark] |= buffers_of(pid)
             time.sleep(0.05)
-        out, err = process.communicate(timeout=PATIENCE)
+        out, err = process.communicate(timeout=60)
     assert process.returncode == 0, out + err
     assert not set.intersection(*found.values()) and not groups_of(process.pid)
     assert buffers == {"": {"--shared_buffers=32MB"}, "-1": {"--shared_buffers=32MB"}}

@@ -25,7 +25,8 @@ from tiers.memory import MIB
 from tiers.tier import Tier
 
 from .conftest import ROOT
-from .test_containers import ANSWER, docked, failures, images, wait_for  # noqa: F401
+from .programs import until
+from .test_containers import ANSWER, docked, failures, images  # noqa: F401
 
 HOST = "def get_additional(self): return {'host': os.uname().nodename}\n"
 CRASHES = """
@@ -195,8 +196,8 @@ def test_a_race_in_containers_that_is_interrupted_leaves_nothing(docked) -> None
     docked.add_plugin("a", turns)
     docked.add_plugin("b", ANSWER, docker_tag=f"{docked.image}:other")
     process = docked.start("--rounds", "200", "--memory", "300m")
-    wait_for(lambda: list(Path("storage").rglob("turn")) and len(docked.containers()) == 2)
+    until(lambda: list(Path("storage").rglob("turn")) and len(docked.containers()) == 2)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130 and errors.endswith("the same command begins it anew\n")
-    wait_for(lambda: not docked.containers() and docked.lock_is_free())
+    until(lambda: not docked.containers() and docked.lock_is_free())

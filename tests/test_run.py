@@ -1,6 +1,5 @@
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import psutil
@@ -13,7 +12,7 @@ from ann_benchmarks.run import options
 from run import main
 
 from .conftest import make_dataset
-from .programs import run_program, without_others
+from .programs import run_program, until, without_others
 
 ANSWER = "def query(self, q, n): return list(range(n))\n"
 SLOW = """\
@@ -22,7 +21,7 @@ def set_query_arguments(self, number):
     with open("begun", "a") as file:
         print(number, os.getpid(), file=file)
 def query(self, q, n):
-    time.sleep(0.01)
+    time.sleep(0.02)
     return [0]
 def fit(self, X):
     multiprocessing.util.Finalize(self, Path("finalized").touch, exitpriority=1)
@@ -38,13 +37,6 @@ def lines(process):
 
 def finished():
     return list(iter_result_paths())
-
-
-def wait_for(condition, seconds=20):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "nothing came of it"
-        time.sleep(0.02)
 
 
 def begun():
@@ -146,11 +138,12 @@ def test_what_no_definition_can_run_without_is_said_once(workspace):
 
 
 def test_what_takes_too_long_is_ended(workspace):
-    workspace.add_plugin("a-sleeps", "def fit(self, X): time.sleep(60)\ndef done(self): Path('done').touch()")
+    sleeps = "def fit(self, X): time.sleep(600)\ndef done(self): Path('done').touch()"
+    workspace.add_plugin("a-sleeps", sleeps)
     workspace.add_plugin("b-quick", ANSWER)
-    run = workspace.run("--timeout", "8")  # which a quick one keeps on a busy machine, too
+    run = workspace.run("--timeout", "15")  # which a quick one keeps on a busy machine, too
     assert run.returncode == 1
-    assert "not finished after 8 s (--timeout)" in run.stderr
+    assert "not finished after 15 s (--timeout)" in run.stderr
     assert Path("done").exists()
     assert workspace.results() == ["tiny/10/b-quick/.hdf5"]
 
@@ -183,11 +176,11 @@ def test_one_process_runs_all_definitions_and_ends_properly(workspace):
 def test_a_killed_run_goes_on_where_it_was(workspace):
     workspace.add_plugin("slow", SLOW, SIX_POINTS)
     process = workspace.start()
-    wait_for(lambda: len(finished()) >= 2)
+    until(lambda: len(finished()) >= 2)
     process.kill()
     process.communicate()
     worker = int(begun()[0][1])
-    wait_for(lambda: not psutil.pid_exists(worker))
+    until(lambda: not psutil.pid_exists(worker))
     assert Path("done").exists() and Path("finalized").exists()
     kept = {name: Path("results", name).stat().st_mtime_ns for name in workspace.results()}
     assert 2 <= len(kept) < 6
@@ -203,9 +196,9 @@ def test_a_killed_run_goes_on_where_it_was(workspace):
 def test_an_interrupted_run_puts_things_away(workspace, number, status):
     workspace.add_plugin("slow", SLOW, SIX_POINTS)
     process = workspace.start()
-    wait_for(lambda: finished())
+    until(lambda: finished())
     process.send_signal(number)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == status
     (said,) = without_others(errors).splitlines()
     assert "what is finished is kept" in said

@@ -80,7 +80,7 @@ def test_the_stored_latencies_and_answers_are_those_of_the_best_run(run_plugin):
     asked = 0
     def query(self, q, n):
         run, self.asked = self.asked // 20, self.asked + 1
-        time.sleep((0.004, 0.001, 0.006)[run])
+        time.sleep((0.02, 0.001, 0.03)[run])
         return [run]
     """
     _, result = run_plugin(body, runs=3)
@@ -101,16 +101,16 @@ def test_of_a_prepared_query_only_the_run_is_timed(run_plugin):
     def query(self, q, n):
         raise AssertionError("not to be called")
     def prepare_query(self, q, n):
-        time.sleep(0.01)
+        time.sleep(0.03)
         self.n = n
     def run_prepared_query(self):
         time.sleep(0.001)
     def get_prepared_query_results(self):
-        time.sleep(0.01)
+        time.sleep(0.03)
         return range(self.n)
     """
     _, result = run_plugin(body)
-    assert 0.001 <= result.attrs["best_search_time"] < 0.008
+    assert 0.001 <= result.attrs["best_search_time"] < 0.03
     assert (result.neighbors == np.arange(5)).all()
 
 
@@ -125,24 +125,24 @@ def test_a_batch_counts_by_its_wall_time(run_plugin):
     events, result = run_plugin(body, batch=True)
     assert events[1].path.parent.name.endswith("-batch")
     assert result.attrs["batch_mode"]
-    assert 0.005 <= result.attrs["best_search_time"] < 0.02
+    assert 0.005 <= result.attrs["best_search_time"] < 0.1
     assert result.times == pytest.approx(result.attrs["best_search_time"])
     latencies = "def get_batch_latencies(self):\n    return [0.5] * 20\n"
     _, result = run_plugin(dedent(body) + latencies, batch=True)
-    assert result.attrs["best_search_time"] < 0.02
+    assert result.attrs["best_search_time"] < 0.1
     assert (result.times == 0.5).all()
 
 
 def test_a_prepared_batch_is_not_charged_for_its_preparation(run_plugin):
     body = """\
     def prepare_batch_query(self, X, n):
-        time.sleep(0.2)
+        time.sleep(1)
         self.res = [[i] for i in range(len(X))]
     def run_batch_query(self):
         pass
     """
     _, result = run_plugin(body, batch=True)
-    assert result.attrs["best_search_time"] < 0.005
+    assert result.attrs["best_search_time"] < 0.05
     assert result.neighbors[:, 0].tolist() == list(range(20))
 
 

@@ -21,7 +21,7 @@ SLEEP = "SELECT 7 FROM pg_sleep(vector_norm($1::vector))"
 IN_PARTS = (
     "SELECT i, CASE WHEN i = 4000 THEN pg_sleep(vector_norm($1::vector)) END FROM generate_series(1, 4500) i"
 )
-SECONDS = np.array([[0.001], [0.8]], dtype=np.float32)  # that the queries 0 and 1 sleep for
+SECONDS = np.array([[0.001], [2.0]], dtype=np.float32)  # that the queries 0 and 1 sleep for
 FAST, SLOW = 0, 1
 
 
@@ -88,10 +88,10 @@ def test_arrivals_are_taken_by_whichever_connection_is_free(server: Server, proc
 def test_what_nobody_is_free_for_waits_and_is_not_sent_after_the_end(server: Server) -> None:
     due = np.array([0.0, 0.0, 0.01, 0.02, 0.03])
     with sleepers(server, 2, 1) as clients:
-        clients.prepare_arrivals(due, np.array([SLOW] * 5), 1.2)
+        clients.prepare_arrivals(due, np.array([SLOW] * 5), 3.0)
         clients.run()
         answers = clients.answers()
-    # At 0 two are sent, at 0.8 two more; the fifth could be sent at 1.6 only, and 1.23 is the end.
+    # At 0 two are sent, at 2 s two more; the fifth could be sent at 4 s only, and 3.03 s is the end.
     assert [len(given.sent) for given in answers] == [2, 2]
     for given in answers:
         assert given.sent[1] >= given.answered[0]

@@ -37,7 +37,7 @@ class Meeting(PGVectorHNSW):
     def create_index(self, statement, name, table):
         """Wait for the others."""
         (self.folder / str(os.getpid())).touch()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 300
         while len(list(self.folder.iterdir())) < self.builds:
             if time.monotonic() > deadline:
                 raise PostgresError("no other index is built meanwhile")

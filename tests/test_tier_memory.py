@@ -214,7 +214,7 @@ def test_the_keeper_keeps_what_is_available(tmp_path):
         holding.apply(Tier(ram=256 * MIB))
         with inside(holding.groups, TAKE, "private", 48) as backend:
             line_of(backend)
-            until(lambda: abs(holding.memory.available() / (256 * MIB) - 1) < 0.035, 3)
+            until(lambda: abs(holding.memory.available() / (256 * MIB) - 1) < 0.035)
         assert holding.trouble is None
 
 
@@ -227,8 +227,8 @@ def test_the_keeper_gives_pages_to_whoever_takes_memory():
         before = hold.pages
         with program(TAKE, "", "private", 600) as process:
             line_of(process)
-            until(lambda: hold.pages < before - 100, 5)
-            until(lambda: abs(holding.memory.available() / target - 1) < 0.03, 5)
+            until(lambda: hold.pages < before - 100)
+            until(lambda: abs(holding.memory.available() / target - 1) < 0.03)
 
 
 class Heap:

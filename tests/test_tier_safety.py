@@ -62,7 +62,7 @@ def test_pages_are_given_back_after_a_kill_at_any_moment():
             holder.kill()
             holder.wait()
             until(lambda pid=holder.pid: not guards_of(pid))
-            until(lambda: locked_memory.total_pages() == before, 1)
+            until(lambda: locked_memory.total_pages() == before)
             assert holder.pid not in [hold.pid for hold in Ledger().all()]
 
 

@@ -274,15 +274,11 @@ def test_squares_that_overflow_or_vanish_are_no_reason(dtype: str, values: tuple
 
 # VmHWM, as ru_maxrss counts the process that started this one too.
 BOUNDED = """
-import sys, time
+import sys
 from pathlib import Path
 import numpy as np
 from ann_benchmarks.data.vectors import checked, open_rows
-start = time.perf_counter()
-rows = open_rows(sys.argv[1])
-if sys.argv[1].endswith(".npy"):
-    assert time.perf_counter() - start < 0.05
-rows = checked(rows)
+rows = checked(open_rows(sys.argv[1]))
 assert rows.shape == tuple(map(int, sys.argv[2].split(",")))
 count = 400_000
 for first in map(int, sys.argv[3:]):

@@ -181,7 +181,7 @@ def test_what_sessions_wait_for_and_what_they_compute(server: Server):
         assert waits[doing] == pytest.approx(1 / 3, abs=0.15), waits
     assert list(waits.values()) == sorted(waits.values(), reverse=True)
     assert sum(waits.values()) == pytest.approx(1, abs=0.01)
-    assert 3 * 8 <= facts["wait_samples"] <= 3 * 40 * seconds
+    assert 3 * 3 <= facts["wait_samples"] <= 3 * 40 * seconds
     assert facts["server_cpu_seconds_per_query"] * queries == pytest.approx(computed, rel=0.15, abs=0.05)
     assert 0.2 < facts["machine_busy_share"] <= 1
 
@@ -338,9 +338,10 @@ def test_the_processes_of_another_machine_are_not_looked_for_here(server: Server
 def test_the_share_of_the_machine(monkeypatch: pytest.MonkeyPatch):
     assert MachineCPU(108, 52).busy_share_since(MachineCPU(100, 50)) == 0.75
     assert MachineCPU(100, 50).busy_share_since(MachineCPU(100, 50)) is None
-    before, seconds = machine_cpu(), 0.3 * PATIENCE
-    time.sleep(seconds)
-    assert machine_cpu().total - before.total == pytest.approx(
+    before, began = machine_cpu(), time.monotonic()
+    time.sleep(0.3 * PATIENCE)
+    total, seconds = machine_cpu().total - before.total, time.monotonic() - began
+    assert total == pytest.approx(
         seconds * len(psutil.Process().cpu_affinity() if sys.platform == "linux" else psutil.cpu_times(True)),
         rel=0.4,
     )

@@ -79,7 +79,7 @@ def test_every_row_is_inserted_once_into_an_empty_index(plugin_server):
         crew.prepare_changes(more, 900, 0.05, False)
         crew.run()
         made = sorted(10_000 + np.concatenate([given.numbers for given in crew.written()]))
-        assert 0 < len(made) < 900
+        assert len(made) < 900
         assert [number for number in rows_of(plugin_server, table) if number >= 10_000] == made
 
         def broken():

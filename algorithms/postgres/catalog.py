@@ -18,7 +18,7 @@ from psycopg.types.json import Jsonb
 from .errors import PostgresError
 
 SCHEMA = "ann_benchmarks"
-LOCK_SECONDS = 3.0  # for which a session that is ending may still hold a lock
+LOCK_SECONDS = 10.0  # for which a session that is ending may still hold a lock
 _TABLES = f"""
     CREATE SCHEMA IF NOT EXISTS {SCHEMA};
     CREATE TABLE IF NOT EXISTS {SCHEMA}.tables (

@@ -47,7 +47,7 @@ class RequiredExtension:
         server = server or current_server()
         server.start(settings)
         server.adapt()
-        with server.connect() as connection:
+        with server.explaining("looking for extensions"), server.connect() as connection:
             # Before the library is required: without it, the server would not start.
             for name, algorithm in ((self.name, self.algorithm), *((one, one) for one in self.builds_on)):
                 check_available(connection, name, algorithm, server.is_ours)
@@ -129,5 +129,7 @@ def libraries_to_preload(connection: psycopg.Connection[Any]) -> list[str]:
                 f"install it again, or name {OTHER_FOLDER}"
             ) from None
         except psycopg.Error:
+            if connection.closed:
+                raise  # the server or the session has ended: nothing is known about the library
             needed.append(name)
     return needed

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -155,23 +155,32 @@ def signals_raise(is_once: bool = False) -> Iterator[None]:
         _handle(lambda number, frame: None)  # not SIG_IGN, of which Python complains when two come together
         _raise_ended(number, frame)
 
-    def send_again(unraisable: Any) -> None:
-        """Have a signal that came within a finalizer, from which nothing can be raised, come once more."""
-        if not isinstance(unraisable.exc_value, Ended):
-            hook(unraisable)
-            return
-        _handle(handler)
-        threading.Thread(target=_send, args=(unraisable.exc_value.number,), daemon=True).start()
-
     handler = once if is_once else _raise_ended
     before, hook = _handle(handler), sys.unraisablehook
-    sys.unraisablehook = send_again
+    repeat_unraised(Ended, lambda: _handle(handler))
     try:
         yield
     finally:
         sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def repeat_unraised(raised: type[Any], handle: Callable[[], object]) -> None:
+    """Have a signal that comes within a finalizer, from which nothing can be raised, come once more.
+
+    `raised` is what its handler raises, with its `number`; `handle` sets the handler again.
+    """
+    hook = sys.unraisablehook
+
+    def send_again(unraisable: Any) -> None:
+        if not isinstance(unraisable.exc_value, raised):
+            hook(unraisable)
+            return
+        handle()
+        threading.Thread(target=_send, args=(unraisable.exc_value.number,), daemon=True).start()
+
+    sys.unraisablehook = send_again
 
 
 @contextmanager

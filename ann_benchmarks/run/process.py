@@ -20,7 +20,7 @@ from typing import IO, Any, NoReturn
 
 from tqdm import tqdm
 
-from ann_benchmarks.common.command import ENDING_SIGNALS, open_streams, signals_wait
+from ann_benchmarks.common.command import ENDING_SIGNALS, open_streams, repeat_unraised, signals_wait
 from ann_benchmarks.common.host import allow_files, host_facts
 from ann_benchmarks.definitions.definition import Definition, plugin_class
 from ann_benchmarks.jobs.events import Failure, Finished, Located
@@ -137,6 +137,8 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 class Stopped(KeyboardInterrupt):
     """The process is to end. Libraries take it for Ctrl-C, on which database clients cancel a query."""
 
+    number = signal.SIGTERM
+
 
 def serve(pipe: Connection, crash_report: Connection, version: str | None = None) -> None:
     """Carry out requests until the pipe closes, None comes or the process gets SIGTERM.
@@ -178,7 +180,8 @@ def _take_signals() -> None:
     for number in ENDING_SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _do_nothing)
-    signal.signal(signal.SIGTERM, _raise_stopped)
+    repeat_unraised(Stopped, _take_sigterm)
+    _take_sigterm()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
 
 
@@ -233,6 +236,10 @@ def _definition_of(
 
 def _do_nothing(number: int, frame: Any) -> None:
     pass
+
+
+def _take_sigterm() -> None:
+    signal.signal(signal.SIGTERM, _raise_stopped)
 
 
 def _raise_stopped(number: int, frame: Any) -> NoReturn:

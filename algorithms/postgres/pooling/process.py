@@ -20,7 +20,7 @@ from ..servers.programs import launched
 from .configuration import PORT, PoolSettings, configuration
 from .program import NAME, PoolerProgram
 
-_START_SECONDS = 20
+_START_SECONDS = 60
 _CONFIGURATION, _LOG = f"{NAME}.ini", f"{NAME}.log"
 _MOST_OF_LOG = 1 << 16  # bytes that are read
 

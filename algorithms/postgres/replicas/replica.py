@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -14,7 +14,6 @@ from ..environment import given_settings
 from ..errors import FolderInUseError, PostgresError
 from ..extension import RequiredExtension
 from ..servers import StandbyServer, replica_server
-from ..servers.base import NOTICE_SECONDS
 from ..settings import MIB, megabytes
 from .position import replayed
 
@@ -138,7 +137,8 @@ class Replica:
         except FolderInUseError:
             raise
         except (PostgresError, psycopg.OperationalError) as error:
-            time.sleep(NOTICE_SECONDS)  # in which it ends
+            with suppress(PostgresError):  # it may hang, too
+                self.server.wait_for_recovery()
             reason = " ".join(str(error).split())
             if self.server.has_ended:
                 reason = self.server.last_words()

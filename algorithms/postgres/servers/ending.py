@@ -48,11 +48,11 @@ def _ends_within(process: psutil.Process, seconds: float) -> bool:
 
 
 def _last_work(process: psutil.Process) -> list[tuple[int, float]] | None:
-    """Return the CPU time of the last processes of a shutdown, None while there are others."""
+    """Return the CPU time of the last processes of a shutdown, None while others run or a disk works."""
     found = []
     try:
         for child in process.children():
-            if not child.cmdline()[0].startswith(_LAST):
+            if not child.cmdline()[0].startswith(_LAST) or child.status() == psutil.STATUS_DISK_SLEEP:
                 return None
             times = child.cpu_times()
             found.append((child.pid, times.user + times.system))

@@ -79,8 +79,9 @@ class LocalServer(Server):
 
     def start(self, settings: Mapping[str, str]) -> None:
         """Start it; a server that a killed run left behind is stopped first."""
-        if self._process is not None:
+        if self.is_running:
             return
+        self.stop()  # what is left of one that has ended
         self._settings = settings
         self._cluster.take()
         # Runs at the end of this process, also of a multiprocessing worker, where atexit does not.
@@ -129,11 +130,23 @@ class LocalServer(Server):
 
     def revive(self) -> None:
         """Start it again if it has ended, and wait until it has recovered."""
+        self.wait_for_recovery()
+        self.start(self._settings)
+
+    def wait_for_recovery(self) -> None:
+        """Wait, after something went wrong, until it answers or has ended."""
         time.sleep(NOTICE_SECONDS)
-        if self.is_running:
-            self._wait_until_ready()
-        else:
-            self.restart(self._settings)
+        try:
+            if self.is_running:
+                self._wait_until_ready()
+        except PostgresError:
+            if self.is_running:
+                raise
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its process has ended by itself."""
+        return self._process is not None and not self.is_running
 
     def preload(self, library: str) -> None:
         """Start it again with the library, unless it has that already."""
@@ -152,11 +165,6 @@ class LocalServer(Server):
     def is_running(self) -> bool:
         """Whether its process is there."""
         return self._process is not None and self._process.poll() is None
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether its process has ended by itself."""
-        return self._process is not None and not self.is_running
 
     def _has_data(self) -> bool:
         return os.path.lexists(self._cluster.data)

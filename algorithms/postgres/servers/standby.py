@@ -24,12 +24,6 @@ class StandbyServer(LocalServer):
         self.backup_seconds = 0.0  # that the last one took, 0: an earlier run has made it
         self._is_useless = False
 
-    def start(self, settings: Mapping[str, str]) -> None:
-        """Start it; made first, if it is not there."""
-        if not self.is_running:
-            self.stop()  # what is left of one that has ended
-        super().start(settings)
-
     def check_programs(self) -> None:
         """Raise PostgresError where what makes a standby is missing."""
         if not (self.primary.programs / _PROGRAM).exists():

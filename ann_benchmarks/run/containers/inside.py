@@ -22,6 +22,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NoReturn
 
+from ann_benchmarks.common.command import repeat_unraised
 from ann_benchmarks.common.errors import describe
 from ann_benchmarks.common.host import allow_files, host_facts
 from ann_benchmarks.common.numbers import size_text
@@ -41,6 +42,8 @@ _COUNTS = (Path("/sys/fs/cgroup/memory.events"), Path("/sys/fs/cgroup/memory/mem
 class RunEnded(BaseException):
     """run.py has this end, or has gone."""
 
+    number = signal.SIGTERM
+
 
 class Messages:
     """The way to run.py: what was standard output. What plug-ins print goes to standard error instead."""
@@ -58,7 +61,8 @@ class Messages:
 def main() -> None:
     """Carry out the request that comes first."""
     try:
-        signal.signal(signal.SIGTERM, _raise_run_ended)
+        repeat_unraised(RunEnded, _take_sigterm)
+        _take_sigterm()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         allow_files()
         messages = Messages()
@@ -198,6 +202,10 @@ def _take_requests(requests: "SimpleQueue[Any]") -> None:
 
 def _read(length: int) -> bytes:
     return os.read(0, length)
+
+
+def _take_sigterm() -> None:
+    signal.signal(signal.SIGTERM, _raise_run_ended)
 
 
 def _raise_run_ended(number: int, frame: Any) -> NoReturn:
