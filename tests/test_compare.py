@@ -228,6 +228,13 @@ def test_nothing_in_common_is_no_success(call):
     assert status == 2 and "--dataset other" in err
 
 
+@pytest.mark.parametrize("name", ["r[1]", "r[1]/resul*", "*[1]"])
+def test_brackets_are_no_pattern(call, name):
+    measured("r[1]", 0.001), measured("r1", 0.004), measured("b", 0.001)
+    status, out, err = call(name, "b", "--format", "csv")
+    assert status == 0 and {row["ratio"] for row in rows(out)} == {"1.0"}, (out, err)
+
+
 def test_damaged_files_are_left_out(call):
     measured("a"), measured("b")
     measured("b", arguments="broken").write_bytes(b"nonsense")

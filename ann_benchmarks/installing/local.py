@@ -223,6 +223,6 @@ def _choose(release: PublishedRelease, target: Mapping[str, str], assets: list[A
 
 
 def _is_whole(path: Path, asset: Asset) -> bool:
-    content = path.read_bytes()
-    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
-    return len(content) == asset.size and asset.checksum.lower() in ("", digest)
+    if not path.is_file() or path.stat().st_size != asset.size:
+        return False
+    return asset.checksum.lower() in ("", f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}")

@@ -74,7 +74,7 @@ def _read_big_ann(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def _read_hdf5(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
-    from .keyed import open_hdf5_file
+    from ann_benchmarks.common.hdf5 import open_hdf5_file
 
     ids = open_rows(path, "neighbors")[:]
     with reading(path), open_hdf5_file(path) as file:
