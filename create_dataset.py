@@ -72,7 +72,7 @@ def parse_arguments() -> argparse.Namespace:
         metavar="FILE",
         type=path_or_pattern,
         help="NPY, NPZ, HDF5, Parquet, fbin, u8bin, i8bin, fvecs or bvecs; sparse vectors as csr or SciPy's"
-        " NPZ; FILE:KEY names an array or column in it, 'part_*.npy' several files",
+        " NPZ; FILE:KEY names an array or column in it, a folder or 'part_*.npy' several files",
     )
     queries = own.add_mutually_exclusive_group()
     queries.add_argument(

@@ -91,7 +91,7 @@ def pgbench_command(server: Server, table: str, queries: np.ndarray) -> tuple[li
         *("-h", parameters["host"], "-U", parameters["user"], parameters["dbname"]),
     ]
     options = " ".join(f"-c {name}={value}" for name, value in SETTINGS.items())
-    return command, client_environment(parameters, os.environ) | {"PGOPTIONS": options}
+    return command, client_environment(parameters) | {"PGOPTIONS": options}
 
 
 def run_pgbench(

@@ -4,7 +4,7 @@ import hashlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 
@@ -36,6 +36,7 @@ class FileServer(ThreadingHTTPServer):
         self.wrong: dict[str, int] = {}  # what is added to "length", "start", "total" of an answer
         self.pause = 0.0  # seconds between blocks
         self.connections = 0
+        self.raw: Iterable[bytes] = ()  # sent instead of any answer, with pauses
         self.guard = threading.Lock()
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
@@ -72,6 +73,12 @@ class _Handler(BaseHTTPRequestHandler):
             status, retry_after = server.statuses.pop(0) if server.statuses else (0, "")
         if request.range != "bytes=0-0":
             server.before(request)
+        if server.raw:
+            self.close_connection = True
+            for block in server.raw:
+                self.wfile.write(block)
+                time.sleep(server.pause)
+            return
         if self.path.startswith("/moved/"):
             self.answer(302, b"", Location=self.path.removeprefix("/moved"))
         elif status or request.path not in server.bodies:

@@ -37,6 +37,7 @@ CPU_SECONDS = 10
 Case = tuple[str, list[str], tuple[str, str] | None]
 PATIENCE = 120  # s, on a machine that others use
 LONGEST_LINE = 1200
+PIPES = ["pipe", "pipe.npy", "pipe.npz", "pipe.h5", "pipe.parquet", "pipe.csr", "pipe.yml", "data/pipe.hdf5"]
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,8 @@ def prepare(folder: Path) -> None:
     np.save("file.npy", np.ones((20, 2), np.float32))
     Path("loop").symlink_to("loop")
     Path("dangling").symlink_to("nowhere")
-    os.mkfifo("pipe")
+    for name in PIPES:
+        os.mkfifo(name)
 
 
 def attack(command: str, words: list[str], folder: Path) -> Ended:

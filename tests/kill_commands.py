@@ -28,7 +28,6 @@ from .plotting_data import make_result
 from .programs import temporary_folder, write_config
 
 ROOT = Path(__file__).parents[1]
-MARK = "ANN_TEST_KILL"  # in the environment of all that a command starts
 FIRST_SECONDS = 5.0
 END_SECONDS = 60.0  # after a signal; who takes longer hangs
 REST_SECONDS = 30.0  # for what a killed command started to end by itself
@@ -106,7 +105,7 @@ class Victim:
         """Start it, as the first process of a group of its own, with an empty TMPDIR."""
         self.temporary.mkdir(exist_ok=True)
         self.temporary.chmod(0o1777)
-        environment = environment_of(self.folder) | {MARK: str(self.folder), "TMPDIR": str(self.temporary)}
+        environment = environment_of(self.folder) | {"TMPDIR": str(self.temporary)}
         return subprocess.Popen(
             self.command, cwd=self.folder, env=environment, text=True, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -171,7 +170,7 @@ class Victim:
                 os.kill(pid, signal.SIGKILL)
 
     def _processes(self) -> Iterator[tuple[int, str]]:
-        mark = f"{MARK}={self.folder}".encode()
+        mark = f"TMPDIR={self.temporary}".encode()
         for place in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 if mark in (place / "environ").read_bytes().split(b"\0"):

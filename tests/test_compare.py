@@ -228,6 +228,22 @@ def test_nothing_in_common_is_no_success(call):
     assert status == 2 and "--dataset other" in err
 
 
+@pytest.mark.parametrize("name", ["r[1]", "r[1]/resul*", "*[1]"])
+def test_brackets_are_no_pattern(call, name):
+    measured("r[1]", 0.001), measured("r1", 0.004), measured("b", 0.001)
+    status, out, err = call(name, "b", "--format", "csv")
+    assert status == 0 and {row["ratio"] for row in rows(out)} == {"1.0"}, (out, err)
+
+
+@pytest.mark.parametrize("form", ["table", "markdown", "csv", "json"])
+def test_names_of_others_do_not_write_to_the_terminal(call, form):
+    for name in ("a", "b\x1b[2J"):
+        measured(name, series="s\x1b[31m", dataset="d\x9b2J", arguments="x\x07")
+    for words in (["--list", "a"], ["a", "b\x1b[2J"], ["--show", "a"]):
+        status, out, err = call(*words, "--format", form)
+        assert status == 0 and not re.search("[\x1b\x9b\x07]", out + err), (words, out, err)
+
+
 def test_damaged_files_are_left_out(call):
     measured("a"), measured("b")
     measured("b", arguments="broken").write_bytes(b"nonsense")

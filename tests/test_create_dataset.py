@@ -154,7 +154,11 @@ WRONG = {
     "zero": (lambda: save_npy(changed(599, 0)), "angular", r"row 599 .* is all zeros"),
     "not bits": (lambda: save_npy(changed(3, 2) > 0.5 + np.zeros(8)), "cosine", r"unknown metric 'cosine'"),
     "numbers as bits": (lambda: save_npy(VECTORS), "hamming", r"row 0 .*more than 0 and 1"),
-    "folder": (lambda: ".", "ip", r"there is no file \."),
+    "folder": (lambda: ".", "ip", r"\. has no file ending in \.npy"),
+    "folder of two formats": (
+        lambda: save_npy(VECTORS) and save_npz(a=VECTORS) and ".", "ip",
+        r"\. has \.npy and \.npz files; choose with \./\*\.npy",
+    ),
     "two lists": (
         lambda: as_parquet(pa.array(ROWS), b=pa.array(ROWS)), "ip", r"more than one column.*embedding, b",
     ),
@@ -215,13 +219,32 @@ def test_the_command_makes_and_lists() -> None:
     )
     assert "is there already" in run("--dataset", "clustered-1k-8-ip").stdout
     dataset_path("broken").write_bytes(b"x")
+    dataset_path("\x1b[2J").write_bytes(b"x")
     lines = {line.split()[0]: line.split()[1:] for line in dataset_table().splitlines() if line}
     assert lines["mine"][:4] == ["570", "8", "angular", "-"] and lines["mine"][-2:] == ["kB", "yes"]
     assert lines["clustered-1k-8-ip"][:5] == ["1,000", "8", "ip", "~32", "kB"]
     assert lines["sift-128-euclidean"] == ["1,000,000", "128", "euclidean", "~512", "MB"]
     assert lines["movielens1m-jaccard"] == ["-", "-", "jaccard", "-"]
     assert lines["broken"] == ["damaged", "-", "-", "-", *lines["broken"][4:6], "yes"]
-    assert run("--list").stdout == dataset_table() + "\n"
+    assert run("--list").stdout == dataset_table() + "\n" and "\x1b" not in dataset_table()
+
+
+@pytest.mark.parametrize("train", ["v[1]?", "v[1]?/", "v[1]?/p*.npy", "v*?"])
+def test_a_folder_is_its_files_in_natural_order(train: str) -> None:
+    """Whatever its name is; what is hidden, unfinished, a crop or of no known format is left out."""
+    folder = Path("v[1]?")
+    (folder / "inner.npy").mkdir(parents=True)
+    Path("v1x").mkdir()  # it would fit a pattern
+    for number, name in enumerate(["p_1.npy", "p_2.npy", "p_10.npy"]):
+        save_npy(VECTORS[number * 200 : number * 200 + 200], str(folder / name))
+    for name in (".p_3.npy", "p_3.npy.partial-1", "p_4.npy.crop_nb_9", "README.md", "p_4.npy.tmp"):
+        (folder / name).write_text("x")
+    save_npy(VECTORS[:5], "q.npy")
+    made = run("--name", "mine", "--train", train, "--test", "q.npy", "--distance", "ip")
+    assert made.stdout.startswith("600 x 8, ip; 5 queries\n"), made.stderr
+    assert np.array_equal(get_dataset("mine")[0].train(), VECTORS)
+    made = run("--name", "placed", "--train", train, "--test", "q.npy", "--distance", "ip", "--in-place")
+    assert made.stdout.endswith("placed is ready: use --dataset placed\n"), made.stderr
 
 
 def test_a_disk_that_fills_leaves_nothing() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -165,6 +166,57 @@ def test_a_whole_run(workspace, hostile: None, monkeypatch: pytest.MonkeyPatch):
         )
         assert (done.returncode, done.stderr) == (0, "")
         assert workspace.results()
+
+
+SECRETS = ("MYSQL_PWD", "GH_PAT", "SSH_PASSPHRASE", "VAULT_AUTH", "COOKIE", "PGP_KEY", "http_proxy")
+
+
+def test_only_what_is_listed_reaches_plugins_and_what_they_start(workspace, monkeypatch: pytest.MonkeyPatch):
+    """In the first environment of each process, which its account can read as long as it runs."""
+    workspace.add_plugin(
+        "peeking",
+        """\
+        def fit(self, X):
+            import psutil
+            from ann_benchmarks.algorithms.postgres.pooling.configuration import PoolSettings
+            from ann_benchmarks.algorithms.postgres.pooling.process import PgBouncer
+            from ann_benchmarks.algorithms.postgres.pooling.program import find_program
+            from ann_benchmarks.algorithms.postgres.errors import PostgresError
+            from ann_benchmarks.algorithms.postgres.servers import current_server
+            server = current_server()
+            server.start({})
+            seen = {"plugin": os.getpid(), "server": server._process.pid}
+            try:
+                pooler = PgBouncer(find_program(server.account))
+                pooler.use(server, PoolSettings("session", 1, {}))
+                seen["pooler"] = pooler.process.pid
+            except PostgresError:  # it is not installed
+                pooler = None
+            for name, pid in seen.items():
+                Path(name).write_bytes(Path(f"/proc/{pid}/environ").read_bytes())
+            if pooler:
+                pooler.stop()
+
+        def query(self, v, n): return range(n)
+        def get_additional(self): return {}
+        """,
+    )
+    with temporary_folder() as folder:
+        given = {name: f"precious-{name}" for name in SECRETS} | {
+            "MODEL": "given",
+            "CUDA_DEVICE_ORDER": "given",
+        }
+        given |= {"ANN_BENCHMARKS_VARIABLES": "MODEL, OTHER", "ANN_BENCHMARKS_PG_PASSWORD": "pass"}
+        given |= {"ANN_BENCHMARKS_PG_SERVER": "embedded", "ANN_BENCHMARKS_PG_DATA": str(folder / "server")}
+        monkeypatch.setattr(type(workspace), "environment", workspace.environment | given)
+        done = workspace.run("--algorithm", "peeking")
+    assert (done.returncode, done.stderr) == (0, "")
+    found = {name: Path(name).read_bytes() for name in ("plugin", "server", "pooler") if Path(name).exists()}
+    assert found.keys() >= {"plugin", "server"} and ("pooler" in found or not shutil.which("pgbouncer"))
+    for name, environment in found.items():
+        assert b"precious" not in environment
+        assert {b"MODEL=given", b"CUDA_DEVICE_ORDER=given"} <= {*environment.split(b"\0")}
+        assert (b"ANN_BENCHMARKS_PG_PASSWORD=pass" in environment) == (name == "plugin")
 
 
 def test_somebody_elses_server_is_reached_as_libpq_says(server: Server, monkeypatch: pytest.MonkeyPatch):

@@ -11,9 +11,11 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.names import checked_name, name_problem
 from ann_benchmarks.plugin import Plugin
 
-from .hostile_commands import attack_once, load_commands
+from .hostile_commands import PIPES, attack_once, load_commands
 from .hostile_options import DIGITS, NUMBERS, TEXTS, command_lines
 
+OWN = ["--name", "x", "--distance", "ip", "--neighbors", "2"]
+ALL = [*OWN, "--train", "file.npy"]
 CASES = 30  # a sample: python -m tests.hostile_commands --what options --cases 2000
 
 
@@ -76,6 +78,40 @@ def test_names(text: str) -> None:
         ("run", ["--warmup", DIGITS], "is no warm-up"),
         ("run", ["--timeout", "9" * 20], "is not a whole number of at least -1, from -1 to 2,147,483,647"),
         ("algorithms.clustering.__main__", ["--seed", "1e9"], "is not a whole number of at least 0"),
+        *(
+            ("create_dataset", [*OWN, "--train", name], f"cannot read {name}: it must be a regular file, but")
+            for name in ("/dev/zero", *(name for name in PIPES if name.startswith("pipe")))
+        ),
+        ("create_dataset", [*ALL, "--test", "pipe.npy"], "cannot read pipe.npy: it must be a regular file"),
+        (
+            "create_dataset",
+            [
+                *ALL,
+                "--test",
+                "file.npy",
+                "--attributes",
+                "pipe.parquet",
+                "--filters",
+                "plugins/exact/config.yml",
+            ],
+            "cannot read pipe.parquet: it must be a regular file, but is a pipe",
+        ),
+        ("create_dataset", [*ALL, "--attributes", "x.parquet", "--filters", "pipe.yml"], "pipe.yml: cannot "),
+        ("create_dataset", ["--convert", "pipe.npy", "--output", "x.npy"], "cannot read pipe.npy: it must"),
+        ("run", ["--local", "--dataset", "pipe"], "data/pipe.hdf5 is damaged"),
+        (
+            "run",
+            ["--experiment", "pipe.yml"],
+            "pipe.yml: cannot be read: it must be a regular file, but is a",
+        ),
+        ("report", ["--dataset", "tiny", "--prices", "/dev/zero"], "/dev/zero: cannot be read: it must be a"),
+        ("compare", ["pipe", "pipe"], "pipe holds no readable result"),
+        ("install", ["--algorithm", "pgpu", "--secret", "A=pipe"], "is of no regular file"),
+        (
+            "install",
+            ["--ca-bundle", "/dev/zero"],
+            "cannot be read: it must be a regular file, but is a device",
+        ),
     ],
 )
 def test_what_the_options_name(tmp_path: Path, command: str, words: list[str], message: str) -> None:

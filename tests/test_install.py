@@ -494,9 +494,9 @@ def test_a_release_for_other_servers_only(command) -> None:
 def test_what_arrives_is_checked(command) -> None:
     publish(command, body=command.body[:-1] + b"X")
     assert "what arrived is damaged (its sha256 is" in refused()
-    command.server.cut = lambda: 1000
+    command.server.cut = lambda: 999
     publish(command)
-    command.server.bodies[f"{RELEASE}/1.2.0"] = command.server.bodies[f"{RELEASE}/1.2.0"].ljust(1000)[:1000]
+    command.server.bodies[f"{RELEASE}/1.2.0"] = command.server.bodies[f"{RELEASE}/1.2.0"].ljust(999)[:999]
     assert refused()
     assert contents(command.installation) == {} and not list(Path("data").rglob("pg*"))
 

@@ -299,6 +299,7 @@ def test_why_a_build_failed(tmp_path: Path) -> None:
             return log.why(message)
 
     assert why("a\n\x1b[91mE: no package\x1b[0m\nb\n") == "step 2/2 ended with status 100: E: no package"
+    assert why("a\nE: no\x1b]0;x\x07 package\nb\n").endswith("status 100: E: no ]0;x  package")
     assert why("10%\r100%\nlast\n\nRemoving intermediate container 1\n").endswith("status 100: last")
     assert why("") == f"step 2/2: {status}"
     assert why("x\n", "COPY failed:\nno such file") == "step 2/2: COPY failed: no such file"

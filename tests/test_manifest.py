@@ -164,7 +164,7 @@ def test_a_folder_without_a_readable_manifest_is_no_bundle(tmp_path):
         read_manifest(tmp_path)
     (tmp_path / "manifest.json").unlink()
     os.mkfifo(tmp_path / "manifest.json")
-    with pytest.raises(UserError, match="it is no file"):
+    with pytest.raises(UserError, match="it must be a regular file, but is a pipe"):
         read_manifest(tmp_path)
     (tmp_path / "other").mkdir()
     write_manifest(tmp_path / "other", MINE)

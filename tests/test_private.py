@@ -134,6 +134,8 @@ def test_what_this_machine_is_called_is_known(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/data/people/xenia")
     monkeypatch.setenv("MY_API_KEY", "0123456789abcdef")
+    for name in ("MYSQL_PWD", "GH_PAT", "SSH_PASSPHRASE", "VAULT_AUTH", "COOKIE"):
+        monkeypatch.setenv(name, f"precious-{name}")
     monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", "tcp://db.shop.example:5432")
     monkeypatch.setenv("PGUSER", "xenia")
     monkeypatch.setenv("SCRATCH", "/data/scratch/xenia")
@@ -151,6 +153,8 @@ def test_what_this_machine_is_called_is_known(monkeypatch, tmp_path):
         (PATH, str(tmp_path)),
         (REPOSITORY, str(ROOT)),
         (SECRET, "0123456789abcdef"),
+        *((SECRET, f"precious-{name}") for name in ("MYSQL_PWD", "GH_PAT", "SSH_PASSPHRASE", "COOKIE")),
+        (SECRET, "precious-VAULT_AUTH"),
     } <= known
     texts = {text for _, text in known}
     assert not texts & {"", "/", "/usr/bin", "/dev/shm", "127.0.0.1", "::1", "localhost"}

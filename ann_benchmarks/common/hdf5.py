@@ -1,12 +1,20 @@
-"""Whether an HDF5 file itself holds all of an array, as it is declared."""
+"""HDF5 files, and whether one itself holds all of an array, as it is declared."""
 
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 import psutil
 from h5py import h5d, h5o, h5t, h5z
+
+from .regular import regular
+
+
+def open_hdf5_file(path: Path) -> h5py.File:
+    """Open a file for reading, without a lock: others may read too."""
+    return h5py.File(regular(path), "r", locking=False)
 
 
 def is_plain(array: h5py.Dataset) -> bool:

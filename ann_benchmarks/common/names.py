@@ -1,5 +1,7 @@
 """Names that people give, and that become names of files and folders."""
 
+import glob
+import re
 from pathlib import Path
 
 from .errors import UserError, shown
@@ -64,3 +66,24 @@ def exists(path: Path) -> bool:
         return path.exists()
     except (OSError, ValueError):
         return False
+
+
+def matching(text: str) -> list[Path]:
+    """Return what a path means, or a pattern, in natural order: what a * stands for is never hidden.
+
+    A path that is there is no pattern, and no character but * is one.
+    """
+    if exists(Path(text)):
+        return [Path(text)]
+    names = glob.glob(star_pattern(text)) if "*" in text else []  # noqa: PTH207, Path.glob finds hidden files too
+    return [Path(name) for name in sorted(names, key=natural_order)]
+
+
+def star_pattern(text: str) -> str:
+    """Return a pattern for `glob` and `fnmatch` in which no character but * is one."""
+    return "*".join(map(glob.escape, text.split("*")))
+
+
+def natural_order(name: str) -> list[str | int]:
+    """Make part_2 come before part_10."""
+    return [int(piece) if piece.isdecimal() else piece for piece in re.split(r"([0-9]+)", name)]

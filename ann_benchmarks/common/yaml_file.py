@@ -6,7 +6,6 @@ are followed.
 """
 
 import math
-import stat
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -14,6 +13,7 @@ from typing import Any, NoReturn, TypeVar
 import yaml
 
 from .errors import UserError, closest, shown
+from .regular import read_regular
 
 Where = tuple[str | int, ...]
 Kind = TypeVar("Kind")
@@ -98,13 +98,7 @@ def _line(node: Any, where: Where) -> int:
 def read_text(path: Path) -> str:
     """Return the text of a file of settings; UserError where it is none, or too large."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # to open a pipe would wait for a writer
-            raise UserError(f"{path}: cannot be read: it is not a file")
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise UserError(f"{path}: cannot be read: it has more than {MOST_BYTES:,} bytes")
-        return content.decode()
+        return read_regular(path, MOST_BYTES).decode()
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:  # UnicodeDecodeError, or a path that no file can have

@@ -1,6 +1,5 @@
 """What A and B name, and its points: folders of results, series, runs of --list, single files."""
 
-import glob
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError, closest
+from ann_benchmarks.common.names import matching
 from ann_benchmarks.results.file import RESULTS_FOLDER, read_attributes, read_more
 from ann_benchmarks.results.judging import Estimate
 from ann_benchmarks.results.percentiles import QUERIES
@@ -65,8 +65,7 @@ def read_side(names: Sequence[str], only: ResultFilter) -> list[MeasuredPoint]:
 
 def _sources(name: str) -> Iterator[list[tuple[Path, Key]]]:
     """Yield the results of each thing that a word names, each with the parts that the word leaves open."""
-    paths = [Path(path) for path in sorted(glob.glob(name))] or [Path(name)]  # noqa: PTH207 (absolute, too)
-    if any(path.exists() for path in paths):
+    if paths := matching(name):
         for path in paths:
             if path.is_file() and is_result(path.absolute()):
                 yield [(path, ())]

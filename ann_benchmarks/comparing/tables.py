@@ -7,8 +7,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from ann_benchmarks.common.foreign import clean_text
 from ann_benchmarks.common.numbers import figure_text
-from ann_benchmarks.common.output import counted
+from ann_benchmarks.common.output import clean_lines, counted
 from ann_benchmarks.results.judging import Difference
 
 from .changes import changes
@@ -37,6 +38,7 @@ def grid(
     form: str, head: Sequence[str], rows: Sequence[Sequence[str]], sides: str, colors: bool = False
 ) -> Iterator[str]:
     """Yield the lines of a table, aligned or in Markdown; `sides` has an l or r for each column."""
+    rows = [[clean_lines(cell) for cell in row] for row in rows]
     if form == "markdown":
         yield f"| {' | '.join(head)} |"
         marks = (" ---: " if sides[i : i + 1] == "r" else " --- " for i in range(len(head)))
@@ -63,7 +65,8 @@ def grid(
 def csv_text(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Return rows as CSV."""
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([head, *rows])
+    cleaned = ([clean_lines(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+    csv.writer(out, lineterminator="\n").writerows([head, *cleaned])
     return out.getvalue()
 
 
@@ -96,7 +99,7 @@ def _text(
 ) -> Iterator[str]:
     line_break = "  " * (form == "markdown")
     for name, side, number in zip("AB", names, compared.repetitions, strict=True):
-        yield f"{name}: {side}{f' ({number} repetitions)' if number > 1 else ''}{line_break}"
+        yield f"{name}: {clean_text(side)}{f' ({number} repetitions)' if number > 1 else ''}{line_break}"
     yield from ("", _matched(compared))
     n = len(compared.pairs)
     if found := changes(compared.pairs):

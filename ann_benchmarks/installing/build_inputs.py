@@ -11,8 +11,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ann_benchmarks.common.errors import UserError, closest
+from ann_benchmarks.common.regular import read_regular
 
 # Docker knows these without an ARG, and neither its cache nor an image's history depends on them.
+MOST_BYTES = 4 << 20  # of a file with a secret or with certificates
 PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy")
 _FILE_OF_PACKAGE = re.compile(r"\.(deb|zip|whl|tar|tgz|tar\.\w+)$")
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]+(?=@)")
@@ -111,10 +113,10 @@ def read_secrets(texts: Iterable[str], environment: Mapping[str, str] = os.envir
 
 def _secret_in(name: str, place: str) -> str:
     try:
-        return Path(place).expanduser().read_text(encoding="ascii", errors="replace")
+        return read_regular(Path(place).expanduser(), MOST_BYTES).decode("ascii", errors="replace")
     except (OSError, ValueError, RuntimeError):
         raise UserError(
-            f"--secret {name}: there is no file of the name after '='; a secret itself has no place on a"
+            f"--secret {name}: the name after '=' is of no regular file; a secret itself has no place on a"
             f" command line, where others see it: put it into the variable {name} and write --secret {name}"
         ) from None
 
@@ -142,7 +144,7 @@ def read_certificates(bundle: Path, named_by: str) -> dict[str, bytes]:
     """Split a bundle (a file, or a folder of them) into file name -> one certificate, each once."""
     try:
         files = sorted(path for path in bundle.iterdir() if path.is_file()) if bundle.is_dir() else [bundle]
-        texts = [path.read_text(encoding="ascii", errors="replace") for path in files]
+        texts = [read_regular(path, MOST_BYTES).decode("ascii", errors="replace") for path in files]
     except OSError as error:
         raise UserError(
             f"{named_by}: {bundle} cannot be read: {error.strerror}; name a file of CA certificates with"

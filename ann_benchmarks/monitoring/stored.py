@@ -19,7 +19,7 @@ import numpy as np
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import DAMAGE, clean_text, from_json, plain, reason_of
-from ann_benchmarks.common.hdf5 import fits_in_memory, lacking
+from ann_benchmarks.common.hdf5 import fits_in_memory, lacking, open_hdf5_file
 
 from .monitor import Recording
 from .samples import CLOSE_SECONDS, Sample, Stretch
@@ -176,7 +176,7 @@ def _short(value: float) -> float | None:
 def read_monitoring(path: Path) -> Monitored | None:
     """Read what was sampled for a point; None if nothing was. UserError where the file cannot be read."""
     try:
-        with h5py.File(path, "r", locking=False) as file:
+        with open_hdf5_file(path) as file:
             if GROUP not in file:
                 return None
             group = file[GROUP]

@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError, closest
+from ann_benchmarks.common.names import star_pattern
 from ann_benchmarks.common.output import counted
 from ann_benchmarks.results.comparable import is_on_tier, is_open, memory_of
 from ann_benchmarks.results.runs import Run
@@ -36,10 +37,12 @@ def chosen(runs: Sequence[Run], patterns: Sequence[str], facet: Facet = NO_FACET
     if not patterns:
         return of_one_load(runs, facet)
     names = sorted({run.algorithm for run in runs})
+    fitting = set(names) if ALL in patterns else set()
     for pattern in patterns:
-        if pattern != ALL and not any(fnmatchcase(name, pattern) for name in names):
+        found = {name for name in names if fnmatchcase(name, star_pattern(pattern))}
+        if pattern != ALL and not found:
             raise UserError(f"--series: there is no series '{pattern}'; {closest(pattern, names)}")
-    fitting = {name for name in names if any(one == ALL or fnmatchcase(name, one) for one in patterns)}
+        fitting |= found
     return Choice([run for run in runs if run.algorithm in fitting])
 
 

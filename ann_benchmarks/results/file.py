@@ -20,7 +20,7 @@ from h5py import h5d
 from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import DAMAGE, reason_of, shortened
-from ann_benchmarks.common.hdf5 import fits_in_memory, is_of_numbers, lacking
+from ann_benchmarks.common.hdf5 import fits_in_memory, is_of_numbers, lacking, open_hdf5_file
 from ann_benchmarks.common.names import LONGEST_FOLDER, checked_name
 
 from .attributes import read_attributes_of, write_attributes
@@ -180,8 +180,7 @@ def damage(path: Path, truth: str = "") -> str | None:
 def _opened(path: Path) -> Iterator[tuple[h5py.File, list[h5py.Dataset]]]:
     """Open and check a result file and its arrays; whatever is wrong with it becomes a UserError."""
     try:
-        # A file is whole once it has its name, so that no lock is needed, which some file systems refuse.
-        with h5py.File(path, "r", locking=False) as file:
+        with open_hdf5_file(path) as file:
             arrays = [_array(file, name) for name in ARRAYS]
             problem = _problem(file, arrays)
             if problem:

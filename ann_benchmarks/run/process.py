@@ -28,6 +28,7 @@ from ann_benchmarks.jobs.job import JobRequest
 from ann_benchmarks.measure.job import carry_out
 from ann_benchmarks.measure.rounds import Contenders, Enter, RoundsRequest
 
+from .variables import plugin_environment
 from .worker import LocationRequest, PluginCheck, death_of, failure_of
 
 GRACE_SECONDS = 15  # between SIGTERM and SIGKILL
@@ -41,7 +42,10 @@ class ProcessWorker:
     keeps_log = False
 
     def __init__(self, environment: Mapping[str, str] | None = None, version: str | None = None) -> None:
-        """Start it; `version` is the one that plug-ins in it are to use, None: the one that they have."""
+        """Start it, with `environment` beside what every plug-in may have.
+
+        `version` is the one that plug-ins in it are to use, None: the one that they have.
+        """
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.crash_report = _nameless_file()
@@ -50,7 +54,8 @@ class ProcessWorker:
         self.process = context.Process(target=serve, args=(theirs, report, version))
         try:
             resource_tracker.ensure_running()  # else start() would unblock the signals half-way
-            with signals_wait(), _environment(environment or {}):  # until the worker has its handlers
+            variables = plugin_environment() | dict(environment or {})
+            with signals_wait(), _environment(variables):  # until the worker has its handlers
                 self.process.start()
         except BaseException:
             if self.process.pid is not None:
@@ -121,17 +126,19 @@ def _nameless_file() -> IO[bytes]:
 
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Have these variables in the environment for a process that is just being started."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
+    """Have these variables and no others in the environment for a process that is just being started."""
+    before = dict(os.environ)
     try:
+        _replace_environment(variables)
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        _replace_environment(before)
+
+
+def _replace_environment(variables: Mapping[str, str]) -> None:
+    for name in os.environ.keys() - variables.keys():
+        del os.environ[name]
+    os.environ.update(variables)
 
 
 class Stopped(KeyboardInterrupt):

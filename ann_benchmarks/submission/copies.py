@@ -13,6 +13,8 @@ import numpy as np
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import DAMAGE, reason_of
+from ann_benchmarks.common.hdf5 import open_hdf5_file
+from ann_benchmarks.common.regular import open_regular
 
 from .private import Private
 
@@ -38,7 +40,7 @@ def copy_file(source: Path, target: Path, private: Private) -> None:
 
 
 def _end_of(source: Path) -> str:
-    with source.open("rb") as file:
+    with open_regular(source) as file:
         size = file.seek(0, io.SEEK_END)
         file.seek(max(0, size - LARGEST_LOG))
         text = file.read().decode(errors="replace")
@@ -50,7 +52,7 @@ def _end_of(source: Path) -> str:
 def _hdf5(source: Path, private: Private) -> bytes:
     content = io.BytesIO()
     with (
-        h5py.File(source, "r", locking=False) as found,
+        open_hdf5_file(source) as found,
         # Attributes over 64 KiB need the format of HDF5 1.8.
         h5py.File(content, "w", libver=("earliest", "v108")) as made,
     ):

@@ -6,11 +6,12 @@ import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import IO, NoReturn
 
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.foreign import reason_of
 from ann_benchmarks.common.names import LONGEST_FOLDER, name_problem
+from ann_benchmarks.common.regular import open_regular
 
 LONGEST_PATH = 1000  # characters of a file's path in the folder
 _BLOCK = 1 << 20
@@ -79,10 +80,6 @@ def without_brackets(name: str) -> str:
     return _PLACEHOLDER.sub(r"\1", name)
 
 
-def opened(path: Path) -> Any:
-    """Open a file, whose path is no link to it, to read its bytes; a pipe does not wait for a writer."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise ValueError("it is no file")
-    return os.fdopen(handle, "rb")
+def opened(path: Path) -> IO[bytes]:
+    """Open a file, whose path is no link to it, to read its bytes."""
+    return open_regular(path, os.O_NOFOLLOW)

@@ -13,6 +13,7 @@ import numpy as np
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import DAMAGE, reason_of
+from ann_benchmarks.common.hdf5 import open_hdf5_file
 
 from .files import files_in
 from .private import IN_WORDS, Private
@@ -53,7 +54,7 @@ def _found(path: Path, private: Private, contact: str) -> Iterator[tuple[str, st
 
 def _texts(path: Path, content: bytes) -> Iterator[tuple[str, str]]:
     if path.suffix == ".hdf5":
-        with h5py.File(path, "r", locking=False) as file:
+        with open_hdf5_file(path) as file:
             yield from _of_hdf5(file)
     elif content.startswith(_PNG):
         yield from _of_png(content)

@@ -20,7 +20,9 @@ ROOT = Path(__file__).resolve().parents[2]
 _COMMON_PATHS = re.compile(
     r"/(usr|bin|sbin|lib\w*|etc|dev(?!/shm/)|proc|sys|run(?!/user/)|opt|var/(run|lib|log|cache))?(/|$)"
 )
-_SECRETS = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE|AUTH(?!OR)|DSN")
+_SECRETS = re.compile(
+    "TOKEN|SECRET|PASS|PWD|_PAT$|COOKIE|CREDENTIAL|(API|ACCESS)_?KEY|PRIVATE|AUTH(?!OR)|DSN"
+)
 _HOSTS, _USERS = re.compile(r"HOST(NAME|ADDR)?$"), re.compile(r"(USER(NAME)?|LOGNAME)$")
 _SHORTEST_SECRET = 8  # characters; a shorter one is looked for beside the word password
 

@@ -154,7 +154,7 @@ class PgbenchClients:
         return make_conninfo("", **said | {"options": self._options, "application_name": CLIENT_APPLICATION})
 
     def _environment(self) -> dict[str, str]:
-        environment = client_environment(self._parameters, self._program.account.environment())
+        environment = client_environment(self._parameters)
         if "password" in self._parameters:  # everybody may read the arguments of a process
             environment["PGPASSWORD"] = str(self._parameters["password"])
         return environment

@@ -15,6 +15,7 @@ from typing import IO, Any
 from ..environment import PREFIX, folder_variable
 from ..errors import PostgresError
 from ..servers.account import ServerAccount
+from ..variables import program_environment
 
 _PR_SET_PDEATHSIG = 1
 _ERROR = re.compile(r"^pgbench: (?:error|fatal): (.*)")
@@ -51,7 +52,7 @@ class PgbenchProgram:
         try:
             done = subprocess.run(
                 [self.path, "--version"],
-                env=self.account.environment(),
+                env=program_environment(),
                 capture_output=True,
                 text=True,
                 check=True,

@@ -15,8 +15,9 @@ import psycopg
 
 from ..errors import PostgresError
 from ..servers import Server, folder_files
-from ..servers.libpq import open_connection, own_environment
+from ..servers.libpq import open_connection
 from ..servers.programs import launched
+from ..variables import program_environment
 from .configuration import PORT, PoolSettings, configuration
 from .program import NAME, PoolerProgram
 
@@ -91,7 +92,7 @@ class PgBouncer:
                 self._process = subprocess.Popen(
                     launched(command, account, self._folder, signal.SIGKILL),
                     stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-                    env=own_environment(account.environment()), start_new_session=True,
+                    env=program_environment(), start_new_session=True,
                 )  # fmt: skip
             self._wait_until_ready()
         except BaseException:

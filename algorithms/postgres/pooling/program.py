@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..errors import PostgresError
 from ..servers.account import ServerAccount
+from ..variables import program_environment
 
 NAME = "pgbouncer"
 SESSION, TRANSACTION, LOCAL = "session", "transaction", "transaction-local"
@@ -48,7 +49,7 @@ def find_program(account: ServerAccount) -> PoolerProgram:
     try:
         done = subprocess.run(
             [path, "--version"],
-            env=account.environment(),
+            env=program_environment(),
             capture_output=True,
             text=True,
             errors="replace",

@@ -3,7 +3,6 @@
 import errno
 import os
 import pwd
-import re
 import stat
 import subprocess
 from collections.abc import Callable
@@ -14,11 +13,10 @@ from typing import Any
 
 from ..environment import PREFIX, variable
 from ..errors import PostgresError
+from ..variables import program_environment
 from . import folder_files
 from .acting import PATIENCE_SECONDS, call_as
 from .way import open_made, place_for_root, stranger_on
-
-_SECRET = re.compile("TOKEN|PASSW|SECRET|CREDENTIAL|_KEY", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ class ServerAccount:
             return
         subprocess.run(
             ["rm", "-rf", "--", path],
-            env=self.environment(),
+            env=program_environment(),
             stdin=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             timeout=PATIENCE_SECONDS,  # the account may stop it
@@ -65,11 +63,6 @@ class ServerAccount:
         if not self.is_other:
             return {}
         return {"user": self.uid, "group": self.gid, "extra_groups": [], "cwd": "/"}
-
-    def environment(self) -> dict[str, str]:
-        """Return our environment, for programs of the account: it may read that, so secrets are left out."""
-        is_secret = _SECRET.search if self.is_other else lambda name: None
-        return {name: value for name, value in os.environ.items() if not is_secret(name)}
 
     def own(self, folder: Path) -> None:
         """Make a folder for the account; one that exists must be the account's already, or empty.

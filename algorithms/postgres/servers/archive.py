@@ -21,6 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from ..errors import PostgresError
+from ..variables import program_environment
 from .account import server_account
 from .bounds import MOST_MEMBERS, PIECE, Budget, Counted, ForwardOnly, Readable
 
@@ -200,7 +201,7 @@ def _unpacked_by_dpkg(file: IO[bytes], budget: Budget) -> Members:
             process = subprocess.Popen(
                 ["dpkg-deb", "--fsys-tarfile", "-"],
                 stdin=file, stdout=subprocess.PIPE, stderr=errors, bufsize=PIECE,
-                env=account.environment(), **account.identity(),
+                env=program_environment(), **account.identity(),
             )  # fmt: skip
         except FileNotFoundError:
             raise PostgresError(

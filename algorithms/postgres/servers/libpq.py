@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 
 from ..errors import PostgresError
+from ..variables import plugin_environment, program_environment
 
 _PREFIX = "PG"  # of libpq's variables, the server's, and those of its programs
 # No file has this name, so no password is read from the home folder; and the parameters are ours.
@@ -43,15 +44,9 @@ def connect(parameters: Mapping[str, Any]) -> psycopg.Connection[Any]:
         raise PostgresError(f"cannot connect to PostgreSQL at {place}: {reason}") from None
 
 
-def client_environment(parameters: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, str]:
-    """Return what of an environment is left to a program that connects with these parameters."""
-    return own_environment(environment) if _are_own(parameters) else {**environment, "LC_ALL": "C"}
-
-
-def own_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment without what changes a server of ours, or a program that connects to it."""
-    kept = {name: value for name, value in environment.items() if not name.startswith((_PREFIX, "LC_"))}
-    return kept | {"LANG": "C", "LC_ALL": "C", "TZ": "UTC"}
+def client_environment(parameters: Mapping[str, Any]) -> dict[str, str]:
+    """Return the environment of a program that connects with these parameters."""
+    return program_environment() if _are_own(parameters) else plugin_environment() | {"LC_ALL": "C"}
 
 
 def _are_own(parameters: Mapping[str, Any]) -> bool:

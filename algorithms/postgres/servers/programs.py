@@ -13,11 +13,11 @@ from typing import IO, Any
 
 from ..environment import variable
 from ..errors import PostgresError
+from ..variables import program_environment
 from . import folder_files
 from .account import ServerAccount
 from .acting import call_as
 from .binaries import built_version
-from .libpq import own_environment
 from .numa import interleaving
 from .way import stranger_on
 
@@ -59,7 +59,7 @@ class ServerPrograms:
         """
         done = subprocess.run(
             self._launched(self._groups() if in_groups else "", str(self.folder / program), *arguments),
-            env=own_environment(self._account.environment()),
+            env=program_environment(),
             capture_output=True, text=True, errors="replace",
             stdin=subprocess.DEVNULL, start_new_session=True, check=False,
         )  # fmt: skip
@@ -76,7 +76,7 @@ class ServerPrograms:
         return subprocess.Popen(
             self._launched(self._groups(), *command),
             stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.STDOUT,
-            env=own_environment(self._account.environment()), start_new_session=True,
+            env=program_environment(), start_new_session=True,
         )  # fmt: skip
 
     def _groups(self) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import DAMAGE, reason_of, shortened
-from ann_benchmarks.common.hdf5 import is_of_numbers, lacking
+from ann_benchmarks.common.hdf5 import is_of_numbers, lacking, open_hdf5_file
 from ann_benchmarks.distance import METRICS
 
 from ..vectors import Rows, checked, open_rows
@@ -32,7 +32,7 @@ class HDF5Dataset(Dataset):
         self.name, self.data = path.stem, path.parent
         try:
             # No lock is needed: files get their name when they are whole and are never written again.
-            self._file = h5py.File(path, "r", locking=False)
+            self._file = open_hdf5_file(path)
         except DAMAGE as error:
             if isinstance(error, (FileNotFoundError, PermissionError)):
                 raise UserError(f"cannot open {path}: {reason_of(error)}") from None

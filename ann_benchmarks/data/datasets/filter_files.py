@@ -19,7 +19,7 @@ from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.disk import disk_errors
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import DAMAGE, reason_of
-from ann_benchmarks.common.hdf5 import fits_in_memory, is_plain, lacking
+from ann_benchmarks.common.hdf5 import fits_in_memory, is_plain, lacking, open_hdf5_file
 
 from ..filters import (
     KINDS_WITH_NUMBERS,
@@ -60,7 +60,7 @@ def stored_filters(name: str, data: Path) -> list[str]:
     for path in sorted(filter_folder(name, data).glob(f"*{SUFFIX}")):
         if not path.name.startswith("."):
             try:
-                with h5py.File(path, "r", locking=False) as file:
+                with open_hdf5_file(path) as file:
                     found.append(str(file.attrs["name"]))
             except DAMAGE:
                 found.append(path.stem)
@@ -90,7 +90,7 @@ def read_attribute(path: Path, mark: str | None = None) -> tuple[RowAttribute, s
     UserError when the file is damaged, or is of a dataset with another mark than the one given.
     """
     try:
-        with h5py.File(path, "r", locking=False) as file:
+        with open_hdf5_file(path) as file:
             _check_version(path, file)
             name, kind, rows = (str(file.attrs["name"]), str(file.attrs["kind"]), int(file.attrs["rows"]))
             if mark is not None and file.attrs["mark"] != mark:
@@ -127,7 +127,7 @@ def attributes_mark(name: str, columns: Sequence[str], data: Path) -> str:
     for column in sorted(set(columns)):
         path = _present(name, column, data)
         try:
-            with h5py.File(path, "r", locking=False) as file:
+            with open_hdf5_file(path) as file:
                 marks[column] = str(file.attrs["values_mark"])
         except DAMAGE as error:
             raise _damaged(path, error) from None
@@ -170,7 +170,7 @@ def read_filter_set(path: Path, name: str, mark: str | None = None) -> tuple[Fil
     if not path.exists():
         raise UserError(f"{path} is missing; {_remedy(name, path)}")
     try:
-        with h5py.File(path, "r", locking=False) as file:
+        with open_hdf5_file(path) as file:
             _check_version(path, file)
             if mark is not None and file.attrs["mark"] != mark:
                 raise _of_others(path)

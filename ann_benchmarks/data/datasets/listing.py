@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.foreign import clean_text
 
 from . import generated, generated_sparse
 from .catalog import (
@@ -39,7 +40,7 @@ def dataset_table() -> str:
     for name in present_names():
         if filters := stored_filters(name, DATA_FOLDER):
             table.append(f"filters of {name}: {', '.join(filters)}")
-    return "\n".join(table)
+    return "\n".join(map(clean_text, table))
 
 
 def _line(name: str) -> tuple[str, ...]:

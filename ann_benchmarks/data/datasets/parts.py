@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.names import matching
 from ann_benchmarks.distance import BIT_METRICS
 
 from ..vectors import (
@@ -79,9 +80,7 @@ class Parts:
         own = whole.with_name(f"{whole.name}.crop_nb_{self.rows}")
         if own.exists() or whole.exists():
             return [own if own.exists() else whole]
-        longer = [
-            path for path in whole.parent.glob(f"{whole.name}.crop_nb_*") if (self.rows or 0) < _crop(path)
-        ]
+        longer = [path for path in matching(f"{whole}.crop_nb_*") if (self.rows or 0) < _crop(path)]
         return [min(longer, key=_crop, default=own)]
 
     def converted(self, data: Path = DATA_FOLDER) -> Path:

@@ -16,7 +16,7 @@ from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.disk import disk_errors
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import DAMAGE, reason_of, shortened
-from ann_benchmarks.common.hdf5 import fits_in_memory, is_of_numbers, lacking
+from ann_benchmarks.common.hdf5 import fits_in_memory, is_of_numbers, lacking, open_hdf5_file
 from ann_benchmarks.common.sparse import SparseVectors
 
 from ..filters import FilteredVector
@@ -185,7 +185,7 @@ def read_truth(path: Path, mark: str | None = None) -> TrueNeighbors:
     """Read true neighbours; UserError when the file is damaged, or its mark is another than the one given."""
     name = path.name.removesuffix(SUFFIX)
     try:
-        with h5py.File(path, "r", locking=False) as file:
+        with open_hdf5_file(path) as file:
             if mark is None or file.attrs.get("mark") == mark:
                 arrays = [file[key] for key in ("neighbors", "distances")]
                 if problem := truth_problem(file, arrays):

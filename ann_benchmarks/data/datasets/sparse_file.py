@@ -17,6 +17,7 @@ from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.disk import disk_errors, require_space
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import DAMAGE, reason_of
+from ann_benchmarks.common.hdf5 import open_hdf5_file
 from ann_benchmarks.common.sparse import SPARSE_METRICS, SparseVectors
 
 from ..ground_truth import exact_neighbors
@@ -40,7 +41,7 @@ class SparseDataset(Dataset):
     def __init__(self, path: Path) -> None:
         self.path, self.name, self.data = path, path.stem, path.parent
         try:
-            with h5py.File(path, "r", locking=False) as file:
+            with open_hdf5_file(path) as file:
                 self.attrs = {"point_type": "sparse"} | {
                     key: _plain(value) for key, value in file.attrs.items()
                 }
@@ -117,7 +118,7 @@ class SparseDataset(Dataset):
 def is_sparse_dataset(path: Path) -> bool:
     """Whether a file is a dataset of sparse vectors; a file that cannot be read is none."""
     try:
-        with h5py.File(path, "r", locking=False) as file:
+        with open_hdf5_file(path) as file:
             return TRAIN in file
     except DAMAGE:
         return False

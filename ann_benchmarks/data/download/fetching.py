@@ -9,21 +9,22 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-import requests
 from tqdm import tqdm
 
 from ann_benchmarks.common.disk import require_space
+from ann_benchmarks.common.errors import one_line
 
 from .journal import DownloadRequest, byte_bar
 from .partial import Closed
-from .server import IgnoresRanges, Refused, Remote, Temporary, inquire, read_all, read_part
+from .server import IgnoresRanges, Refused, Remote, Session, Temporary, TooSlow, inquire, read_all, read_part
 from .task import FileTask
 
 ATTEMPTS = 5  # in a row that bring nothing new
+LEAST_PROGRESS = 1000  # bytes that count as something new
 FIRST_PAUSE = 1.0  # seconds before the second attempt; doubled for each one after
 WORTH_A_LINE = 4.0  # seconds of a pause that the user should know about
 
-Job = Callable[[requests.Session], None]
+Job = Callable[[Session], None]
 
 
 def fetch_files(files: Sequence[DownloadRequest], connections: int, hint: str) -> None:
@@ -78,7 +79,7 @@ class _Fetch:
 
         def work() -> None:
             try:
-                with requests.Session() as session:
+                with Session() as session:
                     while not self._stop.is_set():
                         with self._lock:
                             job = take()
@@ -98,7 +99,7 @@ class _Fetch:
             if error is not None:
                 raise error
 
-    def _inquire(self, task: FileTask, session: requests.Session) -> None:
+    def _inquire(self, task: FileTask, session: Session) -> None:
         request = task.request
 
         def attempt() -> None:
@@ -141,7 +142,7 @@ class _Fetch:
                 self._count(task, task.lacking)
         return None
 
-    def _work_on(self, task: FileTask, number: int | None, session: requests.Session) -> None:
+    def _work_on(self, task: FileTask, number: int | None, session: Session) -> None:
         if number is not None:
             self._fetch_segment(task, number, session)
         with self._lock:
@@ -153,7 +154,7 @@ class _Fetch:
             task.check_sum()
             task.name()
 
-    def _fetch_segment(self, task: FileTask, number: int, session: requests.Session) -> None:
+    def _fetch_segment(self, task: FileTask, number: int, session: Session) -> None:
         remote, span = task.remote, task.partial.span(number)
         have, digest = task.partial.resume(number)
         position = span.start + have
@@ -177,8 +178,9 @@ class _Fetch:
             return
         task.partial.finished(number, digest.hexdigest())
 
-    def _fetch_whole(self, task: FileTask, session: requests.Session) -> None:
+    def _fetch_whole(self, task: FileTask, session: Session) -> None:
         position = 0
+        most = task.most()
 
         def attempt() -> None:
             nonlocal position
@@ -186,6 +188,8 @@ class _Fetch:
             task.partial.restart()
             self._count(task, -task.counted)
             for chunk in read_all(session, task.request.url, task.request.first_bytes):
+                if position + len(chunk) > most:
+                    raise task.failure(f"the server's file has more than {most:,} bytes", "try again")
                 task.partial.write(chunk, position)
                 position += len(chunk)
                 self._count(task, len(chunk))
@@ -206,10 +210,11 @@ class _Fetch:
             except IgnoresRanges:
                 if not task.partial.arrived:
                     raise
-                reason, pause = "the server sends the whole file where a part was requested", 0.0
+                reason, pause, is_slow = "the server sends the whole file, not the part requested", 0.0, False
             except Temporary as error:
                 reason, pause = str(error), error.pause
-            failures = 1 if progress() > best else failures + 1
+                is_slow = isinstance(error, TooSlow)
+            failures = 1 if progress() - best >= LEAST_PROGRESS and not is_slow else failures + 1
             best = max(best, progress())
             if failures == ATTEMPTS:
                 again = "run again to go on from what has arrived"
@@ -225,7 +230,7 @@ class _Fetch:
             if pause < WORTH_A_LINE or time.monotonic() < self._explained_until:
                 return
             self._explained_until = time.monotonic() + pause
-        tqdm.write(line, file=sys.stderr)
+        tqdm.write(one_line(line), file=sys.stderr)
 
     def _count(self, task: FileTask, size: int) -> None:
         with self._lock:

@@ -1,16 +1,28 @@
 """Request a file and parts of it from a server; separate failures that may pass from those that stay."""
 
+import queue
 import re
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from functools import partial
+from urllib.parse import urljoin
 
 import requests
-from requests.exceptions import ChunkedEncodingError
+from urllib3.exceptions import HTTPError
+
+from ann_benchmarks.common.errors import one_line
 
 TIMEOUT = (10, 60)  # seconds to connect, and without a byte
+HEADER_SECONDS = 90.0  # until an answer begins
+SPEED_WINDOW = 60.0  # seconds of waiting over which a speed is judged
+LEAST_SPEED = 1000  # bytes a second
+MOST_MOVES = 10  # from one address to another
+MOST_DIGITS = 19  # of a size: no disk has as many bytes, and Python refuses thousands
+LONGEST_REASON = 200
 LONGEST_PAUSE = 60.0  # seconds that a server may make us wait
 CHUNK = 2**18  # smaller ones cost more processor than the digests do
 # Some firewalls turn away what does not look like a browser; a compressed answer has no ranges.
@@ -25,8 +37,19 @@ class Temporary(Exception):
         self.pause = pause
 
 
+class TooSlow(Temporary):
+    """What arrives at such a speed counts as nothing."""
+
+
 class Refused(Exception):
     """A failure that another attempt does not mend."""
+
+
+class Session(requests.Session):
+    """Connections that are used again; `_sent` follows files that have moved, without reading bodies."""
+
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        """Say that there is none."""
 
 
 class IgnoresRanges(Exception):
@@ -73,7 +96,9 @@ def read_part(session: requests.Session, url: str, remote: Remote, start: int, s
         if found[2] != remote.total:
             raise changed
         expected = found[1] + 1 - start
-        for chunk in response.iter_content(CHUNK):
+        if _content_length(response) not in (None, expected):
+            raise Temporary("the server announces another part than was requested")
+        for chunk in _pieces(response):
             expected -= len(chunk)
             if expected < 0:
                 raise Temporary("the server sent more than was requested")
@@ -86,12 +111,12 @@ def read_all(session: requests.Session, url: str, limit: int | None) -> Iterator
     """Give the file from its start; hang up after `limit` bytes."""
     with _answer(session, url, {}) as response:
         if response.status_code != 200:
-            raise Temporary(f"the server answers {response.status_code} {response.reason}")
+            raise Temporary(_status(response))
         length = None if _encoded(response) else _content_length(response)
         if limit is not None and length is not None:
             length = min(limit, length)
         arrived = 0
-        for chunk in response.iter_content(CHUNK):
+        for chunk in _pieces(response):
             if limit is not None:
                 chunk = chunk[: limit - arrived]
             arrived += len(chunk)
@@ -105,27 +130,82 @@ def read_all(session: requests.Session, url: str, limit: int | None) -> Iterator
 @contextmanager
 def _answer(session: requests.Session, url: str, headers: dict[str, str]) -> Iterator[requests.Response]:
     try:
-        with session.get(url, headers=HEADERS | headers, stream=True, timeout=TIMEOUT) as response:
+        with _sent(session, url, HEADERS | headers) as response:
             status = response.status_code
             if status >= 500 or status in (408, 425, 429):
-                raise Temporary(f"the server answers {status} {response.reason}", _retry_after(response))
+                raise Temporary(_status(response), _retry_after(response))
             if status not in (200, 206, 416):
-                raise Refused(f"the server answers {status} {response.reason}")
+                raise Refused(_status(response))
             yield response
-    except (requests.ConnectionError, requests.Timeout, ChunkedEncodingError) as error:
+    except (requests.ConnectionError, requests.Timeout, HTTPError) as error:
         raise Temporary(_shortened(error)) from None
-    except requests.RequestException as error:
+    except (requests.RequestException, ValueError) as error:  # the latter: of an address that is none
         raise Refused(_shortened(error)) from None
 
 
+def _sent(session: requests.Session, url: str, headers: Mapping[str, str]) -> requests.Response:
+    """Return the answer of the address that a file has moved to, if it has; no body is read."""
+    for _ in range(MOST_MOVES + 1):
+        response = _begun(partial(session.get, url, headers=headers, stream=True, timeout=TIMEOUT))
+        target = requests.Session.get_redirect_target(session, response)
+        if target is None:
+            return response
+        response.close()
+        url = urljoin(url, target)
+    raise Refused(f"the file has moved more than {MOST_MOVES} times")
+
+
+def _begun(request: Callable[[], requests.Response]) -> requests.Response:
+    """Return an answer; Temporary where it takes too long to begin, whatever comes between timeouts."""
+    outcome: queue.SimpleQueue[requests.Response | BaseException] = queue.SimpleQueue()
+
+    def send() -> None:
+        try:
+            outcome.put(request())
+        except BaseException as error:
+            outcome.put(error)
+
+    threading.Thread(target=send, daemon=True).start()
+    try:
+        found = outcome.get(timeout=HEADER_SECONDS)
+    except queue.Empty:
+        raise Temporary(f"no answer has begun within {HEADER_SECONDS:.0f} s") from None
+    if isinstance(found, BaseException):
+        raise found
+    return found
+
+
+def _pieces(response: requests.Response) -> Iterator[bytes]:
+    """Give the body as it arrives; Temporary where it would take for ever."""
+    arrived, waited = 0, 0.0
+    while True:
+        began = time.monotonic()
+        piece = response.raw.read1(CHUNK, decode_content=True)
+        waited += time.monotonic() - began
+        if not piece:
+            return
+        yield piece
+        arrived += len(piece)
+        if waited > SPEED_WINDOW:
+            if arrived < LEAST_SPEED * waited:
+                raise TooSlow(f"the server sends {arrived / waited:,.0f} of at least {LEAST_SPEED:,} bytes/s")
+            arrived, waited = 0, 0.0
+
+
+def _status(response: requests.Response) -> str:
+    return one_line(f"the server answers {response.status_code} {response.reason}", LONGEST_REASON)
+
+
 def _content_range(response: requests.Response) -> tuple[int, int, int] | None:
-    match = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", response.headers.get("Content-Range", ""))
+    number = rf"(\d{{1,{MOST_DIGITS}}})"
+    text = response.headers.get("Content-Range", "")
+    match = re.fullmatch(f"bytes {number}-{number}/{number}", text, re.ASCII)
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
 
 
 def _content_length(response: requests.Response) -> int | None:
     length = response.headers.get("Content-Length", "")
-    return int(length) if length.isdecimal() else None
+    return int(length) if re.fullmatch(rf"\d{{1,{MOST_DIGITS}}}", length, re.ASCII) else None
 
 
 def _validator(response: requests.Response) -> str:
@@ -155,4 +235,4 @@ def _shortened(error: Exception) -> str:
         if not isinstance(inner, (str, BaseException)):
             break
         cause = inner
-    return " ".join(str(cause).split())[:200] or type(error).__name__
+    return one_line(str(cause), LONGEST_REASON) or type(error).__name__

@@ -1,5 +1,6 @@
 """One file that is downloaded: what the server has, what is on disk, and whether it is what was expected."""
 
+import shutil
 from collections import deque
 
 from ann_benchmarks.common.errors import UserError
@@ -31,6 +32,11 @@ class FileTask:
     def lacking(self) -> int:
         """Bytes that are to come, as far as known; below 0 where the bar has seen more."""
         return (self.length or 0) - self.counted
+
+    def most(self) -> int:
+        """Bytes that may arrive in one piece: half of the disk's room where nobody knows the size."""
+        known = self.request.size if self.request.size is not None else self.length
+        return known if known is not None else shutil.disk_usage(self.request.path.parent).free // 2
 
     def check_size(self, total: int | None) -> None:
         """Raise UserError where the server's file has another number of bytes than was expected."""

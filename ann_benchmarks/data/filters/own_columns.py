@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.names import too_long
+from ann_benchmarks.common.regular import regular
 
 from ..vectors.reading import reading
 from .attributes import RowAttribute
@@ -25,7 +26,7 @@ _KINDS = "whole numbers, texts, dates or timestamps, or lists of whole numbers, 
 def attribute_names(path: Path) -> list[str]:
     """Return the names of the columns of a Parquet file."""
     with reading(path):
-        return [str(name) for name in pq.read_schema(path).names]
+        return [str(name) for name in pq.read_schema(regular(path)).names]
 
 
 def read_columns(path: Path, columns: list[str], rows: int) -> dict[str, RowAttribute]:
@@ -52,7 +53,7 @@ def value_list(place: Path) -> list[Any]:
     path = place.parent / name
     if path.suffix == ".npy":
         with reading(path):
-            array = np.load(path, allow_pickle=False)
+            array = np.load(regular(path), allow_pickle=False)
             if array.dtype.kind == "M":  # whose integers would be of its own unit
                 return list(array.astype("datetime64[us]"))
             return list(array.tolist())

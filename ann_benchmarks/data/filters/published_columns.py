@@ -8,6 +8,7 @@ import numpy as np
 
 from ann_benchmarks.common.disk import disk_errors
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.regular import regular
 
 from ..vectors.reading import reading
 from ..vectors.sparse import SparseRows, open_csr
@@ -69,7 +70,7 @@ def _label_batches(path: Path) -> Iterator[tuple[np.ndarray | None, Any]]:
     import pyarrow.parquet as pq
 
     with reading(path):
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(regular(path))
         names = file.schema_arrow.names
         labels, of = LABEL_COLUMNS
         if labels not in names or not _is_text(file.schema_arrow.field(labels).type):

@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.hdf5 import is_plain, lacking
+from ann_benchmarks.common.hdf5 import is_plain, lacking, open_hdf5_file
 
 from .flat import FlatRows, read_npy_header, require_row_order
 from .reading import choose, reading, require_vectors, row_range
@@ -30,11 +30,6 @@ def open_hdf5(path: Path, key: str) -> Rows:
         if is_plain(stored):
             return FlatRows(path, label, stored.id.get_offset(), stored.shape, stored.dtype)
         return ChunkedRows(path, label, key, stored)
-
-
-def open_hdf5_file(path: Path) -> h5py.File:
-    """Open for reading, without a lock: others may read too."""
-    return h5py.File(path, "r", locking=False)
 
 
 class ChunkedRows(LockedRows):

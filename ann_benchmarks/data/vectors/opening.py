@@ -1,20 +1,21 @@
 """Open vectors by what their files are called."""
 
-import glob
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.names import matching, natural_order
+from ann_benchmarks.common.regular import require_file
 
 from .flat import BIG_ANN_TYPES, open_big_ann, open_npy
 from .joined import JoinedRows
 from .keyed import NpzRows, open_hdf5
-from .reading import format_suffix
+from .reading import format_suffix, reading
 from .rows import FirstRows, Rows
 from .texmex import TEXMEX_TYPES, TexmexRows
 
-FORMATS = ".npy, .npz, .hdf5, .h5, .parquet, .fbin, .u8bin, .i8bin, .fvecs, .bvecs or .ivecs"
+_SUFFIXES = (".npy", ".npz", ".hdf5", ".h5", ".parquet", *BIG_ANN_TYPES, *TEXMEX_TYPES)
+FORMATS = f"{', '.join(_SUFFIXES[:-1])} or {_SUFFIXES[-1]}"
 
 
 def open_rows(path: Path | str, key: str = "", count: int | None = None) -> Rows:
@@ -24,8 +25,7 @@ def open_rows(path: Path | str, key: str = "", count: int | None = None) -> Rows
     damaged.
     """
     path = Path(path)
-    if not path.is_file():
-        raise UserError(f"there is no file {path}; give the path of a file ending in {FORMATS}")
+    require_file(path, f"give the path of a file ending in {FORMATS}")
     rows = _open(path, key)
     if count is None or count == len(rows):
         return rows
@@ -62,7 +62,7 @@ def open_parts(paths: Sequence[Path], key: str = "") -> Rows:
 
 
 def open_source(text: str) -> Rows:
-    """Open FILE, FILE:KEY or a pattern with *, whose files are parts in natural order, as a user types it."""
+    """Open FILE, FILE:KEY, a folder or a pattern, as a user types it; several files are parts of one."""
     paths, key = source_files(text)
     rows = open_parts(paths, key) if len(paths) > 1 else open_rows(paths[0], key)
     if not len(rows):
@@ -73,24 +73,24 @@ def open_source(text: str) -> Rows:
 
 
 def source_files(text: str) -> tuple[list[Path], str]:
-    """Return the files that FILE, FILE:KEY or a pattern means, and the key."""
+    """Return the files that FILE, FILE:KEY, a folder or a pattern means, and the key."""
     name, _, key = text.rpartition(":")
     for pattern, chosen in ((text, ""), (name, key)):
-        found = [Path(pattern)] if Path(pattern).exists() else _matching(pattern)
-        if pattern and found:
-            return found, chosen
+        if pattern and (found := matching(pattern)):
+            return [file for path in found for file in (_files_in(path) if path.is_dir() else [path])], chosen
     if "*" in text:
         raise UserError(f"no file matches {text}; give the path of a file ending in {FORMATS}")
     return ([Path(name)], key) if Path(name).suffix else ([Path(text)], "")
 
 
-def _matching(pattern: str) -> list[Path]:
-    if "*" not in pattern:
-        return []
-    names = glob.glob(pattern)  # noqa: PTH207, Path.glob finds hidden files too: unfinished ones
-    return [Path(name) for name in sorted(names, key=_natural)]
-
-
-def _natural(name: str) -> list[str | int]:
-    """Make part_2 come before part_10."""
-    return [int(piece) if piece.isdecimal() else piece for piece in re.split(r"([0-9]+)", name)]
+def _files_in(folder: Path) -> list[Path]:
+    """Return the vectors in a folder, in natural order; what is hidden, unfinished or a crop is left out."""
+    with reading(folder):
+        there = [path for path in folder.iterdir() if not path.name.startswith(".") and not path.is_dir()]
+    files = [path for path in there if path.suffix.lower() == format_suffix(path) in _SUFFIXES]
+    found = sorted({format_suffix(path) for path in files})
+    if not found:
+        raise UserError(f"{folder} has no file ending in {FORMATS}; give a folder of such files, or a file")
+    if len(found) > 1:
+        raise UserError(f"{folder} has {' and '.join(found)} files; choose with {folder}/*{found[0]}")
+    return sorted(files, key=lambda path: natural_order(path.name))

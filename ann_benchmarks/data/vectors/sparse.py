@@ -5,13 +5,13 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import h5py
 import numpy as np
 
 from ann_benchmarks.common.disk import require_space
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import DAMAGE
-from ann_benchmarks.common.hdf5 import is_plain
+from ann_benchmarks.common.hdf5 import is_plain, open_hdf5_file
+from ann_benchmarks.common.regular import open_regular, require_file
 from ann_benchmarks.common.sparse import SparseVectors, joined
 
 from .flat import FlatRows
@@ -121,7 +121,7 @@ def is_sparse_file(path: Path) -> bool:
     if path.name.endswith(SPARSE_SUFFIXES):
         return True
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             return {"format.npy", "shape.npy", "data.npy"} <= {*archive.namelist()}
     except (*DAMAGE, zipfile.BadZipFile):
         return False
@@ -129,8 +129,7 @@ def is_sparse_file(path: Path) -> bool:
 
 def open_sparse(path: Path) -> SparseRows:
     """Open a .csr file, which is read by range, or an NPZ, which is read whole."""
-    if not path.is_file():
-        raise UserError(f"there is no file {path}; give the path of a .csr, .csr.gz or .npz file")
+    require_file(path, "give the path of a .csr, .csr.gz or .npz file")
     return open_csr(path) if path.suffix != ".npz" else _open_npz(path)
 
 
@@ -217,7 +216,7 @@ def _open_npz(path: Path) -> SparseRows:
 def open_sparse_hdf5(path: Path, group: str, dimension: int) -> SparseRows:
     """Open a group of a dataset file that holds `indptr`, `indices` and `data`, each in one piece."""
     label = f"{path}:{group}"
-    with reading(path), h5py.File(path, "r", locking=False) as file:
+    with reading(path), open_hdf5_file(path) as file:
         arrays = [file[f"{group}/{name}"] for name in ("indptr", "indices", "data")]
         if any(array.ndim != 1 or (len(array) and not is_plain(array)) for array in arrays):
             raise UserError(f"{label} is not stored in one piece; make the dataset again")

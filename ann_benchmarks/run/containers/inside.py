@@ -95,7 +95,7 @@ def _locate(request: LocationRequest) -> Located | Failure:
 
 def _run(first: RunRequest, messages: Messages, requests: "SimpleQueue[Any]") -> None:
     end_terminal = _have_terminal(*first.terminal) if first.terminal else lambda: None
-    worker = ProcessWorker()
+    worker = ProcessWorker(os.environ)  # the image's variables, and those that it takes of the user's
     is_in_turn = not isinstance(first.request, JobRequest)
     request: Any = first.request
     try:

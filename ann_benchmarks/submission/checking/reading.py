@@ -13,7 +13,7 @@ from h5py import h5a
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import DAMAGE, from_json, reason_of
-from ann_benchmarks.common.hdf5 import is_of_numbers, lacking
+from ann_benchmarks.common.hdf5 import is_of_numbers, lacking, open_hdf5_file
 from ann_benchmarks.results.attributes import ALL, LONGEST_TEXT, plain_attributes
 
 MOST_BYTES = 1 << 30  # of an array
@@ -49,7 +49,7 @@ class StoredPoint:
 def opened_file(path: Path) -> Iterator[h5py.File]:
     """Open an HDF5 file whose members are all within bounds; UserError for whatever is wrong with it."""
     try:
-        with h5py.File(path, "r", locking=False) as file:
+        with open_hdf5_file(path) as file:
             _check_members(file)
             yield file
     except DAMAGE as error:

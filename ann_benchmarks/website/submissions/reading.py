@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.foreign import DAMAGE, reason_of
-from ann_benchmarks.common.hdf5 import fits_in_memory, is_of_numbers, lacking
+from ann_benchmarks.common.hdf5 import fits_in_memory, is_of_numbers, lacking, open_hdf5_file
 from ann_benchmarks.common.names import name_problem
 from ann_benchmarks.pricing.prices import PriceList, Quote
 from ann_benchmarks.pricing.reading import read_prices
@@ -167,7 +167,7 @@ def truth_of(dataset: str, filter_set: str) -> str:
 def read_distances(path: Path) -> np.ndarray:
     """Read the true distances of a bundle, (queries, neighbours); UserError if they are none."""
     try:
-        with h5py.File(path, "r", locking=False) as file:
+        with open_hdf5_file(path) as file:
             array = file.get("distances")
             if not isinstance(array, h5py.Dataset) or len(array.shape or ()) != 2 or 0 in array.shape:
                 raise UserError(f"{path} is no truth: its 'distances' are no matrix")

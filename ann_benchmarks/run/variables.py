@@ -1,0 +1,1 @@
+../algorithms/postgres/variables.py
