@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
@@ -31,23 +31,6 @@ NEIGHBORS = 100  # of each of them
 SAMPLE_BYTES, PIECE_BYTES = 2**26, 2**20  # of the rows that no neighbour may be farther than
 SAMPLE_SECONDS = 20.0  # after which the sample is as large as it is
 _TOLERANCE = 1e-3  # of a distance, by which one stored in single precision may be off
-
-
-class Vectors(Protocol):
-    """What a check needs of a dataset."""
-
-    name: str
-    attrs: dict[str, Any]
-
-    @property
-    def rows(self) -> int: ...
-    @property
-    def row_values(self) -> int: ...
-    @property
-    def has_own_truth(self) -> bool: ...
-    def vectors(self) -> Any: ...
-    def test(self) -> Any: ...
-    def with_distances(self, neighbors: np.ndarray) -> TrueNeighbors: ...
 
 
 class Convention(NamedTuple):
@@ -107,8 +90,8 @@ def _stamps(files: Sequence[Path]) -> dict[str, list[int]]:
     return {"version": [1], **{name: [one.st_size, one.st_mtime_ns] for name, one in status.items()}}
 
 
-def check_truth(dataset: Vectors, truth: TrueNeighbors) -> CheckedTruth:
-    """Check neighbours that came with a dataset, or were found before.
+def check_truth(dataset: Any, truth: TrueNeighbors) -> CheckedTruth:
+    """Check neighbours that came with a Dataset, or were found before.
 
     What follows another convention is put right. UserError where they are not those of the vectors.
     """
@@ -147,7 +130,7 @@ def _query(is_bad: Any) -> str:
     return f"query {np.argwhere(is_bad)[0][0]} (from 0)"
 
 
-def _refusal(dataset: Vectors, problem: str) -> UserError:
+def _refusal(dataset: Any, problem: str) -> UserError:
     force = " --force" if dataset.has_own_truth else ""
     return UserError(
         f"the true neighbours of {dataset.name} are not those of its vectors: {problem}; get the dataset"
@@ -155,7 +138,7 @@ def _refusal(dataset: Vectors, problem: str) -> UserError:
     )
 
 
-def _recomputed(dataset: Vectors, truth: TrueNeighbors, corrections: list[str]) -> TrueNeighbors:
+def _recomputed(dataset: Any, truth: TrueNeighbors, corrections: list[str]) -> TrueNeighbors:
     """Return the same neighbours in order, with distances in float64, as many as each query has."""
     depth = int((truth.neighbors >= 0).sum(axis=1).min())
     if depth < truth.neighbors.shape[1]:
@@ -168,7 +151,7 @@ def _recomputed(dataset: Vectors, truth: TrueNeighbors, corrections: list[str]) 
 class _Sample:
     """Some queries, and their nearest rows among some of all rows, by exact search."""
 
-    def __init__(self, dataset: Vectors, k: int) -> None:
+    def __init__(self, dataset: Any, k: int) -> None:
         self._dataset, self._metric = dataset, str(dataset.attrs["distance"])
         self._train, every = dataset.vectors(), dataset.test()
         is_slow = isinstance(self._train, Rows) and bool(self._train.fingerprint())
