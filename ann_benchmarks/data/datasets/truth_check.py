@@ -27,8 +27,8 @@ from ..vectors import Rows
 from .queries import TrueNeighbors
 
 QUERIES, SLOW_QUERIES = 100, 10  # whose neighbours are recomputed; fewer where single rows take long to read
-NEIGHBORS = 100  # of each of them
-SAMPLE_BYTES, PIECE_BYTES = 2**26, 2**20  # of the rows that no neighbour may be farther than
+NEIGHBORS = 10  # of each of them, the first and the last among them
+SAMPLE_BYTES, PIECE_BYTES = 2**24, 2**18  # of the rows that no neighbour may be farther than
 SAMPLE_SECONDS = 20.0  # after which the sample is as large as it is
 _TOLERANCE = 1e-3  # of a distance, by which one stored in single precision may be off
 
