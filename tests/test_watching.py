@@ -318,7 +318,8 @@ class Elsewhere:
     """Stands for a connection to another machine, or into a container."""
 
     def __init__(self, address: str, backend: int) -> None:
-        self.info = SimpleNamespace(hostaddr=address, backend_pid=backend)
+        self.info = SimpleNamespace(hostaddr=address)
+        self.execute = lambda sql: SimpleNamespace(fetchone=lambda: (backend,))
 
 
 @on_linux

@@ -63,6 +63,11 @@ class ScatteredSession(QuerySession):
             self.counted.add("searched_rows_share", self._router.share(result.places))
         return ids
 
+    def check_settings(self) -> None:
+        """Raise PostgresError where a shard's session has other settings than it was given."""
+        for session in self.sessions:
+            session.check_settings()
+
     def flush_statistics(self) -> None:
         """Have each shard count what its session has done."""
         for session in self.sessions:

@@ -16,7 +16,7 @@ from .errors import PostgresError, refusal
 from .filtering.plans import plan_names, plan_shares
 from .means import AnswerMeans
 from .payload import payload_bytes
-from .servers.libpq import connect
+from .servers.libpq import SHARED_BACKENDS, backend_of, connect
 from .settings import apply_settings
 from .statement import QueryStatement, load_libraries, set_and_check
 from .watching import CLIENT_APPLICATION, flush_statement
@@ -26,7 +26,7 @@ STATEMENT = b"ann_query"
 _LOCKS = """
     SELECT count(DISTINCT relation) FROM pg_locks
     WHERE pid = pg_backend_pid() AND locktype = 'relation' AND relation <> 'pg_locks'::regclass"""
-_OF_THE_PLACE = "'application_name', 'primary_conninfo', 'unix_socket_directories'"
+_OF_THE_PLACE = "'application_name', 'client_encoding', 'primary_conninfo', 'unix_socket_directories'"
 _CHANGED = "SELECT count(*) FROM pg_settings WHERE name = ANY(%s) AND setting IS DISTINCT FROM boot_val"
 
 
@@ -48,7 +48,7 @@ class PreparedSession:
     def __init__(self, parameters: Mapping[str, Any], application: str, extensions: Iterable[str]) -> None:
         """Connect under the application's name, and load the extensions' libraries."""
         self._connection = connect({**parameters, "application_name": application})
-        self.backend = self._connection.info.backend_pid
+        self.backend = backend_of(self._connection)
         self.libpq: Any = self._connection.pgconn
         self.execute: Callable[..., pq.abc.PGresult] = self.libpq.exec_prepared
         load_libraries(self._connection, extensions)
@@ -70,7 +70,9 @@ class PreparedSession:
         return SessionFacts(os.getpid(), self.backend, {}, "")
 
     def check_settings(self) -> None:
-        """Raise PostgresError where statements lack their settings: here nobody else changes them."""
+        """Raise PostgresError where another backend executes the statements, which lacks their settings."""
+        if backend_of(self._connection) != self.backend:
+            raise PostgresError(SHARED_BACKENDS)
 
     def flush_statistics(self) -> None:
         """Have the server count what this session has done, which it would do some seconds later."""
@@ -226,6 +228,7 @@ class QuerySession(PreparedSession):
 
     def facts(self) -> SessionFacts:
         """Describe it, with every setting that is not the server's built-in default."""
+        self.check_settings()
         rows = self._connection.execute(
             "SELECT name, current_setting(name) FROM pg_settings"
             " WHERE source NOT IN ('default', 'override') AND setting IS DISTINCT FROM boot_val"
