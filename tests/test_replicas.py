@@ -25,7 +25,7 @@ from ann_benchmarks.algorithms.postgres.session import SessionFacts
 
 from .postgres_fixtures import SMALL, copied
 from .programs import ROOT, temporary_folder
-from .test_shards import by_clients, killed
+from .test_shards import by_clients, killed, refuse_wrong_ids
 
 COUNT, K, DIMENSION = 2, 10, 12
 RANDOM = np.random.default_rng(26)
@@ -85,6 +85,11 @@ def asked(server):
         return connection.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'ann_benchmarks_client'"
         ).fetchone()[0]
+
+
+def test_wrong_ids_of_standbys_are_errors(primary):
+    with fitted(1, train=TRAIN + 1) as algorithm:
+        refuse_wrong_ids(algorithm, [(primary, algorithm.table_name)], algorithm._indexed._follow)
 
 
 def test_clients_are_dealt_to_the_standbys_in_turn_and_the_primary_is_not_asked(primary):

@@ -139,6 +139,7 @@ class IndexedTable:
             conditions,
             conditions.literals(q.filter) if conditions else (),
             bool(source.beside),
+            n,
         )
 
     @property

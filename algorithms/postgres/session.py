@@ -166,10 +166,13 @@ class QuerySession(PreparedSession):
         """Decode an answer; the server's error, if it is one, is raised here."""
         if result.status != pq.ExecStatus.TUPLES_OK:
             self.check(result)
+        self._statement.check_rows(result.ntuples)
         if self._statement.has_payload:
             self.counted.add("payload_bytes", payload_bytes(result))
-        value = result.get_value
-        return [int.from_bytes(value(row, 0) or b"", "big") for row in range(result.ntuples)]
+        values = [result.get_value(row, 0) for row in range(result.ntuples)]
+        if not all(values):
+            raise PostgresError("an answer has NULL in place of an id: each row needs one")
+        return [int.from_bytes(value, "big") for value in values if value]
 
     def plan(self, example: str, values: Sequence[str] = ()) -> dict[str, Any]:
         """Return the plan that the statement has for a query: its vector's literal, its filter's values."""

@@ -37,6 +37,16 @@ def checked_neighbors(answers: Sequence[Any] | np.ndarray, count: int, rows: int
     return neighbors
 
 
+def check_complete(neighbors: np.ndarray, due: int) -> None:
+    """Raise UserError where an answer of an exact search, (queries, at least due), has fewer neighbours."""
+    found = np.count_nonzero(neighbors >= 0, axis=1)
+    if (found < due).any():
+        query = int(np.argmax(found < due))
+        raise UserError(
+            f"query {query} was answered with {found[query]} neighbours, but an exact search has {due} here"
+        )
+
+
 def completed(run: Measured, others: np.ndarray | None) -> Measured:
     """Return a run that has an answer to every query, and how many of them it has not sent itself.
 
