@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -470,3 +471,25 @@ def test_an_extension_in_any_schema_is_found_or_the_schema_is_named(own_database
     ):
         algorithm.fit(train)
     algorithm.done()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="everything is within reach of the account that we run as")
+@pytest.mark.parametrize("umask", [0o027, 0o077])
+@pytest.mark.parametrize("has_data", [False, True])
+def test_a_strict_umask_of_root_leaves_the_server_a_folder(new_folder: Path, umask: int, has_data: bool):
+    """The dataset that run.py makes is in `data`; where root has closed that, the server's folder is not."""
+    here = new_folder.parent
+    script = (
+        "import os; from pathlib import Path\n"
+        f"os.chdir({str(here)!r}); {has_data} and Path('data').mkdir()\n"
+        "from ann_benchmarks.algorithms.postgres.servers import current_server\n"
+        "server = current_server(); server.start({'shared_buffers': '16MB'}); print(server.data_folder)"
+    )
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, umask=umask, capture_output=True, text=True
+    )
+    folder = Path(done.stdout.strip())
+    assert done.returncode == 0 and folder.is_dir(), done.stderr
+    assert folder.is_relative_to("/var/tmp/ann-benchmarks" if has_data else here / "data")
+    shutil.rmtree(folder)
