@@ -87,11 +87,6 @@ def asked(server):
         ).fetchone()[0]
 
 
-def test_wrong_ids_of_standbys_are_errors(primary):
-    with fitted(1, train=TRAIN + 1) as algorithm:
-        refuse_wrong_ids(algorithm, [(primary, algorithm.table_name)], algorithm._indexed._follow)
-
-
 def test_clients_are_dealt_to_the_standbys_in_turn_and_the_primary_is_not_asked(primary):
     with fitted(COUNT, PGVectorHNSW("euclidean", BUILD), 200) as algorithm:
         assert algorithm.time_queries(QUERIES, K)[1] == found_by(algorithm) == TRUE
@@ -421,3 +416,29 @@ def test_nothing_runs_on_when_a_run_is_killed_and_the_next_goes_on(server_folder
         while psutil.pid_exists(first) or psutil.pid_exists(second):
             assert time.monotonic() < deadline
             time.sleep(0.05)
+
+
+def test_a_server_that_becomes_another_one_during_a_run_is_noticed(primary, capsys):
+    with fitted() as algorithm:
+        watch = algorithm.watch_server()
+        with watch.running():
+            assert found_by(algorithm) == TRUE
+        promoted = pytest.raises(PostgresError, match="replica 2 of 2 was promoted during the run")
+        with promoted, watch.running(), standbys()[1].connect() as connection:
+            connection.execute("SELECT pg_promote()")
+            assert found_by(algorithm) == TRUE  # Clients do not notice it.
+        with pytest.raises(PostgresError, match="replica 2 of 2 is no standby any more"), watch.running():
+            pass
+        watch.close()
+        algorithm.recover()
+        assert "replica 2 of 2 is made again: it is no standby any more" in capsys.readouterr().out
+        restarted = pytest.raises(PostgresError, match="the primary was started again during the run")
+        with restarted, watch.running():
+            primary.restart(primary._settings)
+            assert found_by(algorithm) == TRUE
+        watch.close()
+
+
+def test_wrong_ids_of_standbys_are_errors(primary):
+    with fitted(1, train=TRAIN + 7) as algorithm:
+        refuse_wrong_ids(algorithm, [(primary, algorithm.table_name)], algorithm._indexed._follow)
