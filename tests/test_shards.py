@@ -152,7 +152,7 @@ def test_wrong_ids_are_errors_however_queries_are_sent(shards, engine, payload):
     algorithm = PGVectorExact("euclidean")
     if payload:
         algorithm.set_payload(payload)
-    with fitted(engine, algorithm, train=TRAIN + 1) as algorithm:
+    with fitted(engine, algorithm, train=TRAIN + 7) as algorithm:
         every = algorithm._indexed._shards if engine else [algorithm._indexed]
         refuse_wrong_ids(algorithm, [(one.server, one.names()[0]) for one in every])
     for server in (servers._current, *shards.values()):
