@@ -23,6 +23,7 @@ from .plotting_data import trust
 from .postgres_fixtures import (  # noqa: F401
     made_server,
     new_folder,
+    own_database,
     plugin_server,
     server,
     server_folder,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psycopg
 import pytest
 
 from ann_benchmarks.algorithms.postgres import servers
@@ -73,6 +74,25 @@ def plugin_server(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
     """The server that plug-ins find when they ask for the current one."""
     monkeypatch.setattr(servers, "_current", server)
     return server
+
+
+@pytest.fixture
+def own_database(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """A user and a database, both `strange`, as of somebody else's server; gives what runs SQL in it."""
+    place = server.connection_parameters()
+    for name, value in {"HOST": place["host"], "USER": "strange", "DBNAME": "strange"}.items():
+        monkeypatch.setenv(f"ANN_BENCHMARKS_PG_{name}", value)
+    monkeypatch.setattr(servers, "_current", None)
+
+    def run(sql: str, database: str = "strange") -> None:
+        with psycopg.connect(**{**place, "dbname": database}, autocommit=True) as connection:
+            connection.execute(sql)
+
+    for sql in ("CREATE ROLE strange LOGIN SUPERUSER", "CREATE DATABASE strange OWNER strange"):
+        run(sql, "postgres")
+    yield run
+    for sql in ("DROP DATABASE strange WITH (FORCE)", "DROP ROLE strange"):
+        run(sql, "postgres")
 
 
 def clustered(rows: int, dimension: int, seed: int = 0) -> np.ndarray:

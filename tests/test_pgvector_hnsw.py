@@ -186,13 +186,13 @@ def test_a_user_who_owns_nothing_but_the_right_to_create(server: Server, monkeyp
 
 def test_the_users_settings_win(fitted, monkeypatch: pytest.MonkeyPatch):
     algorithm, train = fitted
-    monkeypatch.setenv("ANN_BENCHMARKS_PG_SETTINGS", "jit=on random_page_cost=3 work_mem=7MB")
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_SETTINGS", "enable_seqscan=on random_page_cost=3 work_mem=7MB")
     algorithm.fit(train)
     algorithm.set_query_arguments(20)
     algorithm.query(train[0], K)
     settings = json.loads(algorithm.get_additional()["settings"])
     assert (settings.get("random_page_cost"), settings["work_mem"]) == ("3", "7MB")
-    assert "jit" not in settings  # on is the default
+    assert "enable_seqscan" not in settings  # on is the default
     monkeypatch.setenv("ANN_BENCHMARKS_PG_SETTINGS", "hnsw.ef_serach=3")
     with pytest.raises(PostgresError, match="no setting hnsw.ef_serach"):
         algorithm.fit(train)

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
+from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.pooling import configuration, process, program, session
 from ann_benchmarks.algorithms.postgres.pooling.configuration import PoolSettings
@@ -22,6 +23,8 @@ from ann_benchmarks.algorithms.postgres.pooling.program import PoolerProgram, fi
 from ann_benchmarks.algorithms.postgres.pooling.transactions import TransactionConnection
 from ann_benchmarks.algorithms.postgres.pooling.watch import PooledWatch
 from ann_benchmarks.algorithms.postgres.servers.account import server_account
+from ann_benchmarks.algorithms.postgres.servers.external import ExternalServer
+from ann_benchmarks.algorithms.postgres.session import PreparedSession
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.poolers import POOLERS, Pooler
 from ann_benchmarks.definitions.selection import with_poolers
@@ -495,3 +498,56 @@ def test_the_pooler_is_known_before_a_run(plugin_server, installed):
     assert known["pooler_version"] == installed.version
     assert environment_of(known)["pgbouncer"] == installed.version
     assert "pgbouncer" not in environment_of(PluginClass(PGVectorExact).server_environment())
+
+
+# In front of somebody else's server
+
+
+@contextmanager
+def in_front_of(server, installed, monkeypatch, mode, size=10, more=()):
+    """Have the variables name a pooler of our own as if it were somebody else's server."""
+    text = "".join(f"{line}\n" for line in more)
+    monkeypatch.setattr(process, "configuration", lambda *given: configuration.configuration(*given) + text)
+    running = PgBouncer(installed)
+    try:
+        running.use(server, PoolSettings(mode, size, {}))
+        place = running.parameters()
+        for name in ("host", "port", "user", "dbname"):
+            monkeypatch.setenv(f"ANN_BENCHMARKS_PG_{name.upper()}", place[name])
+        monkeypatch.setattr(servers, "_current", None)
+        yield
+    finally:
+        running.stop()
+
+
+def test_a_pooler_in_session_mode_is_as_good_as_the_server(plugin_server, installed, monkeypatch):
+    # It tells its clients a random number as that of the backend, which this one may be.
+    monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", -7)
+    with pooled("") as alone:
+        true = alone.time_queries(QUERIES, K)[1]
+    with in_front_of(plugin_server, installed, monkeypatch, "session"), pooled("") as algorithm:
+        with algorithm.watch_server().running():
+            assert algorithm.time_queries(QUERIES, K)[1] == true
+        assert by_clients(algorithm, QUERIES) == dict(enumerate(true))
+        assert json.loads(algorithm.get_additional()["settings"])["hnsw.ef_search"] == str(EF)
+
+
+@pytest.mark.parametrize(
+    ("size", "more"),
+    [(1, ()), (2, ()), (10, ()), (2, ["server_round_robin = 1"]), (10, ["server_round_robin = 1"])],
+)
+def test_a_pooler_whose_clients_share_backends_is_refused(server, shared, installed, monkeypatch, size, more):
+    with in_front_of(server, installed, monkeypatch, "transaction", size, more):
+        for _ in range(3):  # by chance, a client may have the backend that it had
+            servers._current = None
+            with pytest.raises(PostgresError, match="several backends .* loses its settings: set pool_mode"):
+                PGVectorExact("euclidean").fit(TRAIN)
+    with in_front_of(server, installed, monkeypatch, "transaction", 2):
+        # A session that begins before the pooler has others would notice it in the end.
+        place = ExternalServer().connection_parameters()
+        one, other = (PreparedSession(place, "x", ()) for _ in range(2))
+        with other._connection.transaction():
+            other._connection.execute("SELECT")
+            with pytest.raises(PostgresError, match="several backends"):
+                one.check_settings(), other.check_settings()
+        one.close(), other.close()

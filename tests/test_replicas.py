@@ -25,7 +25,7 @@ from ann_benchmarks.algorithms.postgres.session import SessionFacts
 
 from .postgres_fixtures import SMALL, copied
 from .programs import ROOT, temporary_folder, until
-from .test_shards import by_clients, killed
+from .test_shards import by_clients, killed, refuse_wrong_ids
 
 COUNT, K, DIMENSION = 2, 10, 12
 RANDOM = np.random.default_rng(26)
@@ -421,3 +421,29 @@ def test_nothing_runs_on_when_a_run_is_killed_and_the_next_goes_on(server_folder
             assert made == backups
             child.kill()
         until(lambda: not any(map(psutil.pid_exists, pids)))  # noqa: B023
+
+
+def test_a_server_that_becomes_another_one_during_a_run_is_noticed(primary, capsys):
+    with fitted() as algorithm:
+        watch = algorithm.watch_server()
+        with watch.running():
+            assert found_by(algorithm) == TRUE
+        promoted = pytest.raises(PostgresError, match="replica 2 of 2 was promoted during the run")
+        with promoted, watch.running(), standbys()[1].connect() as connection:
+            connection.execute("SELECT pg_promote()")
+            assert found_by(algorithm) == TRUE  # Clients do not notice it.
+        with pytest.raises(PostgresError, match="replica 2 of 2 is no standby any more"), watch.running():
+            pass
+        watch.close()
+        algorithm.recover()
+        assert "replica 2 of 2 is made again: it is no standby any more" in capsys.readouterr().out
+        restarted = pytest.raises(PostgresError, match="the primary was started again during the run")
+        with restarted, watch.running():
+            primary.restart(primary._settings)
+            assert found_by(algorithm) == TRUE
+        watch.close()
+
+
+def test_wrong_ids_of_standbys_are_errors(primary):
+    with fitted(1, train=TRAIN + 7) as algorithm:
+        refuse_wrong_ids(algorithm, [(primary, algorithm.table_name)], algorithm._indexed._follow)

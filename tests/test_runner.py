@@ -330,3 +330,10 @@ def test_the_version_is_that_of_the_project():
 def test_half_a_pair_of_methods_is_one_line(run_plugin, body, options, missing):
     with pytest.raises(UserError, match=missing):
         run_plugin(body, **options)
+
+
+def test_an_exact_search_that_gives_fewer_neighbours_is_an_error(workspace):
+    body = "def search_range(self, count): return None\ndef query(self, q, n): return list(range(n - 1))"
+    workspace.add_plugin("a", body)
+    said = "query 0 was answered with 9 neighbours, but an exact search has 10 here"
+    assert said in workspace.run().stderr and not workspace.results()

@@ -1,6 +1,8 @@
 """Servers of our own: started, stopped, locked, left behind, and refused."""
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,10 +11,12 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import psutil
 import psycopg
 import pytest
 
+from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres.environment import given_settings, server_kind
 from ann_benchmarks.algorithms.postgres.errors import FolderInUseError, PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server, _make_server
@@ -22,7 +26,7 @@ from ann_benchmarks.algorithms.postgres.servers.installation import Installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.common.errors import shortage
 
-from .postgres_fixtures import SMALL
+from .postgres_fixtures import SMALL, clustered, fitted
 from .programs import PATIENCE, until
 from .vchord_archives import copied_installation
 
@@ -375,3 +379,117 @@ def test_folders_beside_a_disk_are_refused(tmp_path: Path, monkeypatch: pytest.M
         PostgresError, match=r"is a disk of its own, .* name a folder on it, such as ANN_B.*DATA="
     ):
         folder_beside(tmp_path, "replica1")
+
+
+# Of a role or a database; each of them would change what is written, read, or ended.
+STRANGE = {
+    "DateStyle": "'SQL, DMY'",
+    "IntervalStyle": "sql_standard",
+    "TimeZone": "'Asia/Kathmandu'",
+    "extra_float_digits": "-15",
+    "bytea_output": "escape",
+    "standard_conforming_strings": "off",
+    "quote_all_identifiers": "on",
+    "client_encoding": "LATIN1",
+    "client_min_messages": "error",
+    "row_security": "off",
+    "search_path": "''",
+    "statement_timeout": "'300ms'",
+    "lock_timeout": "'1ms'",
+    "transaction_timeout": "'300ms'",
+    "idle_session_timeout": "'300ms'",
+    "idle_in_transaction_session_timeout": "'300ms'",
+    "default_transaction_isolation": "serializable",
+}
+
+
+@pytest.mark.parametrize("owner", ["ROLE", "DATABASE"])
+def test_the_settings_of_a_role_or_a_database_change_nothing(own_database, owner: str):
+    own_database("CREATE EXTENSION vector")
+    for name, value in STRANGE.items():
+        own_database(f"ALTER {owner} strange SET {name} = {value}")
+    train = clustered(3000, 32)
+    with fitted(PGVectorHNSW("euclidean", {"M": 16, "efConstruction": 200}), train, 40) as facts:
+        assert facts["build_time"] > 0.3  # else no timeout would have ended it
+    algorithm = PGVectorHNSW("euclidean", {"M": 16, "efConstruction": 200})
+    with fitted(algorithm, train, 40) as found:
+        assert found["index_reused"] and found["build_time"] == pytest.approx(facts["build_time"], 0.01)
+        overridden = json.loads(found["overridden_settings"])
+        assert overridden["statement_timeout"] == "300" and overridden["client_encoding"] == "LATIN1"
+        answers = algorithm.time_queries(train[:5], 3)[1]
+        assert [ids[0] for ids in answers] == [*range(5)]
+        mark = algorithm.server.start_mark()
+        for how in ({}, {"driver": "pgbench"}):
+            clients = algorithm.open_clients(train[:5], 3, 2, **how)
+            try:
+                time.sleep(0.5)  # No idle session would outlive this.
+                clients.prepare([np.arange(5)] * 2)
+                clients.run()
+                assert sum(len(run.sent) for run in clients.answers()) == 10
+            finally:
+                clients.close()
+        settings = json.loads(algorithm.get_additional()["settings"])
+        assert not {*overridden} & {*settings} and settings["enable_seqscan"] == "off"
+        assert algorithm.server.start_mark() == mark
+
+
+def test_what_the_user_gives_by_libpq_is_kept(own_database, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PGOPTIONS", "-c statement_timeout=7s -c work_mem=3MB")
+    with _make_server().connect() as connection:
+        assert connection.execute("SHOW statement_timeout").fetchone() == ("7s",)
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        (
+            "default_transaction_read_only = on",
+            "user 'strange' has default_transaction_read_only on, .* another",
+        )
+    ],
+)
+def test_a_user_who_may_not_write_is_told_before_anything_is_loaded(own_database, setting: str, reason: str):
+    own_database(f"ALTER ROLE strange SET {setting}")
+    with pytest.raises(PostgresError, match=reason):
+        PGVectorHNSW.server_environment()
+
+
+def test_an_extension_in_any_schema_is_found_or_the_schema_is_named(own_database):
+    own_database('CREATE SCHEMA "My Extensions"; CREATE EXTENSION vector SCHEMA "My Extensions"')
+    train = clustered(300, 8)
+    algorithm = PGVectorHNSW("euclidean", {"M": 8, "efConstruction": 32})
+    with fitted(algorithm, train, 20):
+        assert algorithm.query(train[7], 3)[0] == 7
+        clients = algorithm.open_clients(train[:5], 3, 2, driver="pgbench")
+        clients.prepare([np.arange(5)] * 2)
+        clients.run()
+        clients.close()
+    own_database("ALTER ROLE strange NOSUPERUSER")
+    own_database("ALTER SCHEMA ann_benchmarks OWNER TO strange")
+    with pytest.raises(
+        PostgresError, match='is in the schema "My Extensions", which user .*GRANT USAGE ON SCHEMA'
+    ):
+        algorithm.fit(train)
+    algorithm.done()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="everything is within reach of the account that we run as")
+@pytest.mark.parametrize("umask", [0o027, 0o077])
+@pytest.mark.parametrize("has_data", [False, True])
+def test_a_strict_umask_of_root_leaves_the_server_a_folder(new_folder: Path, umask: int, has_data: bool):
+    """The dataset that run.py makes is in `data`; where root has closed that, the server's folder is not."""
+    here = new_folder.parent
+    script = (
+        "import os; from pathlib import Path\n"
+        f"os.chdir({str(here)!r}); {has_data} and Path('data').mkdir()\n"
+        "from ann_benchmarks.algorithms.postgres.servers import current_server\n"
+        "server = current_server(); server.start({'shared_buffers': '16MB'}); print(server.data_folder)"
+    )
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, umask=umask, capture_output=True, text=True
+    )
+    folder = Path(done.stdout.strip())
+    assert done.returncode == 0 and folder.is_dir(), done.stderr
+    assert folder.is_relative_to("/var/tmp/ann-benchmarks" if has_data else here / "data")
+    shutil.rmtree(folder)

@@ -1,12 +1,14 @@
 """Values of a server's setting as contenders: named where there are several, on one index, in turn."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres import servers
+from ann_benchmarks.algorithms.postgres import settings as server_settings
 from ann_benchmarks.algorithms.postgres.environment import use_settings
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
@@ -23,7 +25,7 @@ from ann_benchmarks.results.warnings import of_environments
 from run import every_job, make_parser, run
 
 from .conftest import make_dataset
-from .postgres_fixtures import clustered
+from .postgres_fixtures import clustered, fitted
 from .report_data import make_run
 
 SET = """
@@ -142,6 +144,7 @@ def own_server(server_folder: Path, monkeypatch: pytest.MonkeyPatch):
     server = LocalServer(embedded_installation() / "bin", server_folder)
     monkeypatch.setattr(servers, "_current", server)
     monkeypatch.setenv("ANN_BENCHMARKS_PG_SETTINGS", "shared_buffers=32MB")
+    monkeypatch.setattr(server_settings, "_contenders", {})
     yield server
     use_settings({})
     server.stop()
@@ -153,7 +156,7 @@ def test_each_turn_has_its_settings_on_one_index(tmp_path, monkeypatch, own_serv
     words = (
         "--local --dataset tiny --algorithm pgvector_hnsw --clients 2 --duration 0.1 --warmup 10 --rounds 2"
     )
-    settings = ["shared_buffers=32MB,64MB", "jit=on,off", "work_mem=5MB"]
+    settings = ["shared_buffers=32MB,64MB", "enable_sort=on,off", "work_mem=5MB"]
     args = make_parser().parse_args([*words.split(), "--setting", *settings])
     jobs = list(every_job(args))[:4]
     assert len({job.definition.family for job in jobs}) == 4
@@ -169,14 +172,62 @@ def test_each_turn_has_its_settings_on_one_index(tmp_path, monkeypatch, own_serv
             contenders.carry_out(Keep(job.label(), {"rounds": "mark"}), lambda event: None)
     finally:
         contenders.close()
-    assert len(starts) == 4  # twice a round, and not for jit
+    assert len(starts) == 4  # twice a round, and not for what sessions can set
     points = [read_attributes(path) for path in iter_result_paths()]
     assert len(points) == 4
     assert len({attrs["index_build_time"] for attrs in points}) == 1
     for attrs in points:
         chosen, stored = json.loads(attrs["given_settings"]), json.loads(attrs["settings"])
         assert stored["shared_buffers"] == chosen["shared_buffers"] and stored["work_mem"] == "5MB"
-        assert stored.get("jit", "on") == chosen["jit"]  # which is on in PostgreSQL anyway
+        assert stored.get("enable_sort", "on") == chosen["enable_sort"]  # PostgreSQL has it on.
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("jit=on", "jit = on is not in force: this server has no JIT"),
+        ("jit_above_cost=0", "jit_above_cost = 0 is not in force: this server has no JIT"),
+        (
+            "listen_addresses=localhost",
+            "listen_addresses = localhost is not in force: the server runs with ''",
+        ),
+        ("port=5433", "port = 5433 is not in force: the server runs with '5432'"),
+        ("unix_socket_permissions=0777", "is not in force: the server runs with '0700'"),
+        ("unix_socket_directories=/tmp", "unix_socket_directories = /tmp is not in force"),
+        ("cluster_name=mine", "cluster_name = mine is not in force"),
+    ],
+)
+def test_a_setting_that_is_not_in_force_is_refused_before_anything_is_loaded(
+    own_server, given, reason
+) -> None:
+    algorithm = PGVectorHNSW("euclidean", {"M": 8, "efConstruction": 32})
+    algorithm.use_settings(dict([given.split("=")]))
+    with pytest.raises(PostgresError, match=reason):
+        algorithm.fit(clustered(200, 4))
+    assert algorithm.table_name is None
+    algorithm.done()
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["jit=off", "shared_buffers=4096", "shared_buffers=0.03125GB", "checkpoint_timeout=600", "wal_buffers=-1",
+     "checkpoint_completion_target=0.7", "wal_level=REPLICA", "fsync=false", "max_wal_size=1536MB",
+     "shared_preload_libraries=$libdir/vector", "cluster_name="],
+)  # fmt: skip
+def test_a_setting_that_is_in_force_is_taken_however_it_is_written(own_server, given: str) -> None:
+    algorithm = PGVectorHNSW("euclidean", {"M": 8, "efConstruction": 32})
+    algorithm.use_settings(dict([given.split("=")]))
+    with fitted(algorithm, clustered(200, 4), 20):
+        pass
+
+
+def test_contenders_that_are_the_same_on_the_server_are_refused(own_server) -> None:
+    for value, reason in (("3072", ""), ("3MB", "'work_mem=3072' and 'work_mem=3MB' are the same on this")):
+        algorithm = PGVectorHNSW("euclidean", {"M": 8, "efConstruction": 32})
+        algorithm.use_settings({"work_mem": value})
+        with pytest.raises(PostgresError, match=reason) if reason else nullcontext():
+            algorithm.fit(clustered(200, 4))
+        algorithm.done()
 
 
 def test_what_a_point_sets_is_no_setting_of_a_contender(plugin_server) -> None:
@@ -193,7 +244,13 @@ def test_what_a_point_sets_is_no_setting_of_a_contender(plugin_server) -> None:
         use_settings({})
 
 
-@pytest.mark.parametrize("values", ["a/b,a-b", "a b,a;b", "on,ON"])
+@pytest.mark.parametrize("values", ["on,ON", "off,0", "1GB,1024 MB", "60s,1min", "512kB,0.5MB"])
+def test_two_spellings_of_a_value_are_refused(values):
+    with pytest.raises(UserError, match="--setting x: '.*' and '.*' are the same: leave one of them out"):
+        with_settings([PLAIN], [read_setting(f"x={values}")])
+
+
+@pytest.mark.parametrize("values", ["a/b,a-b", "a b,a;b"])
 def test_two_values_that_would_be_one_curve_are_refused(values):
     with pytest.raises(UserError, match="would have one curve.*leave one of them out"):
         with_settings([PLAIN], [read_setting(f"application_name={values}")])

@@ -4,6 +4,7 @@ import json
 import threading
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import psutil
@@ -12,8 +13,9 @@ import pytest
 from ann_benchmarks.algorithms.clustering.cells import METRICS
 from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
-from ann_benchmarks.algorithms.postgres import catalog, servers
+from ann_benchmarks.algorithms.postgres import catalog, fitting, servers
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.algorithms.postgres.forms import query_sql
 from ann_benchmarks.algorithms.postgres.scattered import MergedAnswer
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
@@ -38,7 +40,9 @@ from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure import rounds
 from ann_benchmarks.measure.job import carry_out
+from ann_benchmarks.measure.loaded_point import LoadedPoint
 from ann_benchmarks.measure.rounds import Contenders, EnteredJob, Turn
+from ann_benchmarks.measure.timed import Subject, measure
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.comparable import comparable, family
 from ann_benchmarks.results.runs import load_runs
@@ -115,6 +119,55 @@ def by_clients(algorithm, queries, clients=3):
         }
     finally:
         opened.close()
+
+
+WRONG_IDS = {  # what a table of a server that does odd things may have in place of them, and what is said
+    "id + 1000": "neighbour 1[0-9]+, but the training set has the rows 0 to 400",
+    "-1 - id": "neighbour 42949[0-9]+, but the training set",
+    "3": "answered with neighbour 3 twice",
+    "NULL": "an answer has NULL in place of an id",
+}
+
+
+def refuse_wrong_ids(algorithm, tables, follow=lambda: None):
+    """Have each way to send queries find wrong ids, in tables of servers, and make sure that it says so."""
+    subject = Subject(Plugin(algorithm), QUERIES, K, len(TRAIN))
+    ways = [partial(measure, subject, batch=batch) for batch in (False, True)]
+    for wrong, reason in WRONG_IDS.items():
+        for server, table in tables:
+            with server.connect() as connection:
+                connection.execute(f"ALTER TABLE {table} ALTER id DROP NOT NULL")
+                connection.execute(f"UPDATE {table} SET id = {wrong}")
+        follow()
+        for way in [*ways, LoadedPoint(subject, Load(3)).answers]:
+            with pytest.raises((UserError, PostgresError), match=reason):
+                way()
+
+
+@pytest.mark.parametrize("engine", ["", *ENGINES])
+@pytest.mark.parametrize("payload", ["", "vector"])
+def test_wrong_ids_are_errors_however_queries_are_sent(shards, engine, payload):
+    if engine and payload:
+        pytest.skip("shards have no payloads")
+    algorithm = PGVectorExact("euclidean")
+    if payload:
+        algorithm.set_payload(payload)
+    with fitted(engine, algorithm, train=TRAIN + 7) as algorithm:
+        every = algorithm._indexed._shards if engine else [algorithm._indexed]
+        refuse_wrong_ids(algorithm, [(one.server, one.names()[0]) for one in every])
+    for server in (servers._current, *shards.values()):
+        with server.connect() as connection:
+            connection.execute("DROP SCHEMA IF EXISTS ann_benchmarks CASCADE")  # with that table
+
+
+def test_more_rows_than_requested_are_errors(plugin_server, monkeypatch):
+    monkeypatch.setattr(fitting, "query_sql", lambda *given: query_sql(*given).replace("LIMIT 1", "LIMIT 2"))
+    with fitted("") as algorithm:
+        subject = Subject(Plugin(algorithm), QUERIES, K, len(TRAIN))
+        ways = [partial(measure, subject, batch=batch) for batch in (False, True)]
+        for way in [*ways, LoadedPoint(subject, Load(3)).answers]:
+            with pytest.raises(PostgresError, match="an answer has 20 rows, and 10 were requested"):
+                way()
 
 
 def bit_distances(metric, queries, ids, rows):

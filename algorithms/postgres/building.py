@@ -15,6 +15,7 @@ from .errors import PostgresError, refusal
 from .forms import Form
 from .progress import index_progress
 from .servers import Server
+from .servers.libpq import backend_of
 from .settings import (
     MIB,
     apply_settings,
@@ -222,7 +223,7 @@ class IndexBuild:
     def _progress(self, rows: int) -> AbstractContextManager[None]:
         if self._is_one_of_many:
             return nullcontext()
-        backend = self._connection.info.backend_pid
+        backend = backend_of(self._connection)
         return index_progress(self._server, backend, rows, self._index.disk_bytes)
 
     def _create(self, hooks: IndexHooks) -> dict[str, Any]:

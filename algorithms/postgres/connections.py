@@ -17,7 +17,7 @@ from .pooling.configuration import most_clients
 from .servers import chosen_programs
 from .servers.external import ExternalServer
 from .servers.hosts import shard_hosts
-from .servers.libpq import connect
+from .servers.libpq import unset_connection
 from .settings import MOST_CONNECTIONS, current_setting
 
 _FILES_A_CLIENT = 3  # while it starts: both ends of a socket, and its book
@@ -60,7 +60,7 @@ def _taken_by_server() -> int | None:
         if starts_service():
             return None  # it need not run yet
         try:
-            with connect(connection_parameters()) as connection:
+            with unset_connection(connection_parameters()) as connection:
                 text = current_setting(connection, "max_connections")
         except PostgresError:
             return None  # which is reported where it matters

@@ -13,6 +13,7 @@ from .citus import drop_abandoned, drop_unless_loaded
 from .environment import OTHER_FOLDER, server_kind
 from .errors import PostgresError, refusal
 from .servers import Server, current_server
+from .servers.libpq import give_settings
 
 NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 _REMEDIES = {
@@ -83,13 +84,24 @@ def check_available(
 def create_extension(server: Server, connection: psycopg.Connection[Any], name: str) -> None:
     """Create it where it is missing; on a server of ours, bring it to the library's version."""
     row = connection.execute(
-        "SELECT installed_version, default_version FROM pg_available_extensions WHERE name = %s", [name]
+        "SELECT installed_version, default_version, extnamespace::regnamespace::text,"
+        " has_schema_privilege(extnamespace, 'USAGE')"
+        " FROM pg_available_extensions LEFT JOIN pg_extension ON extname = name WHERE name = %s",
+        [name],
     ).fetchone()
     assert row is not None
-    created, offered = row
+    created, offered, schema, is_usable = row
+    if is_usable is False:
+        user = connection.info.user
+        raise PostgresError(
+            f"the extension '{name}' is in the schema {schema}, which user '{user}' may not use: have a"
+            f' superuser run GRANT USAGE ON SCHEMA {schema} TO "{user}"'
+        )
     try:
         if created is None:
             connection.execute(f"CREATE EXTENSION {name} CASCADE")
+            if not server.is_ours:
+                give_settings(connection)  # its schema, which may be another one than the first
         elif server.is_ours and created != offered:
             connection.execute(f"ALTER EXTENSION {name} UPDATE")
     except psycopg.errors.InsufficientPrivilege:
@@ -100,6 +112,11 @@ def create_extension(server: Server, connection: psycopg.Connection[Any], name: 
         raise PostgresError(
             f"the data folder was used with {name} {created}, the server now has {offered}: name "
             f"{OTHER_FOLDER}, or run DROP EXTENSION {name} CASCADE, which drops its indexes"
+        ) from None
+    except psycopg.errors.InvalidSchemaName:
+        raise PostgresError(
+            f"this user's search_path has no schema for the extension '{name}': have a superuser run"
+            f" CREATE EXTENSION {name} SCHEMA public"
         ) from None
     except (psycopg.errors.UndefinedFile, psycopg.errors.FeatureNotSupported, psycopg.InternalError) as error:
         raise refusal(f"the server cannot create the extension '{name}'", error) from None

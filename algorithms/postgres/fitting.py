@@ -26,7 +26,7 @@ from .payload import mark_of, returned_column, table_column
 from .prewarming import cache_files
 from .servers import Server
 from .session import SessionFacts
-from .settings import FILTERED_SESSION, QUERY_SESSION, SESSION, apply_settings, settable
+from .settings import FILTERED_SESSION, QUERY_SESSION, SESSION, apply_settings, check_contender, settable
 from .statement import QueryStatement, load_libraries
 from .table_indexes import BuildOptions, TableIndexes
 from .tables import check_encoding, fingerprint
@@ -139,6 +139,7 @@ class IndexedTable:
             conditions,
             conditions.literals(q.filter) if conditions else (),
             bool(source.beside),
+            n,
         )
 
     @property
@@ -202,6 +203,7 @@ class IndexedTable:
                         f"{name} is gone: another run has dropped it, or a user who may not park it"
                     )
             catalog.use_only(connection, self.table.name, names)
+            settable(connection, given_settings(), self.server.is_ours)
             is_new = take_over(self.server, [self.table.name, *names], self._where)
             room = cache_room(connection, self._ram)
             is_pushed_out = is_new and is_short(connection, room)
@@ -274,6 +276,7 @@ class IndexedTable:
             self._facts |= facts_of(self.server, connection)
             own = contender_settings()  # also for the build
             apply_settings(connection, {name: value for name, value in given.items() if name in own})
+            check_contender(connection, own)
             index = self._hooks.index(rows, column.dimension)
             self._form = index.form if index else whole_form(self._metric, column)
             yield connection, index

@@ -16,6 +16,7 @@ from .session import QuerySession
 from .statement import QueryStatement
 
 _DISTANCE = struct.Struct(">d")
+_NO_DISTANCE = _DISTANCE.pack(float("nan"))
 _FINE = pq.ExecStatus.TUPLES_OK
 
 
@@ -24,7 +25,6 @@ class ScatteredStatement(QueryStatement):
     """A statement of each shard, which returns ids and distances; the other fields are the first one's."""
 
     shards: tuple[QueryStatement, ...] = ()
-    count: int = 0  # rows of an answer
     router: Router | None = None  # None: all shards are asked
 
 
@@ -63,6 +63,11 @@ class ScatteredSession(QuerySession):
             self.counted.add("searched_rows_share", self._router.share(result.places))
         return ids
 
+    def check_settings(self) -> None:
+        """Raise PostgresError where a shard's session has other settings than it was given."""
+        for session in self.sessions:
+            session.check_settings()
+
     def flush_statistics(self) -> None:
         """Have each shard count what its session has done."""
         for session in self.sessions:
@@ -86,9 +91,9 @@ class MergedAnswer:
         for answer in answers:
             value = answer.get_value
             for row in range(answer.ntuples):
-                (distance,) = _DISTANCE.unpack(value(row, 1) or b"")
+                (distance,) = _DISTANCE.unpack(value(row, 1) or _NO_DISTANCE)
                 # NaN, which a vector without a direction has, comes last, as on the server.
-                rows.append((distance != distance, distance, value(row, 0)))
+                rows.append((distance != distance, distance, value(row, 0) or b""))
         rows.sort()
         self._ids = [row[2] for row in rows[:count]]
         self.ntuples = len(self._ids)

@@ -16,7 +16,7 @@ from .errors import PostgresError, refusal
 from .filtering.plans import plan_names, plan_shares
 from .means import AnswerMeans
 from .payload import payload_bytes
-from .servers.libpq import connect
+from .servers.libpq import SHARED_BACKENDS, backend_of, connect
 from .settings import apply_settings
 from .statement import QueryStatement, load_libraries, set_and_check
 from .watching import CLIENT_APPLICATION, flush_statement
@@ -26,7 +26,7 @@ STATEMENT = b"ann_query"
 _LOCKS = """
     SELECT count(DISTINCT relation) FROM pg_locks
     WHERE pid = pg_backend_pid() AND locktype = 'relation' AND relation <> 'pg_locks'::regclass"""
-_OF_THE_PLACE = "'application_name', 'primary_conninfo', 'unix_socket_directories'"
+_OF_THE_PLACE = "'application_name', 'client_encoding', 'primary_conninfo', 'unix_socket_directories'"
 _CHANGED = "SELECT count(*) FROM pg_settings WHERE name = ANY(%s) AND setting IS DISTINCT FROM boot_val"
 
 
@@ -48,7 +48,7 @@ class PreparedSession:
     def __init__(self, parameters: Mapping[str, Any], application: str, extensions: Iterable[str]) -> None:
         """Connect under the application's name, and load the extensions' libraries."""
         self._connection = connect({**parameters, "application_name": application})
-        self.backend = self._connection.info.backend_pid
+        self.backend = backend_of(self._connection)
         self.libpq: Any = self._connection.pgconn
         self.execute: Callable[..., pq.abc.PGresult] = self.libpq.exec_prepared
         load_libraries(self._connection, extensions)
@@ -70,7 +70,9 @@ class PreparedSession:
         return SessionFacts(os.getpid(), self.backend, {}, "")
 
     def check_settings(self) -> None:
-        """Raise PostgresError where statements lack their settings: here nobody else changes them."""
+        """Raise PostgresError where another backend executes the statements, which lacks their settings."""
+        if backend_of(self._connection) != self.backend:
+            raise PostgresError(SHARED_BACKENDS)
 
     def flush_statistics(self) -> None:
         """Have the server count what this session has done, which it would do some seconds later."""
@@ -164,10 +166,13 @@ class QuerySession(PreparedSession):
         """Decode an answer; the server's error, if it is one, is raised here."""
         if result.status != pq.ExecStatus.TUPLES_OK:
             self.check(result)
+        self._statement.check_rows(result.ntuples)
         if self._statement.has_payload:
             self.counted.add("payload_bytes", payload_bytes(result))
-        value = result.get_value
-        return [int.from_bytes(value(row, 0) or b"", "big") for row in range(result.ntuples)]
+        values = [result.get_value(row, 0) for row in range(result.ntuples)]
+        if not all(values):
+            raise PostgresError("an answer has NULL in place of an id: each row needs one")
+        return [int.from_bytes(value, "big") for value in values if value]
 
     def plan(self, example: str, values: Sequence[str] = ()) -> dict[str, Any]:
         """Return the plan that the statement has for a query: its vector's literal, its filter's values."""
@@ -226,6 +231,7 @@ class QuerySession(PreparedSession):
 
     def facts(self) -> SessionFacts:
         """Describe it, with every setting that is not the server's built-in default."""
+        self.check_settings()
         rows = self._connection.execute(
             "SELECT name, current_setting(name) FROM pg_settings"
             " WHERE source NOT IN ('default', 'override') AND setting IS DISTINCT FROM boot_val"

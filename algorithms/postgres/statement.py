@@ -38,6 +38,7 @@ class QueryStatement:
     conditions: WhereClause | None = None  # of a filter: whichever plan the server chooses is a result
     example_values: tuple[str, ...] = ()  # of the filter, beside the vector
     has_payload: bool = False  # a column beside the id
+    count: int = 0  # rows of an answer at most; 0: any number
 
     @property
     def has_filter(self) -> bool:
@@ -65,6 +66,11 @@ class QueryStatement:
         """Raise PostgresError where a session that has prepared it would not run what is measured."""
         if not self.has_filter:
             check_plan(plan, self.index)
+
+    def check_rows(self, most: int) -> None:
+        """Raise PostgresError where an answer has more rows than were requested."""
+        if most > self.count > 0:
+            raise PostgresError(f"an answer has {most} rows, and {self.count} were requested")
 
     def attributed(self, error: PostgresError) -> PostgresError:
         """Return an error of the query, with the server that it is due to where there are several."""

@@ -9,7 +9,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from .errors import PostgresError
 from .servers import current_server, numa, replica_server, shard_server
 from .servers.external import ExternalServer
 from .servers.hosts import VARIABLE as SHARD_HOSTS
+from .servers.libpq import backend_of
 from .settings import current_setting, megabytes
 from .watching.processes import server_processes
 
@@ -225,10 +225,10 @@ def _given_settings(*tiers: Any) -> Mapping[str, str]:
     return given
 
 
-def _started_at(connection: psycopg.Connection[Any]) -> datetime:
-    row = connection.execute("SELECT pg_postmaster_start_time()").fetchone()
+def _started_at(connection: psycopg.Connection[Any]) -> float:
+    row = connection.execute("SELECT extract(epoch FROM pg_postmaster_start_time())::float8").fetchone()
     assert row is not None
-    return row[0]
+    return float(row[0])
 
 
 def _postmaster(connection: psycopg.Connection[Any]) -> int | None:
@@ -236,7 +236,7 @@ def _postmaster(connection: psycopg.Connection[Any]) -> int | None:
     try:
         if server_processes(connection) is None:
             return None
-        return psutil.Process(connection.info.backend_pid).ppid()
+        return psutil.Process(backend_of(connection)).ppid()
     except psutil.Error:
         return None
 

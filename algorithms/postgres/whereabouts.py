@@ -15,6 +15,7 @@ from .servers.binaries import built_version
 from .servers.external import ExternalServer
 from .servers.hosts import hosts_of
 from .servers.installation import extension_version
+from .servers.libpq import overridden_settings
 
 # Of somebody else's server: what can change how long a query or a write takes, and no session of ours sets.
 # Tiers set shared_buffers and huge_pages.
@@ -39,6 +40,7 @@ def facts_of(server: Server, connection: psycopg.Connection[Any]) -> dict[str, A
         "server_address": _address(connection),
         "given_settings": _given(),
         "server_settings": json.dumps(dict(rows)),
+        "overridden_settings": json.dumps(overridden_settings(connection)),
     }
 
 

@@ -54,8 +54,17 @@ def require_no_better(
         raise UserError(
             f"the true neighbours do not hold: query {query} was answered with row {row} at distance"
             f" {in_order[query, place]:.6g}, and its true neighbour number {place + 1} is at"
-            f" {true_distances[query, place]:.6g}; find them again: python create_dataset.py --ground-truth"
-            " DATASET --force"
+            f" {true_distances[query, place]:.6g}; find them again by create_dataset.py --ground-truth --force"
+        )
+
+
+def require_complete(neighbors: np.ndarray, due: int) -> None:
+    """Raise UserError where an answer of an exact search, (queries, at least due), has fewer neighbours."""
+    found = np.count_nonzero(neighbors >= 0, axis=1)
+    if (found < due).any():
+        query = int(np.argmax(found < due))
+        raise UserError(
+            f"query {query} was answered with {found[query]} neighbours, but an exact search has {due} here"
         )
 
 

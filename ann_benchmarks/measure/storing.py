@@ -35,7 +35,7 @@ from ann_benchmarks.results.speeds import EXACT_SEARCH, PARTS, recall_parts
 from ann_benchmarks.results.truth import Truth
 from ann_benchmarks.results.warnings import main_wait, remarks
 
-from .answers import require_no_better
+from .answers import require_complete, require_no_better
 from .filtering import decile_figures, filter_figures
 from .observed import others_facts
 
@@ -121,6 +121,9 @@ class PointStore:
         """Write the result file; return its attributes and each query's recall, (queries,)."""
         job, shown = self.job, representative(runs)
         neighbors = self.kept_neighbors(runs)
+        is_exact = job.finds_all and self.plugin.is_exact(job.count)
+        if is_exact and self.due is None:
+            require_complete(neighbors, min(job.count, len(self.train)))
         distances = self._distances(neighbors)
         found = self._recalls(distances)
         recall, times = share_interval(found), [run.times for run in runs]
@@ -141,7 +144,7 @@ class PointStore:
             "recall_low": recall.low,
             "recall_high": recall.high,
             PARTS: recall_parts(found),
-            EXACT_SEARCH: (job.finds_all and self.plugin.is_exact(job.count)) or None,  # else not stored
+            EXACT_SEARCH: is_exact or None,  # else not stored
             **self._filter_figures(runs, distances, found),
             "qps_mean": fmean(rates),
             "qps_low": qps.low,

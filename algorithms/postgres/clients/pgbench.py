@@ -21,8 +21,9 @@ from .. import machine
 from ..errors import PostgresError
 from ..servers import folder_files
 from ..servers.account import ServerAccount
-from ..servers.libpq import client_environment
+from ..servers.libpq import client_environment, connect, settings_elsewhere
 from ..session import SessionFacts
+from ..settings import current_setting
 from ..statement import QueryStatement
 from ..watching import CLIENT_APPLICATION
 from .pgbench_program import PgbenchProgram, find_pgbench
@@ -69,7 +70,10 @@ class PgbenchClients:
         self.version = program.version()
         self._program, self._clients, self._parameters = program, clients, statement.parameters
         self._draw = _drawn(len(queries), skew)
-        self._options = _options(statement.parameters.get("options", ""), statement.settings)
+        with connect(statement.parameters) as connection:
+            path = {"search_path": current_setting(connection, "search_path")}
+            settings = {**settings_elsewhere(connection), **path, **statement.settings}
+        self._options = _options(statement.parameters.get("options", ""), settings)
         self._length: list[str] = []  # of a run, as arguments of pgbench
         self._runs = 0
         self._client_runs: list[ClientRun] = []

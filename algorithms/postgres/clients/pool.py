@@ -101,6 +101,7 @@ class ClientPool(ProcessGroup):
         runs, counts = [], []
         for book, work, report in self._reports():
             read = book.read(work.room, report.count)
+            self._statement.check_rows(int(read.rows.max(initial=0)))
             is_closed = isinstance(work, InOrder)
             (numbers, ids, weights), counted = report.result
             counts.append(counted)

@@ -54,7 +54,6 @@ class PooledSession(QuerySession):
 
     def facts(self) -> SessionFacts:
         """Describe it, with the settings that its queries have."""
-        self.check_settings()
         found = super().facts()
         settings = {**found.settings, **{name: self._pooled.expected[name] for name in self._pooled.local}}
         return SessionFacts(found.process, found.backend, dict(sorted(settings.items())), found.plan)

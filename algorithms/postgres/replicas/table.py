@@ -17,6 +17,7 @@ from ..fitting import IndexedTable
 from ..machine import drop_from_cache
 from ..servers import Server, current_server, stop_replicas
 from ..session import SessionFacts
+from ..settings import settable
 from ..statement import QueryStatement, changed
 from ..watching import ServerWatch, SeveralWatch
 from ..writing import WritableTable
@@ -142,6 +143,8 @@ class ReplicatedTable(IndexedTable):
         for replica in self._replicas:
             with naming_replica(replica.number, replica.count):
                 replica.follow(self._extension, position, has_failed)
+                with replica.server.connect() as connection:
+                    settable(connection, given_settings(), is_ours=True)
                 if self._options.prewarms and self._indexes.names:
                     replica.warmth.ensure(replica.server, self._warm)
 

@@ -26,8 +26,12 @@ class ReplicasWatch(SeveralWatch):
         `flush` has sessions flush their statistics after a run. `begin_log` gives each run what its sampler
         fills: where that goes on after it was held, what the one before has filled.
         """
-        watches = [ServerWatch(replica, *names, flush) for replica in replicas]
-        super().__init__(watches, ServerWatch(primary, *names), "primary", is_asked=False)
+        watches = [
+            ServerWatch(replica, *names, flush, f"replica {number} of {len(replicas)}", is_standby=True)
+            for number, replica in enumerate(replicas, 1)
+        ]
+        other = ServerWatch(primary, *names, name="the primary", is_standby=False)
+        super().__init__(watches, other, "primary", is_asked=False)
         self._primary, self._replicas, self._begin_log = primary, replicas, begin_log
         self._lag: dict[str, float] = {}
 

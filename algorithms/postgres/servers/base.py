@@ -137,7 +137,8 @@ class Server(ABC):
         """Return what changes whenever the server loses the content of its memory: by a start, or a crash."""
         with self.connect() as connection:
             return connection.execute(
-                "SELECT pg_postmaster_start_time(), stats_reset FROM pg_stat_bgwriter"
+                "SELECT extract(epoch FROM pg_postmaster_start_time())::float8,"
+                " extract(epoch FROM stats_reset)::float8 FROM pg_stat_bgwriter"
             ).fetchone()
 
     def connect(self) -> psycopg.Connection[Any]:

@@ -205,7 +205,8 @@ def default_folder(account: ServerAccount) -> Path:
     cannot make it safely, unless it is the account's already.
     """
     here = Path.cwd() / "data" / "postgres"
-    if account.can_reach(Path.cwd()) and (
+    made = next(path for path in (here, *here.parents) if os.path.lexists(path))
+    if account.can_reach(made) and (
         not account.is_other or account.has(here.resolve()) or place_for_root(here)
     ):
         return here

@@ -39,7 +39,8 @@ def stranger_on(path: Path, trusted: Collection[int]) -> Path | None:
 def open_made(path: Path) -> int:
     """Open a folder, made where it is not there, as those above it are; OSError where a link is on the way.
 
-    Each is made in the one that has been opened: nobody can put a link in its place meanwhile.
+    Each is made in the one that has been opened: nobody can put a link in its place meanwhile. Other accounts
+    can pass those above it, whatever the umask.
     """
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
     handle = os.open("/", flags)
@@ -49,9 +50,13 @@ def open_made(path: Path) -> int:
             try:
                 handle = os.open(name, flags, dir_fd=above)
             except FileNotFoundError:
+                is_new = False
                 with suppress(FileExistsError):
                     os.mkdir(name, 0o755 if left else 0o700, dir_fd=above)
+                    is_new = True
                 handle = os.open(name, flags, dir_fd=above)
+                if left and is_new:
+                    os.fchmod(handle, os.fstat(handle).st_mode & 0o777 | 0o011)
         finally:
             os.close(above)
     return handle

@@ -19,6 +19,7 @@ from ..errors import PostgresError, naming_coordinator, naming_shard, refusal
 from ..extension import RequiredExtension
 from ..role_settings import give
 from ..servers import Server
+from ..servers.libpq import settings_elsewhere
 from ..statement import load_libraries
 from .nodes import add_nodes, check_nodes, place_of
 from .shard import FLUSH_VIEW, SETTINGS_VIEW, Shard
@@ -110,7 +111,7 @@ class CitusCoordinator:
         for shard in self._shards:
             with self._on(shard) as connection:
                 load_libraries(connection, self._extension.all_names)
-                give(connection, SAVED, settings)
+                give(connection, SAVED, {**settings_elsewhere(connection), **settings})
         self._settings = dict(settings)
 
     def sent(self, plan: Mapping[str, Any]) -> list[str]:

@@ -17,6 +17,7 @@ from ..columns import Column
 from ..errors import PostgresError, refusal
 from ..extension import RequiredExtension
 from ..servers import Server
+from ..servers.libpq import settings_elsewhere
 from ..watching import CLIENT_APPLICATION
 from .shard import FLUSH_VIEW, SETTINGS_VIEW, Shard
 from .statement import startup_options
@@ -38,6 +39,7 @@ class Coordinator:
         self._extension, self._is_concurrent = extension, is_concurrent
         self._guard: psycopg.Connection[Any] | None = None
         self._options: tuple[str, int] | None = None  # of the foreign servers now
+        self._settings: list[dict[str, str]] = []  # of all sessions there
         self.parts: list[str] = []  # the foreign tables of the shards
         self.views: list[str] = []  # of the settings that sessions have there
         self.flushes: list[str] = []  # which have the sessions there flush their statistics
@@ -65,11 +67,11 @@ class Coordinator:
         options = (startup_options(settings), max(rows, _FETCH_SIZE))
         if options == self._options:
             return
-        names = {"options": options[0], "fetch_size": str(options[1])}
-        if not self._is_concurrent:
-            del names["fetch_size"]  # as whoever writes it first has it
         with self.server.connect() as connection, connection.transaction():
-            for number in range(1, len(self.parts) + 1):
+            for number, own in enumerate(self._settings, 1):
+                names = {"options": startup_options({**own, **settings}), "fetch_size": str(options[1])}
+                if not self._is_concurrent:
+                    del names["fetch_size"]  # as whoever writes it first has it
                 for name, value in names.items():
                     # ADD is refused where there is one, SET where there is none.
                     verb = sql.SQL("ADD" if self._options is None else "SET")
@@ -107,8 +109,10 @@ class Coordinator:
         connection.execute(
             f"CREATE TABLE {TABLE} {column.table_definition} PARTITION BY LIST ((id % {count}))"
         )
-        self.parts, self.views, self.flushes = [], [], []
+        self.parts, self.views, self.flushes, self._settings = [], [], [], []
         for shard in shards:
+            with shard.server.connect() as there:
+                self._settings.append(settings_elsewhere(there))
             server = f"{_SERVER}{shard.number}"
             _make_server(connection, server, shard.server.connection_parameters(), options)
             table = shard.names()[0]

@@ -72,7 +72,7 @@ class Engine:
                 changed(one, QueryStatement, sql=scattered_sql(_name(shard), form, *how))
                 for shard, one in zip(shards, each, strict=True)
             ]
-            parts = {"shards": tuple(scattered), "count": n, "router": self.router}
+            parts = {"shards": tuple(scattered), "router": self.router}
             return changed(scattered[0], ScatteredStatement, **parts)
         if isinstance(self.coordinator, CitusCoordinator):
             self.coordinator.use(each[0].settings)

@@ -10,6 +10,8 @@ from typing import Any
 import psutil
 import psycopg
 
+from ..servers.libpq import backend_of
+
 _PROGRAMS = {"postgres", "postmaster"}
 _NEW_SECONDS = 60
 
@@ -67,7 +69,7 @@ def server_processes(connection: psycopg.Connection[Any]) -> ServerProcesses | N
     if address and not ipaddress.ip_address(address).is_loopback:
         return None
     try:
-        backend = psutil.Process(connection.info.backend_pid)
+        backend = psutil.Process(backend_of(connection))
         postmaster = backend.parent()
         is_new = abs(time.time() - backend.create_time()) < _NEW_SECONDS
         if postmaster is None or not is_new or not {backend.name(), postmaster.name()} <= _PROGRAMS:

@@ -20,6 +20,7 @@ from .counters import REPORT_SECONDS, SHARED_MEMORY_VERSION, CounterReader
 from .processes import ServerProcesses, Used, machine_cpu, server_processes
 from .waits import WaitSampler, shares
 
+_STATE = "SELECT pg_is_in_recovery(), extract(epoch FROM pg_postmaster_start_time())::float8"
 _UNAVAILABLE = (psycopg.Error, PostgresError, psutil.Error, OSError)
 _T = TypeVar("_T")
 
@@ -37,16 +38,25 @@ class _Run:
 class ServerWatch:
     """Observes a server while clients send it queries, over a connection of its own.
 
-    What is not available is left out; nothing raises, for the clients report what is wrong with a server.
+    What is not available is left out, for the clients report what is wrong with a server. PostgresError where
+    it was started again or promoted: clients of others, or of a standby, do not notice that.
     """
 
     def __init__(
-        self, server: Server, table: str, index: str | None, flush: Callable[[], None] = lambda: None
+        self,
+        server: Server,
+        table: str,
+        index: str | None,
+        flush: Callable[[], None] = lambda: None,
+        name: str = "the server",
+        is_standby: bool | None = None,
     ) -> None:
         """Take the names, with their schema, of what is queried.
 
-        `flush` has sessions that do not do so themselves flush their statistics after a run.
+        `flush` has sessions that do not do so themselves flush their statistics after a run. `name` is for
+        errors, `is_standby` what the server has to be; None: either.
         """
+        self._name, self._is_standby = name, is_standby
         self._server, self._table, self._index, self._flush = server, table, index, flush
         self._connection: psycopg.Connection[Any] | None = None
         self._reader: CounterReader | None = None
@@ -58,7 +68,9 @@ class ServerWatch:
     def running(self) -> Iterator[None]:
         """Watch what happens within. The clients' sessions should have flushed their statistics before."""
         self._run = run = _Run()
-        self._connect()
+        before = self._state()
+        if before is not None and self._is_standby not in (None, before[0]):
+            raise PostgresError(f"{self._name} is no standby any more: it was promoted")
         _if_available(self._flush)  # of earlier queries, such as those to warm up
         run.counted_before = self._counted()
         connection = self._connection  # none if the server has not answered
@@ -76,6 +88,10 @@ class ServerWatch:
                 run.seen = sampler.stop()
                 if sampler.is_stuck:
                     self._connection = None  # it is left to the thread that waits for the server
+        after = self._state()
+        if before is not None and after is not None and before != after:
+            happened = "was started again" if before[0] == after[0] else "was promoted"
+            raise PostgresError(f"{self._name} {happened} during the run, which does not count")
 
     def processes(self) -> list[int] | None:
         """Return the postmaster's process id; None where it is not on this machine, or cannot be seen."""
@@ -126,6 +142,22 @@ class ServerWatch:
                 self._reader = _if_available(lambda: CounterReader(connection, only_stored=True))
                 self._processes = _if_available(lambda: server_processes(connection))
                 self._shared_buffers = _if_available(lambda: shared_buffers(connection))
+
+    def _state(self) -> tuple[Any, ...] | None:
+        """Return whether it is a standby, and when it was started; None where it does not answer."""
+        for _ in range(2):  # the first connection may be lost
+            self._connect()
+            if (connection := self._connection) is None:
+                return None
+            try:
+                if found := _if_available(lambda: answered(lambda: connection.execute(_STATE).fetchone())):
+                    return found
+            except NoAnswer:
+                return None
+            finally:
+                if connection.closed:
+                    self._connection = None
+        return None
 
     def _counted(self) -> dict[str, float]:
         connection, reader = self._connection, self._reader

@@ -17,6 +17,7 @@ from ..columns import Column, FixedColumn
 from ..errors import PostgresError
 from ..progress import index_progress, vacuum_progress
 from ..servers import Server
+from ..servers.libpq import backend_of
 from ..settings import apply_settings
 from ..watching import CLIENT_APPLICATION, flush_statement
 from .pool import WriteAccess, WriterPool
@@ -101,7 +102,7 @@ class WritableTable:
         """VACUUM the table and, however little there is to do, its indexes; return the seconds."""
         with self._server.explaining("vacuuming"), self._server.connect() as connection:
             self._set_up(connection)
-            with vacuum_progress(self._server, connection.info.backend_pid, self._rows(connection)):
+            with vacuum_progress(self._server, backend_of(connection), self._rows(connection)):
                 started = time.perf_counter()
                 connection.execute(f"VACUUM (INDEX_CLEANUP ON) {self.name}")
                 return time.perf_counter() - started
@@ -112,7 +113,7 @@ class WritableTable:
             return None
         with self._server.explaining("reindexing"), self._server.connect() as connection:
             self._set_up(connection)
-            with index_progress(self._server, connection.info.backend_pid, self._rows(connection)):
+            with index_progress(self._server, backend_of(connection), self._rows(connection)):
                 started = time.perf_counter()
                 connection.execute(f"REINDEX INDEX {self._index.name}")
                 return time.perf_counter() - started
