@@ -54,7 +54,7 @@ def require_no_better(
         raise UserError(
             f"the true neighbours do not hold: query {query} was answered with row {row} at distance"
             f" {in_order[query, place]:.6g}, and its true neighbour number {place + 1} is at"
-            f" {true_distances[query, place]:.6g}; find them again by create_dataset.py --ground-truth --force"
+            f" {true_distances[query, place]:.6g}; find them by create_dataset.py --ground-truth --force"
         )
 
 
