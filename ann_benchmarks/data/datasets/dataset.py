@@ -158,10 +158,9 @@ class Dataset(ABC):
         checked = check_truth(self, found)
         if checked.truth is not found:
             self.keep_truth(checked.truth)
-        what = f"the true neighbours of {self.name}"
         if checked.corrections:
-            warn(f"{what}: {'; '.join(checked.corrections)}; {path} has them as this project does")
-        print(f"{what} hold: {checked.extent}", file=sys.stderr)
+            warn(f"{self.name} came with {', '.join(checked.corrections)}; {path} has what is used instead")
+        print(f"the true neighbours of {self.name} hold: {checked.extent}", file=sys.stderr)
         write_check(record, [*self.files, *([path] if path.exists() else [])], checked.extent)
         return checked.truth
 

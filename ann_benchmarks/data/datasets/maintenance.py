@@ -139,4 +139,4 @@ def _verify_content(dataset: Dataset) -> Iterator[str]:
             for _, block in train.blocks():
                 bar.update(len(block))
     for text in check_truth(dataset, dataset.stored_truth()).corrections:
-        yield f"the true neighbours of {dataset.name}: {text}; run.py and others put that right"
+        yield f"{dataset.name} came with {text}, which the first run puts right"

@@ -18,9 +18,8 @@ from tqdm import tqdm
 from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import DAMAGE
-from ann_benchmarks.common.output import counted
 from ann_benchmarks.common.sparse import SparseVectors, joined
-from ann_benchmarks.distance import NOISE, ROUNDING, candidate_distances, is_nearer
+from ann_benchmarks.distance import NOISE, ROUNDING, candidate_distances, is_nearer, rounded_up
 
 from ..ground_truth import exact_neighbors
 from ..vectors import Rows
@@ -30,6 +29,7 @@ QUERIES, SLOW_QUERIES = 100, 10  # whose neighbours are recomputed; fewer where 
 NEIGHBORS = 10  # of each of them, the first and the last among them
 SAMPLE_BYTES, PIECE_BYTES = 2**24, 2**18  # of the rows that no neighbour may be farther than
 SAMPLE_SECONDS = 20.0  # after which the sample is as large as it is
+OUT_OF_ORDER = "neighbours out of order"
 _TOLERANCE = 1e-3  # of a distance, by which one stored in single precision may be off
 
 
@@ -59,7 +59,7 @@ CONVENTIONS = (
 
 @dataclass(frozen=True)
 class CheckedTruth:
-    """True neighbours that hold, what was put right in them, and how much of them was checked."""
+    """True neighbours that hold, which conventions were put right, and how much of them was checked."""
 
     truth: TrueNeighbors
     corrections: list[str]
@@ -107,7 +107,7 @@ def check_truth(dataset: Any, truth: TrueNeighbors) -> CheckedTruth:
             raise _refusal(dataset, problem)
         if (ids == 0).any():
             raise _refusal(dataset, f"they seem to be numbered from 1, but {_query(ids == 0)} names row 0")
-        truth, corrections = lower, ["neighbours are numbered from 1", *corrections]
+        truth, corrections = lower, ["neighbours numbered from 1", *corrections]
     if corrections or truth.distances is None:
         truth = _recomputed(dataset, truth, corrections)
     return CheckedTruth(truth, corrections, sample.extent)
@@ -142,7 +142,7 @@ def _recomputed(dataset: Any, truth: TrueNeighbors, corrections: list[str]) -> T
     """Return the same neighbours in order, with distances in float64, as many as each query has."""
     depth = int((truth.neighbors >= 0).sum(axis=1).min())
     if depth < truth.neighbors.shape[1]:
-        corrections.append(f"each query has {counted(depth, 'neighbour')} or more, and the rest is left out")
+        corrections.append(f"fewer neighbours for some queries: {depth} of each are used")
     found = dataset.with_distances(truth.neighbors)
     nearest = found.neighbors[:, :depth], found.known_distances[:, :depth]
     return TrueNeighbors(*nearest, dataset.name, published=truth.distances)
@@ -190,7 +190,10 @@ class _Sample:
         if problem or truth.distances is None:
             return problem, []
         stored = truth.distances[self._numbers][:, columns].astype(np.float64)
-        return self._convention(stored, computed, chosen)
+        problem, corrections = self._convention(stored, computed, chosen)
+        if not corrections and not _ascends(truth.distances):
+            corrections = [OUT_OF_ORDER]
+        return problem, corrections
 
     def _nearer_row(self, ids: np.ndarray, farthest: np.ndarray) -> str | None:
         """Name a row of the sample that is nearer than the farthest neighbour, but is not a neighbour."""
@@ -212,26 +215,31 @@ class _Sample:
         if self._metric == "angular":
             is_known &= computed != 1  # a vector of zeros has no angle, and tools differ in what they store
         corrections = []
-        with np.errstate(invalid="ignore"):
-            if (computed[:, 1:] < computed[:, :-1] - ROUNDING * np.abs(computed[:, :-1])).any():
-                corrections.append("neighbours are not in the order of their distances")
+        if not _ascends(np.where(ids >= 0, computed, np.inf)):
+            corrections.append(OUT_OF_ORDER)
         if (ids < 0).any():
-            corrections.append("missing neighbours are -1")
+            corrections.append("-1 for missing neighbours")
         expected, found = computed[is_known], stored[is_known]
         dimension = int(self._dataset.attrs["dimension"])
         if _agree(found, expected):
             if (np.abs(found - expected) > ROUNDING / 2 * np.abs(expected) + NOISE).any():
-                corrections.append("distances are rounded")
+                corrections.append("rounded distances")
             return None, corrections
         for convention in CONVENTIONS:
             if convention.metric == self._metric and _agree(found, convention.values(expected, dimension)):
-                return None, [f"distances are {convention.name}", *corrections]
+                return None, [convention.name, *corrections]
         off = np.where(is_known, np.abs(stored - computed) - _TOLERANCE * np.abs(computed), -np.inf)
         at, place = np.unravel_index(np.argmax(off), off.shape)
         return (
             f"query {self._numbers[at]} (from 0) has row {ids[at, place]:,} at {stored[at, place]:.6g} in the"
             f" file, and its {self._metric} distance is {computed[at, place]:.6g}"
         ), []
+
+
+def _ascends(distances: np.ndarray) -> bool:
+    """Whether each row of distances ascends, but for rounding."""
+    before, after = distances[:, :-1], distances[:, 1:]
+    return not (rounded_up(after) < before).any()
 
 
 def _agree(stored: np.ndarray, expected: np.ndarray) -> bool:
