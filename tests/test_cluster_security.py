@@ -33,7 +33,9 @@ def documented(pattern: str) -> str:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(ROOT), "DASK_CONFIG": str(folder / "cluster/dask.yaml")}
+    # Dask reads the value of its variables as Python, which warns of random names such as "1jx".
+    quiet = {"PYTHONWARNINGS": "ignore::SyntaxWarning"}
+    return os.environ | quiet | {"PYTHONPATH": str(ROOT), "DASK_CONFIG": str(folder / "cluster/dask.yaml")}
 
 
 def command(first: str, scheduler: str = "tls://HOST:8786") -> list[str]:

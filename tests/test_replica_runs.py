@@ -115,7 +115,7 @@ def test_segments_are_joined_by_what_their_facts_are():
 
 def test_the_work_of_a_primary_is_in_the_sum_and_by_itself(monkeypatch):
     class Watch:
-        def __init__(self, server, *more):
+        def __init__(self, server, *more, **others):
             self.cpu = server
 
         def facts(self, queries):
