@@ -115,7 +115,7 @@ CHANGES = {
     "padded": (
         "euclidean",
         lambda ids, d: (np.where(np.arange(K) < 12, ids, -1), d),
-        "-1 for missing neighbours, fewer neighbours for some queries: 12 of each are used",
+        "-1 for missing neighbours: 12 of each query will be used",
     ),
     "single precision": ("angular", lambda ids, d: (ids, d.astype(np.float16)), "rounded distances"),
     "right": ("euclidean", lambda ids, d: (ids, d.astype(np.float32)), None),
@@ -137,7 +137,7 @@ def test_another_convention_is_put_right(change, half):
     recall, done = half(metric)
     assert done.returncode == 0, done.stderr
     assert recall == pytest.approx(half_recall(metric), abs=1e-9)
-    assert (said or "the true neighbours of d hold: 100 of 130 queries") in done.stderr
+    assert (said or "the true neighbours of d were checked: 100 of 130 queries") in done.stderr
     assert ("warning: d came with" in done.stderr) == (said is not None)
     found = get_dataset("d")[0].truth()
     depth = found.neighbors.shape[1]
@@ -198,7 +198,8 @@ def test_verify_names_a_convention(workspace):
 def test_a_file_that_changes_is_checked_again(workspace):
     ids, distances = true_neighbors("euclidean")
     write("euclidean", ids, distances)
-    get_dataset("d")[0].truth()
+    with get_dataset("d")[0] as dataset:
+        dataset.truth()
     record = json.loads(Path("data/d.checked.json").read_text())
     assert record["extent"].startswith("100 of 130 queries")
     write("euclidean", shuffled(ids), distances)
@@ -215,7 +216,8 @@ def test_better_answers_than_the_truth_fail_the_point(half):
     recall, done = half("euclidean")
     assert recall is None and done.returncode == 1
     assert (
-        f"the true neighbours do not hold: query {query} was answered with row" in done.stdout + done.stderr
+        f"the true neighbours of d are wrong: query {query} was answered with row"
+        in done.stdout + done.stderr
     )
 
 
@@ -248,7 +250,7 @@ IDS = {
     "texts": (TEXTS, TEXTS, pa.string(), None),
     "texts that are numbers": (KEYS.astype(str), KEYS, pa.int64(), None),
     "numbers that are texts": (KEYS, KEYS.astype(str), pa.string(), None),
-    "floats": (KEYS.astype(float), KEYS, pa.int64(), "column 'id' of double, by which no row can be named"),
+    "floats": (KEYS.astype(float), KEYS, pa.int64(), "column 'id' of double, which cannot identify rows"),
     "unknown": (KEYS, KEYS + 1, pa.int64(), "names id .*, which none of the 900 training rows has"),
 }
 

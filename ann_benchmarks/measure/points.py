@@ -18,6 +18,7 @@ from ann_benchmarks.load.warmup import Caches, Warmup
 from ann_benchmarks.monitoring import NoMonitor, Phases
 from ann_benchmarks.plugin import Plugin
 
+from .answers import RefutedTruth
 from .filtering import AnswerCheck
 from .loaded_point import LoadedPoint
 from .observed import Kills
@@ -87,7 +88,7 @@ class Points:
             self.measure_point(query_arguments)
         except Exception as error:
             is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-            if is_full or isinstance(error, MemoryError) or not self.plugin.can_recover:
+            if is_full or isinstance(error, MemoryError | RefutedTruth) or not self.plugin.can_recover:
                 raise
             name, of_memory = self.job.label(query_arguments), self.kills.reason()
             reason = describe(error) + of_memory

@@ -228,7 +228,7 @@ class PointStore:
     def _distances(self, neighbors: np.ndarray) -> np.ndarray:
         """Compute the distances of what was found, (queries, count); they must not refute the truth."""
         found = candidate_distances(self.metric, self.queries.vectors, self.train, neighbors)
-        require_no_better(self.metric, neighbors, found, self.true_distances)
+        require_no_better(self.job.dataset, self.metric, neighbors, found, self.true_distances)
         return found
 
     def _recalls(self, distances: np.ndarray) -> np.ndarray:

@@ -164,7 +164,7 @@ FIFTH = "recall_p5"
 RECALL_BOUNDS = StoredInterval("recall", "recall over queries")
 # In the order of the columns of ann-benchmarks' CSV files.
 all_metrics: dict[str, ResultMetric] = {
-    KNN: ResultMetric("Recall within 0.001", "Recall within 0.001", "share", HIGHER, knn_recall),
+    KNN: ResultMetric("Recall (within 0.001)", "Recall (within 0.001)", "share", HIGHER, knn_recall),
     RECALL: ResultMetric("Recall", "Recall", "share", HIGHER, mean_recall, RECALL_BOUNDS, published="recall"),
     "epsilon": ResultMetric("Epsilon 0.01 Recall", "Recall, 1%", "share", HIGHER, epsilon_recall(0.01)),
     "largeepsilon": ResultMetric("Epsilon 0.1 Recall", "Recall, 10%", "share", HIGHER, epsilon_recall(0.1)),

@@ -21,7 +21,7 @@ from ..vectors import Rows
 from .filter_files import attributes_mark, filter_path, read_attributes, read_filter_set
 from .queries import Queries, TrueNeighbors, read_truth, truth_path, write_truth
 from .repeated import IN_TRAIN, count_repeated
-from .truth_check import check_path, check_truth, is_checked, write_check
+from .truth_check import DEPTH, check_path, check_truth, checked_depth, write_check
 
 _FIRST_ROWS = 64
 _SAMPLED_ROWS = 1024
@@ -38,6 +38,7 @@ class Dataset(ABC):
     name: str
     data: Path  # the folder in which datasets lie
     _known_truth: TrueNeighbors | None = None  # once it is checked
+    _known_depth = 0
     attrs: dict[str, Any]
 
     @property
@@ -110,7 +111,7 @@ class Dataset(ABC):
         at distance inf, where fewer than `count` rows pass.
         """
         filters = self.filter_set(filter).filters if filter else None
-        return Queries(self.test(), self.truth(filter).nearest(count), filters)
+        return Queries(self.test(), self.truth(filter, count).nearest(count), filters)
 
     def filter_set(self, name: str) -> FilterSet:
         """The filters of this name; UserError where they are not there, damaged, or of other vectors."""
@@ -123,19 +124,20 @@ class Dataset(ABC):
 
     def true_distances(self, count: int, filter: str = "") -> np.ndarray:
         """Distances of each query's `count` nearest training rows, ascending: (n_queries, count) float64."""
-        return self.truth(filter).nearest(count).known_distances
+        return self.truth(filter, count).nearest(count).known_distances
 
-    def truth(self, filter: str = "") -> TrueNeighbors:
+    def truth(self, filter: str = "", depth: int = DEPTH) -> TrueNeighbors:
         """The true neighbours of every query: those found here, or else those that came with the data.
 
-        They are checked when the dataset is first opened and whenever a file of it has changed; what followed
-        another convention, or had no distances, is kept as this project has it. With the name of a filter
-        set, those under the filters. Raises UserError when there are none, or they do not hold.
+        They are checked when the dataset is first opened and whenever a file of it has changed, with `depth`
+        distances of each query; what followed another convention, or had no distances, is kept as this
+        project has it. With the name of a filter set, those under the filters. Raises UserError when there
+        are none, or they are not those of the vectors.
         """
         if filter:
             return self._filters(filter)[1]
-        if self._known_truth is None:
-            self._known_truth = self._checked_truth()
+        if self._known_truth is None or self._known_depth < depth:
+            self._known_truth, self._known_depth = self._checked_truth(depth), depth
         return self._known_truth
 
     def stored_truth(self) -> TrueNeighbors:
@@ -149,19 +151,22 @@ class Dataset(ABC):
             )
         return found
 
-    def _checked_truth(self) -> TrueNeighbors:
+    def _checked_truth(self, depth: int) -> TrueNeighbors:
         path, record = truth_path(self.name, self.data), check_path(self.name, self.data)
         found = self.stored_truth()
         files = [*self.files, path] if self.has_own_truth else self.files
-        if found.distances is not None and is_checked(record, files):
+        known = checked_depth(record, files)
+        if found.distances is not None and known and known >= min(depth, found.neighbors.shape[1]):
             return found
-        checked = check_truth(self, found)
+        checked = check_truth(self, found, depth)
         if checked.truth is not found:
             self.keep_truth(checked.truth)
         if checked.corrections:
-            warn(f"{self.name} came with {', '.join(checked.corrections)}; {path} has what is used instead")
-        print(f"the true neighbours of {self.name} hold: {checked.extent}", file=sys.stderr)
-        write_check(record, [*self.files, *([path] if path.exists() else [])], checked.extent)
+            warn(
+                f"{self.name} came with {', '.join(checked.corrections)}; the corrected values are in {path}"
+            )
+        print(f"the true neighbours of {self.name} were checked: {checked.extent}", file=sys.stderr)
+        write_check(record, [*self.files, *([path] if path.exists() else [])], checked)
         return checked.truth
 
     def queries_in_train(self) -> int:

@@ -34,7 +34,7 @@ class HDF5Dataset(Dataset):
             # No lock is needed: files get their name when they are whole and are never written again.
             self._file = open_hdf5_file(path)
         except DAMAGE as error:
-            if isinstance(error, (FileNotFoundError, PermissionError)):
+            if getattr(error, "strerror", None):
                 raise UserError(f"cannot open {path}: {reason_of(error)}") from None
             raise _damaged(path, "not a whole HDF5 file") from None
         try:
@@ -167,10 +167,11 @@ def _checked_attributes(file: h5py.File, path: Path, distance: str) -> dict[str,
         raise _damaged(path, f"its dimension is {attributes['dimension']}")
     if not sparse and attributes["dimension"] != train.shape[1]:
         raise _damaged(path, f"its dimension is {attributes['dimension']} but its rows have {train.shape[1]}")
-    arrays = [file[key] for key in ("neighbors", "distances") if key in file]
+    truth_keys = ("neighbors", "distances") if "neighbors" in file else ()
+    arrays = [file[key] for key in truth_keys if key in file]
     shapes: list[tuple[int, ...]] = [getattr(array, "shape", None) or () for array in arrays]
     if any(len(shape) != 2 or shape[0] != queries or shape[1] == 0 or shape != shapes[0] for shape in shapes):
-        names = [key for key in ("neighbors", "distances") if key in file]
+        names = [key for key in truth_keys if key in file]
         found = " and ".join(
             f"{name} {shape}" for name, shape in reversed([*zip(names, shapes, strict=True)])
         )

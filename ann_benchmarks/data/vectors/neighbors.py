@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.regular import require_file
 
 from .opening import open_rows
 from .reading import format_suffix, reading
@@ -20,8 +21,7 @@ def read_neighbors(path: Path) -> np.ndarray:
     From .npy, .ivecs, HDF5 (`neighbors`), Parquet (`neighbors_id`, in the order of its column `id` if there
     is one), else the big-ann layout: header, int32 ids, float32 distances or nothing. -1 stands for no row.
     """
-    if not path.is_file():
-        raise UserError(f"there is no file {path}; give the path of a file of neighbours")
+    require_file(path, "give the path of a file of neighbours")
     suffix = format_suffix(path)
     if suffix == ".parquet":
         return _plausible(path, _read_parquet(path))
@@ -42,7 +42,7 @@ def _plausible(path: Path, ids: np.ndarray) -> np.ndarray:
         return ids
     ids = ids.astype(np.int64)
     negative = (ids < -1).any(axis=1)
-    if negative.any():
+    if negative.any() and format_suffix(path) != ".parquet":  # where ids may be any
         row = int(np.argmax(negative))
         raise UserError(
             f"{path} row {row} (from 0) has neighbour {ids[row].min()} where row numbers begin at 0; "
@@ -111,13 +111,15 @@ def _kind_of_ids(path: Path) -> str:
         kind = file.schema_arrow.field(index).type if index >= 0 else None
     if kind is None:
         return ""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
     if pa.types.is_integer(kind):
         return "integer"
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return "text"
     raise UserError(
-        f"{path} has a column 'id' of {kind}, by which no row can be named; convert it to integers or texts,"
-        " or name it otherwise"
+        f"{path} has a column 'id' of {kind}, which cannot identify rows; convert it to integers or texts, or"
+        " rename the column"
     )
 
 
@@ -138,6 +140,8 @@ def _ids(paths: Sequence[Path]) -> Iterator[np.ndarray]:
             if column.null_count:
                 row = start + int(np.argmax(nulls(column)))
                 raise UserError(f"{path}:id row {row} (from 0) is null; every row needs its id")
-            values = column.to_numpy(zero_copy_only=False)
+            values = np.asarray(column.to_numpy(zero_copy_only=False))
+            if values.dtype == np.uint64 and values.size and values.max() > np.iinfo(np.int64).max:
+                raise UserError(f"{path} has the id {values.max()}; ids must be below 2^63")
             yield values.astype(np.str_ if values.dtype == object else np.int64)
             start += len(column)
