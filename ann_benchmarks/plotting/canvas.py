@@ -141,10 +141,13 @@ def bars_note(points: Iterable[Point], x: str, y: str) -> str:
     ]
     bounded = dict.fromkeys(metric.bounds.of for metric in shown if metric.bounds)
     texts = [f"{BARS} of {' and of '.join(bounded)}"] if shown else []
+    return "; ".join(filter(None, [*texts, slack_note(points)]))
+
+
+def slack_note(points: Iterable[Point]) -> str:
+    """Say how much the slack of ann-benchmarks adds to the recall; nothing where that is little."""
     raised = max((point.raised for point in points), default=0.0)
-    if raised > NOTABLE:
-        texts.append(f"the slack of 0.001 raises recall by up to {100 * raised:.1f} points")
-    return "; ".join(texts)
+    return f"the slack of 0.001 raises recall by up to {100 * raised:.1f} points" if raised > NOTABLE else ""
 
 
 def add_labels(axes: Axes, points: Sequence[Point], color: str) -> None:

@@ -25,6 +25,7 @@ from .canvas import (
     frame,
     line_style,
     save,
+    slack_note,
 )
 from .overlay import draw_published
 from .points import Point
@@ -80,6 +81,8 @@ def create_plot(
         fit_scales(axes, points, [*faded, *theirs], (view.x, "qps" if view.normalise else view.y), scales)
     draw_bars(axes, drawn)
     add_note(axes, bars_note(points, *view.metrics))
+    if text := slack_note(points):
+        warn(text)
     add_labels(axes, [*points, *theirs], GREY)
     decorate(axes, *view.metrics, title)
     if view.normalise:

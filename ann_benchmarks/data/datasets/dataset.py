@@ -21,7 +21,7 @@ from ..vectors import Rows
 from .filter_files import attributes_mark, filter_path, read_attributes, read_filter_set
 from .queries import Queries, TrueNeighbors, read_truth, truth_path, write_truth
 from .repeated import IN_TRAIN, count_repeated
-from .truth_check import DEPTH, check_path, check_truth, checked_depth, write_check
+from .truth_check import ALL, DEPTH, check_path, check_truth, checked_depths, write_check
 
 _FIRST_ROWS = 64
 _SAMPLED_ROWS = 1024
@@ -129,14 +129,14 @@ class Dataset(ABC):
     def truth(self, filter: str = "", depth: int = DEPTH) -> TrueNeighbors:
         """The true neighbours of every query: those found here, or else those that came with the data.
 
-        They are checked when the dataset is first opened and whenever a file of it has changed, with `depth`
-        distances of each query; what followed another convention, or had no distances, is kept as this
-        project has it. With the name of a filter set, those under the filters. Raises UserError when there
-        are none, or they are not those of the vectors.
+        They are checked when the dataset is first opened and whenever a file of it has changed, with the
+        distance of neighbour number `depth` of each query; what followed another convention, or had no
+        distances, is kept as this project has it. With the name of a filter set, those under the filters.
+        Raises UserError when there are none, or they are not those of the vectors.
         """
         if filter:
             return self._filters(filter)[1]
-        if self._known_truth is None or self._known_depth < depth:
+        if self._known_truth is None or self._known_depth != depth:
             self._known_truth, self._known_depth = self._checked_truth(depth), depth
         return self._known_truth
 
@@ -155,11 +155,10 @@ class Dataset(ABC):
         path, record = truth_path(self.name, self.data), check_path(self.name, self.data)
         found = self.stored_truth()
         files = [*self.files, path] if self.has_own_truth else self.files
-        known = checked_depth(record, files)
-        if found.distances is not None and known and known >= min(depth, found.neighbors.shape[1]):
+        if found.distances is not None and {depth, ALL} & {*checked_depths(record, files)}:
             return found
         checked = check_truth(self, found, depth)
-        if checked.truth is not found:
+        if checked.corrections or found.distances is None:
             self.keep_truth(checked.truth)
         if checked.corrections:
             warn(

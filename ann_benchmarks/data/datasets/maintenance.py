@@ -138,6 +138,5 @@ def _verify_content(dataset: Dataset) -> Iterator[str]:
         with bar:
             for _, block in train.blocks():
                 bar.update(len(block))
-    truth = dataset.stored_truth()
-    for text in check_truth(dataset, truth, truth.neighbors.shape[1]).corrections:
+    for text in check_truth(dataset, dataset.stored_truth()).corrections:
         yield f"{dataset.name} came with {text}, which the first run puts right"

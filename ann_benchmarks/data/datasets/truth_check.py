@@ -28,8 +28,8 @@ from ..vectors import Rows
 from .queries import TrueNeighbors
 
 QUERIES, SLOW_QUERIES = 100, 10  # searched for among sampled rows; fewer where single rows are slow to read
-DEPTH = 10  # neighbours of every query whose distances are computed, where no more are requested
-SPREAD = 10  # further neighbours of the queries that are searched for
+DEPTH, ALL = 10, -1  # the neighbour of every query whose distance is computed: as many as are requested
+SPREAD = 10  # neighbours of the queries that are searched for
 SAMPLE_BYTES, PIECE_BYTES = 2**24, 2**18  # of the rows that no neighbour may be farther than
 SAMPLE_SECONDS = 20.0  # after which the sample is as large as it is
 MOST_MISSING = 0.005  # share of the true neighbours that a file may lack for rounding
@@ -68,7 +68,7 @@ class CheckedTruth:
 
     truth: TrueNeighbors
     corrections: list[str]
-    depth: int  # how many distances of each query were computed
+    depth: int  # the neighbour whose distance was computed for every query, or ALL
     extent: str
 
 
@@ -77,18 +77,19 @@ def check_path(name: str, data: Path) -> Path:
     return data / f"{name}.checked.json"
 
 
-def checked_depth(path: Path, files: Sequence[Path]) -> int:
-    """Return how many neighbours of each query have held since these files changed; 0 if unknown."""
+def checked_depths(path: Path, files: Sequence[Path]) -> list[int]:
+    """Return the depths at which the true neighbours were checked since these files changed."""
     with suppress(*DAMAGE):
         record = json.loads(read_regular(path, _MOST_OF_RECORD))
         if record["files"] == _stamps(path, files):
-            return int(record["depth"])
-    return 0
+            return [int(depth) for depth in record["depths"]]
+    return []
 
 
-def write_check(path: Path, files: Sequence[Path], checked: "CheckedTruth") -> None:
-    """Store that the true neighbours hold; where that is not possible, they are checked again next time."""
-    content = {"files": _stamps(path, files), "depth": checked.depth, "extent": checked.extent}
+def write_check(path: Path, files: Sequence[Path], checked: CheckedTruth) -> None:
+    """Store that true neighbours are right; where that is not possible, they are checked again next time."""
+    depths = [*checked_depths(path, files), checked.depth]
+    content = {"files": _stamps(path, files), "depths": depths, "extent": checked.extent}
     with suppress(OSError, UserError), atomic_path(path) as temporary:
         temporary.write_text(json.dumps(content, indent=1))
 
@@ -100,7 +101,7 @@ def _stamps(path: Path, files: Sequence[Path]) -> dict[str, list[int]]:
 
 
 def check_truth(dataset: Any, truth: TrueNeighbors, depth: int = DEPTH) -> CheckedTruth:
-    """Check neighbours that came with a Dataset, or were found before, and `depth` distances of each query.
+    """Check neighbours that came with a Dataset, or were found before, and each query's distance at `depth`.
 
     What follows another convention is put right. UserError where they are not those of the vectors.
     """
@@ -113,10 +114,10 @@ def check_truth(dataset: Any, truth: TrueNeighbors, depth: int = DEPTH) -> Check
     problem = sample.problem(ids)
     corrections = [] if problem is None else ["neighbours numbered from 1"]
     if problem is not None:
-        lower = np.where(ids > 0, ids - 1, -1)
-        if sample.problem(lower, without=(ids == 0).any(axis=1)) is not None:
+        lower, have_0 = np.where(ids > 0, ids - 1, -1), (ids == 0).any(axis=1)
+        if have_0[sample.numbers].mean() > 0.5 or sample.problem(lower, without=have_0) is not None:
             raise _refusal(dataset, problem)
-        if (ids == 0).any():
+        if have_0.any():
             raise _refusal(dataset, f"they seem to be numbered from 1, but {_query(ids == 0)} names row 0")
         truth = replace(truth, neighbors=lower)
     least = int((ids >= 0).sum(axis=1).min())
@@ -128,8 +129,8 @@ def check_truth(dataset: Any, truth: TrueNeighbors, depth: int = DEPTH) -> Check
         found = dataset.with_distances(truth.neighbors)
         nearest = found.neighbors[:, :least], found.known_distances[:, :least]
         truth = TrueNeighbors(*nearest, dataset.name, published=truth.distances)
-        depth = least
-    return CheckedTruth(truth, corrections, min(depth, least), sample.extent)
+        depth = ALL
+    return CheckedTruth(truth, corrections, depth, sample.extent)
 
 
 def _impossible(ids: np.ndarray) -> str | None:
@@ -210,7 +211,7 @@ class _Sample:
 
 
 class _Stored:
-    """The distances in a file beside those computed here: the first of every query, further ones of some."""
+    """The distances in a file beside those computed here: one of every query, several of some."""
 
     def __init__(self, dataset: Any, truth: TrueNeighbors, sampled: np.ndarray, depth: int) -> None:
         assert truth.distances is not None
@@ -218,17 +219,17 @@ class _Stored:
         self._metric = str(dataset.attrs["distance"])
         self._distances: np.ndarray = truth.distances.astype(np.float64)
         queries, k = truth.neighbors.shape
-        first = np.arange(min(depth, k))
-        further = np.unique(np.linspace(min(depth, k - 1), k - 1, SPREAD, dtype=np.int64))
+        last = np.array([min(depth, k) - 1])  # by which recall is judged
+        spread = np.unique(np.linspace(0, k - 1, min(SPREAD, k), dtype=np.int64))
         every, train = dataset.test(), dataset.vectors()
-        parts = [(np.arange(queries), first), (sampled, further)]
+        parts = [(np.arange(queries), last), (sampled, spread)]
         found = [
             candidate_distances(
                 self._metric, _chosen(every, numbers), train, truth.neighbors[np.ix_(numbers, columns)]
             )
             for numbers, columns in parts
         ]
-        self._in_order = found[0]
+        self._in_order = found[1]
         self._computed = np.concatenate([part.ravel() for part in found])
         self._query = np.concatenate([np.repeat(numbers, len(columns)) for numbers, columns in parts])
         self._place = np.concatenate([np.tile(columns, len(numbers)) for numbers, columns in parts])
