@@ -119,7 +119,7 @@ def test_a_build_that_fails_is_counted(workspace):
     workspace.add_plugin("a-plain", "def get_memory_usage(self): return None")
     workspace.add_plugin("b-bad", "def fit(self, X): raise ValueError('no luck')")
     workspace.add_plugin("c-slow", "def fit(self, X): time.sleep(600)")
-    run = workspace.run("--build-only", "--timeout", "15")  # which the others keep on a busy machine, too
+    run = workspace.run("--build-only", "--timeout", "15")  # long enough for the others on a busy machine
     assert run.returncode == 1
     bad, slow = run.stderr.splitlines()
     assert "ValueError: no luck" in bad and "not finished after 15 s (--timeout)" in slow

@@ -26,7 +26,7 @@ WHEELS = {
     path.stem.removeprefix("pgvector-"): path
     for path in sorted(Path(__file__).with_name("wheels").glob("pgvector-*.lock"))
 }
-MOST_SECONDS = 1200  # for a wheel of some MB, of which pip judges no speed
+MOST_SECONDS = 1200  # for a wheel of some MB; pip itself has no limit
 
 
 class InstallableExtension:

@@ -71,7 +71,7 @@ def exists(path: Path) -> bool:
 def matching(text: str) -> list[Path]:
     """Return what a path means, or a pattern, in natural order: what a * stands for is never hidden.
 
-    A path that is there is no pattern, and no character but * is one.
+    An existing path is taken as it is; in a pattern, * is the only wildcard.
     """
     if exists(Path(text)):
         return [Path(text)]

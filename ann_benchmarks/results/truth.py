@@ -79,7 +79,7 @@ class TruthFile:
             ) from None
         self._truth = Truth(np.empty((0, 0)))
         self._marks: dict[int, set[str]] = {}
-        self._published = np.empty((0, 0))  # distances in the place of which ours have come
+        self._published = np.empty((0, 0))  # the distances that ours replace
 
     def read(self) -> None:
         """Read the distances; TruthError if they cannot be."""

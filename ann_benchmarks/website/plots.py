@@ -13,7 +13,7 @@ _IN_PAIRS = {
     "largeepsilon",
     "rel",
     "qps",
-}  # that the names below give to an axis
+}  # the names below combine these
 _AGAINST_RECALL = {
     "time": "qps",
     "p50": "p50",
