@@ -263,11 +263,12 @@ def test_a_container_gives_what_local_gives_and_nothing_else_is_in_it(docked):
     assert inside["sockets"] == [False, False]
     assert int(inside["processes"]) <= 10_000
     assert int(inside["memory"]) == 2**30 == inside["shared"]
-    given = {f"/home/app/{name}" for name in ("ann_benchmarks", "algorithms", "plugins", "data/tiny.hdf5")}
+    data = ("data/tiny.hdf5", "data/tiny.checked.json")
+    given = {f"/home/app/{name}" for name in ("ann_benchmarks", "algorithms", "plugins", *data)}
     assert set(inside["read-only"]) == given
     assert set(inside["mounted"]) == given | {"/home/app/storage"}
     assert "done" not in inside["written"]
-    assert inside["hidden"] == [] and inside["there"] == ["tiny.hdf5"]
+    assert inside["hidden"] == [] and sorted(inside["there"]) == ["tiny.checked.json", "tiny.hdf5"]
     environment = inside["environment"]
     assert environment["HANDED"] == "over" and environment["HOME"] == "/home/app"
     assert not {"TOKEN", "NOWHERE", "ANN_BENCHMARKS_PG_HOST", "DOCKER_HOST", "TMPDIR"} & set(environment)

@@ -98,7 +98,11 @@ def test_names(text: str) -> None:
         ),
         ("create_dataset", [*ALL, "--attributes", "x.parquet", "--filters", "pipe.yml"], "pipe.yml: cannot "),
         ("create_dataset", ["--convert", "pipe.npy", "--output", "x.npy"], "cannot read pipe.npy: it must"),
-        ("run", ["--local", "--dataset", "pipe"], "data/pipe.hdf5 is damaged"),
+        (
+            "run",
+            ["--local", "--dataset", "pipe"],
+            "cannot open data/pipe.hdf5: it must be",
+        ),
         (
             "run",
             ["--experiment", "pipe.yml"],
