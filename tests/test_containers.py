@@ -374,7 +374,7 @@ def test_what_fails_in_a_container_is_said_and_the_next_goes_on(docked):
 def test_what_takes_too_long_is_ended(docked):
     docked.add_plugin("a-sleeps", "def fit(self, X): time.sleep(600)\ndef done(self): print('put away')")
     docked.add_plugin("b-quick", ANSWER)
-    run = docked.run("--timeout", "20")  # which a quick one keeps on a busy machine, too
+    run = docked.run("--timeout", "20")  # enough for a quick one on a busy machine
     assert run.returncode == 1
     [failure] = failures(run).values()
     assert failure == "failed: a-sleeps(): not finished after 20 s (--timeout)"

@@ -504,7 +504,7 @@ def test_the_pooler_is_known_before_a_run(plugin_server, installed):
 
 
 @contextmanager
-def in_front_of(server, installed, monkeypatch, mode, size=10, more=()):
+def pooled_server(server, installed, monkeypatch, mode, size=10, more=()):
     """Have the variables name a pooler of our own as if it were somebody else's server."""
     text = "".join(f"{line}\n" for line in more)
     monkeypatch.setattr(process, "configuration", lambda *given: configuration.configuration(*given) + text)
@@ -525,7 +525,7 @@ def test_a_pooler_in_session_mode_is_as_good_as_the_server(plugin_server, instal
     monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", -7)
     with pooled("") as alone:
         true = alone.time_queries(QUERIES, K)[1]
-    with in_front_of(plugin_server, installed, monkeypatch, "session"), pooled("") as algorithm:
+    with pooled_server(plugin_server, installed, monkeypatch, "session"), pooled("") as algorithm:
         with algorithm.watch_server().running():
             assert algorithm.time_queries(QUERIES, K)[1] == true
         assert by_clients(algorithm, QUERIES) == dict(enumerate(true))
@@ -537,12 +537,12 @@ def test_a_pooler_in_session_mode_is_as_good_as_the_server(plugin_server, instal
     [(1, ()), (2, ()), (10, ()), (2, ["server_round_robin = 1"]), (10, ["server_round_robin = 1"])],
 )
 def test_a_pooler_whose_clients_share_backends_is_refused(server, shared, installed, monkeypatch, size, more):
-    with in_front_of(server, installed, monkeypatch, "transaction", size, more):
+    with pooled_server(server, installed, monkeypatch, "transaction", size, more):
         for _ in range(3):  # by chance, a client may have the backend that it had
             servers._current = None
             with pytest.raises(PostgresError, match="several backends .* loses its settings: set pool_mode"):
                 PGVectorExact("euclidean").fit(TRAIN)
-    with in_front_of(server, installed, monkeypatch, "transaction", 2):
+    with pooled_server(server, installed, monkeypatch, "transaction", 2):
         # A session that begins before the pooler has others would notice it in the end.
         place = ExternalServer().connection_parameters()
         one, other = (PreparedSession(place, "x", ()) for _ in range(2))

@@ -141,7 +141,7 @@ def test_what_takes_too_long_is_ended(workspace):
     sleeps = "def fit(self, X): time.sleep(600)\ndef done(self): Path('done').touch()"
     workspace.add_plugin("a-sleeps", sleeps)
     workspace.add_plugin("b-quick", ANSWER)
-    run = workspace.run("--timeout", "15")  # which a quick one keeps on a busy machine, too
+    run = workspace.run("--timeout", "15")  # enough for a quick one on a busy machine
     assert run.returncode == 1
     assert "not finished after 15 s (--timeout)" in run.stderr
     assert Path("done").exists()

@@ -96,7 +96,7 @@ def judged(result: Result, series: Series, dataset: str, truth: Truth, marks: Co
     m = Measurement(truth, result.distances, result.times, attrs)
     metrics = compute_all(m)
     target = number_of(attrs, "target_recall")
-    if metrics[RECALL] < target - ROUNDING <= metrics[KNN] - ROUNDING:  # reached by an earlier definition
+    if metrics[RECALL] < target - ROUNDING and metrics[KNN] >= target - ROUNDING:  # an earlier definition
         attrs = {name: value for name, value in attrs.items() if name != "target_recall"}
         attrs["target_missed"] = target
     return Run(

@@ -79,14 +79,14 @@ class TruthFile:
             ) from None
         self._truth = Truth(np.empty((0, 0)))
         self._marks: dict[int, set[str]] = {}
-        self._published = np.empty((0, 0))  # the distances that ours replace
+        self._published: np.ndarray | None = None  # the distances that ours replace
 
     def read(self) -> None:
         """Read the distances; TruthError if they cannot be."""
         try:
             found = stored_truth(self.dataset, self.filter)
             self._truth = Truth(found.known_distances, bool(self.filter))
-            self._published = found.known_distances if found.published is None else found.published
+            self._published = found.published
         except UserError as error:
             raise TruthError(str(error)) from error
         except DAMAGE as error:
@@ -106,7 +106,7 @@ class TruthFile:
         """Return the marks of this dataset in results with `count` neighbours: ours, and an earlier one."""
         if count not in self._marks:
             every = (self._truth.distances, self._published)
-            self._marks[count] = {truth_mark(distances[:, :count]) for distances in every}
+            self._marks[count] = {truth_mark(one[:, :count]) for one in every if one is not None}
         return self._marks[count]
 
 

@@ -126,7 +126,7 @@ class Dataset(ABC):
         """Distances of each query's `count` nearest training rows, ascending: (n_queries, count) float64."""
         return self.truth(filter, count).nearest(count).known_distances
 
-    def truth(self, filter: str = "", depth: int = DEPTH) -> TrueNeighbors:
+    def truth(self, filter: str = "", depth: int | None = None) -> TrueNeighbors:
         """The true neighbours of every query: those found here, or else those that came with the data.
 
         They are checked when the dataset is first opened and whenever a file of it has changed, with the
@@ -136,8 +136,9 @@ class Dataset(ABC):
         """
         if filter:
             return self._filters(filter)[1]
-        if self._known_truth is None or self._known_depth != depth:
-            self._known_truth, self._known_depth = self._checked_truth(depth), depth
+        if self._known_truth is None or depth not in (None, self._known_depth):
+            self._known_depth = depth or DEPTH
+            self._known_truth = self._checked_truth(self._known_depth)
         return self._known_truth
 
     def stored_truth(self) -> TrueNeighbors:
