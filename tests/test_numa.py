@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ann_benchmarks.algorithms.postgres.servers.numa import advice, interleaving
+from ann_benchmarks.algorithms.postgres.servers.programs import numa_advice, numa_command
 
 
 def make_nodes(folder: Path, *memory: int | None) -> Path:
@@ -43,8 +43,8 @@ def install_numactl(programs: Path, status: int = 0) -> str:
 
 def test_memory_is_spread_over_two_nodes(two_nodes: Path, programs: Path):
     numactl = install_numactl(programs)
-    assert interleaving(two_nodes) == [numactl, "--interleave=all"]
-    assert advice(nodes=two_nodes) is None
+    assert numa_command(two_nodes) == [numactl, "--interleave=all"]
+    assert numa_advice(nodes=two_nodes) is None
 
 
 @pytest.mark.parametrize("memory", [(), (1000,), (1000, 0), (1000, None)])
@@ -53,21 +53,21 @@ def test_one_node_with_memory_needs_nothing(
 ) -> None:
     install_numactl(programs)
     nodes = make_nodes(tmp_path / "nodes", *memory) if memory else tmp_path / "none-such"
-    assert interleaving(nodes) == []
-    assert advice(nodes=nodes) is None
-    assert advice(1, nodes) is None
+    assert numa_command(nodes) == []
+    assert numa_advice(nodes=nodes) is None
+    assert numa_advice(1, nodes) is None
 
 
 def test_two_nodes_without_numactl_are_told(two_nodes: Path, programs: Path):
-    assert interleaving(two_nodes) == []
-    said = advice(nodes=two_nodes)
+    assert numa_command(two_nodes) == []
+    said = numa_advice(nodes=two_nodes)
     assert said is not None and "install numactl" in said and "\n" not in said
 
 
 def test_a_container_that_forbids_it_is_told(two_nodes: Path, programs: Path):
     install_numactl(programs, status=1)
-    assert interleaving(two_nodes) == []
-    assert "SYS_NICE" in (advice(nodes=two_nodes) or "")
+    assert numa_command(two_nodes) == []
+    assert "SYS_NICE" in (numa_advice(nodes=two_nodes) or "")
 
 
 @pytest.mark.parametrize(
@@ -85,6 +85,6 @@ def test_somebody_elses_server(maps: str | None, is_told: bool, two_nodes: Path,
     process.mkdir(parents=True)
     if maps is not None:
         (process / "numa_maps").write_text(maps)
-    said = advice(77, two_nodes, tmp_path / "proc")
+    said = numa_advice(77, two_nodes, tmp_path / "proc")
     assert (said is not None) == is_told
     assert said is None or "numactl --interleave=all" in said

@@ -25,8 +25,8 @@ from ann_benchmarks.algorithms.postgres.servers import cluster, local
 from ann_benchmarks.algorithms.postgres.servers.account import ServerAccount, server_account
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.cluster import ClusterFolder, default_folder
+from ann_benchmarks.algorithms.postgres.servers.folder_files import place_for_root
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
-from ann_benchmarks.algorithms.postgres.servers.way import place_for_root
 from tiers.disk import drop_caches
 
 from .programs import temporary_folder

@@ -18,10 +18,11 @@ import psycopg
 from . import altered_settings, machine
 from .environment import PREFIX, given_settings, server_kind
 from .errors import PostgresError
-from .servers import current_server, numa, replica_server, shard_server
+from .servers import current_server, replica_server, shard_server
 from .servers.external import ExternalServer
 from .servers.hosts import VARIABLE as SHARD_HOSTS
 from .servers.libpq import backend_of
+from .servers.programs import numa_advice
 from .settings import current_setting, megabytes
 from .watching.processes import server_processes
 
@@ -43,7 +44,7 @@ class LocalTieredServer:
     def check(self, tiers: Sequence[Any]) -> str | None:
         """Refuse tiers whose shared_buffers the user sets; return what to do on several NUMA nodes."""
         _given_settings(*tiers)
-        return numa.advice()
+        return numa_advice()
 
     def data_folder(self) -> Path | None:
         """Return the folder that holds all it keeps."""
@@ -112,7 +113,7 @@ class ExternalTieredServer(LocalTieredServer):
             pid = _postmaster(connection)
         for tier in tiers:
             _check_place(tier, pid)
-        return None if pid is None else numa.advice(pid)
+        return None if pid is None else numa_advice(pid)
 
     def data_folder(self) -> Path | None:
         """Return the folder of its data, None if it is on another machine or this user may not know."""

@@ -16,7 +16,7 @@ from ..errors import PostgresError
 from ..variables import program_environment
 from . import folder_files
 from .acting import PATIENCE_SECONDS, call_as
-from .way import open_made, place_for_root, stranger_on
+from .folder_files import open_made, place_for_root, stranger_on
 
 
 @dataclass(frozen=True)

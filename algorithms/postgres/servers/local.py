@@ -17,8 +17,7 @@ from ..errors import PostgresError
 from ..settings import fixed_settings, server_profile, standby_profile
 from .account import ServerAccount, server_account
 from .base import NOTICE_SECONDS, Server, library_list
-from .cluster import ClusterFolder
-from .ending import end_postmaster
+from .cluster import ClusterFolder, end_postmaster
 from .libpq import open_connection, own_parameters
 from .programs import ServerPrograms
 
