@@ -11,7 +11,7 @@ from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.pgvector_ivfflat.module import PGVectorIVFFlat
 from ann_benchmarks.algorithms.pgvectorscale.module import PGVectorScale
 from ann_benchmarks.algorithms.postgres.columns import BitColumn, SetColumn, VectorColumn
-from ann_benchmarks.algorithms.postgres.columns.sets import SPARE_BITS
+from ann_benchmarks.algorithms.postgres.columns.bits import SPARE_BITS
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.forms import pgvector_form
 from ann_benchmarks.algorithms.postgres.loading import copy_vectors

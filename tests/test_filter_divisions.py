@@ -181,7 +181,7 @@ def test_a_division_needs_filters(plugin_server: Server):
 
 
 def test_too_many_filters_for_an_index_each(plugin_server: Server, monkeypatch):
-    monkeypatch.setattr("ann_benchmarks.algorithms.postgres.filtering.partial.MOST_FILTERS", 4)
+    monkeypatch.setattr("ann_benchmarks.algorithms.postgres.filtering.partitions.MOST_FILTERS", 4)
     queries = queries_of([one("uniform", "<", 30 + i) for i in range(5)])
     message = "by uniform < differ in 5 ways, and each can have a partial index up to 4: use filters that"
     with pytest.raises(PostgresError, match=message), divided(queries, division="partial"):

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..postgres.arguments import named, number, one_of, take_arguments, whole_number
 from ..postgres.errors import PostgresError
-from ..postgres.filtering.choice import DIVISION_ARGUMENTS, chosen_division
+from ..postgres.filtering.partitions import DIVISION_ARGUMENTS, chosen_division
 from ..postgres.forms import pgvector_form
 from ..postgres.module import Index, PostgresANN, SearchRange
 from ..postgres.settings import MIB, size_text

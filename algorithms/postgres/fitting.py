@@ -17,8 +17,7 @@ from .environment import contender_settings, given_settings, ram_bytes
 from .errors import PostgresError
 from .extension import RequiredExtension
 from .filtering.conditions import conditions_of
-from .filtering.division import Division, FilteredRows
-from .filtering.locks import LockRoom, may_be_generic
+from .filtering.division import Division, FilteredRows, LockRoom, may_be_generic
 from .filtering.parts import BuildPlace
 from .forms import RowSource, query_sql, whole_form
 from .machine import drop_from_cache, memory_bytes

@@ -17,9 +17,9 @@ from .columns import KINDS, Column, SmallLabelsKind, column_of, is_sparse
 from .connections import check_parking, most_connections
 from .errors import PostgresError
 from .extension import RequiredExtension
+from .filtering.conditions import labels_column
 from .filtering.division import DivisionMaker
 from .filtering.indexes import AttributeIndexes
-from .filtering.labels import labels_column
 from .fitting import IndexedTable
 from .payload import checked_payload
 from .pooled_table import PooledTable, pooler_facts

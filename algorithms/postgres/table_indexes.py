@@ -11,9 +11,8 @@ from .catalog import BuiltIndex, relation_bytes
 from .chunks import LoadOptions
 from .columns import KINDS, Kind, NamedAttributes
 from .filtering.conditions import SharedShape
-from .filtering.division import Division, DivisionMaker
+from .filtering.division import Division, DivisionMaker, LockRoom
 from .filtering.indexes import NONE, AttributeIndexes
-from .filtering.locks import LockRoom
 from .filtering.parts import BuildPlace, IndexParts
 
 

@@ -3,14 +3,12 @@
 from typing import Any
 
 from .attributed import AttributedColumn, PartitionedColumn, attribute_kinds, partition_name
-from .bit import BitColumn
+from .bits import BitColumn, SetColumn
 from .column import METRICS, Column, Metric, RowEncoder, row_of_an_array
-from .fixed import FixedColumn
+from .fixed import FixedColumn, VectorColumn
 from .kinds import KINDS, Kind, NamedAttribute, NamedAttributes, quoted
-from .sets import SetColumn
 from .small_labels import SmallLabelsKind
 from .sparse import MOST_INDEXED_VALUES, SparseColumn, is_sparse
-from .vector import VectorColumn
 
 __all__ = [
     "KINDS", "METRICS", "MOST_INDEXED_VALUES", "AttributedColumn", "BitColumn", "Column", "FixedColumn",

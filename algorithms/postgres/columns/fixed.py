@@ -1,10 +1,17 @@
-"""Types of fixed length: NumPy encodes whole blocks."""
+"""Types of fixed length, whose blocks NumPy encodes as a whole: pgvector's `vector` and `halfvec`.
 
+A `vector` is sent as int16 dimensions, int16 zero, then float4 values, a `halfvec` with float2 values, all
+big-endian (pgvector's vector_send, halfvec_send).
+"""
+
+import struct
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
+from ..errors import PostgresError
 from .column import ALONE, Beside, Column, row_of_an_array
 
 
@@ -76,3 +83,89 @@ class FixedRowEncoder:
     def checked(self, first_id: int, block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return the block as the column's values; PostgresError for one that it cannot hold."""
         return self._column.values_of(block)
+
+
+_ELEMENTS: dict[str, np.dtype[Any]] = {"vector": np.dtype(np.float32), "halfvec": np.dtype(np.float16)}
+
+
+@dataclass(frozen=True)
+class VectorColumn(FixedColumn):
+    """Values of 4 bytes, or of 2 as `halfvec`."""
+
+    dimension: int
+    type_name: str = "vector"
+    most_dimensions: ClassVar[int] = 16_000
+    metrics: ClassVar[tuple[str, ...]] = ("euclidean", "angular", "ip", "manhattan")
+
+    @property
+    def element(self) -> np.dtype[Any]:
+        """The type of one value."""
+        return _ELEMENTS[self.type_name]
+
+    @property
+    def layout(self) -> np.dtype[Any]:
+        """Dimensions, zero, values."""
+        values = self.element.newbyteorder(">")
+        return np.dtype([("dimension", ">i2"), ("unused", ">i2"), ("values", values, (self.dimension,))])
+
+    def begin(self, out: np.ndarray[Any, Any]) -> None:
+        """Fill in the dimension."""
+        out["dimension"] = self.dimension
+
+    def row_encoder(
+        self, rows: int, where: Callable[[int], str] = row_of_an_array, beside: Beside = ALONE
+    ) -> "VectorRowEncoder":
+        """Return what encodes blocks of up to `rows` rows of any real type."""
+        return VectorRowEncoder(self, rows, where, beside)
+
+    def parameter_encoder(self) -> Callable[[Any], bytearray]:
+        """Return what encodes one vector after the other, in the same buffer."""
+        element = self.element.newbyteorder(">")
+        buffer = bytearray(struct.pack(">HH", self.dimension, 0) + bytes(element.itemsize * self.dimension))
+        values = np.frombuffer(buffer, dtype=element, offset=4)
+
+        def encode(vector: Any) -> bytearray:
+            values[:] = vector
+            return buffer
+
+        return encode
+
+    def vector_of(self, parameter: bytes | bytearray | memoryview) -> np.ndarray[Any, Any]:
+        """Return the vector in a binary parameter, (dimension,) float32."""
+        return np.frombuffer(parameter, self.element.newbyteorder(">"), offset=4).astype(np.float32)
+
+    def literal(self, row: Any) -> str:
+        """Write a vector, (dimension,), of any real type."""
+        return "[" + ",".join(map(str, np.asarray(row, dtype=np.float32).tolist())) + "]"
+
+
+class VectorRowEncoder(FixedRowEncoder):
+    """Checks the values before they are encoded."""
+
+    def __init__(self, column: VectorColumn, rows: int, where: Callable[[int], str], beside: Beside) -> None:
+        """Make room for a block in the machine's own order of bytes."""
+        super().__init__(column, rows, where, beside)
+        self._type = column.type_name
+        self._native = np.empty((rows, column.dimension), dtype=column.element)
+        self._bits = self._native.view(f"u{column.element.itemsize}")
+        # Shifted by the sign bit, all finite numbers are below infinity, and NaN is above it.
+        self._infinity = (np.full(1, np.inf, column.element).view(self._bits.dtype) << 1)[0]
+
+    def checked(self, first_id: int, block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return the values; PostgresError for infinity, NaN, and what is too large for the type."""
+        values = self._native[: len(block)]
+        with np.errstate(over="ignore"):  # found below
+            values[:] = block
+        if np.max(self._bits[: len(block)] << 1, initial=0) >= self._infinity:
+            self._refuse(first_id, block, values)
+        return values
+
+    def _refuse(self, first_id: int, block: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> None:
+        row, column = np.argwhere(~np.isfinite(values))[0]
+        value, place = block[row, column], self._where(first_id + int(row))
+        if np.isfinite(value):
+            most = np.finfo(values.dtype).max
+            remedy = "scale the vectors" if self._type == "vector" else "use vector, or scale the vectors"
+            raise PostgresError(f"{place} has {value}, a {self._type} holds up to {most:g}: {remedy}")
+        kind = "NaN" if np.isnan(value) else "infinity"
+        raise PostgresError(f"{place} has {kind}, which a {self._type} cannot hold: mend or remove the row")

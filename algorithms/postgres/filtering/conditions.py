@@ -1,10 +1,13 @@
-"""The WHERE of a set of filters: its SQL, prepared once, and the values that each query sends with it."""
+"""The WHERE of a set of filters: its SQL, prepared once, and the values that each query sends with it.
 
-from collections.abc import Callable, Mapping, Sequence
+Labels can also be in the index of vectors itself, which then filters by them as it searches.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..columns import Kind, quoted
+from ..columns import Kind, NamedAttributes, quoted
 from ..errors import PostgresError
 
 FIRST_VALUE = 2  # $1 is the vector
@@ -130,3 +133,20 @@ def conditions_of(given: SharedShape, kinds: Mapping[str, Kind]) -> WhereClause:
 
 def _named(shape: tuple[tuple[str, str], ...]) -> str:
     return " and ".join(f"{column} {operator}" for column, operator in shape) or "nothing"
+
+
+def labels_column(attributes: NamedAttributes | None, filters: Iterable[SharedShape]) -> str:
+    """Return the column, in SQL, that an index is to have beside the vectors.
+
+    It is the one column of labels that all filters compare, once each: pgvectorscale takes one key.
+    """
+    if attributes is None:
+        raise PostgresError("an index with labels is for queries that have a filter: add --filter")
+    of_labels = {each.name for each in attributes.values() if each.kind == "labels"}
+    found = {tuple(name for name, _ in each.shape if name in of_labels) for each in filters}
+    if len(found) != 1 or len(columns := next(iter(found))) != 1:
+        raise PostgresError(
+            "an index with labels serves filters that all compare one column of labels, once: use filters"
+            " such as labels:S and labels2:S, or another algorithm"
+        )
+    return quoted(columns[0])
