@@ -1,6 +1,7 @@
 # make venv    the virtual environment: .venv
 # make demo    a recall/QPS frontier of pgvector HNSW, measured on this machine
-# make test    the tests, on four processes, which often wait; those that measure come last
+# make test    unit tests, and tests on one embedded server: minutes
+# make test-all    every test, also with many servers, kills, hostile inputs, containers, tiers and a browser
 # make lint    ruff, mypy and import-linter (which floor imports which)
 # make lock    new versions of the dependencies into the lock files
 
@@ -9,7 +10,7 @@ BIN := .venv/bin
 DEMO_DATASET ?= clustered-50k-96-euclidean
 # One index at six depths, for 60 s: experiments/demo.yml
 
-.PHONY: venv demo test lint format lock clean
+.PHONY: venv demo test test-all lint format lock clean
 
 venv: .venv/runtime
 
@@ -19,6 +20,9 @@ demo: .venv/runtime
 	@echo "The frontier: $(CURDIR)/results/$(DEMO_DATASET).png"
 
 test: .venv/dev
+	$(BIN)/python -m pytest -n 4 -m "not thorough"
+
+test-all: .venv/dev
 	$(BIN)/python -m pytest -n 4
 
 lint: .venv/dev

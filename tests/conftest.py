@@ -1,3 +1,4 @@
+import fcntl
 import os
 import signal
 import subprocess
@@ -10,15 +11,9 @@ import h5py
 import numpy as np
 import pytest
 
-from .docker_engine import base_image, engine, plugins, tiny_image  # noqa: F401
+from .docker_engine import base_image, builder_turn, engine, plugins, tiny_image  # noqa: F401
 from .kill_commands import make_workplace
 from .older_server import older_installations  # noqa: F401
-from .parallel import (  # noqa: F401
-    pytest_collection_modifyitems,
-    pytest_runtest_protocol,
-    pytest_sessionfinish,
-    pytest_xdist_make_scheduler,
-)
 from .plotting_data import trust
 from .postgres_fixtures import (  # noqa: F401
     made_server,
@@ -37,6 +32,18 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # What a shell starts in the background ignores Ctrl-C, and so would all that the tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup ignores
+
+
+def pytest_collection_modifyitems(items):
+    """Thorough tests take long, so they begin first: workers end at about the same time."""
+    items.sort(key=lambda item: item.get_closest_marker("thorough") is None)
+
+
+@pytest.fixture
+def huge_pages_turn():
+    with Path(__file__).open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -119,7 +119,15 @@ class ScratchPlugins:
 
 
 @pytest.fixture
-def plugins(engine: Any, base_image: str, tmp_path: Path) -> Iterator[ScratchPlugins]:
+def builder_turn() -> Iterator[None]:
+    """One test at a time builds images, as some count the containers that a build leaves."""
+    with Path(__file__).open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture
+def plugins(builder_turn: None, engine: Any, base_image: str, tmp_path: Path) -> Iterator[ScratchPlugins]:
     """A folder for plug-ins; their images are removed at the end."""
     scratch = ScratchPlugins(engine, tmp_path)
     write_config(scratch.folder / "unbuilt", "unbuilt")  # a folder of plug-ins has an algorithm

@@ -15,12 +15,16 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 import psutil
+import pytest
 import yaml
 
 from ann_benchmarks.common.cli import run_command
 
 ROOT = Path(__file__).parent.parent
 PATIENCE = float(os.environ.get("ANN_BENCHMARKS_TEST_PATIENCE", "1"))  # how many times slower a machine is
+takes_long = pytest.mark.skipif(
+    "ANN_BENCHMARKS_LONG_TESTS" not in os.environ, reason="takes long (ANN_BENCHMARKS_LONG_TESTS=1)"
+)
 
 
 def run_program(name: str, *arguments: object, **options: Any) -> "subprocess.CompletedProcess[str]":

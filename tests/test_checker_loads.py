@@ -22,6 +22,8 @@ from .load_bundles import LOADS as LOADED
 from .tampered_loads import LOADS, within
 from .tampering import Tampering, on_a_tier
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def loads(tmp_path: Path) -> Path:

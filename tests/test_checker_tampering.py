@@ -16,6 +16,8 @@ from .tampered_loads import LOADS
 from .tampered_points import POINTS
 from .tampering import Tampering
 
+pytestmark = pytest.mark.thorough
+
 
 def test_an_honest_bundle_passes(bundle: Path):  # noqa: F811
     assert found(bundle) == {}

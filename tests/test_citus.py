@@ -23,6 +23,8 @@ from .programs import temporary_folder
 from .test_shards import COUNT, QUERIES, TRAIN, K, by_clients, fitted, hnsw, killed, shard_servers, shards
 from .vchord_archives import copied_installation
 
+pytestmark = pytest.mark.thorough
+
 __all__ = ["shard_servers", "shards"]
 ARCHIVES = Path(
     os.environ.get("ANN_BENCHMARKS_CITUS_ARCHIVES") or "~/.cache/ann-benchmarks/citus"

@@ -18,6 +18,8 @@ from .postgres_fixtures import SMALL
 from .test_citus import servers_with_citus, skip_where_it_is_embedded
 from .test_shards import COUNT, QUERIES, K, fitted, hnsw
 
+pytestmark = pytest.mark.thorough
+
 __all__ = ["servers_with_citus"]
 # What the users of a server can see, but for the tables and indexes that a run leaves there.
 SEEN = (

@@ -24,7 +24,10 @@ from .programs import ROOT, run_program, temporary_folder
 PAGE = (ROOT / "docs/load.md").read_text().partition("## Clients on other machines")[2]
 ADDRESS = re.compile(r"Scheduler at: *(tls://127\.0\.0\.1:\d+)")
 
-pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="certificates are made by openssl")
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="certificates are made by openssl"),
+]
 
 
 def documented(pattern: str) -> str:

@@ -14,7 +14,9 @@ from ann_benchmarks.algorithms.clustering.settings import Settings
 
 from .clustering_data import SlicesOnly, blobs
 from .conftest import ROOT
-from .long_tests import takes_long
+from .programs import takes_long
+
+pytestmark = pytest.mark.thorough
 
 PROGRAM = """
 import sys

@@ -33,6 +33,8 @@ from run import main
 from .conftest import ROOT, Workspace, make_dataset
 from .programs import call_program, until
 
+pytestmark = pytest.mark.thorough
+
 ANSWER = "def query(self, q, n): return list(range(n))\n"
 SLOW = """\
 def set_query_arguments(self, number): self.number = number

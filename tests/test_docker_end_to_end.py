@@ -17,10 +17,11 @@ from ann_benchmarks.results.file import iter_result_paths, read_attributes
 from ann_benchmarks.results.records import iter_record_paths, read_record
 
 from .docker_engine import install
-from .long_tests import takes_long
-from .programs import run_program, temporary_folder
+from .programs import run_program, takes_long, temporary_folder
 from .vchord_archives import ARCHIVES
 from .vectorscale_wheel import release_stand_in, wheel
+
+pytestmark = pytest.mark.thorough
 
 BUILD = ("--base", "debootstrap", "--algorithm")
 # A folder of NPY files with real vectors, instead of made ones.

@@ -20,6 +20,8 @@ from ann_benchmarks.installing.export import RECORD, content_of, digest, export
 
 from .test_contract import ALGORITHMS, PLUGINS, THEIR_PYTHON, needs_checkout, run, stand_in, their_copy
 
+pytestmark = pytest.mark.thorough
+
 
 def plugin(definitions: Path, name: str, *algorithms: str, text: str = "x = 1\n") -> Path:
     folder = definitions / name

@@ -26,7 +26,10 @@ from ann_benchmarks.algorithms.postgres.statement import load_libraries
 from .postgres_fixtures import SMALL, clustered, copied, fitted
 from .vchord_archives import copied_installation
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="patches a library for Linux")
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.skipif(sys.platform != "linux", reason="patches a library for Linux"),
+]
 TRAIN = clustered(500, 8, seed=2)
 SCRIPT = """
 CREATE FUNCTION twinhandler(internal) RETURNS index_am_handler AS 'MODULE_PATHNAME', 'hnswhandler' LANGUAGE C;

@@ -19,6 +19,8 @@ from ann_benchmarks.data.datasets.own import OwnVectors, create_in_place, create
 from ann_benchmarks.data.ground_truth import SearchOptions, checkpoint, exact_neighbors, ground_truth, truth
 from ann_benchmarks.data.vectors.rows import ArrayRows
 
+pytestmark = pytest.mark.thorough
+
 WORKERS = 2
 
 

@@ -14,6 +14,8 @@ from ann_benchmarks.data.vectors.rows import ArrayRows
 
 from .conftest import ROOT
 
+pytestmark = pytest.mark.thorough
+
 SPAN = 2000
 PROGRAM = f"""
 import sys, time

@@ -21,8 +21,9 @@ from ann_benchmarks.algorithms.postgres.servers import bounds
 from ann_benchmarks.algorithms.postgres.servers.archive import read_archive, unpack
 from ann_benchmarks.algorithms.postgres.servers.installation import read_release
 
-from .long_tests import takes_long
-from .programs import run_program
+from .programs import run_program, takes_long
+
+pytestmark = pytest.mark.thorough
 
 FILES = {
     "lib/thing.so": bytes(range(256)) * 20,

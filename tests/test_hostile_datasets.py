@@ -20,6 +20,8 @@ from .hostile_cases import array_values
 from .hostile_datasets import LONGEST, array_cases, dataset_cases, npy_header, own_cases, problem_of
 from .plotting_data import make_truth
 
+pytestmark = pytest.mark.thorough
+
 NUMBERS = np.arange(100, dtype=np.float32).reshape(10, 10)
 
 

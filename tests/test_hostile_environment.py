@@ -30,6 +30,8 @@ from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from .postgres_fixtures import clustered
 from .programs import run_program, temporary_folder
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[1]
 # All that are parameters, too, and those that are not.
 PARAMETERS = sorted({option.envvar.decode() for option in pq.Conninfo.get_defaults() if option.envvar})

@@ -12,6 +12,8 @@ from ann_benchmarks.common.errors import shortage
 
 from .kill_commands import COMMANDS, command_line, environment_of
 
+pytestmark = pytest.mark.thorough
+
 QUICK = [name for name in COMMANDS if name != "run.py, pgvector"]
 FILES = "error: too many open files: raise the limit (ulimit -n 1024)"
 PROCESSES = "error: no further process or thread can be started: end others, or raise the limit (ulimit -u)"

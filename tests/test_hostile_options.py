@@ -14,6 +14,8 @@ from ann_benchmarks.plugin import Plugin
 from .hostile_commands import PIPES, attack_once, load_commands
 from .hostile_options import DIGITS, NUMBERS, TEXTS, command_lines
 
+pytestmark = pytest.mark.thorough
+
 OWN = ["--name", "x", "--distance", "ip", "--neighbors", "2"]
 ALL = [*OWN, "--train", "file.npy"]
 CASES = 30  # a sample: python -m tests.hostile_commands --what options --cases 2000

@@ -34,6 +34,8 @@ from .hostile_cases import (
 )
 from .hostile_results import COMMANDS, attack, run_main
 
+pytestmark = pytest.mark.thorough
+
 SAMPLE = 40
 NUMBERS = ("count", "best_search_time", "run_count", "recall_low", "run_seconds", "tier_available", "clients")
 NO_NUMBERS = ("text", "number as text", "script", "texts", "matrix", "json deep", "opaque", "compound")

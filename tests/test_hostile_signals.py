@@ -14,6 +14,8 @@ from .kill_commands import COMMANDS, PROBLEMS, Victim, command_line, environment
 from .programs import temporary_folder, until, without_others
 from .test_run import SIX_POINTS, SLOW, finished
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[1]
 INTERRUPTED_IMPORT = """
 import os, signal, time

@@ -7,6 +7,8 @@ import pytest
 
 from .kill_commands import command_line, environment_of
 
+pytestmark = pytest.mark.thorough
+
 FULL = "error: cannot write to standard output: No space left on device\n"
 
 

@@ -13,6 +13,8 @@ from ann_benchmarks.definitions.configs import MOST_POINTS, read_config, read_co
 from .hostile_commands import attack_once, load_commands
 from .hostile_yaml import BOMB, CONFIG, KINDS, settings_files
 
+pytestmark = pytest.mark.thorough
+
 CASES = 30  # a sample: python -m tests.hostile_commands --what yaml --cases 2000
 
 

@@ -15,8 +15,9 @@ import certifi
 import pytest
 
 from .docker_engine import BASE, DEBIAN, ROOT, ScratchPlugins
-from .long_tests import takes_long
-from .programs import write_config
+from .programs import takes_long, write_config
+
+pytestmark = pytest.mark.thorough
 
 
 def rows(output: str) -> dict[str, list[str]]:

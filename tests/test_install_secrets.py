@@ -27,9 +27,10 @@ from ann_benchmarks.installing.main import main
 
 from .docker_engine import BASE, DEBIAN, ROOT, install
 from .edb_repository import NAME, TOKEN, Repository, publish, stand_in
-from .long_tests import takes_long
-from .programs import write_config
+from .programs import takes_long, write_config
 from .vchord_archives import ARCHIVES
+
+pytestmark = pytest.mark.thorough
 
 ALGORITHMS = ROOT / "algorithms"
 IMAGE = "ann-benchmarks-pgpu"
@@ -177,7 +178,7 @@ def repository(published: Path) -> Iterator[Repository]:
 
 
 @pytest.fixture
-def plugin(engine: Any, base_image: str, tmp_path: Path) -> Iterator[Path]:
+def plugin(builder_turn: None, engine: Any, base_image: str, tmp_path: Path) -> Iterator[Path]:
     """A folder with one plug-in: pgpu's download, and a Dockerfile that keeps what was downloaded."""
     plugin = tmp_path / "plugins" / f"pgpu{os.getpid()}"
     plugin.mkdir(parents=True)

@@ -27,8 +27,9 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.load.remote_clients import RemoteClients
 
 from .conftest import make_dataset
-from .long_tests import takes_long
-from .programs import temporary_folder
+from .programs import takes_long, temporary_folder
+
+pytestmark = pytest.mark.thorough
 
 ROOT = Path(__file__).parents[1]
 CLIENT, WATCH = "ann_benchmarks_client", "ann_benchmarks_watch"  # that a connection is, in the server's words

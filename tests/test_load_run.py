@@ -241,16 +241,15 @@ def test_each_rate_is_a_series_of_arrivals_of_popular_queries(folder: Path):
         assert point["wait_samples"] > 1
 
 
-@pytest.mark.calm
 def test_the_highest_rate_that_keeps_an_objective_is_found(folder: Path):
-    within = ("--slo", "p50:15ms", "--duration", "0.7")
+    within = ("--slo", "p50:60ms", "--duration", "0.7")
     out = measured(folder, "--clients", "2", *within, "--warmup", "50")
-    assert "by 2 clients within p50:15ms: recall" in out
-    point = stored(folder, "hnsw-c2-slo-p50-15ms")
+    assert "by 2 clients within p50:60ms: recall" in out
+    point = stored(folder, "hnsw-c2-slo-p50-60ms")
     check_clients(point, 2)
     assert point["loop"] == "open"
-    assert point["objective"] == "p50:15ms"
-    assert point["latency_p50"] <= 0.015
+    assert point["objective"] == "p50:60ms"
+    assert point["latency_p50"] <= 0.06
     assert point["queries_unanswered"] == 0
     assert point["objective_trials"] > 1
     # It is one that the server can do.

@@ -137,7 +137,6 @@ def test_each_client_is_a_thread_or_a_process_of_its_own(opened):
             assert len(processes - {os.getpid()}) == 3
 
 
-@pytest.mark.calm
 def test_each_client_asks_what_it_is_told_in_its_order(opened):
     clients = opened(Sleeping)
     orders = [np.arange(20), np.arange(20)[::-1], np.array([5, 5, 7]), np.array([], dtype=int)]
@@ -171,7 +170,6 @@ def test_a_plug_in_may_fill_the_same_array_again(opened):
     assert [ids[0] for ids in ids_of(given).values()] == list(range(20))
 
 
-@pytest.mark.calm
 def test_cpu_is_that_of_the_client(opened):
     for given in ask(opened(Computing, 2), [np.arange(10)] * 2):
         assert given.cpu_seconds == pytest.approx(15 * SECONDS, abs=5 * SECONDS)
@@ -185,27 +183,25 @@ def test_clients_share_the_cores_and_do_not_fight_for_them(opened):
     assert native_threads() == before
 
 
-@pytest.mark.calm
 def test_an_arrival_is_asked_when_it_is_due_by_whoever_is_free(opened):
-    due = np.cumsum(np.full(60, 0.005))
-    numbers = np.arange(60) % 20
+    due = np.cumsum(np.full(240, 0.005))
+    numbers = np.arange(240) % 20
     answers = ask_at(opened(Sleeping, 4), due, numbers)  # 200 a second: half of what they can do
     assert sorted(n for given in answers for n in given.numbers) == sorted(numbers)
     assert all(len(given.numbers) for given in answers)
     late = np.concatenate([given.sent - given.due for given in answers])
     assert (late >= 0).all()
-    assert np.median(late) < 0.05  # one client alone would be later and later, by 0.15 s in the middle
+    assert np.median(late) < 0.3  # one client alone would be later and later, by 0.6 s in the middle
     in_order = np.argsort(np.concatenate([given.due for given in answers]))
     assert (np.concatenate([given.numbers for given in answers])[in_order] == numbers).all()
     dues = np.sort(np.concatenate([given.due for given in answers]))
     assert np.diff(dues) == pytest.approx(0.005)
 
 
-@pytest.mark.calm
 def test_what_nobody_takes_in_time_is_not_asked(opened):
-    # All are due at once: each of two clients asks one every 10 ms, for 0.1 s.
-    answers = ask_at(opened(Sleeping, 2), np.zeros(1000), np.zeros(1000, dtype=int), patience=0.1)
-    assert 2 <= sum(len(given.numbers) for given in answers) <= 24
+    # All are due at once: each of two clients asks one every 10 ms, for 0.5 s.
+    answers = ask_at(opened(Sleeping, 2), np.zeros(1000), np.zeros(1000, dtype=int), patience=0.5)
+    assert 2 <= sum(len(given.numbers) for given in answers) <= 104
     assert all(given.due is not None for given in answers)
 
 
@@ -217,7 +213,6 @@ def test_an_open_and_a_closed_loop_follow_each_other(opened):
     assert [len(given.due) for given in ask_at(clients, np.zeros(0), np.arange(0))] == [0, 0]
 
 
-@pytest.mark.calm
 def test_an_error_names_the_client_and_ends_all(opened):
     clients = opened(Failing)
     with pytest.raises(UserError, match="client 2 of 3: ValueError: no such vector$"):
@@ -226,7 +221,6 @@ def test_an_error_names_the_client_and_ends_all(opened):
         assert not clients._processes
 
 
-@pytest.mark.calm
 def test_an_error_ends_those_that_would_go_on_for_long(opened):
     started = time.perf_counter()
     with pytest.raises(UserError, match="client 1 of 2"):

@@ -48,7 +48,6 @@ def stored(path, what):
     return read_monitoring(path)
 
 
-@pytest.mark.calm
 def test_phases_are_told_apart_and_their_rates_are_their_own():
     server, began = Clock(), time.perf_counter()
     monitor = Monitor(server, interval=0.05)
@@ -70,7 +69,7 @@ def test_phases_are_told_apart_and_their_rates_are_their_own():
         took += times[-1] - times[0]
         assert times[-1] - times[0] > 0.9 * seconds
         assert np.isnan(rates[0])
-        assert np.average(rates[1:], weights=np.diff(times)) == pytest.approx(1000, rel=0.2)
+        assert np.average(rates[1:], weights=np.diff(times)) == pytest.approx(1000, rel=0.5)
         assert (seen.columns["server.level"][place] == 7).all()
     assert took < time.perf_counter() - began
     assert server.closed
@@ -79,7 +78,6 @@ def test_phases_are_told_apart_and_their_rates_are_their_own():
     assert seen.units["server.level"] == ""
 
 
-@pytest.mark.calm
 def test_a_busy_core_is_seen():
     monitor = Monitor(interval=0.1)
     with monitor.phase("busy"):
@@ -115,7 +113,6 @@ def test_nothing_of_this_machine_is_told_of_a_remote_server():
     assert seen.attrs["is_local"] is False
 
 
-@pytest.mark.calm
 def test_a_server_that_does_not_answer_holds_up_no_phase_for_long():
     class Stuck(Clock):
         answers = threading.Event()

@@ -23,6 +23,8 @@ from ann_benchmarks.installing.main import parse_arguments
 from .programs import ROOT, run_program, temporary_folder
 from .test_docs import options_of
 
+pytestmark = pytest.mark.thorough
+
 WORKFLOW = yaml.load((ROOT / "templates/nightly/index-speed.yml").read_text(), yaml.BaseLoader)
 STEPS = [(job, step) for job, content in WORKFLOW["jobs"].items() for step in content["steps"]]
 ENVIRONMENT = {**WORKFLOW["env"], "DATASET": "clustered-500-8-euclidean", "GITHUB_STEP_SUMMARY": "summary.md"}

@@ -9,6 +9,8 @@ from ann_benchmarks.algorithms.postgres import catalog
 from ann_benchmarks.algorithms.postgres.columns import VectorColumn
 from ann_benchmarks.algorithms.postgres.tables import fingerprint
 
+pytestmark = pytest.mark.thorough
+
 HALF = {"M": 8, "efConstruction": 32, "form": "halfvec"}
 
 

@@ -13,6 +13,8 @@ from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 
 from .postgres_fixtures import SMALL, clustered, fitted, measured_recall
 
+pytestmark = pytest.mark.thorough
+
 TRAIN = clustered(1_000, 8)
 ARGUMENTS = {"M": 8, "efConstruction": 32}
 

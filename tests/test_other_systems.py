@@ -8,7 +8,10 @@ import pytest
 
 from .programs import ROOT, run_program, temporary_folder
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux stands in for macOS")
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.skipif(sys.platform != "linux", reason="Linux stands in for macOS"),
+]
 
 IMPORTS = """
 import importlib, pkgutil, sys

@@ -92,7 +92,6 @@ def test_a_share_that_cannot_be_known():
 
 
 @on_linux
-@pytest.mark.alone
 def test_a_child_that_burns_a_core_is_ours():
     with burning() as child:
         before = read_cpu([])
@@ -104,7 +103,6 @@ def test_a_child_that_burns_a_core_is_ours():
 
 
 @on_linux
-@pytest.mark.alone
 def test_a_foreign_process_that_burns_a_core_is_others_unless_it_is_the_server():
     with foreign() as pid:
         before, of_server = read_cpu([]), read_cpu([pid])

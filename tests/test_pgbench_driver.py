@@ -82,7 +82,6 @@ def ask(clients: PgbenchClients, orders: list[np.ndarray], seconds: float | None
     return clients.answers()
 
 
-@pytest.mark.calm
 def test_each_client_sends_so_many_queries(opened):
     clients = opened(3)
     assert clients.version.startswith("pgbench (PostgreSQL)")
@@ -134,7 +133,6 @@ def test_latencies_and_throughput_are_those_that_pgbench_prints(opened, monkeypa
     assert "number of threads: 2" in printed[0] or machine.cores() == 1
 
 
-@pytest.mark.calm
 def test_for_a_time_instead_of_a_number(opened):
     clients = opened(2)
     answers = ask(clients, [np.arange(3)] * 2, 0.4)  # whole seconds: 1
@@ -144,7 +142,6 @@ def test_for_a_time_instead_of_a_number(opened):
     assert 0.7 < asked / clients.queries_per_second < 5
 
 
-@pytest.mark.calm
 def test_a_rate_counts_from_when_a_query_was_due(opened):
     clients = opened(2)
     clients.prepare_arrivals(np.linspace(0.01, 2, 400), np.zeros(400, dtype=int), 1.0)
@@ -164,7 +161,6 @@ def test_a_rate_counts_from_when_a_query_was_due(opened):
     assert np.diff(dues).std() / np.diff(dues).mean() == pytest.approx(1, abs=0.4)
 
 
-@pytest.mark.calm
 def test_more_than_the_server_can_do_waits(opened):
     clients = opened(1, sql="SELECT 1 FROM (SELECT pg_sleep(0.02), vector_dims($1)) AS slow", index=None)
     clients.prepare_arrivals(np.linspace(0, 1, 500), np.zeros(500, dtype=int), 1.0)

@@ -33,6 +33,7 @@ from .programs import temporary_folder
 from .vchord_archives import copied_installation
 
 pytestmark = [
+    pytest.mark.thorough,
     pytest.mark.skipif(
         not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root has another account"
     ),

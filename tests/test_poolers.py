@@ -45,6 +45,8 @@ from ann_benchmarks.run.pooler_options import requested_poolers
 from .report_data import make_run
 from .test_shards import HNSW, QUERIES, TRAIN, K, by_clients, hnsw, killed
 
+pytestmark = pytest.mark.thorough
+
 SESSION, TRANSACTION, LOCAL = POOLERS
 EF = 120
 

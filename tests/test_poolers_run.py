@@ -12,6 +12,8 @@ import pytest
 from .programs import ROOT, until
 from .test_poolers import PLUGIN_POOLERS, POOLERS, PostgresError, installed
 
+pytestmark = pytest.mark.thorough
+
 __all__ = ["installed"]
 
 

@@ -16,6 +16,8 @@ from ann_benchmarks.installing import wheels
 
 from .programs import run_program, temporary_folder
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parent.parent
 
 

@@ -35,6 +35,8 @@ from .conftest import make_dataset
 from .report_data import make_run, make_writes
 from .test_replicas import COUNT, GIVEN, K, all_servers, primary
 
+pytestmark = pytest.mark.thorough
+
 __all__ = ["all_servers", "primary"]
 EXACT = Definition(
     *("exact", "PGVectorExact", "ann_benchmarks.algorithms.pgvector_exact", "t", ["euclidean"]),

@@ -27,6 +27,8 @@ from .postgres_fixtures import SMALL, copied
 from .programs import ROOT, temporary_folder, until
 from .test_shards import by_clients, killed, refuse_wrong_ids
 
+pytestmark = pytest.mark.thorough
+
 COUNT, K, DIMENSION = 2, 10, 12
 RANDOM = np.random.default_rng(26)
 TRAIN = RANDOM.normal(size=(400, DIMENSION)).astype(np.float32)

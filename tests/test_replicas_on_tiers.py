@@ -36,6 +36,8 @@ from .test_shards_on_tiers import BUFFERS, HNSW, RAM, groups_of
 from .test_tiers import folder, points, started, swept
 from .tier_holds import group_of, needs_memory_group
 
+pytestmark = pytest.mark.thorough
+
 __all__ = ["folder"]
 TWO = Servers(replicas=2)
 OPTIONS = [

@@ -10,6 +10,8 @@ import yaml
 
 from .programs import ROOT
 
+pytestmark = pytest.mark.thorough
+
 TEMPLATE = ROOT / "templates" / "results-repository"
 # In the place of Python, so that no checker is needed: it notes its arguments and refuses what is called bad.
 STAND_IN = """#!/usr/bin/env bash

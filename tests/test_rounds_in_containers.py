@@ -28,6 +28,8 @@ from .conftest import ROOT
 from .programs import until
 from .test_containers import ANSWER, docked, failures, images  # noqa: F401
 
+pytestmark = pytest.mark.thorough
+
 HOST = "def get_additional(self): return {'host': os.uname().nodename}\n"
 CRASHES = """
 def set_query_arguments(self, number): self.number = number

@@ -74,7 +74,6 @@ def test_an_exact_search_has_full_recall_and_its_true_distances(run_plugin):
     assert attrs["best_search_time"] == pytest.approx(result.times.mean())
 
 
-@pytest.mark.calm
 def test_the_stored_latencies_and_answers_are_those_of_the_best_run(run_plugin):
     body = """\
     asked = 0
@@ -95,7 +94,6 @@ def test_the_stored_latencies_and_answers_are_those_of_the_best_run(run_plugin):
     assert (result.neighbors[:, 1:] == -1).all() and np.isinf(result.distances[:, 1:]).all()
 
 
-@pytest.mark.calm
 def test_of_a_prepared_query_only_the_run_is_timed(run_plugin):
     body = """\
     def query(self, q, n):

@@ -20,6 +20,8 @@ from benchmarks.relay import relayed
 from .programs import ROOT
 from .test_shards import COUNT, DIMENSION, QUERIES, TRAIN, K, fitted, shard_servers
 
+pytestmark = pytest.mark.thorough
+
 __all__ = ["shard_servers"]
 VARIABLE = "ANN_BENCHMARKS_PG_SHARD_HOSTS"
 

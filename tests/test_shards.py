@@ -54,6 +54,8 @@ from .postgres_fixtures import SMALL, copied
 from .programs import temporary_folder
 from .report_data import make_run
 
+pytestmark = pytest.mark.thorough
+
 ENGINES = [name for name in ALL_ENGINES if name != "citus"]  # which tests/test_citus.py has
 DIMENSION, COUNT, K = 12, 2, 10
 RANDOM = np.random.default_rng(25)

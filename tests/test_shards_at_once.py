@@ -18,6 +18,8 @@ from .programs import ROOT, until
 from .test_shard_hosts import hosts, shard_servers
 from .test_shards import BUILD, COUNT, QUERIES, K, fitted
 
+pytestmark = pytest.mark.thorough
+
 __all__ = ["hosts", "shard_servers"]
 
 

@@ -30,6 +30,8 @@ from .test_tier_memory import TAKE
 from .test_tiers import defined, folder, groups, points, started, swept
 from .tier_holds import group_of, inside, line_of, needs_memory_group
 
+pytestmark = pytest.mark.thorough
+
 __all__ = ["folder"]
 HNSW = defined("pgvector_hnsw", "PGVectorHNSW")
 BUFFERS, RAM = 32 * MIB, 160 * MIB

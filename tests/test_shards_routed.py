@@ -21,6 +21,8 @@ from ann_benchmarks.results.runs import load_runs
 
 from .test_shards import HNSW, K, by_clients, killed, replace, shard_servers
 
+pytestmark = pytest.mark.thorough
+
 __all__ = ["shard_servers"]
 COUNT, DIMENSION = 4, 12
 VECTORS = np.random.default_rng(7).normal(size=(640, DIMENSION)).astype(np.float32)

@@ -14,7 +14,7 @@ from .submitted_points import write_made_up_table
 from .test_website import NASTY
 from .test_website_browser import DESKTOP, PHONE, opened
 
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed")
+pytestmark = [pytest.mark.thorough, pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed")]
 
 MADE_UP_PRICES = (ROOT / "prices" / "example.yml").read_text()
 HOSTILE_REPORT = """<!doctype html><html><head><meta charset="utf-8">

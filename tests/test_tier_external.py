@@ -23,6 +23,8 @@ from tiers.tier import Disk, Tier
 from .postgres_fixtures import copied
 from .programs import temporary_folder
 
+pytestmark = pytest.mark.thorough
+
 SMALL = Tier(48 * MIB)
 ORDINARY = Tier(64 * MIB)
 

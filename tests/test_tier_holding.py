@@ -31,7 +31,7 @@ from .tier_holds import (
     program,
 )
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="tiers need Linux")
+pytestmark = [pytest.mark.thorough, pytest.mark.skipif(sys.platform != "linux", reason="tiers need Linux")]
 
 READ = """
     with open(sys.argv[2], "rb", buffering=0) as file:

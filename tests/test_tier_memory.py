@@ -27,7 +27,7 @@ from tiers.tier import SimulatedServer, Tier
 from .programs import until
 from .tier_holds import inside, line_of, needs_huge_pages, needs_memory_group, program
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="tiers need Linux")
+pytestmark = [pytest.mark.thorough, pytest.mark.skipif(sys.platform != "linux", reason="tiers need Linux")]
 
 TAKE = """
     import mmap, sys

@@ -16,7 +16,7 @@ from tiers.sweep import chosen_method
 
 from .programs import PATIENCE
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="tiers need Linux")
+pytestmark = [pytest.mark.thorough, pytest.mark.skipif(sys.platform != "linux", reason="tiers need Linux")]
 
 SCOPE = "run it by `systemd-run --user --scope -p Delegate=yes python ...`"
 NOBODY = 65534

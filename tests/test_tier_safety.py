@@ -22,7 +22,7 @@ from .programs import PATIENCE, until
 from .test_tier_memory import Heap
 from .tier_holds import group_of, guards_of, line_of, needs_huge_pages, needs_memory_group, program
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="tiers need Linux")
+pytestmark = [pytest.mark.thorough, pytest.mark.skipif(sys.platform != "linux", reason="tiers need Linux")]
 
 HOLD = """
     import sys, time

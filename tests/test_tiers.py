@@ -39,6 +39,8 @@ from . import test_load_run
 from .programs import PATIENCE, run_program, until
 from .tier_holds import group_of, needs_huge_pages, needs_memory_group
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[1]
 folder = test_load_run.folder
 KILLS = int(os.environ.get("ANN_BENCHMARKS_TEST_KILLS", "1"))

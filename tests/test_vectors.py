@@ -295,7 +295,6 @@ def peak(path: Path, shape: tuple[int, int], *starts: int) -> int:
     return int(subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout)
 
 
-@pytest.mark.alone
 def test_a_billion_rows_are_never_in_memory(tmp_path: Path) -> None:
     shape = 10**9, 96
     path = write_npy(tmp_path / "v.npy", np.empty((0, 96), np.float32))

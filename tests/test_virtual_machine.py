@@ -9,6 +9,8 @@ import pytest
 from .virtual_machine.image import ACCOUNT, missing_programs
 from .virtual_machine.inside import TRIALS
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[1]
 
 

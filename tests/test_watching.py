@@ -154,7 +154,6 @@ def test_without_an_index_and_without_statistics(small: Server):
 BUSY = "SELECT sum(sqrt(i)) FROM (SELECT generate_series(1, 300000) AS i) AS one"  # writes nothing
 
 
-@pytest.mark.calm
 @on_linux
 def test_what_sessions_wait_for_and_what_they_compute(server: Server):
     watch = ServerWatch(server, "pg_class", None)
@@ -167,7 +166,7 @@ def test_what_sessions_wait_for_and_what_they_compute(server: Server):
         with watch.running():
             asleep = [threads.submit(each.execute, "SELECT pg_sleep(600)") for each in (sleeping, unseen)]
             while time.monotonic() < began + 1.2 * PATIENCE or sum(backend.cpu_times()[:2]) < before + 0.4:
-                busy.execute(BUSY)
+                busy.execute(BUSY.replace("300000", "2000000"))  # seldom idle, however busy the machine is
                 queries += 1
             seconds = time.monotonic() - began
         sleeping.cancel()
@@ -178,7 +177,7 @@ def test_what_sessions_wait_for_and_what_they_compute(server: Server):
         assert idle.closed == 0
     waits = json.loads(facts["wait_events"])
     for doing in ("Timeout:PgSleep", "CPU", "idle"):
-        assert waits[doing] == pytest.approx(1 / 3, abs=0.15), waits
+        assert waits[doing] == pytest.approx(1 / 3, abs=0.2), waits
     assert list(waits.values()) == sorted(waits.values(), reverse=True)
     assert sum(waits.values()) == pytest.approx(1, abs=0.01)
     assert 3 * 3 <= facts["wait_samples"] <= 3 * 40 * seconds
@@ -186,7 +185,6 @@ def test_what_sessions_wait_for_and_what_they_compute(server: Server):
     assert 0.2 < facts["machine_busy_share"] <= 1
 
 
-@pytest.mark.calm
 @on_linux
 def test_the_cpu_of_a_backend_that_has_ended_counts(server: Server):
     watch = ServerWatch(server, "pg_class", None)
@@ -206,7 +204,6 @@ def test_the_cpu_of_a_backend_that_has_ended_counts(server: Server):
         assert watch.facts(1)["server_cpu_seconds_per_query"] == pytest.approx(computed, rel=0.25, abs=0.05)
 
 
-@pytest.mark.calm
 @on_linux
 def test_what_the_watchs_own_backend_computes_does_not_count(server: Server):
     with server.connect() as own, server.connect() as other:
@@ -248,7 +245,6 @@ def test_bytes_that_came_from_the_disk(small: Server):
     assert 2 * warm["server_disk_bytes_read_per_query"] < 0.1 * size
 
 
-@pytest.mark.calm
 def test_the_watchs_own_backend_killed_in_the_middle(server: Server):
     watch = ServerWatch(server, "pg_class", None)
     with closing(watch), client(server) as connection:
@@ -335,7 +331,6 @@ def test_the_processes_of_another_machine_are_not_looked_for_here(server: Server
         assert server_processes(Elsewhere("127.0.0.1", stranger)) is None
 
 
-@pytest.mark.calm
 def test_the_share_of_the_machine(monkeypatch: pytest.MonkeyPatch):
     assert MachineCPU(108, 52).busy_share_since(MachineCPU(100, 50)) == 0.75
     assert MachineCPU(100, 50).busy_share_since(MachineCPU(100, 50)) is None

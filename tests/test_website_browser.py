@@ -16,7 +16,7 @@ from .plotting_data import make_result, make_truth
 from .test_website import NASTY
 from .website_data import SIZES, changing, inserting, make_record, tier_attrs
 
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed")
+pytestmark = [pytest.mark.thorough, pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed")]
 
 VARIANTS = list(all_plot_variants)
 PHASES = ("writing", "after", "vacuumed", "reindexed")  # but the first, which begins with the clock

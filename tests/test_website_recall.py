@@ -18,6 +18,8 @@ from .filtered_data import make_filtered
 from .plotting_data import make_result, make_truth
 from .report_data import make_run
 
+pytestmark = pytest.mark.thorough
+
 PG17, PG18 = ({"postgres_version": version, "cpu": "C", "cores": 8} for version in ("17.12", "18.4"))
 SHOWN = """
 (() => {
