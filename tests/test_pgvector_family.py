@@ -211,6 +211,11 @@ def test_vectors_of_more_than_2000_dimensions_as_halfvec(plugin_server: Server):
             "M is 1: give a whole number from 2 to 100",
         ),
         (lambda: PGVectorHNSW("ip", {"M": None, "efConstruction": 9}), "M is None: give a whole number"),
+        (
+            lambda: PGVectorHNSW("ip", {"M": 16, "efConstuction": 64}),
+            "no build argument efConstuction: it has M",
+        ),
+        (lambda: hnsw(metric="chebyshev"), "has no metric 'chebyshev': it has euclidean, angular, ip, man"),
         (lambda: PGVectorHNSW("ip", 16), "takes its build arguments by name"),
         (lambda: hnsw("bit_hamming").set_query_arguments(40, "all"), "rerank is 'all': give a whole number"),
     ],

@@ -29,23 +29,15 @@ def plugin(metric: str = "euclidean", m: int = 16, ef_construction: int = 64) ->
     return PGVectorHNSW(metric, {"M": m, "efConstruction": ef_construction})
 
 
-def exact(metric: str, train: np.ndarray, query: np.ndarray) -> set[int]:
-    products = train @ query
-    distances = {
-        "euclidean": ((train - query) ** 2).sum(axis=1),
-        "angular": -products / np.linalg.norm(train, axis=1),
-        "ip": -products,
-    }[metric]
-    return set(np.argsort(distances)[:K].tolist())
-
-
 def test_sizes_are_written_as_the_framework_writes_them(plugin_server: Server, capsys):
     sizes = [1, 700 * 1024, 5 << 20, 29_999_999, 999 << 20, 1 << 30, 123 << 30, 5 << 40]
     assert [size_text(size) for size in sizes] == [framework_size_text(size) for size in sizes]
     algorithm = plugin()
     algorithm.fit(clustered(1000, 16, seed=11))
     algorithm.done()
-    said = re.findall(r"[\d.,]+( ?)[MG]B", capsys.readouterr().out)
+    out = capsys.readouterr().out
+    assert [line.split()[0] for line in out.splitlines()] == ["loaded", "estimate", "index"]
+    said = re.findall(r"[\d.,]+( ?)[MG]B", out)
     assert len(said) == 4 and set(said) == {" "}  # of the estimate, of the index, and its estimate again
 
 
@@ -59,51 +51,41 @@ def fitted(plugin_server: Server):
     algorithm.done()
 
 
-@pytest.mark.parametrize("metric", ["euclidean", "angular", "ip"])
-def test_finds_the_neighbours_of_its_metric(plugin_server: Server, metric: str):
-    train = clustered(2000, 16, seed=1) * np.linspace(0.8, 1.2, 2000, dtype=np.float32)[:, None]
-    queries = clustered(20, 16, seed=2)
-    algorithm = plugin(metric)
-    algorithm.fit(train)
-    algorithm.set_query_arguments(400)
-    found = [len(exact(metric, train, q) & set(algorithm.query(q, K))) for q in queries]
-    assert sum(found) > 0.95 * K * len(queries)
-    algorithm.done()
-
-
 def test_prepared_timed_and_batch_queries_agree(fitted):
     algorithm, train = fitted
     queries = train[:50]
     plain = [algorithm.query(q, K) for q in queries]
     seconds, timed = algorithm.time_queries(queries, K)
-    algorithm.batch_query(queries, K)
+    algorithm.prepare_batch_query(queries, K)
+    assert len(algorithm._clients) >= 1
+    algorithm.run_batch_query()
+    assert json.loads(algorithm.get_additional()["settings"])["hnsw.ef_search"] == "100"
     assert plain == timed == algorithm.get_batch_results()
     assert [row[0] for row in plain] == list(range(50))
     assert seconds.shape == (50,)
     assert (seconds > 0).all()
-    assert min(algorithm.get_batch_latencies()) > 0
+    latencies = algorithm.get_batch_latencies()
+    assert len(latencies) == 50 and min(latencies) > 0
 
 
-def test_ef_search_reaches_the_server(fitted):
+@pytest.mark.parametrize(
+    ("ef_search", "message"),
+    [
+        (100_000, r"refuses hnsw.ef_search = 100000: .*outside the valid range"),
+        (40.5, "hnsw.ef_search is 40.5, which the server would round: give a"),
+        ("40.25", "hnsw.ef_search is 40.25, which the server would round: give a"),
+        (None, r"hnsw\.no_such"),
+    ],
+)
+def test_a_setting_that_the_server_does_not_take_is_one_line(fitted, ef_search: object, message: str):
     algorithm, train = fitted
-    algorithm.set_query_arguments(5)
+    algorithm.set_query_arguments(ef_search or 40)
+    if ef_search is None:
+        algorithm.set_query_settings({"hnsw.no_such": 1})
+    with pytest.raises(PostgresError, match=message):
+        algorithm.query(train[0], K)
+    algorithm.set_query_arguments(5.0)
     assert len(algorithm.query(train[0], K)) == 5  # HNSW returns no more than it keeps
-    assert json.loads(algorithm.get_additional()["settings"])["hnsw.ef_search"] == "5"
-    assert "ef_search=5" in str(algorithm)
-
-
-def test_a_value_that_the_server_refuses_is_one_line(fitted):
-    algorithm, train = fitted
-    algorithm.set_query_arguments(100_000)
-    with pytest.raises(PostgresError, match=r"refuses hnsw.ef_search = 100000: .*outside the valid range"):
-        algorithm.query(train[0], K)
-
-
-def test_an_unknown_setting_is_an_error(fitted):
-    algorithm, train = fitted
-    algorithm.set_query_settings({"hnsw.no_such": 1})
-    with pytest.raises(PostgresError, match=r"hnsw\.no_such"):
-        algorithm.query(train[0], K)
 
 
 def test_a_query_that_does_not_use_the_index_is_an_error(fitted, server: Server):
@@ -198,22 +180,6 @@ def test_the_users_settings_win(fitted, monkeypatch: pytest.MonkeyPatch):
         algorithm.fit(train)
 
 
-def test_a_batch_keeps_its_settings_and_its_connections_out_of_the_time(fitted):
-    algorithm, train = fitted
-    algorithm.prepare_batch_query(train[:30], K)
-    assert len(algorithm._clients) >= 1
-    algorithm.run_batch_query()
-    assert json.loads(algorithm.get_additional()["settings"])["hnsw.ef_search"] == "100"
-    assert len(algorithm.get_batch_latencies()) == 30
-
-
-def test_build_arguments_are_checked():
-    with pytest.raises(
-        PostgresError, match="no build argument efConstuction: it has M, efConstruction, form"
-    ):
-        PGVectorHNSW("angular", {"M": 16, "efConstuction": 64})
-
-
 def test_one_changed_value_is_another_table(fitted):
     algorithm, train = fitted
     changed = train.copy()
@@ -284,24 +250,6 @@ def test_size_estimate_against_what_was_built(rows: int, dimension: int, m: int,
     assert index_bytes(rows, 8 + 4 * dimension, m) / (1 << 20) == pytest.approx(built, rel=0.03)
 
 
-def test_the_estimate_is_printed_before_the_build(plugin_server: Server, capsys):
-    plugin().fit(clustered(1000, 8, seed=6))
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == ["loaded", "estimate", "index"]
-
-
-def test_too_many_dimensions_name_the_way_out():
-    with pytest.raises(
-        PostgresError, match=r"up to 2,000 dimensions as vector, these have 3,072.*halfvec.*bit"
-    ):
-        plugin().fit(np.zeros((10, 3072), dtype=np.float32))
-
-
-def test_an_unknown_metric_is_told():
-    with pytest.raises(PostgresError, match="has no metric 'chebyshev': it has euclidean, angular, ip, man"):
-        plugin("chebyshev")
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk takes root")
 def test_a_full_disk_leaves_nothing_half_built(monkeypatch: pytest.MonkeyPatch):
     folder = Path(tempfile.mkdtemp(prefix="ann-test-"))
@@ -336,18 +284,6 @@ def test_a_disk_too_small_is_refused_before_the_load(plugin_server: Server, monk
     monkeypatch.setattr("ann_benchmarks.algorithms.postgres.machine.free_disk_bytes", lambda folder: 1000)
     with pytest.raises(PostgresError, match="the vectors need .* left: free some, or name another folder"):
         plugin().fit(clustered(1000, 8, seed=7))
-
-
-@pytest.mark.parametrize("value", [40.5, "40.25"])
-def test_a_fraction_of_a_whole_setting_is_not_measured(fitted, value):
-    algorithm, train = fitted
-    algorithm.set_query_arguments(value)
-    with pytest.raises(
-        PostgresError, match=f"hnsw.ef_search is {value}, which the server would round: give a"
-    ):
-        algorithm.query(train[0], K)
-    algorithm.set_query_arguments(40.0)  # which is whole
-    assert len(algorithm.query(train[0], K)) == K
 
 
 def test_more_clients_than_connections_are_known_before_a_build(plugin_server: Server, monkeypatch):
