@@ -12,6 +12,8 @@ from run import main
 
 from .conftest import make_dataset
 
+pytestmark = pytest.mark.thorough
+
 # An index that outlives the run: a file, and in it how often it was built.
 LASTING = """\
 def __init__(self, name):

@@ -22,6 +22,8 @@ from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_install
 
 from .postgres_fixtures import started
 
+pytestmark = pytest.mark.thorough
+
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
 TABLE, INDEX, OTHER = "public.few", "public.few_index", "public.other"

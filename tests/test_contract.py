@@ -28,6 +28,8 @@ from .programs import temporary_folder
 from .vchord_archives import installation_with_vchord
 from .vectorscale_wheel import installation_with_vectorscale
 
+pytestmark = pytest.mark.thorough
+
 REPOSITORY = Path(__file__).parents[1]
 ALGORITHMS = Path("ann_benchmarks/algorithms")
 PLUGINS = (

@@ -37,6 +37,8 @@ from .plotting_data import make_result, make_truth
 from .postgres_fixtures import copied
 from .programs import call_program, temporary_folder, write_config
 
+pytestmark = pytest.mark.thorough
+
 REPORTING = """\
 VERSION = "{version}"
 @classmethod

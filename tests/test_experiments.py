@@ -151,6 +151,7 @@ def test_names_and_unknown_names(tmp_path, monkeypatch, options):
         find_experiment("storag")
 
 
+@pytest.mark.thorough
 def test_an_experiment_is_carried_out_and_goes_on(tmp_path, monkeypatch):
     path = written(tmp_path, SMALL)
     done = run(tmp_path, "--experiment", path)

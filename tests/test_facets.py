@@ -125,6 +125,7 @@ def test_more_panels_than_can_be_read_are_refused(tmp_path):
         create_panels(many, View(), tmp_path / "x.png", "t", assign_styles("a"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 9, 16, 25])
 def test_nothing_is_written_over_anything_else(number, tmp_path, monkeypatch):
     """At any number of panels, with long names."""

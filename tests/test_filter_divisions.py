@@ -14,6 +14,8 @@ from ann_benchmarks.data.filters import Filter, Predicate
 from .divided_table import EQUAL, EQUAL_SQL, SEEN, SMALL, TABLE, WORD, divided, plans_of, queries_of, recall
 from .filtered_rows import QUERIES, ROWS, TEXTS, TRAIN, K, one, passes
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.parametrize(
     ("filters", "indexes"),

@@ -18,6 +18,8 @@ from ann_benchmarks.load.remote_clients import RemoteClients
 from .divided_table import EQUAL, ORDERED, SMALL, WORD, divided, plans_of, queries_of, recall
 from .filtered_rows import ROWS, TEXTS, TRAIN, K, one
 
+pytestmark = pytest.mark.thorough
+
 
 def test_parked_indexes_are_not_locked(plugin_server: Server):
     """Planning a query locks each index of its table that is live, which takes time and room."""

@@ -345,6 +345,7 @@ def vchord_server(made_server: Path) -> Iterator[Server]:
     yield from server_with("1.1", made_server)
 
 
+@pytest.mark.thorough
 def test_vectorchord_with_and_without_a_prefilter(vchord_server: Server, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(servers, "_current", vchord_server)
     queries = [FilteredVector(q, one("labels", "contains", (i % 8,))) for i, q in enumerate(QUERIES)]

@@ -167,6 +167,7 @@ def test_tables_say_who_does_not_reach_the_recall_and_what_the_defaults_return()
     assert "what the defaults lose is not shown" in text and "at defaults" not in text
 
 
+@pytest.mark.thorough
 def test_many_strategies_and_kinds_are_drawn_whole(tmp_path):
     found = under_filters(sweep(12, ("uniform", "near", "far", "labels", "labels2")), 0.95)
     styles = assign_styles({name for each in found for name in each.strategies})

@@ -17,6 +17,8 @@ from .plotting_data import make_result, make_truth
 from .programs import run_program
 from .report_data import make_run
 
+pytestmark = pytest.mark.thorough
+
 VECTORS = np.random.default_rng(3).standard_normal((300, 6)).astype(np.float32)
 
 

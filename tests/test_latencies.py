@@ -18,6 +18,8 @@ from ann_benchmarks.results.percentiles import (
 from ann_benchmarks.results.warnings import remarks
 from benchmarks.known import one_server
 
+pytestmark = pytest.mark.thorough
+
 
 def lognormal(size: int, seed: int = 0, spread: float = 1.0) -> np.ndarray:
     return np.random.default_rng(seed).lognormal(np.log(0.002), spread, size)

@@ -35,6 +35,8 @@ from benchmarks.known import (
     waits_at_most,
 )
 
+pytestmark = pytest.mark.thorough
+
 SLEEP = 0.02
 QUERIES = np.arange(16, dtype=np.float32)[:, np.newaxis]
 COLD = Warmup("off")

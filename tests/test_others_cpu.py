@@ -28,6 +28,8 @@ from ann_benchmarks.results.warnings import MOST_OTHERS, remarks, warnings_of
 
 from .report_data import make_run
 
+pytestmark = pytest.mark.thorough
+
 QUERIES = np.arange(8, dtype=np.float32)[:, np.newaxis]
 BURN = "import os\nwhile os.getppid() == {}: pass"
 DETACHED = "import os, sys\nif os.fork(): os._exit(0)\nos.setsid()\nprint(os.getpid(), flush=True)\n"

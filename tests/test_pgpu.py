@@ -28,6 +28,8 @@ from .pgpu_stand_in import VERSIONS, calls_of_stand_in, fail, install_stand_in
 from .postgres_fixtures import clustered, copied, fitted, measured_recall
 from .vchord_archives import installation_with_vchord
 
+pytestmark = pytest.mark.thorough
+
 TRAIN = clustered(4000, 24, seed=18)
 QUERIES = clustered(40, 24, seed=19)
 SMALL = {"sampling_factor": 50}  # so that the rows suffice

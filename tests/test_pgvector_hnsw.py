@@ -250,6 +250,7 @@ def test_size_estimate_against_what_was_built(rows: int, dimension: int, m: int,
     assert index_bytes(rows, 8 + 4 * dimension, m) / (1 << 20) == pytest.approx(built, rel=0.03)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk takes root")
 def test_a_full_disk_leaves_nothing_half_built(monkeypatch: pytest.MonkeyPatch):
     folder = Path(tempfile.mkdtemp(prefix="ann-test-"))

@@ -31,6 +31,8 @@ from .postgres_fixtures import clustered, fitted, measured_recall, planned, star
 from .vchord_archives import copied_installation
 from .vectorscale_wheel import LOCK, installation_with_vectorscale, wheel
 
+pytestmark = pytest.mark.thorough
+
 K = 10
 TRAIN = clustered(2500, 48, seed=8)
 QUERIES = clustered(40, 48, seed=9)

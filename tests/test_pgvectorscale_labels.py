@@ -20,6 +20,8 @@ from .filtered_rows import QUERIES, ROWS, TRAIN, K, attributes, one, passes, tru
 from .postgres_fixtures import started
 from .vectorscale_wheel import installation_with_vectorscale
 
+pytestmark = pytest.mark.thorough
+
 TABLE = attributes(only=("uniform", "labels"))
 SMALL = {"num_neighbors": 20, "search_list_size": 40, "labels": True}
 

@@ -26,6 +26,8 @@ from ann_benchmarks.results.runs import load_runs
 from .conftest import make_dataset
 from .filtered_rows import OWN_WAY, QUERIES, TRAIN, K, attributes, filtered, one
 
+pytestmark = pytest.mark.thorough
+
 # Answers exactly, and says that it could have planned its queries in other ways.
 PLANNED = (
     OWN_WAY

@@ -16,6 +16,8 @@ from ann_benchmarks.results.file import iter_result_paths, read_attributes
 from .programs import until
 from .test_rounds import ANSWER, TURNS, TWO_POINTS, stored
 
+pytestmark = pytest.mark.thorough
+
 BREAKS = TURNS + "    if number == 2 and open('turns').read().count('2') == 3: raise ValueError('worn out')\n"
 CRASHES = TURNS + "    if number == 2 and open('turns').read().count('2') == 3: os._exit(3)\n"
 

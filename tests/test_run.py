@@ -87,6 +87,7 @@ def test_points_on_other_vectors_of_the_same_name_are_measured_again(workspace):
     assert again.stdout.count(": recall ") == 1
 
 
+@pytest.mark.thorough
 def test_what_fails_is_said_and_the_others_go_on(workspace):
     workspace.add_plugin("a-crash", "def fit(self, X): os.kill(os.getpid(), signal.SIGSEGV)")
     workspace.add_plugin("b-raise", "def fit(self, X): raise ValueError('no such\\nluck')")
@@ -123,6 +124,7 @@ def test_what_fails_is_said_and_the_others_go_on(workspace):
     assert rows["a-crash"] == ["0", "0", "1"]
 
 
+@pytest.mark.thorough
 def test_what_no_definition_can_run_without_is_said_once(workspace):
     lacks = (
         "def fit(self, X):\n    error = RuntimeError('the folder is in use')\n"
@@ -137,6 +139,7 @@ def test_what_no_definition_can_run_without_is_said_once(workspace):
     assert workspace.run("--algorithm", "b-fails").stderr.count("the folder is in use") == 3
 
 
+@pytest.mark.thorough
 def test_what_takes_too_long_is_ended(workspace):
     sleeps = "def fit(self, X): time.sleep(600)\ndef done(self): Path('done').touch()"
     workspace.add_plugin("a-sleeps", sleeps)
@@ -173,6 +176,7 @@ def test_one_process_runs_all_definitions_and_ends_properly(workspace):
     assert Path("finalized").exists()
 
 
+@pytest.mark.thorough
 def test_a_killed_run_goes_on_where_it_was(workspace):
     workspace.add_plugin("slow", SLOW, SIX_POINTS)
     process = workspace.start()
@@ -207,6 +211,7 @@ def test_an_interrupted_run_puts_things_away(workspace, number, status):
     assert len(workspace.results()) == len(finished()) >= 1
 
 
+@pytest.mark.thorough
 def test_what_is_not_installed_is_skipped_unless_asked_for(workspace):
     workspace.add_plugin("lacking", "import no_such_module_here", {"args": [["a", "b"]]})
     workspace.add_plugin("quick", ANSWER)

@@ -30,6 +30,8 @@ from .postgres_fixtures import SMALL, clustered, fitted
 from .programs import PATIENCE, until
 from .vchord_archives import copied_installation
 
+pytestmark = pytest.mark.thorough
+
 REPOSITORY = Path(__file__).parents[1]
 
 

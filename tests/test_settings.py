@@ -28,6 +28,8 @@ from .conftest import make_dataset
 from .postgres_fixtures import clustered, fitted
 from .report_data import make_run
 
+pytestmark = pytest.mark.thorough
+
 SET = """
 def use_settings(self, settings): self.settings = dict(settings)
 def get_additional(self):

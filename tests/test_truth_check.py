@@ -19,6 +19,8 @@ from ann_benchmarks.results.runs import load_runs
 
 from .programs import call_program
 
+pytestmark = pytest.mark.thorough
+
 ROWS, DIMENSION, QUERIES, K = 900, 12, 130, 20
 RNG = np.random.default_rng(8)
 TRAIN = RNG.normal(size=(ROWS, DIMENSION)).astype(np.float32) + 1

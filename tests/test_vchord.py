@@ -28,6 +28,8 @@ from .postgres_fixtures import clustered, copied, fitted, measured_recall, plann
 from .programs import until
 from .vchord_archives import installation_with_vchord, installation_without_vchord, server_with
 
+pytestmark = pytest.mark.thorough
+
 K = 10
 TRAIN = clustered(6000, 48, seed=8)
 QUERIES = clustered(40, 48, seed=9)

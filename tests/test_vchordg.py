@@ -19,6 +19,8 @@ from .conftest import ROOT
 from .postgres_fixtures import clustered, fitted, measured_recall, planned
 from .vchord_archives import server_with
 
+pytestmark = pytest.mark.thorough
+
 K = 10
 TRAIN = clustered(2500, 48, seed=8)
 QUERIES = clustered(40, 48, seed=9)

@@ -126,6 +126,7 @@ def test_reports_of_what_was_measured_once_name_no_fastest():
     assert reported(SETS, lambda n: once(rng, n, 0.03), (1, 1), 6.0) == (0.0, 1.0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [2, 6])
 @pytest.mark.parametrize("noise", [0.02, 0.09])
 def test_races_name_no_fastest_where_none_is(noise, number):

@@ -31,6 +31,8 @@ from ann_benchmarks.run.console import Console
 from .conftest import make_dataset
 from .test_workload_writing import relations
 
+pytestmark = pytest.mark.thorough
+
 HNSW = Definition(
     "hnsw",
     "PGVectorHNSW",
