@@ -64,7 +64,9 @@ COMMANDS = {
 PAGES = ("index", "golden", "second", "pgvector_exact.", "b.")
 TEXTS = (".md", ".csv", ".json", ".txt")
 # What other outputs say, too: results, and all points of a report as its CSV and its JSON have them.
-REPEATED = re.compile(r"(^|/)results/|^bundle/b/report/|^submissions/s/.*/|^(report|experiment)/r/points\.csv")
+REPEATED = re.compile(
+    r"(^|/)results/|^bundle/b/report/|^submissions/s/.*/|^(report|experiment)/r/points\.csv"
+)
 
 
 def number(value: object) -> str:
@@ -194,6 +196,8 @@ def without_chance(text: str, folder: str) -> str:
     text = re.sub(r"\b(?!2026-01-0)20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", "NOW", text)
     text = text.replace(datetime.now(timezone.utc).date().isoformat(), "TODAY")
     text = re.sub(rf'(project_version": "|of the benchmark\s+){re.escape(VERSION)}', r"\1VERSION", text)
+    text = re.sub(r"(?<=NOW with ).*", "VERSION COMMIT", text)
+    text = re.sub(r'"commit": ".*?"', '"commit": "COMMIT"', text)
     text = re.sub(r"^(\W*)[0-9a-f]{6}(?= +(2026-|-))", r"\1RUN-ID", text, flags=re.M)
     return re.sub(r"\d+\.\d{6,}(e-?\d+)?", lambda found: f"{float(found[0]):.9g}", text)
 
