@@ -44,7 +44,7 @@ RUN = {
     "--load-threads": N,
     "--chunk-size": N, "--memory": S, "--cpuset": CPUS, "--storage": T, "--clients": N, "--max-queries": N,
     "--duration": N, "--query-order": ORDERS, "--distinct-queries": N, "--rate": N, "--slo": OBJECTIVES,
-    "--warmup": N, "--target-recall": N, "--driver": T, "--debug-single-query": F, "--workload": T,
+    "--warmup": N, "--target-recall": N, "--debug-single-query": F, "--workload": T,
     "--writers": N, "--write-rate": N, "--write-mix": MIXES, "--loaded": N, "--autovacuum": F,
     "--tiers": TIERS,
     "--tier-method": T, "--restart-command": T, "--experiment": T, "--mini": F, "--scheduler": T,

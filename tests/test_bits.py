@@ -106,7 +106,7 @@ def test_indexes_find_the_neighbours(plugin_server: Server, data: str, make, eff
         assert facts["index_size"] < facts["estimated_index_size"] + slack
 
 
-def test_clients_and_pgbench_send_bits_and_sets(plugin_server: Server):
+def test_clients_send_bits_and_sets(plugin_server: Server):
     for data in ("hamming", "sets"):
         train, queries = DATA[data]
         algorithm = PGVectorHNSW(metric_of(data), HNSW)
@@ -114,10 +114,6 @@ def test_clients_and_pgbench_send_bits_and_sets(plugin_server: Server):
             one_by_one = algorithm.time_queries(queries, K)[1]
             algorithm.batch_query(queries, K)
             assert algorithm.get_batch_results() == one_by_one
-            with closing(algorithm.open_clients(queries, K, 2, driver="pgbench")) as clients:
-                clients.prepare([np.arange(5)] * 2)
-                clients.run()
-                assert [len(run.sent) for run in clients.answers()] == [5, 5]
 
 
 @pytest.mark.parametrize("dimension", [1, 7, 8, 9, 100])

@@ -173,23 +173,6 @@ def test_what_one_load_has_not_sent_is_known_from_another_at_the_same_query_argu
     assert sent(few, 2) == 10 and [*known] == ["(1,)", "(2,)"]
 
 
-def test_the_answers_of_pgbench_are_said_to_be_others(plugin_server: Server):
-    train = clustered(2000, 8, seed=18)
-    algorithm = PGVectorHNSW("euclidean", {"M": 4, "efConstruction": 16})
-    algorithm.fit(train)
-    algorithm.set_query_arguments(20)
-    try:
-        subject = Subject(Plugin(algorithm), train[:60], K, len(train))
-        (run,) = LoadedPoint(subject, Load(2, max_queries=200, driver="pgbench")).measure(FEW, range(1))
-    finally:
-        algorithm.done()
-    assert found_share(run) == 1.0
-    assert run.facts["queries_answered_aside"] == 60
-    assert "60 of the answers that the recall is of were not given in the runs" in " ".join(
-        remarks(run.facts)
-    )
-
-
 @pytest.mark.parametrize("expected", [0, 50, 200])  # 200 come
 def test_an_even_sample_has_all_answers_with_the_same_probability_and_own_ones_certainly(expected: int):
     counts, handed_over = np.zeros(200), 0

@@ -89,11 +89,10 @@ def test_every_session_has_the_settings_of_the_extensions_library(server: Server
         settings = json.loads(algorithm.get_additional()["settings"])
         assert (settings["twin.ef_search"], settings["twin.scan_mem_multiplier"]) == ("37", "3")
         assert "shared_preload_libraries" not in settings
-        for driver in ("own", "pgbench"):
-            with closing(algorithm.open_clients(TRAIN[:9], 3, 2, driver=driver)) as clients:
-                clients.prepare([np.arange(9)] * 2)
-                clients.run()
-                assert [len(run.sent) for run in clients.answers()] == [9, 9]
+        with closing(algorithm.open_clients(TRAIN[:9], 3, 2)) as clients:
+            clients.prepare([np.arange(9)] * 2)
+            clients.run()
+            assert [len(run.sent) for run in clients.answers()] == [9, 9]
         algorithm.set_query_arguments(37, "no_such")
         with pytest.raises(PostgresError, match=r"twin\.no_such"):
             algorithm.query(TRAIN[0], 3)

@@ -138,8 +138,6 @@ def test_a_shape_that_is_another_one(exact: PGVectorExact):
         PostgresError, match="compares a bigint with 9223372036854775808: give a whole number"
     ):
         exact.query(filtered(one("uniform", "<", 1 << 63))[0], K)
-    with pytest.raises(PostgresError, match="leave --driver pgbench out"):
-        exact.open_clients(filtered(one("uniform", "<", 5)), K, 2, driver="pgbench")
     with pytest.raises(PostgresError, match="a table that is written to has no attributes"):
         exact.open_writable(TRAIN[:0], ROWS)
 

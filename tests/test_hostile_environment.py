@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,6 @@ from psycopg import pq
 
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres.clients import ClientPool
-from ann_benchmarks.algorithms.postgres.clients.pgbench import PgbenchClients, PgbenchProgram, find_pgbench
 from ann_benchmarks.algorithms.postgres.environment import (
     PREFIX,
     given_settings,
@@ -23,7 +23,6 @@ from ann_benchmarks.algorithms.postgres.environment import (
 )
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server, _make_server
-from ann_benchmarks.algorithms.postgres.servers.account import server_account
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 
@@ -132,28 +131,19 @@ def test_processes_of_others_connect_by_the_parameters_alone(server: Server, usu
     assert [tuple(row) for row in json.loads(done.stdout)] == usual
 
 
-def test_clients_and_pgbench_connect_by_the_parameters_alone(
+def test_clients_connect_by_the_parameters_alone(
     plugin_server: Server, hostile: None, monkeypatch: pytest.MonkeyPatch
 ):
     train = clustered(300, 8)
     algorithm = PGVectorHNSW("euclidean", {"M": 8, "efConstruction": 32})
-    program = PgbenchProgram(find_pgbench(embedded_installation() / "bin"), server_account())
-    opening = (
-        lambda statement: ClientPool(statement, train, 2),
-        lambda statement: PgbenchClients(statement, train, 2, program),
-    )
     try:
         algorithm.fit(train)
         algorithm.set_query_arguments(20)
-        for open_clients in opening:
-            clients = open_clients(algorithm.statement(train[0], 10))
-            try:
-                monkeypatch.setenv("PGSERVICE", "nonsense")  # those before have forgotten it
-                clients.prepare([np.arange(5)] * 2)
-                clients.run()
-                assert [len(given.sent) for given in clients.answers()] == [5, 5]
-            finally:
-                clients.close()
+        monkeypatch.setenv("PGSERVICE", "nonsense")
+        with closing(ClientPool(algorithm.statement(train[0], 10), train, 2)) as clients:
+            clients.prepare([np.arange(5)] * 2)
+            clients.run()
+            assert [len(given.sent) for given in clients.answers()] == [5, 5]
     finally:
         algorithm.done()
 

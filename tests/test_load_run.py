@@ -100,7 +100,7 @@ def check_clients(point: dict[str, Any], clients: int) -> None:
         clients if point["loop"] == "closed" else 0
     )
     assert point["client_cpu_seconds_per_query"] > 0
-    assert 0 < point["client_cpu_share"] < 1.5  # pgbench's has what it takes to connect in it
+    assert 0 < point["client_cpu_share"] < 1.5
     assert 0 < 1 / point["best_search_time"] < 1e6
     assert point["active_seconds"] > 0
     assert point["clients_were_limit"] in (True, False)
@@ -314,27 +314,10 @@ def test_an_algorithm_in_this_process_has_processes_for_clients(folder: Path):
         assert "settings" not in file.attrs
 
 
-def test_pgbench_makes_the_load(folder: Path):
-    load = ("--clients", "2", "--max-queries", "2000", "--driver", "pgbench", "--warmup", "50")
-    out = measured(folder, *load, "--distinct-queries", "9")
-    assert "by 2 clients of pgbench, 9 different queries: recall" in out
-    point = stored(folder, "hnsw-c2-q9-pgbench")
-    check_clients(point, 2)
-    assert point["driver"] == "pgbench"
-    assert point["queries_asked"] == 2000
-    assert recall_of(point, folder) > 0.5  # as told by our clients, for pgbench keeps no answers
-
-
-@pytest.mark.parametrize(
-    ("load", "message"),
-    [
-        (Load(2, driver="pgbench"), "--driver pgbench cannot query ExactScan: leave it out"),
-        (Load(2, scheduler="h:1"), "ExactScan has no clients for other machines: leave --scheduler out"),
-    ],
-)
-def test_what_only_databases_have_is_refused_by_others(load: Load, message: str):
-    with pytest.raises(UserError, match=f"^{message}$"):
-        open_clients(Subject(Plugin(ExactScan("euclidean")), np.zeros((3, 4)), 1, 3), load, load.driver)
+def test_clients_on_other_machines_are_refused_by_an_algorithm_without_them():
+    subject = Subject(Plugin(ExactScan("euclidean")), np.zeros((3, 4)), 1, 3)
+    with pytest.raises(UserError, match="^ExactScan has no clients for other machines: leave --sch"):
+        open_clients(subject, Load(2, scheduler="h:1"))
 
 
 def test_plots_draw_every_series(folder: Path):
@@ -451,7 +434,6 @@ def test_an_algorithm_that_does_not_say_what_to_search_is_told_so(workspace: Wor
         ([*CLIENTS, "--distinct-queries", "3", "--debug-single-query"], "leave --distinct-queries out"),
         (["--rate", "3"], "--rate says what clients ask: add --clients"),
         (["--slo", "p99:3ms"], "--slo says what clients ask: add --clients"),
-        (["--driver", "pgbench"], "--driver says what clients ask: add --clients"),
         (["--debug-single-query"], "--debug-single-query says what clients ask: add --clients"),
         (["--scheduler", "host:1"], "--scheduler says what clients ask: add --clients"),
         ([*CLIENTS, "--duration", "3", "--max-queries", "9"], "cannot both end a run: give one of them"),
@@ -466,10 +448,6 @@ def test_an_algorithm_that_does_not_say_what_to_search_is_told_so(workspace: Wor
          "in 1 s, --slo p99:200ms would be kept by rates that are too high: give a --duration of 4.05 s"),
         ([*CLIENTS, "--query-order", "zipf:x"], "'zipf:x' is no order of queries: give same, shuffled"),
         ([*CLIENTS, "--query-order", "same", "--debug-single-query"], "leave --query-order out"),
-        ([*CLIENTS, "--driver", "pgbench", "--query-order", "same"], "pgbench draws queries at random"),
-        ([*CLIENTS, "--driver", "pgbench", "--debug-single-query"], "pgbench draws queries at random"),
-        ([*CLIENTS, "--driver", "pgbench", "--scheduler", "host:1"], "leave --scheduler out"),
-        ([*CLIENTS, "--driver", "wrk"], "invalid choice: 'wrk'"),
         (["--warmup", "on"], "'on' is no warm-up: give auto, off, or a number of queries"),
         (["--warmup", "5", "--batch"], "--warmup and --target-recall cannot be had with --batch"),
         (["--target-recall", "0.9", "--batch"], "--warmup and --target-recall cannot be had with --batch"),

@@ -142,12 +142,6 @@ def test_runs_at_another_pace_do_disagree():
     assert runs_disagree(runs)
 
 
-def test_a_driver_may_say_its_throughput_itself():
-    run = closed_loop([steady(100, 0.01)], {}, queries_per_second=90.0)
-    assert run.seconds_per_query == pytest.approx(1 / 90)
-    assert len(run.times) == 100
-
-
 def test_the_clients_cpu_is_told():
     run = closed_loop([steady(1000, 0.01, cpu=2.0), steady(1000, 0.01, cpu=1.0)], {"client_cores": 4})
     assert run.facts["client_cpu_seconds_per_query"] == pytest.approx(0.0015)

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from ann_benchmarks.algorithms.postgres.clients.pgbench_program import PgbenchProgram
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.machine import drop_from_cache
 from ann_benchmarks.algorithms.postgres.servers import account as accounts
@@ -316,23 +315,6 @@ def test_a_server_knows_no_secrets_and_no_folder_of_roots(
         assert (process / "cwd").readlink() == place.home / "data"
         groups = next(line for line in (process / "status").read_text().splitlines() if "Groups" in line)
         assert groups.split() == ["Groups:"]
-    finally:
-        server.stop()
-
-
-def test_pgbench_of_a_copy_is_not_run_as_root(
-    place: SimpleNamespace, account: ServerAccount, copy: str
-) -> None:
-    plant(
-        place,
-        account,
-        f"p=$(find $S/{copy} -name pgbench); rm $p; printf '#!/bin/sh\\nid -u' > $p; chmod +x $p",
-    )
-    server = LocalServer(place.programs, place.server)
-    server.start(SETTINGS)
-    try:
-        program = PgbenchProgram(server.programs / "pgbench", server.account)
-        assert program.version() == str(account.uid)
     finally:
         server.stop()
 

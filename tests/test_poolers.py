@@ -402,7 +402,6 @@ def test_options():
         ((*one, "--shards", "2"), "--pooler cannot be had with --shards"),
         ((*one, "--workload", "inserts"), "--pooler cannot be had with --workload"),
         ((*one, "--filter", "uniform:0.1"), "--pooler cannot be had with --filter"),
-        ((*one, "--clients", "2", "--driver", "pgbench"), "leave --pooler or --driver out"),
         ((*one, "--clients", "2", "--scheduler", "tcp://127.0.0.1:1"), "with --scheduler"),
     ):
         with pytest.raises(UserError, match=message):

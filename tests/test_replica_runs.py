@@ -173,7 +173,6 @@ def test_options():
         ((*two, "--pooler", "none,pgbouncer:session"), "--replicas cannot be had with --pooler"),
         (("--replicas", "2", "--build-only"), "--replicas cannot be had with --build-only"),
         (("--replicas", "2", "--workload", "inserts"), "--workload inserts has no queries for --replicas"),
-        ((*two, "--driver", "pgbench"), "leave --replicas or --driver out"),
         ((*two, "--scheduler", "tcp://127.0.0.1:1"), "--replicas cannot be had with --scheduler"),
     ):
         with pytest.raises(UserError, match=message):

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import numpy as np
@@ -421,15 +421,11 @@ def test_the_settings_of_a_role_or_a_database_change_nothing(own_database, owner
         answers = algorithm.time_queries(train[:5], 3)[1]
         assert [ids[0] for ids in answers] == [*range(5)]
         mark = algorithm.server.start_mark()
-        for how in ({}, {"driver": "pgbench"}):
-            clients = algorithm.open_clients(train[:5], 3, 2, **how)
-            try:
-                time.sleep(0.5)  # No idle session would outlive this.
-                clients.prepare([np.arange(5)] * 2)
-                clients.run()
-                assert sum(len(run.sent) for run in clients.answers()) == 10
-            finally:
-                clients.close()
+        with closing(algorithm.open_clients(train[:5], 3, 2)) as clients:
+            time.sleep(0.5)  # No idle session would outlive this.
+            clients.prepare([np.arange(5)] * 2)
+            clients.run()
+            assert sum(len(run.sent) for run in clients.answers()) == 10
         settings = json.loads(algorithm.get_additional()["settings"])
         assert not {*overridden} & {*settings} and settings["enable_seqscan"] == "off"
         assert algorithm.server.start_mark() == mark
@@ -462,10 +458,10 @@ def test_an_extension_in_any_schema_is_found_or_the_schema_is_named(own_database
     algorithm = PGVectorHNSW("euclidean", {"M": 8, "efConstruction": 32})
     with fitted(algorithm, train, 20):
         assert algorithm.query(train[7], 3)[0] == 7
-        clients = algorithm.open_clients(train[:5], 3, 2, driver="pgbench")
-        clients.prepare([np.arange(5)] * 2)
-        clients.run()
-        clients.close()
+        with closing(algorithm.open_clients(train[:5], 3, 2)) as clients:
+            clients.prepare([np.arange(5)] * 2)
+            clients.run()
+            assert sum(len(run.sent) for run in clients.answers()) == 10
     own_database("ALTER ROLE strange NOSUPERUSER")
     own_database("ALTER SCHEMA ann_benchmarks OWNER TO strange")
     with pytest.raises(

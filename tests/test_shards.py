@@ -579,7 +579,6 @@ def test_options():
         ((*four, "--workload", "inserts"), "--shards cannot be had with --workload"),
         ((*four, "--filter", "uniform:0.1"), "--shards cannot be had with --filter"),
         ((*four, "--payload", "text"), "--shards cannot be had with --payload"),
-        ((*four, "--clients", "2", "--driver", "pgbench"), "leave --shards or --driver out"),
         ((*four, "--clients", "2", "--scheduler", "tcp://127.0.0.1:1"), "with --scheduler"),
     ):
         with pytest.raises(UserError, match=message):

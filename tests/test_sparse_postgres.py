@@ -1,6 +1,5 @@
 """Sparse vectors in PostgreSQL: pgvector's sparsevec, its HNSW index, and exact search."""
 
-from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +18,7 @@ from ann_benchmarks.data.datasets.generated_sparse import SparseDraws
 from ann_benchmarks.data.ground_truth import exact_neighbors
 from ann_benchmarks.distance import candidate_distances
 
-from .postgres_fixtures import fitted
-from .sparse_data import dense_rows, sparse_from
+from .sparse_data import sparse_from
 
 K = 10
 DIMENSION = 3000
@@ -118,16 +116,6 @@ def test_prepared_timed_and_batch_queries_agree(
     facts = algorithm.get_additional()
     assert 0.7 < facts["index_size"] / facts["estimated_index_size"] < 1.3
     algorithm.done()
-
-
-def test_pgbench_holds_queries_that_are_longer_than_all_rows(plugin_server: Server) -> None:
-    train = sparse_from(dense_rows(50, 3000, share=0.01))
-    queries = sparse_from(np.ones((2, 3000), np.float32))
-    scan = PGVectorExact("ip")
-    with fitted(scan, train, 0), closing(scan.open_clients(queries, K, 1, driver="pgbench")) as clients:
-        clients.prepare([np.arange(2)])
-        clients.run()
-        assert [len(run.sent) for run in clients.answers()] == [2]
 
 
 def test_rows_too_long_for_the_index_are_refused_before_the_load(plugin_server: Server) -> None:

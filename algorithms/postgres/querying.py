@@ -28,8 +28,6 @@ from .statement import QueryStatement
 class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
     """Queries on one table, with the settings of the point that is measured."""
 
-    drivers = ("pgbench",)  # other programs that can make the load
-
     def __init__(self, indexed: IndexedTable) -> None:
         """Take the table, which is not there before fit; nothing is connected yet."""
         self._indexed: IndexedTable | ShardedTable = indexed
@@ -109,24 +107,9 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
 
     # Many at the same time
 
-    def open_clients(self, X: Sequence[Any], n: int, clients: int, **how: Any) -> Any:
-        """Start this number of clients, each with a connection, for the queries X.
-
-        `how` may name another driver.
-        """
-        statement = self._statement_of_clients(X, n, clients)
-        if how.get("driver") == "pgbench":
-            from .clients.pgbench import (
-                PgbenchClients,
-                PgbenchProgram,
-                find_pgbench,
-            )  # which others do not need
-
-            server = self._indexed.server
-            program = PgbenchProgram(find_pgbench(server.programs), server.account)
-            opened: Any = PgbenchClients(statement, X, clients, program, how.get("skew"))
-        else:
-            opened = self._resting_clients.open(statement, X, clients)
+    def open_clients(self, X: Sequence[Any], n: int, clients: int) -> ClientPool:
+        """Start this number of clients, each with a connection, for the queries X."""
+        opened = self._resting_clients.open(self._statement_of_clients(X, n, clients), X, clients)
         if opened.members:
             self._indexed.check_sessions(opened.members)
             self._session_facts = _facts(opened.members[0])

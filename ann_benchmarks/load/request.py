@@ -9,6 +9,7 @@ import numpy as np
 
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.results.percentiles import LEAST_BEYOND, PERCENTILES
+from ann_benchmarks.results.series import OWN_DRIVER
 
 from .orders import QueryOrder, poisson_arrivals
 from .search import CLOSE_ENOUGH
@@ -76,7 +77,6 @@ class Load:
     order: QueryOrder = field(default_factory=QueryOrder)
     rate: float | None = None  # queries a second
     objective: Objective | None = None  # for which the highest rate is looked for
-    driver: str = "own"  # or "pgbench"
     scheduler: str | None = None  # of the Dask cluster whose machines the clients run on
     distinct: int | None = None  # queries that are sent, the dataset's first ones; None: all of them
 
@@ -94,13 +94,10 @@ class Load:
             "distinct_queries": self.distinct,
             "rate": self.rate,
             "objective": "" if self.objective is None else str(self.objective),
-            "driver": self.driver,
         }
 
     def __str__(self) -> str:
         text = f"by {self.clients} client{'s' * (self.clients > 1)}"
-        if self.driver != "own":
-            text += f" of {self.driver}"
         if self.order.kind != "shuffled":
             text += f", order {self.order}"
         if self.distinct is not None:
@@ -116,7 +113,7 @@ class Load:
             "clients": self.clients,
             "query_order": str(self.order),
             "distinct_queries": self.distinct,
-            "driver": self.driver,
+            "driver": OWN_DRIVER,
             "asked_duration": self.seconds,
             "asked_queries": self.max_queries,
         }

@@ -44,16 +44,13 @@ _NOT_SENT = -1  # in place of a query's number
 _NO_ANSWERS = np.empty((0, 0), dtype=np.int64)
 
 
-def closed_loop(
-    answers: Sequence[Answers], facts: Mapping[str, Any], queries_per_second: float | None = None
-) -> Measured:
+def closed_loop(answers: Sequence[Answers], facts: Mapping[str, Any]) -> Measured:
     """Return a run of clients that sent one query after the other.
 
     The throughput is that of the time in which all clients were active, in which a query counts by the share
     of its own time that lies in it (what was being answered in the end would be missing otherwise, a query
-    of each client), or what a driver says of itself, `queries_per_second`. The latencies, in s and in the
-    order of sending, are those of the queries that were sent in that time: of those that were answered in
-    it, the slowest would be missing.
+    of each client). The latencies, in s and in the order of sending, are those of the queries that were sent
+    in that time: of those that were answered in it, the slowest would be missing.
     """
     if not all(len(a.sent) for a in answers):
         raise UserError(
@@ -85,8 +82,7 @@ def closed_loop(
         **row_facts(answers, chosen),
     }
     stored["clients_were_limit"] = stored["clients_waiting_share"] < ALWAYS_WAITING or _no_cpu_left(stored)
-    seconds = (end - start) / counted if queries_per_second is None else 1 / queries_per_second
-    return Measured(times, _NO_ANSWERS, seconds, stored, numbers=numbers)
+    return Measured(times, _NO_ANSWERS, (end - start) / counted, stored, numbers=numbers)
 
 
 def open_loop(

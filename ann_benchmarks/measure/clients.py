@@ -1,4 +1,4 @@
-"""The clients that a load is made by: the plug-in's, those of a driver, or the framework's."""
+"""The clients that a load is made by: the plug-in's or the framework's."""
 
 from typing import Any
 
@@ -6,20 +6,13 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.load.local_clients import open_local_clients
 from ann_benchmarks.load.remote_clients import RemoteClients
 from ann_benchmarks.load.request import Load
-from ann_benchmarks.results.series import OWN_DRIVER
 
 from .timed import Subject
 
 
-def open_clients(subject: Subject, load: Load, driver: str = OWN_DRIVER) -> Any:
+def open_clients(subject: Subject, load: Load) -> Any:
     """Start the clients of a plug-in, by what it has: its own, or the framework's threads or processes."""
     plugin, queries, count = subject.plugin, subject.queries, subject.count
-    if driver != OWN_DRIVER:
-        if driver not in plugin.drivers or plugin.open_clients is None:
-            raise UserError(f"--driver {driver} cannot query {plugin.class_name}: leave it out")
-        skew = {"skew": load.order.skew} if load.order.kind == "zipf" else {}
-        sent = queries[: load.sent(len(queries))]
-        return plugin.open_clients(sent, count, load.clients, driver=driver, **skew)
     if load.scheduler is not None:
         if plugin.clients_opener is None:
             raise UserError(f"{plugin.class_name} has no clients for other machines: leave --scheduler out")

@@ -18,8 +18,7 @@ from ann_benchmarks.load.search import CLOSE_ENOUGH, highest_rate
 from ann_benchmarks.load.spans import Measured, closed_loop, open_loop
 from ann_benchmarks.load.steady import Queue
 from ann_benchmarks.load.warmup import WARMUP_RUN, Caches, Warmup, send_in_pieces, warm_up
-from ann_benchmarks.plugin import Answers, Clients, client_facts, stated_throughput
-from ann_benchmarks.results.series import OWN_DRIVER
+from ann_benchmarks.plugin import Answers, Clients, client_facts
 
 from .answers import completed
 from .clients import open_clients
@@ -68,11 +67,7 @@ class LoadedPoint:
         with self._opened() as clients:
             facts = self._warm_up(clients, warmup)
             self._learn_capacity(clients)
-            if self.load.driver == OWN_DRIVER:
-                return self._completed(self._runs(clients, runs), facts, clients)
-        with self._opened(self.load.driver) as clients:
-            measured = self._runs(clients, runs)
-        return self._completed(measured, facts)
+            return self._completed(self._runs(clients, runs), facts, clients)
 
     @property
     def _is_turn(self) -> bool:
@@ -89,7 +84,7 @@ class LoadedPoint:
     def _cold_run(self, run: int) -> Measured:
         with self.monitor.phase("cool"):
             self.subject.plugin.cool()
-        with self._opened(self.load.driver) as clients, self.monitor.phase("measure"):
+        with self._opened() as clients, self.monitor.phase("measure"):
             return self._run(clients, run)
 
     def _runs(self, clients: Clients, runs: Sequence[int]) -> list[Measured]:
@@ -157,7 +152,7 @@ class LoadedPoint:
     def _closed(self, clients: Clients, orders: list[np.ndarray], seconds: float | None) -> Measured:
         clients.prepare(orders, seconds)
         answers, facts = self._watched_run(clients)
-        return self._answered(closed_loop(answers, facts, stated_throughput(clients)), answers)
+        return self._answered(closed_loop(answers, facts), answers)
 
     def _open(self, clients: Clients, rate: float, run: int) -> Measured:
         queue = None if self._capacity is None else Queue(rate, self._capacity, self.load.clients)
@@ -167,22 +162,11 @@ class LoadedPoint:
         elif queue:
             lead_in, least = queue.lead_in_seconds, queue.run_seconds(self._runs_planned)
         due, numbers = self.load.arrivals(len(self.queries), rate, run, lead_in, least)
-        if self.load.driver != OWN_DRIVER:  # it draws arrivals of its own, and needs to know the rate alone
-            due = np.arange(1, max(round(rate * float(due[-1])), 1) + 1) / rate
         patience = max(PATIENCE_SHARE * (float(due[-1]) - lead_in), LEAST_PATIENCE)
         clients.prepare_arrivals(due, numbers, patience)
         answers, facts = self._watched_run(clients)
         facts |= {"rate": rate, **(queue.facts if queue else {})}
-        if self.load.driver == OWN_DRIVER:
-            return self._answered(open_loop(answers, due, patience, facts, lead_in), answers)
-        expected = int(np.count_nonzero(due >= lead_in))
-        due = np.sort(np.concatenate([given.due for given in answers if len(given.sent)] or [due]))
-        measured = open_loop(answers, due - due[0], patience, facts, lead_in)
-        # It reports only what it has sent; more than chance explains is missing where it was too slow.
-        missing = expected - measured.facts["queries_due"]
-        measured.facts["queries_due"] = expected
-        measured.facts["queries_unanswered"] = missing if missing > 4 * math.sqrt(expected) else 0
-        return self._answered(measured, answers)
+        return self._answered(open_loop(answers, due, patience, facts, lead_in), answers)
 
     def _watched_run(self, clients: Clients) -> tuple[Sequence[Answers], dict[str, Any]]:
         self._started = time.time()
@@ -274,8 +258,8 @@ class LoadedPoint:
         return [repeats.least_disturbed(partial(measure, number)) for number in numbers]
 
     @contextmanager
-    def _opened(self, driver: str = OWN_DRIVER) -> Iterator[Clients]:
+    def _opened(self) -> Iterator[Clients]:
         with self.monitor.phase("clients"):
-            opened = open_clients(self.subject, self.load, driver)
+            opened = open_clients(self.subject, self.load)
         with closing(opened) as clients, self.subject.watched() as self._watch:
             yield clients

@@ -22,4 +22,3 @@ from .protocols import client_facts as client_facts
 from .protocols import dashboard_panels as dashboard_panels
 from .protocols import server_processes as server_processes
 from .protocols import settle as settle
-from .protocols import stated_throughput as stated_throughput

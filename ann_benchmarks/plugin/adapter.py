@@ -224,11 +224,6 @@ class Plugin:
     # Clients
 
     @property
-    def drivers(self) -> Sequence[str]:
-        """Other programs that can make the load, for --driver; none by default."""
-        return tuple(self._optional("drivers", ()))
-
-    @property
     def clients_by(self) -> str:
         """How query is called by several clients without open_clients: by "threads" or "processes"."""
         return str(self._optional("clients_by", "threads"))

@@ -32,7 +32,7 @@ METHODS = (
     *("install_local", "local_target", "local_state"),
 )
 # Class attributes.
-ATTRIBUTES = ("streams_training_set", "clients_by", "drivers", "has_found_index", "instead_of_installing")
+ATTRIBUTES = ("streams_training_set", "clients_by", "has_found_index", "instead_of_installing")
 _OPTIONAL = METHODS + ATTRIBUTES
 
 

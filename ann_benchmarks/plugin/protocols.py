@@ -1,6 +1,5 @@
 """What the methods of plug-ins return: clients and their answers, writers, and who observes a server."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -253,9 +252,3 @@ def server_processes(watch: Watch) -> Sequence[int] | None:
         return ()
     processes: Callable[[], Sequence[int] | None] | None = getattr(watch, "processes", None)
     return None if processes is None else processes()
-
-
-def stated_throughput(clients: Clients) -> float | None:
-    """Return the queries per second that a driver states of its last run; None: they are counted."""
-    rate = getattr(clients, "queries_per_second", None)
-    return None if rate is None or math.isnan(rate) else float(rate)

@@ -24,7 +24,7 @@ from ann_benchmarks.load.workload import Workload
 from .workload_options import requested_workloads
 
 MOST_QUERIES = 100_000_000  # of one run, whose times are all kept in memory
-OF_CLIENTS = ("max_queries", "duration", "query_order", "distinct_queries", "rate", "slo", "driver",
+OF_CLIENTS = ("max_queries", "duration", "query_order", "distinct_queries", "rate", "slo",
               "debug_single_query", "scheduler")  # fmt: skip
 
 
@@ -84,7 +84,6 @@ def add_load_options(parser: argparse.ArgumentParser) -> None:
         default="ids",
         help="what comes back with each row: its id; also a text of 1 kB; or also its vector",
     )
-    add("--driver", choices=["own", "pgbench"], help="who makes the load of PostgreSQL (default: own)")
     add("--scheduler", metavar="ADDRESS", help="run the clients on the machines of this Dask cluster")
     add("--debug-single-query", action="store_true", help="have clients ask the first query again and again")
 
@@ -96,8 +95,6 @@ def check_payload_options(args: argparse.Namespace) -> None:
     for name in ("workload", "post_filter", "scheduler"):
         if getattr(args, name) is not None:
             raise UserError(f"--payload cannot be had with {option_name(name)}: leave one of them out")
-    if args.driver == "pgbench":
-        raise UserError("pgbench takes answers as text and keeps none: leave --payload or --driver out")
 
 
 def requested_payload(args: argparse.Namespace) -> str:
@@ -163,12 +160,6 @@ def check_load_options(args: argparse.Namespace) -> None:
         raise UserError("--warmup and --target-recall cannot be had with --batch: leave one of them out")
     if args.slo and args.warmup and args.warmup.is_off:
         raise UserError("--slo needs warm caches: leave --warmup off out")
-    if args.driver == "pgbench" and args.scheduler:
-        raise UserError("pgbench runs on this machine: leave --scheduler out")
-    if args.driver == "pgbench" and (
-        args.debug_single_query or (args.query_order or QueryOrder()).kind == "same"
-    ):
-        raise UserError("pgbench draws queries at random: use --query-order shuffled or zipf:S")
     if args.build_only and (args.target_recall or args.clients):
         option = "--target-recall" if args.target_recall else "--clients"
         raise UserError(f"--build-only measures nothing: leave {option} out")
@@ -206,7 +197,6 @@ def requested_loads(args: argparse.Namespace) -> Sequence[Load | Workload]:
             order,
             rate,
             args.slo,
-            args.driver or "own",
             args.scheduler,
             args.distinct_queries,
         )

@@ -49,8 +49,6 @@ def check_pooler_options(args: argparse.Namespace, is_simulated: bool) -> None:
     for name in _NOT_WITH:
         if getattr(args, name):
             raise UserError(f"--pooler cannot be had with {option_name(name)}: leave one of them out")
-    if args.driver == "pgbench":
-        raise UserError("pgbench does not check what its queries run with: leave --pooler or --driver out")
 
 
 def requested_poolers(args: argparse.Namespace) -> list[Pooler | None]:

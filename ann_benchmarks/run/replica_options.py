@@ -41,8 +41,6 @@ def check_replica_options(args: argparse.Namespace) -> None:
         raise UserError("--replicas cannot be had with --pooler: leave one of them out")
     if args.workload == "inserts":
         raise UserError("--workload inserts has no queries for --replicas: leave one of them out")
-    if args.driver == "pgbench":
-        raise UserError("pgbench writes its queries into a table: leave --replicas or --driver out")
     if not args.clients:
         raise UserError(f"--replicas has clients query several servers: add --clients, such as {8 * most}")
     if min(args.clients) < most:

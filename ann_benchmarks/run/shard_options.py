@@ -55,8 +55,6 @@ def check_shard_options(args: argparse.Namespace) -> None:
             raise UserError(f"--shards cannot be had with {option_name(name)}: leave one of them out")
     if args.payload != "ids":
         raise UserError("--shards cannot be had with --payload: leave one of them out")
-    if args.driver == "pgbench":
-        raise UserError("pgbench does not check what each shard runs with: leave --shards or --driver out")
 
 
 def requested_shards(args: argparse.Namespace) -> list[int]:

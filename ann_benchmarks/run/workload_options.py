@@ -12,7 +12,7 @@ from ann_benchmarks.load.workload import SECONDS, WRITERS, Mix, Workload
 
 OF_A_WORKLOAD = ("writers", "write_rate", "write_mix", "loaded", "autovacuum")
 BESIDE_QUERIES = ("clients", "write_rate", "write_mix", "query_order", "distinct_queries")
-NOT_HAD = ("max_queries", "rate", "slo", "driver", "scheduler", "debug_single_query", "warmup", "batch",
+NOT_HAD = ("max_queries", "rate", "slo", "scheduler", "debug_single_query", "warmup", "batch",
            "build_only")  # fmt: skip
 
 

@@ -4,7 +4,6 @@ Paths are absolute. Nothing waits at a pipe or writes through a link in the plac
 """
 
 import errno
-import fcntl
 import os
 import re
 import shutil
@@ -123,33 +122,6 @@ def make_temporary(prefix: str) -> str:
     raise OSError(errno.EACCES, "no folder for temporary files can be written")
 
 
-def remove_left(prefix: str) -> None:
-    """Remove the temporary folders with this prefix that nobody has locked: their processes were killed."""
-    for parent in map(Path, _temporary_folders()):
-        found: list[Path] = []
-        with suppress(OSError):  # one that we may not enter
-            found = list(parent.glob(f"{prefix}*"))
-        for path in found:
-            with suppress(OSError):
-                handle = lock_folder(path)
-                remove(path)
-                os.close(handle)
-
-
-def lock_folder(path: Path) -> Descriptor:
-    """Lock a folder of ours until what is returned is closed; OSError where it is in use, or gone."""
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        if os.fstat(handle).st_uid != os.geteuid():
-            raise OSError(errno.EPERM, "it belongs to another account", str(path))
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        path.lstat()  # who had locked it may have removed it
-    except OSError:
-        os.close(handle)
-        raise
-    return Descriptor(handle)
-
-
 def _temporary_folders() -> list[str]:
     return list(dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp")))
 
@@ -175,11 +147,6 @@ def end_of(path: Path, most: int) -> str:
     with os.fdopen(open_file(path, os.O_RDONLY), "rb") as file:
         file.seek(max(os.fstat(file.fileno()).st_size - most, 0))
         return file.read(most).decode(errors="replace")
-
-
-def files_in(folder: Path) -> list[str]:
-    """Name what is in a folder, sorted."""
-    return sorted(path.name for path in folder.iterdir())
 
 
 def rename(path: Path, target: Path) -> None:

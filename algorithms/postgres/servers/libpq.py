@@ -18,7 +18,6 @@ import psycopg
 
 from ..environment import PREFIX
 from ..errors import PostgresError, refusal
-from ..variables import plugin_environment, program_environment
 
 _PREFIX = "PG"  # of libpq's variables, the server's, and those of its programs
 # No file has this name, so no password is read from the home folder; and the parameters are ours.
@@ -119,11 +118,6 @@ def unset_connection(parameters: Mapping[str, Any]) -> psycopg.Connection[Any]:
         place = f"{parameters.get('host', 'the default host')}, port {parameters.get('port', 'default')}"
         reason = " ".join(str(error).split())
         raise PostgresError(f"cannot connect to PostgreSQL at {place}: {reason}") from None
-
-
-def client_environment(parameters: Mapping[str, Any]) -> dict[str, str]:
-    """Return the environment of a program that connects with these parameters."""
-    return program_environment() if _are_own(parameters) else plugin_environment() | {"LC_ALL": "C"}
 
 
 def _are_own(parameters: Mapping[str, Any]) -> bool:
