@@ -1,158 +1,120 @@
-"""Throughput and client CPU of 1, 2, 8 and 32 clients: ours, pgbench's, and psycopg's cursor.execute.
+"""Our clients take about the CPU of pgbench's, and far less than psycopg's cursor.execute.
 
-    python -m benchmarks.clients [--rows 50000] [--dimension 96] [--queries 1000] [--seconds 3] [--rounds 5]
-
-HNSW at ef_search 10, the ways alternating within one run; medians of the rounds, and the ratio of each round.
-CPU is the clients' own, for a query, in microseconds. Ours keep the answers that a recall needs, or none.
-pgbench sends the number of a query, which the server looks up; the others send the vector. pgbench runs with
-as many threads as the machine has cores, each of which serves several clients, as our processes do, and with
-a thread for each client.
+HNSW at ef_search 10. CPU is the clients' own, for a query. Ours keep the answers that a recall needs, or
+none, as pgbench. That sends the number of a query, which the server looks up; the others send the vector. It
+runs with a thread for each core, as we run a process, and with a thread for each client.
 """
 
+import argparse
 import os
 import re
 import resource
-import struct
 import subprocess
-import time
+from collections.abc import Iterator
 from functools import partial
-from statistics import median
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ann_benchmarks.algorithms.base.module import BaseANN
 from ann_benchmarks.algorithms.postgres.columns import VectorColumn
 from ann_benchmarks.algorithms.postgres.servers import Server
-from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
-from ann_benchmarks.algorithms.postgres.servers.libpq import client_environment, connect
+from ann_benchmarks.algorithms.postgres.servers.libpq import connect
 from ann_benchmarks.algorithms.postgres.settings import QUERY_SESSION
+from ann_benchmarks.algorithms.postgres.variables import program_environment
 from ann_benchmarks.common.host import usable_cores
+from ann_benchmarks.common.output import counted
 from ann_benchmarks.load.request import Load
-from benchmarks.harness import K, arguments, closed_rate, cpu_seconds, hnsw_index, in_turn, ratios, spread
 
-CLIENTS = (1, 2, 8, 32)
+from .harness import Case, Figures, Goal
+from .serving import K, closed_rate, cpu_seconds, hnsw_index
+
+GOAL = Goal("CPU us", most=1.5)
+OPTIONS = {"clients": [1, 2, 8, 32], "rows": 50_000, "dimension": 96, "queries": 1_000, "seconds": 3}
 EF_SEARCH = 10
 SETTINGS = QUERY_SESSION | {"hnsw.ef_search": str(EF_SEARCH)}
-START_SECONDS = 0.05  # for each client, to connect before the common start
 
 
-def main() -> None:
-    args = arguments(__doc__, rows=50_000, dimension=96, queries=1_000, seconds=3, rounds=5)
+class Executing(BaseANN):
+    """Queries as ann-benchmarks' own plug-in sends them; each process that is forked connects by itself."""
+
+    clients_by = "processes"
+
+    def __init__(self, parameters: dict[str, Any], table: str, column: VectorColumn) -> None:
+        self._parameters, self._literal, self._process = parameters, column.literal, 0
+        self._sql = f"SELECT id FROM {table} ORDER BY embedding <-> %s::vector LIMIT %s"
+
+    def query(self, q: np.ndarray, n: int) -> list[int]:
+        """Have it executed."""
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self._connection = connect(self._parameters)
+            self._connection.execute("SELECT '[1]'::vector")  # loads the library, which knows the settings
+            for setting in SETTINGS.items():
+                self._connection.execute("SELECT set_config(%s, %s, false)", setting)
+            self._cursor = self._connection.cursor(binary=True)
+        self._cursor.execute(self._sql, (self._literal(q), n), prepare=True)
+        return [row[0] for row in self._cursor.fetchall()]
+
+
+def cases(args: argparse.Namespace) -> Iterator[Case]:
     with hnsw_index(args, EF_SEARCH) as (server, algorithm, queries):
-        table, seconds, cores = algorithm.table_name, args.seconds, usable_cores()
-        pgbench = partial(run_pgbench, *pgbench_command(server, table, queries), seconds)
-        print(f"{'clients':>7} {'way':15} {'QPS':>7} {'CPU us':>7}  QPS and CPU of ours as a multiple")
-        for clients in CLIENTS:
+        column, table = VectorColumn(args.dimension), algorithm.table_name
+        executing = Executing(dict(server.connection_parameters()), table, column)
+        pgbench = partial(run_pgbench, server, write_script(server, table, queries), args.seconds)
+        for clients in args.clients:
+            load = Load(clients, seconds=args.seconds)
             ways = {
-                "ours": partial(run_ours, algorithm, queries, Load(clients, seconds=seconds), True),
-                "ours, no ids": partial(run_ours, algorithm, queries, Load(clients, seconds=seconds), False),
-                "pgbench": partial(pgbench, clients, min(clients, cores)),
+                "ours": partial(run_clients, algorithm, queries, load, True),
+                "ours, no ids": partial(run_clients, algorithm, queries, load, False),
+                "pgbench": partial(pgbench, clients, min(clients, usable_cores())),
                 "pgbench -j N": partial(pgbench, clients, clients),
-                "cursor.execute": partial(run_psycopg, server, table, queries, clients, seconds),
+                "cursor.execute": partial(run_clients, executing, queries, load, False),
             }
-            rounds = in_turn(ways, args.rounds)
-            ours = [*zip(*rounds["ours"], strict=True)]
-            for way, done in rounds.items():
-                rates, cpu = zip(*done, strict=True)
-                compared = spread(ratios(ours[0], rates)), spread(ratios(ours[1], cpu))
-                print(
-                    f"{clients:7} {way:15} {median(rates):7,.0f} {median(cpu) * 1e6:7.0f}"
-                    f"  {compared[0]}   {compared[1]}"
-                )
+            yield Case(counted(clients, "client"), ways, base="pgbench")
 
 
-def run_ours(
-    algorithm: Any, queries: np.ndarray, load: Load, keeps_ids: bool, run: int
-) -> tuple[float, float]:
-    """Queries a second and CPU seconds a query of run.py's clients."""
-    measured = closed_rate(algorithm, queries, load, run, warmup=0.2, keeps_ids=keeps_ids)
-    return 1 / measured.seconds_per_query, measured.facts["client_cpu_seconds_per_query"]
+def run_clients(algorithm: Any, queries: np.ndarray, load: Load, keeps_ids: bool, run: int) -> Figures:
+    """Load a plug-in by run.py's clients."""
+    measured = closed_rate(algorithm, queries, load, run, keeps_ids)
+    cpu = measured.facts["client_cpu_seconds_per_query"]
+    return {"QPS": 1 / measured.seconds_per_query, "CPU us": 1e6 * cpu}
 
 
-def pgbench_command(server: Server, table: str, queries: np.ndarray) -> tuple[list[str], dict[str, str]]:
-    """Give pgbench -M prepared the same queries and settings; return its command line and environment."""
+def write_script(server: Server, table: str, queries: np.ndarray) -> Path:
+    """Put the queries into a table, and write what pgbench runs."""
     column = VectorColumn(queries.shape[1])
-    with server.connect() as connection:
-        connection.execute(f"CREATE TABLE queries (id int4 PRIMARY KEY, v {column.declared})")
-        with connection.cursor() as cursor:
-            cursor.executemany(
-                "INSERT INTO queries VALUES (%s, %s)", [(i, column.literal(v)) for i, v in enumerate(queries)]
-            )
-        connection.execute("ANALYZE queries")
-    script = server.data_folder.parent / "query.sql"  # type: ignore[union-attr]
+    rows = [(number, column.literal(vector)) for number, vector in enumerate(queries)]
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE TABLE queries (id int4 PRIMARY KEY, v {column.declared})")
+        cursor.executemany("INSERT INTO queries VALUES (%s, %s)", rows)
+        cursor.execute("ANALYZE queries")
+    assert server.data_folder is not None
+    script = server.data_folder.parent / "query.sql"
     script.write_text(
         f"\\set i random(0, {len(queries) - 1})\n"
         f"SELECT id FROM {table} ORDER BY embedding <-> (SELECT v FROM queries WHERE id = :i) LIMIT {K};\n"
     )
-    parameters: dict[str, Any] = server.connection_parameters()
-    command = [
-        str(embedded_installation() / "bin" / "pgbench"),
-        *("-n", "-M", "prepared", "-f", str(script)),
-        *("-h", parameters["host"], "-U", parameters["user"], parameters["dbname"]),
-    ]
+    return script
+
+
+def run_pgbench(server: Any, script: Path, seconds: int, clients: int, threads: int, run: int) -> Figures:
+    """Load the server by pgbench, with the settings of our sessions; the throughput is its own figure."""
+    place = server.connection_parameters()
+    command = [server.programs / "pgbench", "-n", "-M", "prepared", "-f", script, "-T", str(seconds)]
+    command += ["-c", str(clients), "-j", str(threads), "--random-seed", str(run)]
+    command += ["-h", place["host"], "-p", str(place["port"]), "-U", place["user"], place["dbname"]]
     options = " ".join(f"-c {name}={value}" for name, value in SETTINGS.items())
-    return command, client_environment(parameters) | {"PGOPTIONS": options}
-
-
-def run_pgbench(
-    command: list[str], environment: dict[str, str], seconds: int, clients: int, threads: int, run: int
-) -> tuple[float, float]:
-    """Queries a second, by pgbench's own count, and CPU seconds a query."""
     before = cpu_seconds(resource.RUSAGE_CHILDREN)
-    load = ["-c", str(clients), "-j", str(threads), "-T", str(seconds)]
     done = subprocess.run(
-        [command[0], *load, *command[1:]], env=environment, check=True, capture_output=True, text=True
+        command,
+        env=program_environment() | {"PGOPTIONS": options},
+        check=True,
+        capture_output=True,
+        text=True,
     )
     cpu = cpu_seconds(resource.RUSAGE_CHILDREN) - before
-    count, rate = re.search(r"actually processed: (\d+).*tps = ([\d.]+)", done.stdout, re.S).groups()  # type: ignore[union-attr]
-    return float(rate), cpu / int(count)
-
-
-def run_psycopg(
-    server: Server, table: str, queries: np.ndarray, clients: int, seconds: float, run: int
-) -> tuple[float, float]:
-    """What ann-benchmarks' own plug-in does, in `clients` processes: cursor.execute, binary and prepared."""
-    parameters: dict[str, Any] = server.connection_parameters()
-    literal = VectorColumn(queries.shape[1]).literal
-    texts = [literal(query) for query in queries]
-    receiver, sender = os.pipe()
-    start = time.perf_counter() + START_SECONDS * (clients + 1)
-    for number in range(clients):
-        if os.fork() == 0:
-            try:
-                order = np.random.default_rng([run, number]).permutation(len(texts)).tolist()
-                figures = _execute(parameters, table, [texts[place] for place in order], start, seconds)
-                os.write(sender, struct.pack("ddd", *figures))
-            finally:
-                os._exit(0)
-    for _ in range(clients):
-        os.wait()
-    done = np.frombuffer(os.read(receiver, 24 * clients)).reshape(-1, 3)
-    os.close(receiver)
-    os.close(sender)
-    if len(done) < clients:
-        raise SystemExit(f"{clients - len(done)} of {clients} clients with cursor.execute failed")
-    return float(done[:, 0].sum()), float(done[:, 1].sum() / done[:, 2].sum())
-
-
-def _execute(
-    parameters: dict[str, Any], table: str, texts: list[str], start: float, seconds: float
-) -> tuple[float, float, int]:
-    """Queries a second, CPU seconds and queries of one client."""
-    with connect(parameters) as connection:
-        connection.execute("SELECT '[1]'::vector")
-        for name, value in SETTINGS.items():
-            connection.execute("SELECT set_config(%s, %s, false)", [name, value])
-        cursor = connection.cursor(binary=True)
-        sql = f"SELECT id FROM {table} ORDER BY embedding <-> %s::vector LIMIT %s"
-        time.sleep(max(start - time.perf_counter(), 0))
-        sent, before = 0, cpu_seconds()
-        while time.perf_counter() < start + seconds:
-            cursor.execute(sql, (texts[sent % len(texts)], K), prepare=True)
-            [row[0] for row in cursor.fetchall()]
-            sent += 1
-        return sent / (time.perf_counter() - start), cpu_seconds() - before, sent
-
-
-if __name__ == "__main__":
-    main()
+    found = re.search(r"actually processed: (\d+).*tps = ([\d.]+)", done.stdout, re.S)
+    assert found is not None, done.stdout
+    return {"QPS": float(found[2]), "CPU us": 1e6 * cpu / int(found[1])}

@@ -21,15 +21,15 @@ from ann_benchmarks.results.series import Series
 MACHINE = 0.16  # standard deviation of its speed's logarithm
 TARGET, RECALL_ERROR = 0.95, 0.002  # half of the recall's interval, as of 10,000 queries
 RUNS = 5  # of what was not measured in rounds
-Figures = np.ndarray  # logarithms of throughput, (contenders, runs)
+Throughputs = np.ndarray  # their logarithms, (contenders, runs)
 
 
-def once(rng: np.random.Generator, number: int, noise: float) -> Figures:
+def once(rng: np.random.Generator, number: int, noise: float) -> Throughputs:
     """Draw contenders that were measured one after the other."""
     return rng.normal(rng.normal(0, MACHINE, (number, 1)), noise, (number, RUNS))
 
 
-def turns(rng: np.random.Generator, number: int, rounds: int, noise: float, drift: float) -> Figures:
+def turns(rng: np.random.Generator, number: int, rounds: int, noise: float, drift: float) -> Throughputs:
     """Draw contenders that were measured in rounds, in random order, while the machine drifts."""
     speeds = wandering(rng, number * rounds, drift ** (1 / number)).reshape(rounds, number)
     return rng.permuted(speeds, axis=1).T + rng.normal(0, noise, (number, rounds))
@@ -72,17 +72,18 @@ def result(
     return Run("drawn", 10, "euclidean", Series(name, clients=1), f"{name}({index})", metrics, attrs)
 
 
-def results(field: Sequence[int], drawn: Figures, recall_error: float = RECALL_ERROR) -> list[Run]:
+def results(field: Sequence[int], drawn: Throughputs, recall_error: float = RECALL_ERROR) -> list[Run]:
     """Return results with these throughputs; `field` has the number of indexes of each algorithm."""
-    of = [(name, index) for name, indexes in enumerate(field) for index in range(indexes)]
+    names = [(name, index) for name, indexes in enumerate(field) for index in range(indexes)]
     is_once = drawn.shape[1] == RUNS
+    recall = DrawnRecall(error=recall_error)
     return [
-        result(f"a{name}", index, row, is_once, DrawnRecall(error=recall_error))
-        for (name, index), row in zip(of, drawn, strict=True)
+        result(f"a{name}", index, row, is_once, recall)
+        for (name, index), row in zip(names, drawn, strict=True)
     ]
 
 
-def in_short(runs: Sequence[Run]) -> str:
+def summary(runs: Sequence[Run]) -> str:
     """Return the first sentences of a report."""
     return " ".join(one.text for one in statements(runs, True, TARGET) if one.about == "In short")
 

@@ -1,160 +1,152 @@
-"""What benchmarks share: a command line, a server with an index, ways that take turns, and spreads."""
+"""What claims share: ways that take turns, ratios with intervals, counted verdicts, the table and JSON."""
 
 import argparse
-import os
-import resource
-import shutil
-import tempfile
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+import json
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
+from tqdm import tqdm
 
-from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
-from ann_benchmarks.algorithms.postgres import servers
-from ann_benchmarks.algorithms.postgres.environment import variable
-from ann_benchmarks.algorithms.postgres.servers import Server
-from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation, installed_binaries
-from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
-from ann_benchmarks.load.request import Load
-from ann_benchmarks.load.spans import Measured, closed_loop
-from ann_benchmarks.measure.clients import open_clients
-from ann_benchmarks.measure.timed import Subject
-from ann_benchmarks.plugin import NoWatch, Plugin, Watch
+from ann_benchmarks.common.atomic import atomic_path
+from ann_benchmarks.common.distributions import student_quantile
+from ann_benchmarks.common.host import host_facts
+from ann_benchmarks.common.numbers import figure_text
 
-PROJECT = Path(__file__).parent.parent
-K = 10  # neighbours of a query
-T = TypeVar("T")
+Figures = Mapping[str, float]
 
 
-def arguments(description: str | None, **options: Any) -> argparse.Namespace:
-    """Read the command line; an option is its default value, or what add_argument takes by name.
+@dataclass(frozen=True)
+class Case:
+    """Ways that do the same work; each takes the number of a round and returns figures by their names.
 
-    A default value gives the type. A list takes several values.
+    The first way is the one that the goal is of. Ratios are to the figures of `base`.
     """
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    for name, option in options.items():
-        settings = dict(option) if isinstance(option, dict) else {"default": option}
-        default = settings.get("default")
-        if isinstance(default, list | tuple):
-            settings, default = {"nargs": "+", **settings}, default[0]
-        if default is not None:
-            settings.setdefault("type", type(default))
-        parser.add_argument(f"--{name.replace('_', '-')}", **settings)
-    return parser.parse_args()
+
+    title: str
+    ways: Mapping[str, Callable[[int], Figures]]
+    base: str
 
 
-@contextmanager
-def temporary_server(programs: Path | None = None, **settings: str) -> Iterator[Server]:
-    """Start a server in a folder of its own; plug-ins use it while it is there.
+class Row(NamedTuple):
+    """Figures that are compared with nothing, or with what is expected of them: a line of a table."""
 
-    Its programs are those of a folder, else those of ANN_BENCHMARKS_PG_BIN, else the embedded ones.
-    """
-    folder = Path(tempfile.mkdtemp(prefix="ann-benchmark-"))
-    folder.chmod(0o755)  # the server's account must be able to enter
-    if programs is None:
-        programs = installed_binaries() if variable("BIN") else embedded_installation() / "bin"
-    server = LocalServer(programs, folder / "server")
-    servers._current = server
-    try:
-        server.start(settings)
-        yield server
-    finally:
-        server.stop()
-        shutil.rmtree(folder)
+    title: str
+    figures: Mapping[str, float | str]
 
 
-def random_vectors(rows: int, dimension: int, seed: int = 1) -> np.ndarray:
-    """Return uniform vectors, (rows, dimension) float32."""
-    return np.random.default_rng(seed).random((rows, dimension), dtype=np.float32)
+@dataclass(frozen=True)
+class Goal:
+    """Bounds of the ratio of a figure to that of the base."""
+
+    figure: str
+    least: float = 0.0
+    most: float = math.inf
+
+    def judge(self, ratio: "Ratio") -> str:
+        """Say whether the ratio's interval lies within the bounds, outside, or partly."""
+        if self.least <= ratio.low and ratio.high <= self.most:
+            return "goal kept"
+        return "goal missed" if ratio.high < self.least or ratio.low > self.most else "goal undecided"
+
+    def __str__(self) -> str:
+        bounds = [f"at least {self.least:g}"] * (self.least > 0)
+        bounds += [f"at most {self.most:g}"] * (self.most < math.inf)
+        return f"{self.figure} {' and '.join(bounds)} times that of the base"
 
 
-@contextmanager
-def hnsw_index(args: argparse.Namespace, ef_search: int) -> Iterator[tuple[Server, Any, np.ndarray]]:
-    """Give a server, an HNSW index of args.rows x args.dimension on it, and args.queries queries."""
-    vectors = random_vectors(args.rows + args.queries, args.dimension)
-    with temporary_server() as server:
-        algorithm = PGVectorHNSW("euclidean", {"M": 16, "efConstruction": 64})
-        try:
-            algorithm.fit(vectors[: args.rows])
-            algorithm.set_query_arguments(ef_search)
-            yield server, algorithm, vectors[args.rows :]
-        finally:
-            algorithm.done()
+class Ratio(NamedTuple):
+    """The geometric mean of the rounds' ratios with its 95% interval, and the least and largest of them."""
+
+    value: float
+    low: float
+    high: float
+    least: float
+    largest: float
+
+    def __str__(self) -> str:
+        interval = f" ({self.low:.3f} to {self.high:.3f})" * math.isfinite(self.low)
+        return f"{self.value:.3f}{interval}, rounds {self.least:.3f} to {self.largest:.3f}"
 
 
-def closed_rate(
-    algorithm: Any,
-    queries: np.ndarray,
-    load: Load,
-    run: int,
-    warmup: float,
-    watch: Watch | None = None,
-    keeps_ids: bool = False,
-) -> Measured:
-    """Measure run.py's clients in a closed loop, after `warmup` s that do not count."""
-    watch = watch or NoWatch()
-    with closing(open_clients(Subject(Plugin(algorithm), queries, K, 0), load)) as clients:
-        for number, seconds, seen_by in ((1_000_000 + run, warmup, NoWatch()), (run, load.seconds, watch)):
-            clients.prepare(load.orders(len(queries), number), seconds, keeps_ids and number == run)
-            with seen_by.running():
-                clients.run()
-            answers = clients.answers()
-        return closed_loop(answers, watch.facts(sum(len(given.numbers) for given in answers)))
+def compare_rounds(own: Sequence[float], base: Sequence[float]) -> Ratio:
+    """Compare figures, all above 0, round by round."""
+    logs = np.log(np.asarray(own, float) / np.asarray(base, float))
+    half = math.nan
+    if len(logs) > 1:
+        half = student_quantile(0.975, len(logs) - 1) * float(logs.std(ddof=1)) / math.sqrt(len(logs))
+    mean = logs.mean()
+    return Ratio(*(float(np.exp(end)) for end in (mean, mean - half, mean + half, logs.min(), logs.max())))
 
 
-def in_turn(ways: Mapping[str, Callable[[int], T]], rounds: int) -> dict[str, list[T]]:
-    """Call every way with the number of each round, which begins with another one; return what each gave."""
-    results: dict[str, list[T]] = {way: [] for way in ways}
+def take_turns(ways: Mapping[str, Callable[[int], Figures]], rounds: int) -> dict[str, list[Figures]]:
+    """Call every way with the number of each round, which begins with another way; return what each gave."""
+    found: dict[str, list[Figures]] = {way: [] for way in ways}
     names = [*ways]
-    for number in range(rounds):
-        turn = number % len(names)
-        for way in names[turn:] + names[:turn]:
-            results[way].append(ways[way](number))
-    return results
+    with tqdm(total=rounds * len(names), leave=False, disable=None) as bar:
+        for number in range(rounds):
+            turn = number % len(names)
+            for way in names[turn:] + names[:turn]:
+                bar.set_description(f"round {number + 1} of {rounds}, {way}")
+                found[way].append(ways[way](number))
+                bar.update()
+    return found
 
 
-class Cost(NamedTuple):
-    """Seconds, and CPU seconds of this process or of the children that it waited for."""
-
-    wall: float
-    cpu: float
+def count_shares(times: int, draw: Callable[[], Iterable[float]]) -> list[float]:
+    """Draw a known process many times; return the mean of each verdict: its share, if it is yes or no."""
+    return [float(mean) for mean in np.mean([tuple(draw()) for _ in range(times)], axis=0)]
 
 
-def cost_of(call: Callable[[], object], who: int = resource.RUSAGE_SELF) -> Cost:
-    """Measure one call."""
-    used, began = cpu_seconds(who), time.perf_counter()
-    call()
-    return Cost(time.perf_counter() - began, cpu_seconds(who) - used)
+class Report:
+    """Measures what a claim yields, prints it as it comes, and keeps it in a JSON file where one is given."""
 
+    def __init__(self, name: str, goal: Goal | None, args: argparse.Namespace) -> None:
+        """Nothing is measured yet."""
+        self._goal, self._rounds, self._file = goal, args.rounds, args.json
+        self._columns: Sequence[str] = ()
+        options = {option: str(v) if isinstance(v, Path) else v for option, v in vars(args).items()}
+        self._document: dict[str, Any] = {"claim": name, "goal": str(goal), "options": options}
+        self._document |= {"host": host_facts(), "cases": [], "rows": []}
 
-def cpu_seconds(who: int = resource.RUSAGE_SELF) -> float:
-    """CPU seconds, user and system, of this process or of its ended children."""
-    usage = resource.getrusage(who)
-    return usage.ru_utime + usage.ru_stime
+    def add(self, found: Case | Row) -> None:
+        """Measure a case, or take a row."""
+        if isinstance(found, Row):
+            self._print_row(found)
+            self._document["rows"].append({"title": found.title, **found.figures})
+        else:
+            print(f"{found.title}: {self._rounds} rounds", file=sys.stderr, flush=True)
+            rounds = take_turns(found.ways, self._rounds)
+            self._document["cases"].append({"title": found.title, "base": found.base, "rounds": rounds})
+            self._print_case(found, rounds)
+        if self._file:
+            with atomic_path(self._file) as path:
+                path.write_text(json.dumps(self._document, indent=1, default=float))
 
+    def _print_case(self, case: Case, rounds: Mapping[str, list[Figures]]) -> None:
+        print(f"{case.title}; over {case.base}: geometric mean (95% interval), least and largest round")
+        first = next(iter(rounds))
+        for way, own in rounds.items():
+            for figure in own[0]:
+                values, base = ([one[figure] for one in some] for some in (own, rounds[case.base]))
+                line = f"  {way:20} {figure:18} {figure_text(median(values)):>10}"
+                if way != case.base and min(*values, *base) > 0:
+                    ratio = compare_rounds(values, base)
+                    line += f"   {ratio}"
+                    if self._goal and (way, figure) == (first, self._goal.figure):
+                        line += f"; {self._goal.judge(ratio)}: {self._goal}"
+                print(line, flush=True)
 
-def ratios(own: Iterable[float], base: Iterable[float]) -> list[float]:
-    """The ratio of each round."""
-    return [a / b for a, b in zip(own, base, strict=True)]
-
-
-def spread(values: Iterable[float], digits: int = 2) -> str:
-    """Median (least to largest)."""
-    values = [*values]
-    return f"{median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
-
-
-@contextmanager
-def empty_folder() -> Iterator[Path]:
-    """Make a folder that every account may enter, and work in it."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        os.chdir(folder)
-        Path(folder).chmod(0o755)
-        yield Path(folder)
+    def _print_row(self, row: Row) -> None:
+        widths = {name: max(len(name), 9) for name in row.figures}
+        if self._columns != [*row.figures]:
+            self._columns = [*row.figures]
+            print(f"\n{'':44} " + "  ".join(f"{name:>{width}}" for name, width in widths.items()))
+        texts = (value if isinstance(value, str) else figure_text(value) for value in row.figures.values())
+        cells = (f"{text:>{width}}" for text, width in zip(texts, widths.values(), strict=True))
+        print(f"{row.title:44} " + "  ".join(cells), flush=True)

@@ -1,148 +1,158 @@
-"""An index against itself: how often rounds, or points measured once, tell two contenders apart.
+"""An index against itself: how often rounds, single runs or repetitions say that the two differ.
 
-Two algorithms of different names have the same arguments and so the same index. Whatever is said about them
-beyond "no difference" is false.
+What is said beyond "no difference" is false, unless one of them is slower: then what is not said is missed.
 
-With --slower, one of them searches deeper, so that its queries take about that many times as long: the depth
-is measured first, and the ratio of all rounds is printed. What is not said then is missed. --windows are
-numbers of rounds after which one might have stopped: every window of that length is judged alone. Where
-points are measured one after the other, a window is the end of the first and the beginning of the second.
+    contests     run.py measures two algorithms of one index, in --turns rounds or with as many runs one after
+                 the other; the second searches --depth deep, the first 40. Every window of --windows of these
+                 is judged as reports judge it
+    repetitions  run.py measures each by itself, as it is and slower by --slower in turn, each time with a new
+                 server and index; sides that are drawn of them are compared as compare.py does
 
-    python -m benchmarks.itself --repetitions 20 --rounds 12
-    python -m benchmarks.itself --repetitions 4 --rounds 48 --windows 6 12 24 48 --slower 1.1
+--folder keeps the results: what is there already is not measured again.
 """
 
-import contextlib
-import io
-import re
+import argparse
+import os
+import random
+import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from itertools import product
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import numpy as np
-import yaml
-from tqdm import tqdm
 
-from ann_benchmarks.common.output import say
-from ann_benchmarks.results.contest import Contest, alone, contest
-from ann_benchmarks.results.file import iter_result_paths, read_attributes
+from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
+from ann_benchmarks.comparing.matching import compare
+from ann_benchmarks.comparing.measurements import MeasuredPoint
+from ann_benchmarks.comparing.sides import ResultFilter, read_side
+from ann_benchmarks.comparing.verdicts import Criteria, failures
+from ann_benchmarks.results.contest import contest
+from ann_benchmarks.results.file import read_attributes
 from ann_benchmarks.results.speeds import speed_of
-from run import main as run
 
-from .harness import arguments, empty_folder, spread
+from .harness import Row, count_shares
+from .serving import PROJECT, empty_folder, run_command, write_definition
 
-EF_SEARCH = 40
-DEEPER = [EF_SEARCH, 46, 52, 58, 64]
-CALIBRATION_ROUNDS = 24
-WAYS = {"rounds": "--rounds", "runs, one after the other": "--runs"}  # by the option
+GOAL = None
+SLOWER = "ANN_BENCHMARKS_SLOWER"  # the environment's name for the share
+DEPTH = 40
+MODULE = "from benchmarks.itself import PGVectorHNSW, SlowedHNSW  # noqa: F401\n"
+Side = list[MeasuredPoint]
 
 
-def definitions(depths: Mapping[str, list[int]]) -> None:
-    """Write algorithms that differ in their names alone, or in the depths of their search."""
+class SlowedHNSW(PGVectorHNSW):
+    """HNSW whose every query goes on, computing, for a share of the time that it took."""
+
+    _slowed: Any = None
+
+    def _session_for(self, q: np.ndarray, n: int) -> Any:
+        session = super()._session_for(q, n)
+        if session is not self._slowed:
+            self._slowed, execute, share = session, session.execute, float(os.environ[SLOWER])
+
+            def execute_and_go_on(*arguments: Any) -> Any:
+                start = time.perf_counter()
+                result = execute(*arguments)
+                end = start + (time.perf_counter() - start) * (1 + share)
+                while time.perf_counter() < end:
+                    pass
+                return result
+
+            session.execute = execute_and_go_on
+        return session
+
+
+def cases(args: argparse.Namespace) -> Iterator[Row]:
+    with ExitStack() as stack:
+        folder = args.folder or stack.enter_context(empty_folder())
+        for part in args.parts:
+            yield from PARTS[part](folder.resolve(), args)
+
+
+def run_once(folder: Path, options: Sequence[str], slower: float = 0.0, **depths: Sequence[int]) -> None:
+    """Measure HNSW under these names, with these depths of the search, on a server of its own."""
+    if list(folder.glob("results/**/*.hdf5")):
+        return
     for name, every in depths.items():
-        entry = {
-            "name": name,
-            "module": "ann_benchmarks.algorithms.pgvector_hnsw",
-            "constructor": "PGVectorHNSW",
-            "docker_tag": "ann-benchmarks-pgvector_hnsw",
-            "base_args": ["@metric"],
-            "run_groups": {"all": {"args": [{"M": 16, "efConstruction": 64}], "query_args": [every]}},
-        }
-        folder = Path("definitions", name)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "config.yml").write_text(yaml.safe_dump({"float": {"any": [entry]}}))
+        write_definition(folder, name, every, module="slowed", constructor="SlowedHNSW")
+    (folder / "slowed").mkdir(exist_ok=True)
+    (folder / "slowed" / "module.py").write_text(MODULE)
+    environment = {"PYTHONPATH": os.pathsep.join([str(folder), str(PROJECT)]), SLOWER: str(slower)}
+    words = ["run.py", "--local", "--definitions", "definitions", *options]
+    run_command(folder, words, ANN_BENCHMARKS_PG_DATA=str(folder / "server"), **environment)
+    for left in ("data", "server"):
+        shutil.rmtree(folder / left, ignore_errors=True)
 
 
-def measured(words: list[str]) -> tuple[float, dict[str, dict[str, Any]]]:
-    """Measure all points once more; return the seconds that it took, and each result, by its place."""
-    began = time.monotonic()
-    with contextlib.redirect_stdout(io.StringIO()) as said:
-        run(words)
-    found = re.search(r"rounds in (\d+) s", said.getvalue())
-    results = {f"{path.parent.name}/{path.stem}": read_attributes(path) for path in iter_result_paths()}
-    return float(found[1]) if found else time.monotonic() - began, results
+def contests(folder: Path, args: argparse.Namespace) -> Iterator[Row]:
+    load = ["--dataset", args.dataset, "--clients", str(args.clients), "--duration", str(args.duration)]
+    for way in ("rounds", "runs"):
+        measured = []
+        for number in range(args.repetitions):
+            place = folder / "contests" / f"{way}{number}"
+            run_once(place, [*load, f"--{way}", str(args.turns)], one=[DEPTH], other=[args.depth])
+            measured.append([read_attributes(path) for path in sorted(place.glob("results/**/*.hdf5"))])
+        for length in args.windows:
+            starts = range(0, args.turns - length + 1, length)
+            every = [judge_window(both, start, length) for both, start in product(measured, starts)]
+            ratios, named, apart = zip(*every, strict=True)
+            figures = {"ratio": f"{min(ratios):.2f} to {max(ratios):.2f}", "of": str(len(every))}
+            yield Row(f"{length} {way}", {**figures, "fastest named": sum(named), "told apart": sum(apart)})
 
 
-def depth_of(slower: float, words: list[str]) -> int:
-    """Return the depth at which a query takes nearest to this many times as long as at EF_SEARCH."""
-    definitions({"depths": DEEPER})
-    _, results = measured([*words, "--rounds", str(CALIBRATION_ROUNDS)])
-    seconds = {int(name.rpartition("_")[2]): np.log(attrs["run_seconds"]) for name, attrs in results.items()}
-    logs = [float(np.median(seconds[depth] - seconds[EF_SEARCH])) for depth in DEEPER]
-    # Each depth visits some more of the graph: the time rises evenly over so few of them.
-    slope = np.polyfit(DEEPER, np.exp(logs), 1)[0]
-    depth = EF_SEARCH + round((slower - 1) / slope)
-    say(f"times of a query at ef_search {DEEPER}: {np.exp(logs).round(3).tolist()}")
-    say(f"ef_search {EF_SEARCH} is measured against {depth}")
-    for path in [*iter_result_paths()]:
-        path.unlink()
-    Path("definitions", "depths", "config.yml").unlink()
-    Path("definitions", "depths").rmdir()
-    return depth
+def judge_window(both: Sequence[dict[str, Any]], start: int, length: int) -> tuple[float, bool, bool]:
+    """Return the ratio of both, and whether a fastest is named and the two are told apart."""
+    speeds = {}
+    for name, attrs in zip(("one", "other"), both, strict=True):
+        cut = {key: attrs[key][start:][:length] for key in ("run_seconds", "run_rounds") if key in attrs}
+        speeds[name] = [speed_of({**attrs, **cut, "recall_parts": []}, both[0]["run_recalls"][0], 0.0, name)]
+    judged = contest(speeds, 0.0)
+    (ratio,) = judged.ratios().values()
+    is_one = next(iter(judged.standings)) == "one"
+    return ratio.value if is_one else 1 / ratio.value, ratio.is_sure, not ratio.is_noise
 
 
-def windows(results: Mapping[str, dict[str, Any]], length: int, is_deeper: bool) -> Iterator[Contest]:
-    """Yield what reports would say after this number of runs of each.
+def repetitions(folder: Path, args: argparse.Namespace) -> Iterator[Row]:
+    rng = random.Random(args.seed)
+    sides: dict[str, list[Side]] = {"equal": [], "slower": []}
+    for number, (name, slower) in product(range(args.repetitions), (("equal", 0.0), ("slower", args.slower))):
+        place = folder / "repetitions" / f"{name}{number}"
+        run_once(place, ["--dataset", args.dataset], slower, hnsw=[20, 80, 200])
+        sides[name].append(read_side([str(place)], ResultFilter()))
+    sizes = [
+        (size, paired) for size in args.sizes for paired in (False, True) if 2 * size <= args.repetitions
+    ]
+    for figure, (size, paired) in product(("qps", "p10"), sizes):
+        figures = {}
+        for name, others in sides.items():
+            draw = partial(judge_drawn, sides["equal"], others, size, rng, figure, paired)
+            figures[name], figures[f"{name}, fails at 5%"] = count_shares(args.sets, draw)
+        yield Row(f"{figure}, {size} and {size}{', --paired' * paired}", figures)
 
-    If one of them searches deeper, each is judged at its own recall: at an equal one, they differ by less.
-    """
-    ordered = sorted(results.items(), key=lambda result: str(result[1]["started_at"]))
-    runs = len(ordered[0][1]["run_seconds"])
-    if all("rounds" in attrs for _, attrs in ordered):
-        parts = [[slice(first, first + length)] * 2 for first in range(0, runs - length + 1, length)]
+
+def judge_drawn(
+    a: Sequence[Side], b: Sequence[Side], size: int, rng: random.Random, figure: str, paired: bool
+) -> tuple[bool, bool]:
+    """Whether drawn sides differ, and fail a build at 5%; where both are the same, chance deals pairs out."""
+    if a is b:
+        pairs = [rng.sample(pair, 2) for pair in rng.sample([*zip(a[::2], a[1::2], strict=False)], size)]
     else:
-        parts = [[slice(runs - length, runs), slice(0, length)]]
-    for both in parts:
-        speeds = {}
-        for (name, attrs), part in zip(ordered, both, strict=True):
-            cut = {key: attrs[key][part] for key in ("run_seconds", "run_rounds") if key in attrs}
-            recall = float(attrs["run_recalls"][0])
-            speed = speed_of({**attrs, **cut, "recall_parts": []}, recall, 0.0, name)
-            speeds[name.partition("-")[0]] = speed
-        if is_deeper:
-            fastest_first = sorted(speeds.items(), key=lambda item: item[1].level, reverse=True)
-            yield Contest({name: alone(speed) for name, speed in fastest_first})
-        else:
-            yield contest({name: [speed] for name, speed in speeds.items()}, 0.0)
+        pairs = [[a[place], b[place]] for place in rng.sample(range(len(a)), size)]
+    drawn = [
+        [replace(m, source=i) for i, one in enumerate(side) for m in one] for side in zip(*pairs, strict=True)
+    ]
+    found, criteria = compare(*drawn, chosen=figure, paired=paired), Criteria()
+    return found.metrics[figure].mean.p < criteria.error_rate, bool(failures(found, criteria))
 
 
-def main() -> None:
-    """Measure in rounds and one after the other, and print how often something was said."""
-    args = arguments(__doc__, repetitions=20, rounds=12, windows={"type": int, "nargs": "+"}, clients=1,
-                     duration=1.0, slower=1.0, dataset="clustered-50k-96-euclidean")  # fmt: skip
-    load = ["--clients", str(args.clients), "--duration", str(args.duration)]
-    words = ["--local", "--definitions", "definitions", "--dataset", args.dataset, "--force", *load]
-    ways = {way: [option, str(args.rounds)] for way, option in WAYS.items()}
-    lengths = [length for length in args.windows or [args.rounds] if length <= args.rounds]
-    with empty_folder():
-        deeper = depth_of(args.slower, words) if args.slower != 1 else EF_SEARCH
-        definitions({"one": [EF_SEARCH], "other": [deeper]})
-        found: dict[tuple[str, int], list[tuple[float, bool, bool]]] = {}
-        seconds: dict[str, list[float]] = {way: [] for way in ways}
-        for _ in tqdm(range(args.repetitions), unit="repetition", disable=None):
-            for way, options in ways.items():
-                took, results = measured([*words, *options])
-                seconds[way].append(took)
-                for length in lengths:
-                    for contested in windows(results, length, is_deeper=args.slower != 1):
-                        (ratio,) = contested.ratios().values()
-                        is_one = next(iter(contested.standings)) == "one"
-                        value = ratio.value if is_one else 1 / ratio.value
-                        counts = is_one or args.slower == 1
-                        verdict = (value, counts and ratio.is_sure, counts and not ratio.is_noise)
-                        found.setdefault((way, length), []).append(verdict)
-        for (way, length), every in found.items():
-            sure, apart = (sum(row[place] for row in every) for place in (1, 2))
-            each = fmean(seconds[way]) * length / args.rounds
-            # A deeper search has a higher recall, too, so that neither is called the fastest for it.
-            fastest = f"either called the fastest {sure} times, " if args.slower == 1 else ""
-            say(
-                f"{length} {way}: ratio {spread(value for value, *_ in every)}; {fastest}"
-                f"an interval without 1 {apart} times of {len(every)}; {each:.0f} s each"
-            )
-
-
-if __name__ == "__main__":
-    main()
+PARTS = {"contests": contests, "repetitions": repetitions}
+OPTIONS = {
+    "parts": {"choices": [*PARTS], "default": [*PARTS]}, "folder": {"type": Path}, "repetitions": 10,
+    "dataset": "clustered-50k-96-euclidean", "clients": 1, "duration": 1.0, "turns": 12, "windows": [12],
+    "depth": DEPTH, "slower": 0.1, "sizes": [1, 3, 5], "sets": 300,
+}  # fmt: skip

@@ -26,25 +26,6 @@ class Sleeping(BaseANN):
         return [int(q[0])]
 
 
-class OneSlot(BaseANN):
-    """Serves one query at a time, first come, first served, each for `seconds` or as long as it says.
-
-    The time of service is fixed as a query comes: a client that wakes up late does not keep the slot.
-    """
-
-    def __init__(self, seconds: float, clients_by: str = "threads") -> None:
-        self.seconds, self.clients_by = seconds, clients_by
-        self._free_at = multiprocessing.Value("d", 0.0)  # of clock, for all threads and forks
-
-    def query(self, q: np.ndarray, n: int) -> list[int]:
-        """Wait for the slot, and then for the service; `q` holds the number, and perhaps its seconds."""
-        with self._free_at.get_lock():
-            end = max(clock(), self._free_at.value) + (float(q[1]) if len(q) > 1 else self.seconds)
-            self._free_at.value = end
-        time.sleep(max(end - clock(), 0.0))
-        return [int(q[0])]
-
-
 class Stalling(Sleeping):
     """Stands still once in a run, for `stall` s: what comes then waits for its end.
 
@@ -143,44 +124,6 @@ def one_server(due: np.ndarray, services: np.ndarray) -> np.ndarray:
     return np.asarray(work + np.maximum.accumulate(due - (work - services)))
 
 
-def waits_at_most(seconds: float, rate: float, service: float) -> float:
-    """Share of queries that wait at most `seconds` for one slot, which serves each for `service` s.
-
-    They come `rate` a second, at random; in steady state (M/D/1). Erlang's formula of 1909, in "The theory of
-    probabilities and telephone conversations"; in float64 its alternating terms are good for 25 services.
-    """
-    terms = 0.0
-    for k in range(int(seconds / service) + 1):
-        late = rate * (k * service - seconds)
-        terms += late**k / math.factorial(k) * math.exp(-late)
-    return (1 - rate * service) * terms
-
-
-def one_slot_percentile(percentile: float, rate: float, service: float) -> float:
-    """Latency in s, waiting included, that this percentage of queries does not exceed, in steady state."""
-    return service + _crossing(
-        lambda seconds: waits_at_most(seconds, rate, service) >= percentile / 100, 0, 25 * service
-    )
-
-
-def one_slot_rate(percentile: float, bound: float, service: float) -> float:
-    """Highest rate at which that percentile of the latencies is at most `bound` s, in steady state."""
-    return _crossing(
-        lambda rate: waits_at_most(bound - service, rate, service) < percentile / 100, 0, 1 / service
-    )
-
-
-def backlog_latencies(due: np.ndarray, service: float, clients: int, patience: float) -> np.ndarray:
-    """Latencies in s, (n,), where one slot is never free again: the i-th answer comes after i services.
-
-    What no client has sent `patience` s after the last was due has waited until then.
-    """
-    due = due - due[0]
-    end = due[-1] + patience
-    answered = np.arange(1, len(due) + 1) * service
-    return np.where(answered - clients * service <= end, answered, end) - due
-
-
 class StallSeen:
     """What many clients see of one stall in an open loop, and what few see of it in a closed one.
 
@@ -204,27 +147,3 @@ class StallSeen:
     def closed_queries(self) -> float:
         """The number of queries that one client sends in a closed loop; only one of them sees the stall."""
         return (self.seconds - self.stall) / self.service
-
-
-def drawn_hits(
-    rng: np.random.Generator, recall: float, kind: str, sets: int, queries: int, count: int
-) -> np.ndarray:
-    """Draw which answers are true neighbours, (sets, queries, count), a share `recall` on average.
-
-    Kinds: "alone", each answer by itself; "uneven", with a chance of its query's own (beta-distributed, a few
-    queries being much harder than others); "together", all answers of a query alike.
-    """
-    if kind == "together":
-        return np.broadcast_to(rng.random((sets, queries, 1)) < recall, (sets, queries, count))
-    chances: float | np.ndarray = recall
-    if kind == "uneven":
-        chances = rng.beta(2 * recall, 2 * (1 - recall), (sets, queries, 1))
-    return rng.random((sets, queries, count)) < chances
-
-
-def _crossing(is_beyond: Callable[[float], bool], low: float, high: float) -> float:
-    """Return where a condition becomes true, which stays so from there on."""
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if is_beyond(middle) else (middle, high)
-    return high

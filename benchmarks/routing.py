@@ -1,6 +1,4 @@
-"""What is lost if a query asks a few shards only: rows by k-means cells against rows by id, without servers.
-
-    python -m benchmarks.routing --dataset mine [--shards 4 16 64 256 1000] [--room 1.25]
+"""What is lost if a query asks a few shards only: rows by k-means cells against rows by id.
 
 Each shard has the rows of one cell, as with --shard-engine routed. A row whose nearest shard has --room times
 the mean number of rows already goes to the next one. A query asks the shards with the nearest centroids, and
@@ -11,6 +9,7 @@ for this recall. "largest": rows of the largest shard over the mean. "busiest": 
 asked most often over the mean, at a recall of 0.95.
 """
 
+import argparse
 from collections.abc import Iterator
 
 import numpy as np
@@ -20,86 +19,58 @@ from ann_benchmarks.algorithms.clustering.settings import ClusteringError
 from ann_benchmarks.algorithms.clustering.spreading import ROOM, cells_of, spread
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import get_dataset
-from ann_benchmarks.distance import rounded_up
-from benchmarks.harness import K, arguments
+from ann_benchmarks.distance import candidate_distances, rounded_up
 
+from .harness import Row
+from .serving import K
+
+GOAL = None
+OPTIONS = {"dataset": "clustered-100k-96-angular", "shards": [4, 16, 64, 256, 1000], "room": ROOM}
 PROBES = (1, 2, 4, 8, 16, 32, 64)
 RECALLS = (0.9, 0.95, 0.99)
-BLOCK = 1 << 24  # distances at a time
+Way = tuple[str, np.ndarray, np.ndarray]
 
 
-def ranks(order: np.ndarray) -> np.ndarray:
-    """Return the place of each shard in the order in which a query asks them, (queries, shards)."""
-    return np.argsort(order, axis=1)
-
-
-def hits(rows: np.ndarray, queries: np.ndarray, metric: str, farthest: np.ndarray) -> list[np.ndarray]:
-    """Return for each query the numbers of the rows that are no farther, by at most the slack of a recall."""
-    found: list[np.ndarray] = []
-    squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
-    step = max(BLOCK // len(rows), 1)
-    for first in range(0, len(queries), step):
-        some = queries[first : first + step]
-        distances = -(some @ rows.T).astype(np.float64)
-        own = np.einsum("ij,ij->i", some, some, dtype=np.float64)[:, np.newaxis]
-        if metric == "angular":
-            distances = 1 + distances / np.sqrt(own * squares)
-        elif metric == "euclidean":
-            distances = np.sqrt(np.maximum(own + squares + 2 * distances, 0))
-        limits = rounded_up(farthest[first : first + step, np.newaxis])
-        found += [np.flatnonzero(near) for near in distances <= limits]
-    return found
-
-
-def ranks_of_hits(found: list[np.ndarray], of_row: np.ndarray, of_query: np.ndarray) -> np.ndarray:
-    """Return the ranks of the shards that the first K hits of each query are on, (queries, K), ascending."""
-    first = np.full((len(found), K), of_query.shape[1])
-    for query, rows in enumerate(found):
-        ranks = np.sort(of_query[query, of_row[rows]])[:K]
-        first[query, : len(ranks)] = ranks
-    return first
-
-
-def spreads(
-    shards: int, rows: np.ndarray, queries: np.ndarray, metric: str, room: float
-) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Yield for each way to spread the rows: its name, each row's shard, and each query's ranks of shards."""
-    rng = np.random.default_rng(shards)
-    any_order = np.argsort(rng.random((len(queries), shards)), axis=1)
-    yield "by id", np.arange(len(rows)) % shards, ranks(any_order)
-    cells = cells_of(rows, shards, metric)
-    rank = ranks(np.argsort(cells.distances(queries), axis=1))
-    for name, most in (("cells", float(shards)), (f"cells, {room:g}", room)):
-        yield name, spread(rows, cells, most), rank
-
-
-def main() -> None:
-    """Print a table for each number of shards."""
-    args = arguments(__doc__, dataset="clustered-100k-96-angular", shards=[4, 16, 64, 256, 1000], room=ROOM)
+def cases(args: argparse.Namespace) -> Iterator[Row]:
     dataset = get_dataset(args.dataset)[0]
     metric = str(dataset.attrs["distance"])
     if metric not in METRICS:
         raise UserError(f"{args.dataset} has {metric} distances: give a dataset with {', '.join(METRICS)}")
-    rows, queries = np.asarray(dataset.train()), np.asarray(dataset.test(), np.float32)
+    rows, queries = np.asarray(dataset.train(), np.float32), np.asarray(dataset.test(), np.float32)
     farthest = np.asarray(dataset["distances"], np.float64)[:, K - 1]
-    found = hits(rows.astype(np.float32), queries, metric, farthest)
-    print(f"{args.dataset}: {len(rows):,} rows, {len(queries):,} queries, exact search on every shard")
-    heads = [*map(str, PROBES), *(f"{recall:.2f}" for recall in RECALLS)]
-    print(f"{'shards':>6} {'rows':12} {'largest':>7}" + "".join(f"{head:>7}" for head in heads), "busiest")
+    every = np.arange(len(rows))[np.newaxis]
+    hits = []
+    for query, limit in zip(queries, rounded_up(farthest), strict=True):
+        distances = candidate_distances(metric, query[np.newaxis], rows, every)[0]
+        hits.append(np.flatnonzero(distances <= limit))
     for shards in args.shards:
-        for name, of_row, of_query in spreads(shards, rows, queries, metric, args.room):
-            rank = ranks_of_hits(found, of_row, of_query)
-            recalls = np.array([(rank < asked).mean() for asked in range(1, shards + 1)])
-            largest = np.bincount(of_row, minlength=shards).max() * shards / len(rows)
-            shown = [f"{recalls[asked - 1]:7.3f}" if asked <= shards else f"{'-':>7}" for asked in PROBES]
-            needed = [int(np.argmax(recalls >= recall)) + 1 for recall in RECALLS]
-            busy = (of_query < needed[RECALLS.index(0.95)]).sum(axis=0)
-            figures = "".join([*shown, *(f"{asked:7}" for asked in needed)])
-            print(f"{shards:6} {name:12} {largest:7.2f}{figures} {busy.max() / busy.mean():7.2f}", flush=True)
+        try:
+            for name, shard_of, ranks in spreads(shards, rows, queries, metric, args.room):
+                yield row(f"{shards} shards, {name}", shards, shard_of, ranks, hits)
+        except ClusteringError as error:
+            raise UserError(str(error)) from None
 
 
-if __name__ == "__main__":
-    try:
-        main()
-    except (UserError, ClusteringError) as error:
-        raise SystemExit(f"error: {error}") from None
+def spreads(shards: int, rows: np.ndarray, queries: np.ndarray, metric: str, room: float) -> Iterator[Way]:
+    """Yield for each way to spread the rows: its name, each row's shard, and each query's ranks of shards."""
+    drawn = np.random.default_rng(shards).random((len(queries), shards))
+    yield "by id", np.arange(len(rows)) % shards, np.argsort(np.argsort(drawn, axis=1), axis=1)
+    cells = cells_of(rows, shards, metric)
+    ranks = np.argsort(np.argsort(cells.distances(queries), axis=1), axis=1)
+    for name, most in (("cells", float(shards)), (f"cells, {room:g}", room)):
+        yield name, spread(rows, cells, most), ranks
+
+
+def row(title: str, shards: int, shard_of: np.ndarray, ranks: np.ndarray, hits: list[np.ndarray]) -> Row:
+    """Return what a way to spread the rows loses."""
+    first = np.full((len(hits), K), shards)  # ranks of the shards that the first hits of each query are on
+    for query, found in enumerate(hits):
+        nearest = np.sort(ranks[query, shard_of[found]])[:K]
+        first[query, : len(nearest)] = nearest
+    recalls = np.array([(first < asked).mean() for asked in range(1, shards + 1)])
+    needed = {recall: int(np.argmax(recalls >= recall)) + 1 for recall in RECALLS}
+    busy = (ranks < needed[0.95]).sum(axis=0)
+    figures = {"largest": np.bincount(shard_of, minlength=shards).max() * shards / len(shard_of)}
+    figures |= {str(asked): recalls[asked - 1] if asked <= shards else "" for asked in PROBES}
+    figures |= {f"{recall:.2f}": str(asked) for recall, asked in needed.items()}
+    return Row(title, {**figures, "busiest": busy.max() / busy.mean()})

@@ -1,121 +1,225 @@
-"""How often reports and compare.py name a fastest, or a slower one, where nothing differs: by simulation.
+"""Reports, races and compare.py rarely name a fastest, or a slower one, where nothing differs.
 
-    python -m benchmarks.verdicts [--parts reports races factors higher comparisons] [--sets 1000]
+Results are drawn (benchmarks/drawn.py), and judged by the code that judges measured ones. Parts:
 
-Results are drawn (benchmarks/drawn.py), and judged by the code that judges measured ones. Races are those of
-run.py --until; factors are how far the factor between the fastest and another one is off.
+    reports      share that names a fastest where none is, or says "ahead": one index against one, six against
+                 one, six algorithms, and two that have recalls near 0.99 only (the target is 0.95)
+    seen         share that names a fastest where one is faster by 10%
+    races        the same of run.py --until, which ends when it is sure, and the mean number of rounds
+    factors      reported over true factor, where the same rounds have chosen the fastest of several
+    comparisons  share of compare.py's comparisons of five repetitions each that differ, or fail a build at 5%
+    repetitions  share that differs where nothing changed, and where B is slower by 10%
 """
 
+import argparse
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import product
 
 import numpy as np
 
 from ann_benchmarks.comparing.matching import compare
 from ann_benchmarks.comparing.verdicts import SLOWER, Criteria, status
-from benchmarks.drawn import RUNS, Figures, in_short, once, repetition, results, turns, wandering
-from benchmarks.harness import arguments
-from benchmarks.higher import of_higher
-from benchmarks.races import of_factors, of_races
+from ann_benchmarks.jobs.rounds import MOST_ROUNDS, Contender, Race, Rounds
+from ann_benchmarks.results.comparable import Comparison
+from ann_benchmarks.results.judging import Estimate, difference
+from ann_benchmarks.results.runs import Run
 
-PARTS = ("reports", "races", "factors", "higher", "comparisons")
+from . import drawn
+from .drawn import RUNS, TARGET, DrawnRecall, Throughputs, once, result, results, turns
+from .harness import Row, count_shares
+
+GOAL = None
 NOISES = (0.09, 0.03)  # of runs
-DRIFTS = (0.0, 0.98, 0.995)  # autocorrelation from one round to the next
+DRIFTS = (0.0, 0.98, 0.995)  # autocorrelation of the machine's speed from one round to the next
+FASTER = math.log(1.1)
 REPETITIONS = 5
+INDEXES = 6
+UNTIL = 0.05
 
 
-def main() -> None:
-    args = arguments(
-        __doc__,
-        parts={"choices": PARTS, "default": PARTS},
-        sets={"default": 1000, "help": "drawn for each figure"},
-        rounds=16,
-    )
-    rng = np.random.default_rng(1)
-    if "reports" in args.parts:
-        of_reports(rng, args.sets, args.rounds)
-    if "races" in args.parts:
-        of_races(rng, args.sets)
-    if "factors" in args.parts:
-        of_factors(rng, args.sets)
-    if "higher" in args.parts:
-        of_higher(rng, args.sets, args.rounds)
-    if "comparisons" in args.parts:
-        of_comparisons(rng, args.sets)
+def cases(args: argparse.Namespace) -> Iterator[Row]:
+    rng = np.random.default_rng(args.seed)
+    for part in args.parts:
+        yield from PARTS[part](rng, args.sets, args.rounds)
 
 
-def of_reports(rng: np.random.Generator, sets: int, rounds: int) -> None:
-    """Print what reports say of what was measured once, and in rounds."""
-    print("reports: share that names a fastest, where none is (or says 'ahead', of what was measured once)")
-    print(f"{'':34} {'1 against 1':>16} {'6 against 1':>16} {'6 algorithms':>16}")
-    fields = ([1, 1], [6, 1], [1] * 6)
-    for noise in NOISES:
-        shares = [reported(sets, partial(once, rng, noise=noise), field) for field in fields]
-        print(f"{f'once, runs {noise:.0%}':34} " + " ".join(f"{f'{a:.1%} ({b:.1%})':>16}" for a, b in shares))
-    for noise in NOISES:
-        for drift in DRIFTS:
-            draw = partial(turns, rng, rounds=rounds, noise=noise, drift=drift)
-            shares = [reported(sets, draw, field) for field in fields]
-            name = f"{rounds} rounds, runs {noise:.0%}, drift {drift:g}"
-            print(f"{name:34} " + " ".join(f"{a:>16.1%}" for a, _ in shares), flush=True)
-    print("\nreports: share that names a fastest, where one is faster by 10%")
-    for noise in NOISES:
-        for number in (4, 8, 16, 32, 64):
-            draw = partial(turns, rng, rounds=number, noise=noise, drift=0.98)
-            seen, _ = reported(sets, draw, [1, 1], 0.1)
-            print(f"{f'{number} rounds, runs {noise:.0%}':34} {seen:16.1%}", flush=True)
+def reports(rng: np.random.Generator, sets: int, rounds: int) -> Iterator[Row]:
+    fields = {"1 against 1": [1, 1], "6 against 1": [INDEXES, 1], "6 algorithms": [1] * INDEXES}
+    processes = {f"once, runs {noise:.0%}": partial(once, rng, noise=noise) for noise in NOISES}
+    for noise, drift in product(NOISES, DRIFTS):
+        draw = partial(turns, rng, rounds=rounds, noise=noise, drift=drift)
+        processes[f"{rounds} rounds, runs {noise:.0%}, drift {drift:g}"] = draw
+    for name, draw in processes.items():
+        figures = {}
+        for title, field in fields.items():
+            figures[title], figures[f"{title} ahead"] = reported(sets, draw, field)
+        judge = partial(lambda draw: read(equals(rng, draw(2))), draw)
+        yield Row(name, {**figures, "high recalls": count_shares(sets, judge)[0]})
 
 
-def of_comparisons(rng: np.random.Generator, sets: int) -> None:
-    """Print what compare.py says of repetitions."""
-    print(
-        f"\ncompare.py, {REPETITIONS} and {REPETITIONS} repetitions: share that differs / fails a build at 5%"
-    )
-    for drift in DRIFTS:
-        for how in ("blocks", "turn", "turn, --paired"):
-            differ, fails = compared(rng, sets, drift, how)
-            print(f"{f'in {how}, drift {drift:g}':34} {differ:7.1%} / {fails:6.1%}", flush=True)
+def seen(rng: np.random.Generator, sets: int, _: int) -> Iterator[Row]:
+    for noise, rounds in product(NOISES, (4, 8, 16, 32, 64)):
+        draw = partial(turns, rng, rounds=rounds, noise=noise, drift=0.98)
+        named, _ahead = reported(sets, draw, [1, 1], FASTER)
+        yield Row(f"10% faster, {rounds} rounds, runs {noise:.0%}", {"named": named})
 
 
 def reported(
-    sets: int, draw: Callable[[int], Figures], field: Sequence[int], faster: float = 0.0
-) -> tuple[float, float]:
+    sets: int, draw: Callable[[int], Throughputs], field: Sequence[int], faster: float = 0.0
+) -> list[float]:
     """Return the shares of reports that name a fastest, and that say which was ahead.
 
-    `field` has the number of indexes of each algorithm; the first algorithm is faster by a share.
+    `field` has the number of indexes of each algorithm; the first algorithm is faster by this logarithm.
     """
-    named = ahead = 0
-    for _ in range(sets):
-        drawn = draw(sum(field))
-        drawn[: field[0]] += math.log1p(faster)
-        text = in_short(results(field, drawn))
-        named += "is the fastest" in text
-        ahead += "is ahead" in text
-    return named / sets, ahead / sets
+
+    def judge() -> tuple[bool, bool]:
+        rates = draw(sum(field))
+        rates[: field[0]] += faster
+        return read(results(field, rates))
+
+    return count_shares(sets, judge)
 
 
-def compared(rng: np.random.Generator, sets: int, drift: float, how: str) -> tuple[float, float]:
-    """Return the shares of comparisons that differ for sure, and that fail a build at 5%."""
-    differ = fails = 0
-    criteria = Criteria()
+def read(runs: Sequence[Run]) -> tuple[bool, bool]:
+    """Whether a report names a fastest, and whether it says which was ahead."""
+    text = drawn.summary(runs)
+    return "is the fastest" in text, "is ahead" in text
+
+
+def equals(rng: np.random.Generator, rates: Throughputs) -> list[Run]:
+    """Return two results that are equally fast at equal recall, with a point each near a recall of 0.99.
+
+    The logarithm of the throughput falls with the effort, minus the logarithm of what is missed, as with real
+    indexes. Recalls are those of 1,000 queries, some of which are harder than others for both.
+    """
+    parts, neighbors, missed = 50, 200, 0.01  # of the queries; of a part's queries; of the neighbours
+    slope, hardness = rng.uniform(-1.2, -0.4), rng.gamma(1.0, 1.0, parts)
+    runs = []
+    for number, row in enumerate(rates):
+        effort = rng.uniform(0, 0.3)  # more than at that recall
+        misses = rng.poisson(missed * np.exp(-effort) * neighbors * hardness)
+        recalls = (1 - np.minimum(misses / neighbors, 1)).tolist()
+        error = 1.96 * float(np.std(recalls, ddof=1)) / parts**0.5
+        recall = DrawnRecall(float(np.mean(recalls)), error, recalls)
+        runs.append(result(f"a{number}", 0, row + slope * effort, len(row) == RUNS, recall))
+    return runs
+
+
+def races(rng: np.random.Generator, sets: int, _: int) -> Iterator[Row]:
+    for faster, noise, drift in [*product((0.0,), (0.02, 0.03, 0.09), (1.0, 0.98, 0.995)),
+                                 *product((FASTER,), (0.02, 0.03, 0.09), (0.98,))]:  # fmt: skip
+        figures = {}
+        for number in (2, INDEXES):
+            draw = partial(turns, rng, number, MOST_ROUNDS, noise, drift)
+            shares = count_shares(
+                sets if not faster else max(sets // 5, 1), lambda d=draw, f=faster: raced(d(), f)
+            )
+            figures |= dict(
+                zip((f"{number}: fastest", f"{number}: any apart", f"{number}: rounds"), shares, strict=True)
+            )
+        yield Row(f"{math.expm1(faster):.0%} faster, runs {noise:.0%}, drift {drift:g}", figures)
+
+
+def raced(rates: Throughputs, faster: float = 0.0) -> tuple[bool, bool, int]:
+    """Race contenders, the first of which is faster, until the ratios are known within 5%.
+
+    Return whether a report names a fastest, whether it tells any apart, and the number of rounds.
+    """
+    rates[0] += faster
+    contenders = [Contender(f"a{number}", 0, "", True) for number in range(len(rates))]
+    race = Race(contenders, Rounds(until=UNTIL))
+    measured = dict.fromkeys(contenders, 0)
+    is_shown = False
+    while race.done < rates.shape[1] and not is_shown:
+        for contender in race.running:
+            place = measured[contender]
+            race.note(contender, place, math.exp(-rates[int(contender.job[1:]), place]))
+            measured[contender] += 1
+        is_shown = race.end_round()
+    rows = zip(contenders, rates, strict=True)
+    text = drawn.summary(
+        [result(one.job, 0, row[: measured[one]], False, DrawnRecall(error=0.0)) for one, row in rows]
+    )
+    return "is the fastest" in text, "times as fast as" in text, race.done
+
+
+def factors(rng: np.random.Generator, sets: int, _: int) -> Iterator[Row]:
+    for noise, apart, rounds in product((0.03, 0.09), (0.0, 0.01), (8, 16, 30)):
+        slower = apart * np.append(np.arange(INDEXES), 0.0)  # the last is as fast as the first
+        one, every = [], []
+        for _set in range(sets):
+            rates = turns(rng, INDEXES + 1, rounds, noise, 0.98) - slower[:, np.newaxis]
+            one.append(over_one(results([INDEXES, 1], rates, 0.0)))
+            every += over_each(results([1] * INDEXES, rates[:-1], 0.0), apart)
+        sure = [factor for factor, is_sure in every if is_sure]
+        figures = {"6 against 1": float(np.mean(one)), "6 algorithms": float(np.mean([f for f, _ in every]))}
+        figures |= {"where sure": float(np.mean(sure)) if sure else math.nan, "sure": len(sure) / len(every)}
+        yield Row(f"runs {noise:.0%}, {apart:.0%} apart, {rounds} rounds", figures)
+
+
+def over_one(runs: Sequence[Run]) -> float:
+    """Return the factor between an algorithm's best index and the other algorithm's, which is as fast."""
+    contest = Comparison(1, runs, TARGET).contest
+    (ratio,) = contest.ratios().values()
+    is_first = next(iter(contest.standings)) == "a0"
+    return ratio.value if is_first else 1 / ratio.value
+
+
+def over_each(runs: Sequence[Run], apart: float) -> list[tuple[float, bool]]:
+    """Return each factor of the first over another, divided by the true one, and whether it is sure."""
+    contest = Comparison(1, runs, TARGET).contest
+    first = int(next(iter(contest.standings))[1:])
+    return [
+        (ratio.value / math.exp(apart * (int(other[1:]) - first)), ratio.is_sure)
+        for other, ratio in contest.ratios().items()
+    ]
+
+
+def comparisons(rng: np.random.Generator, sets: int, _: int) -> Iterator[Row]:
+    for drift, how in product(DRIFTS, ("blocks", "turn", "turn, --paired")):
+        differ, fails = count_shares(sets, lambda d=drift, h=how: compared(rng, d, h))
+        yield Row(f"compare.py, in {how}, drift {drift:g}", {"differ": differ, "fails": fails})
+
+
+def compared(rng: np.random.Generator, drift: float, how: str) -> tuple[bool, bool]:
+    """Whether a comparison of equals differs for sure, and whether it fails a build at 5%."""
     places = np.arange(2 * REPETITIONS)
     order = places.reshape(2, -1) if how == "blocks" else places.reshape(-1, 2).T
-    for _ in range(sets):
-        speeds = wandering(rng, 2 * REPETITIONS, drift)
-        sides = [
-            [
-                repetition(place, int(at), rng.normal(speeds[at], NOISES[0], RUNS))
-                for place, at in enumerate(row)
-            ]
-            for row in order
+    speeds = drawn.wandering(rng, 2 * REPETITIONS, drift)
+    sides = [
+        [
+            drawn.repetition(place, int(at), rng.normal(speeds[at], NOISES[0], RUNS))
+            for place, at in enumerate(row)
         ]
-        found = compare(*sides, paired="paired" in how)
-        mean = found.metrics["qps"].mean
-        differ += mean.is_sure and mean.p < criteria.error_rate
-        fails += status(found, criteria) == SLOWER
-    return differ / sets, fails / sets
+        for row in order
+    ]
+    found, criteria = compare(*sides, paired="paired" in how), Criteria()
+    mean = found.metrics["qps"].mean
+    return mean.is_sure and mean.p < criteria.error_rate, status(found, criteria) == SLOWER
 
 
-if __name__ == "__main__":
-    main()
+def repetitions(rng: np.random.Generator, sets: int, _: int) -> Iterator[Row]:
+    for within, between in ((0.01, 0.01), (0.03, 0.03), (0.03, 0.1), (0.1, 0.1), (0.25, 0.3)):
+
+        def side(
+            shift: float, number: int, within: float = within, between: float = between
+        ) -> list[Estimate]:
+            runs = rng.normal(rng.normal(shift, between, (number, 1)), within, (number, RUNS))
+            return [Estimate(float(np.exp(row.max())), float(row.var(ddof=1)), RUNS) for row in runs]
+
+        figures = {}
+        for number in (1, 3, 5, 10):
+            for name, slower in ((f"{number} equal", 0.0), (f"{number} slower", FASTER)):
+                judge = lambda n=number, s=slower: (difference(side(0, n), side(-s, n)).p < 0.05,)  # noqa: E731
+                (figures[name],) = count_shares(sets, judge)
+        yield Row(f"runs {within:.0%}, repetitions {between:.0%} apart", figures)
+
+
+PARTS = {part.__name__: part for part in (reports, seen, races, factors, comparisons, repetitions)}
+OPTIONS = {
+    "parts": {"choices": [*PARTS], "default": [*PARTS]},
+    "sets": {"default": 1000, "help": "drawn for each figure"},
+    "rounds": 16,
+}

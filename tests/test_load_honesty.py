@@ -1,11 +1,13 @@
 """What is measured of plug-ins of known behaviour is what arithmetic says of them.
 
 A machine with other things to do lets sleepers wake up late. Where time passes, only what no machine can
-break is asserted; `python -m benchmarks.honesty` measures how near a quiet one comes.
+break is asserted; `python -m benchmarks honesty` measures how near a quiet one comes.
 """
 
 import math
-from collections.abc import Sequence
+import multiprocessing
+import time
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -17,23 +19,13 @@ from ann_benchmarks.load.request import Load, Objective
 from ann_benchmarks.load.spans import Measured, histogram
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure.loaded_point import LEAST_PATIENCE, LoadedPoint
+from ann_benchmarks.measure.observed import UndisturbedRuns
 from ann_benchmarks.measure.timed import Subject
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.intervals import mean_interval, share_interval
 from ann_benchmarks.results.percentiles import PERCENTILES, stored_percentiles
 from ann_benchmarks.results.recall import recall_of_each
-from benchmarks.known import (
-    Computed,
-    OneSlot,
-    Sleeping,
-    Stalling,
-    StallSeen,
-    backlog_latencies,
-    drawn_hits,
-    one_slot_percentile,
-    one_slot_rate,
-    waits_at_most,
-)
+from benchmarks.known import Computed, Sleeping, Stalling, StallSeen, one_server
 
 pytestmark = pytest.mark.thorough
 
@@ -49,6 +41,92 @@ def measured(algo: BaseANN, load: Load, runs: int = 1, warmup: Warmup = COLD) ->
 
 def percentile(run: Measured, of: float) -> float:
     return float(np.percentile(run.times, of))
+
+
+class OneSlot(BaseANN):
+    """Serves one query at a time, first come, first served, each for `seconds` or as long as it says.
+
+    The time of service is fixed as a query comes: a client that wakes up late does not keep the slot.
+    """
+
+    def __init__(self, seconds: float, clients_by: str = "threads") -> None:
+        self.seconds, self.clients_by = seconds, clients_by
+        self._free_at = multiprocessing.Value("d", 0.0)  # of time.perf_counter, for all threads and forks
+
+    def query(self, q: np.ndarray, n: int) -> list[int]:
+        """Wait for the slot, and then for the service; `q` holds the number, and perhaps its seconds."""
+        with self._free_at.get_lock():
+            end = max(time.perf_counter(), self._free_at.value) + (
+                float(q[1]) if len(q) > 1 else self.seconds
+            )
+            self._free_at.value = end
+        time.sleep(max(end - time.perf_counter(), 0.0))
+        return [int(q[0])]
+
+
+# What arithmetic says
+
+
+def waits_at_most(seconds: float, rate: float, service: float) -> float:
+    """Share of queries that wait at most `seconds` for one slot, which serves each for `service` s.
+
+    They come `rate` a second, at random; in steady state (M/D/1). Erlang's formula of 1909, in "The theory of
+    probabilities and telephone conversations"; in float64 its alternating terms are good for 25 services.
+    """
+    terms = 0.0
+    for k in range(int(seconds / service) + 1):
+        late = rate * (k * service - seconds)
+        terms += late**k / math.factorial(k) * math.exp(-late)
+    return (1 - rate * service) * terms
+
+
+def one_slot_percentile(percentile: float, rate: float, service: float) -> float:
+    """Latency in s, waiting included, that this percentage of queries does not exceed, in steady state."""
+    return service + crossing(
+        lambda seconds: waits_at_most(seconds, rate, service) >= percentile / 100, 0, 25 * service
+    )
+
+
+def one_slot_rate(percentile: float, bound: float, service: float) -> float:
+    """Highest rate at which that percentile of the latencies is at most `bound` s, in steady state."""
+    return crossing(
+        lambda rate: waits_at_most(bound - service, rate, service) < percentile / 100, 0, 1 / service
+    )
+
+
+def backlog_latencies(due: np.ndarray, service: float, clients: int, patience: float) -> np.ndarray:
+    """Latencies in s, (n,), where one slot is never free again: the i-th answer comes after i services.
+
+    What no client has sent `patience` s after the last was due has waited until then.
+    """
+    due = due - due[0]
+    end = due[-1] + patience
+    answered = np.arange(1, len(due) + 1) * service
+    return np.where(answered - clients * service <= end, answered, end) - due
+
+
+def drawn_hits(
+    rng: np.random.Generator, recall: float, kind: str, sets: int, queries: int, count: int
+) -> np.ndarray:
+    """Draw which answers are true neighbours, (sets, queries, count), a share `recall` on average.
+
+    Kinds: "alone", each answer by itself; "uneven", with a chance of its query's own (beta-distributed, a few
+    queries being much harder than others); "together", all answers of a query alike.
+    """
+    if kind == "together":
+        return np.broadcast_to(rng.random((sets, queries, 1)) < recall, (sets, queries, count))
+    chances: float | np.ndarray = recall
+    if kind == "uneven":
+        chances = rng.beta(2 * recall, 2 * (1 - recall), (sets, queries, 1))
+    return rng.random((sets, queries, count)) < chances
+
+
+def crossing(is_beyond: Callable[[float], bool], low: float, high: float) -> float:
+    """Return where a condition becomes true, which stays so from there on."""
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if is_beyond(middle) else (middle, high)
+    return high
 
 
 # Closed loop
@@ -105,6 +183,27 @@ def test_a_rate_above_what_can_be_served():
     assert 1 / run.seconds_per_query < 1.05 / SLEEP
     for of in (10, 25, 50, 75, 95):
         assert percentile(run, of) > np.percentile(expected, of) - 0.05
+
+
+def test_no_query_is_answered_before_one_server_could(monkeypatch: pytest.MonkeyPatch):
+    """Latencies are those that are computed for the same arrivals, and what the machine adds."""
+    service, clients, count = 0.004, 4, 20_000  # more queries than a run sends
+    rate = 0.7 / service
+    monkeypatch.setattr(LoadedPoint, "_closed_loop_rate", lambda *_: 250.0)  # on a busy machine it is less
+    drawn = -np.log1p(-(np.arange(count) + 0.5) / count)  # quantiles of an exponential distribution
+    services = drawn * service / drawn.mean()
+    queries = np.column_stack([np.arange(count), services]).astype(np.float32)
+    load = Load(clients, seconds=1.0, rate=rate)
+    plugin = Plugin(OneSlot(service, "processes"))
+    subject = Subject(plugin, queries, 1, count, all_repeats=UndisturbedRuns(0))
+    (run,) = LoadedPoint(subject, load).measure(Warmup("queries", clients), [3], completes=False)
+    lead_in = run.facts["lead_in_seconds"]
+    assert lead_in > 0
+    due, numbers = load.arrivals(count, rate, 3, lead_in)
+    computed = (one_server(due, services[numbers]) - due)[due >= lead_in]
+    assert abs(len(run.times) - len(computed)) <= 1
+    # Queries that come at nearly the same time may change places, but no work is done twice as fast.
+    assert run.times.mean() > 0.9 * computed.mean()
 
 
 # A stall

@@ -33,9 +33,9 @@ from ann_benchmarks.results.comparable import comparable, comparisons
 from ann_benchmarks.results.runs import load_runs
 from ann_benchmarks.results.series import Series
 from ann_benchmarks.run.options import check_options, make_parser, requested_execution, requested_procedures
-from benchmarks.relay import relayed
 
 from .filtered_rows import DIMENSION, QUERIES, TRAIN, K, attributes, one
+from .relay import relayed
 from .report_data import make_run
 
 BYTES = {"text": TEXT_BYTES, "vector": 4 + 4 * DIMENSION}
@@ -250,7 +250,6 @@ def test_options():
         assert requested_execution(args).payload == payload
     clients = ("--payload", "vector", "--clients", "2")
     for words, message in (
-        ((*clients, "--driver", "pgbench"), "leave --payload or --driver out"),
         (("--payload", "text", "--filter", "uniform:0.1", "--post-filter", "4"), "with --post-filter"),
         (("--payload", "text", "--workload", "inserts"), "cannot be had with --workload"),
         ((*clients, "--scheduler", "tcp://127.0.0.1:1"), "cannot be had with --scheduler"),

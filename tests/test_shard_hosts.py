@@ -15,9 +15,9 @@ from ann_benchmarks.algorithms.postgres.servers.hosts import hosts_of, shard_hos
 from ann_benchmarks.algorithms.postgres.shards.shard import Shard
 from ann_benchmarks.plugin.plugin_class import PluginClass
 from ann_benchmarks.results.environment import differences, environment_of
-from benchmarks.relay import relayed
 
 from .programs import ROOT
+from .relay import relayed
 from .test_shards import COUNT, DIMENSION, QUERIES, TRAIN, K, fitted, shard_servers
 
 pytestmark = pytest.mark.thorough

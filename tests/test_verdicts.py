@@ -17,9 +17,8 @@ from ann_benchmarks.results.judging import difference_of_pairs
 from ann_benchmarks.results.speeds import Speed, recall_parts
 from ann_benchmarks.run.conclusions import comparison
 from benchmarks.drawn import once, repetition, results, turns, wandering
-from benchmarks.races import over_one, raced
-from benchmarks.races import said as said_of
-from benchmarks.verdicts import compared, reported
+from benchmarks.harness import count_shares
+from benchmarks.verdicts import FASTER, compared, over_one, raced, reported
 
 from .report_data import make_run
 
@@ -123,7 +122,7 @@ def test_reports_of_rounds_name_no_fastest_where_none_is(drift, field):
 def test_reports_of_what_was_measured_once_name_no_fastest():
     rng = np.random.default_rng(1)
     assert reported(SETS, lambda n: once(rng, n, 0.03), (1, 1))[0] == 0
-    assert reported(SETS, lambda n: once(rng, n, 0.03), (1, 1), 6.0) == (0.0, 1.0)
+    assert reported(SETS, lambda n: once(rng, n, 0.03), (1, 1), math.log(7)) == [0.0, 1.0]
 
 
 @pytest.mark.thorough
@@ -131,8 +130,7 @@ def test_reports_of_what_was_measured_once_name_no_fastest():
 @pytest.mark.parametrize("noise", [0.02, 0.09])
 def test_races_name_no_fastest_where_none_is(noise, number):
     rng = np.random.default_rng(11)
-    races = [raced(turns(rng, number, 100, noise, 0.98), 0.0) for _ in range(SETS)]
-    named, apart, _ = said_of(races)
+    named, apart, _ = count_shares(SETS, lambda: raced(turns(rng, number, 100, noise, 0.98)))
     assert named <= apart <= MOST_WRONG
 
 
@@ -189,13 +187,13 @@ def test_what_two_ratios_do_not_show_is_not_said():
 
 def test_rounds_see_what_is_there():
     rng = np.random.default_rng(1)
-    assert reported(30, lambda n: turns(rng, n, 48, 0.09, 0.98), (1, 1), 0.1)[0] > 0.8
+    assert reported(30, lambda n: turns(rng, n, 48, 0.09, 0.98), (1, 1), FASTER)[0] > 0.8
 
 
 @pytest.mark.parametrize("how", ["blocks", "turn", "turn, --paired"])
 def test_compare_is_not_wrong_where_the_machine_drifts(how):
     rng = np.random.default_rng(2)
-    differ, fails = compared(rng, SETS, 0.98, how)
+    differ, fails = count_shares(SETS, lambda: compared(rng, 0.98, how))
     assert max(differ, fails) <= (0 if how == "blocks" else MOST_WRONG)
 
 
