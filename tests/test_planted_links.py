@@ -26,7 +26,7 @@ from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_install
 from ann_benchmarks.algorithms.postgres.servers.cluster import ClusterFolder, default_folder
 from ann_benchmarks.algorithms.postgres.servers.folder_files import place_for_root
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
-from tiers.disk import drop_caches
+from tiers.machine import drop_caches
 
 from .programs import temporary_folder
 from .vchord_archives import copied_installation

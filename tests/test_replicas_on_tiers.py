@@ -14,6 +14,7 @@ import pytest
 
 from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.numbers import MB
 from ann_benchmarks.definitions.selection import with_replicas
 from ann_benchmarks.plotting.tier_table import table
 from ann_benchmarks.reporting.memory import contender
@@ -21,12 +22,11 @@ from ann_benchmarks.results.comparable import Comparison
 from ann_benchmarks.results.tiers import as_tier_run
 from ann_benchmarks.submission.checking.tiers import other_server
 from tiers import parse
+from tiers.groups import SeveralGroups
 from tiers.holding import Holding
 from tiers.ledger import Ledger
-from tiers.memory import MIB, SeveralGroups
-from tiers.options import server_of
-from tiers.parse import check_capacity
-from tiers.servers import Servers
+from tiers.options import find_server
+from tiers.parse import Servers, check_capacity
 from tiers.sweep import Sweep
 from tiers.tier import Tier
 
@@ -107,7 +107,7 @@ def test_the_memory_of_the_primary_and_of_each_replica_is_sampled(tmp_path: Path
 
 def test_servers_are_counted_by_what_they_do():
     every = with_replicas([HNSW], [0, 1, 2])
-    assert Servers.of(every) == TWO and Servers.of(every[:1]) == Servers() == Servers.of([HNSW])
+    assert Servers.needed(every) == TWO and Servers.needed(every[:1]) == Servers() == Servers.needed([HNSW])
     assert (TWO.total, TWO.with_rows, TWO.queried) == (3, range(3), 2)
     shards = Servers(shards=2)
     assert (shards.total, shards.with_rows, shards.queried) == (3, range(1, 3), 2)
@@ -115,13 +115,13 @@ def test_servers_are_counted_by_what_they_do():
 
 
 def test_a_machine_that_is_too_small_for_all_of_them_is_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(parse, "memory_bytes", lambda: 100 * MIB)
+    monkeypatch.setattr(parse, "memory_bytes", lambda: 100 * MB)
     monkeypatch.setattr(parse, "usable_cores", lambda: 2)
-    check_capacity([Tier(16 * MIB, 45 * MIB, 1)], "cgroup", Servers(replicas=1))
+    check_capacity([Tier(16 * MB, 45 * MB, 1)], "cgroup", Servers(replicas=1))
     with pytest.raises(
         UserError, match="0.1 GB of memory available for a primary and 2 replicas: leave out 16MB:45MB$"
     ):
-        check_capacity([Tier(16 * MIB, 45 * MIB)], "cgroup", TWO)
+        check_capacity([Tier(16 * MB, 45 * MB)], "cgroup", TWO)
     with pytest.raises(UserError, match="2 CPUs for a primary and 1 replica: leave out 2cpus$"):
         check_capacity([Tier(cpus=2), Tier(cpus=1)], "cgroup", Servers(replicas=1))
     with pytest.raises(UserError, match="2 CPUs for a primary and 2 replicas: leave out 1cpus$"):
@@ -132,14 +132,13 @@ def test_what_cannot_be_simulated_is_refused(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr(servers, "_replicas", {})
     monkeypatch.setattr(servers, "_current", None)
     monkeypatch.setenv("ANN_BENCHMARKS_PG_DATA", str(tmp_path / "pg"))
-    server = server_of([HNSW], None)
+    server = find_server([HNSW], None)
     assert [path.name for path in server.other_folders(0, 2)] == ["pg-replica1", "pg-replica2"]
-    monkeypatch.setattr("tiers.sweep.chosen_method", lambda method: method)
     with pytest.raises(UserError, match="each server is to have its own: use --tier-method cgroup$"):
         Sweep("32MB:160MB", "hugepages", server, TWO).conditions(100, 8)
     monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", "db.example.org")
     with pytest.raises(RuntimeError, match="tiers of replicas are of servers of our own: .* --replicas out$"):
-        server_of([HNSW], "true").other_folders(0, 2)
+        find_server([HNSW], "true").other_folders(0, 2)
 
 
 def test_memory_of_replicas_is_that_of_each_server():

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from ann_benchmarks.common.numbers import MB
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Built, Failure, Finished, Note, PointDone, TurnDone
 from ann_benchmarks.jobs.job import Execution, Job, JobRequest
@@ -19,10 +20,8 @@ from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.run.containers.slots import TurnResults
 from ann_benchmarks.run.containers.wire import Died, MessageReader, RunRequest, write_request
 from run import make_parser, run
-from tiers import in_containers
-from tiers.in_containers import ContainerTerms
-from tiers.memory import MIB
-from tiers.tier import Tier
+from tiers import sweep
+from tiers.tier import SimulatedServer, Tier
 
 from .conftest import ROOT
 from .programs import until
@@ -124,7 +123,7 @@ def test_tiers_in_containers_are_measured_in_turn_if_they_fit_together(
     plans = []
     monkeypatch.setattr("run.connect", lambda way: None)
     monkeypatch.setattr("run.execute", lambda plan, *_: plans.append(plan) or 0)
-    monkeypatch.setattr("tiers.in_containers.available_memory", lambda: available * MIB)
+    monkeypatch.setattr("tiers.sweep.available_memory", lambda: available * MB)
     words = [
         "--dataset",
         "tiny",
@@ -143,16 +142,17 @@ def test_tiers_in_containers_are_measured_in_turn_if_they_fit_together(
 
 def test_a_container_that_starts_beside_others_leaves_them_what_they_have_cached(monkeypatch) -> None:
     dropped = []
-    monkeypatch.setattr(in_containers, "drop_caches", lambda folder, everything: dropped.append(everything))
-    running: dict = {}
+    monkeypatch.setattr(sweep, "drop_caches", lambda folder, everything: dropped.append(everything))
+    server = SimpleNamespace(environment=lambda tier: {})
+    job = SimpleNamespace(procedure=SimpleNamespace(conditions=SimulatedServer(Tier(64 * MB), "container")))
+    terms = sweep.ContainerSweep("64MB:all", server).terms(job)
     ends = []
     for number in (1, 2):
-        terms = ContainerTerms(Tier(64 * MIB), {}, running)
-        terms.options(Path("storage"))
+        terms.make_ready(Path("storage"))
         ends.append(terms.keep(SimpleNamespace(id=str(number))))
     for end in ends:
         end()
-    terms.options(Path("storage"))
+    terms.make_ready(Path("storage"))
     assert dropped == [True, False, True]
 
 

@@ -15,13 +15,13 @@ from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.algorithms.postgres.servers.account import server_account
 from ann_benchmarks.algorithms.postgres.servers.programs import ServerPrograms
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.numbers import MB
 from ann_benchmarks.reporting.memory import contender
+from tiers.groups import ControlGroup, SeveralGroups
 from tiers.holding import Holding
 from tiers.ledger import Ledger
-from tiers.memory import MIB, ControlGroup, SeveralGroups
-from tiers.options import server_of
-from tiers.parse import check_capacity
-from tiers.servers import Servers
+from tiers.options import find_server
+from tiers.parse import Servers, check_capacity
 from tiers.sweep import Sweep
 from tiers.tier import SimulatedServer, Tier
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.thorough
 
 __all__ = ["folder"]
 HNSW = defined("pgvector_hnsw", "PGVectorHNSW")
-BUFFERS, RAM = 32 * MIB, 160 * MIB
+BUFFERS, RAM = 32 * MB, 160 * MB
 SMALL = Tier(BUFFERS, RAM)
 
 
@@ -61,7 +61,7 @@ def test_each_server_has_a_group_with_the_memory_of_the_tier(tmp_path):
         with inside([made[2] / "cgroup.procs"], TAKE, "private", 64) as backend:
             line_of(backend)
             # The server that is off stands for all, and the others have what they had.
-            assert each.available() == pytest.approx(RAM - 64 * MIB, rel=0.1)
+            assert each.available() == pytest.approx(RAM - 64 * MB, rel=0.1)
             assert each.groups[0].available() == pytest.approx(RAM, rel=0.03)
             one = holding.memory_of(Servers(shards=1).with_rows)
             assert one is not None and one.available() == pytest.approx(RAM, rel=0.03)
@@ -112,22 +112,21 @@ def test_what_cannot_be_simulated_is_refused_before_anything_is_built(monkeypatc
         check_capacity([Tier(cpus=cpus)], "cgroup", Servers(shards=4))
     with pytest.raises(UserError, match="memory available for 64 shards: leave out all:1024GB$"):
         check_capacity([SMALL, Tier(ram=1 << 40)], "cgroup", Servers(shards=64))
-    sweep = Sweep("32MB:160MB", "hugepages", server_of([HNSW], None), Servers(shards=2))
-    monkeypatch.setattr("tiers.sweep.chosen_method", lambda method: method)
+    sweep = Sweep("32MB:160MB", "hugepages", find_server([HNSW], None), Servers(shards=2))
     with pytest.raises(UserError, match="each server is to have its own: use --tier-method cgroup$"):
         sweep.conditions(100, 8)
     monkeypatch.setenv("ANN_BENCHMARKS_PG_SHARD_HOSTS", "db1,db2")
     with pytest.raises(RuntimeError, match="tiers simulate servers of our own: unset .*SHARD_HOSTS"):
-        server_of([HNSW], None).other_folders(2, 0)
+        find_server([HNSW], None).other_folders(2, 0)
     monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", "db.example.org")
     with pytest.raises(RuntimeError, match="tiers of shards are of servers of our own"):
-        server_of([HNSW], "true").other_folders(2, 0)
+        find_server([HNSW], "true").other_folders(2, 0)
 
 
 def test_shards_have_folders_and_groups_of_their_own(monkeypatch, tmp_path):
     monkeypatch.setattr(servers, "_shards", {})
     monkeypatch.setenv("ANN_BENCHMARKS_PG_DATA", str(tmp_path / "pg"))
-    names = [path.name for path in server_of([HNSW], None).other_folders(2, 0)]
+    names = [path.name for path in find_server([HNSW], None).other_folders(2, 0)]
     assert names == ["pg-shard1", "pg-shard2"]
     monkeypatch.setenv("ANN_BENCHMARKS_PG_GROUPS", "/a/t{server}/cgroup.procs:/b/t{server}/cgroup.procs")
     entered = [ServerPrograms(tmp_path, server_account(), tmp_path, number)._groups() for number in (0, 2)]

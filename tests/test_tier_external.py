@@ -17,7 +17,7 @@ from ann_benchmarks.algorithms.postgres.servers.account import server_account
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.tiering import ExternalTieredServer
-from tiers.memory import MIB
+from ann_benchmarks.common.numbers import MB
 from tiers.tier import Disk, Tier
 
 from .postgres_fixtures import copied
@@ -25,8 +25,8 @@ from .programs import temporary_folder
 
 pytestmark = pytest.mark.thorough
 
-SMALL = Tier(48 * MIB)
-ORDINARY = Tier(64 * MIB)
+SMALL = Tier(48 * MB)
+ORDINARY = Tier(64 * MB)
 
 
 @dataclass
@@ -100,7 +100,7 @@ def cluster(running: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clust
 
 def test_tiers_one_after_the_other_and_all_is_given_back(cluster: Cluster):
     server = ExternalTieredServer(cluster.command)
-    server.check([SMALL, ORDINARY, Tier(48 * MIB, 1 << 30, 1, Disk("gp3", 3000))])
+    server.check([SMALL, ORDINARY, Tier(48 * MB, 1 << 30, 1, Disk("gp3", 3000))])
     assert cluster.auto() == {}
     assert server.data_folder() == cluster.data
     before = cluster.pid
@@ -119,7 +119,7 @@ def test_tiers_one_after_the_other_and_all_is_given_back(cluster: Cluster):
 
 def test_who_uses_it_knows_its_memory_alone(cluster: Cluster):
     server = ExternalTieredServer(cluster.command)
-    assert server.environment(Tier(48 * MIB, 1 << 30, 1), [Path("/a")]) == {"ANN_BENCHMARKS_PG_RAM": "1024MB"}
+    assert server.environment(Tier(48 * MB, 1 << 30, 1), [Path("/a")]) == {"ANN_BENCHMARKS_PG_RAM": "1024MB"}
     assert server.environment(SMALL) == server.environment(None) == {}
 
 
@@ -213,7 +213,7 @@ def test_a_user_without_the_right_changes_nothing(cluster: Cluster, monkeypatch:
     cluster.execute("DROP ROLE ordinary")
 
 
-@pytest.mark.parametrize("tier", [Tier(48 * MIB, 1 << 30), Tier(cpus=1), Tier(disk=Disk("gp3", 3000))])
+@pytest.mark.parametrize("tier", [Tier(48 * MB, 1 << 30), Tier(cpus=1), Tier(disk=Disk("gp3", 3000))])
 def test_another_machine_cannot_be_held(tier: Tier, cluster: Cluster, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tiering, "server_processes", lambda connection: None)  # as for an address far away
     before = cluster.pid

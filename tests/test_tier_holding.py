@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from tiers import control_groups, group_files, locked_memory, systemd
-from tiers import disk as disks
+from ann_benchmarks.common.numbers import GB, MB
+from tiers import groups, limits, machine
 from tiers import holding as holdings
-from tiers.control_groups import Group, choose_groups, find_place
-from tiers.disk import block_device
-from tiers.group_files import remove_group
+from tiers import ledger as ledgers
+from tiers.groups import ControlGroup, find_place, remove_group
 from tiers.holding import Holding
 from tiers.ledger import Ledger, own_hold
-from tiers.memory import GIB, MIB, ControlGroup, WholeMachine, meminfo, system_reserve
+from tiers.limits import Group, choose_groups
+from tiers.machine import WholeMachine, block_device, meminfo, system_reserve
 from tiers.tier import Disk, SimulatedServer, Tier
 
 from .programs import PATIENCE, temporary_folder
@@ -24,6 +24,7 @@ from .tier_holds import (
     group_of,
     inside,
     line_of,
+    members,
     needs_groups,
     needs_huge_pages,
     needs_memory_group,
@@ -79,26 +80,24 @@ def big_file():
 
 @needs_huge_pages
 def test_huge_pages_leave_the_target_and_those_of_others_alone():
-    others = locked_memory.total_pages() + 10
+    others = ledgers.total_pages() + 10
     Path("/proc/sys/vm/nr_hugepages").write_text(str(others))
     try:
         with Holding("hugepages", None) as holding:
-            target = meminfo()["MemAvailable"] - GIB
+            target = meminfo()["MemAvailable"] - GB
             holding.apply(Tier(ram=target))
             assert isinstance(holding.memory, WholeMachine) and holding.groups == []
             assert abs(holding.memory.available() / target - 1) < 0.03
             assert holding.facts["tier_huge_pages"] > 300
-            assert locked_memory.total_pages() - others == pytest.approx(
-                holding.facts["tier_huge_pages"], abs=200
-            )
+            assert ledgers.total_pages() - others == pytest.approx(holding.facts["tier_huge_pages"], abs=200)
             holding.apply(Tier())
-            assert locked_memory.total_pages() == others
+            assert ledgers.total_pages() == others
             assert "tier_huge_pages" not in holding.facts
             holding.apply(Tier(ram=target))
-            assert locked_memory.total_pages() > others
-        assert locked_memory.total_pages() == others
+            assert ledgers.total_pages() > others
+        assert ledgers.total_pages() == others
     finally:
-        Path("/proc/sys/vm/nr_hugepages").write_text(str(locked_memory.total_pages() - 10))
+        Path("/proc/sys/vm/nr_hugepages").write_text(str(ledgers.total_pages() - 10))
 
 
 @needs_huge_pages
@@ -110,28 +109,26 @@ def test_huge_pages_that_a_process_uses_are_noticed():
         print("taken", flush=True)
         input()
         """
-    ledger = Ledger()
     with Holding("hugepages", None) as holding:
-        hold, _ = holding._held
-        with ledger.lock():
-            locked_memory.reserve(ledger, hold, 8)
-        before = locked_memory.pages_in_use(hold)
+        locked = holding._held
+        locked.reserve(8)
+        before = locked.pages_in_use()
         with program(use) as process:
             line_of(process)
-            assert locked_memory.pages_in_use(hold) >= max(before, 4)
+            assert locked.pages_in_use() >= max(before, 4)
 
 
 @pytest.mark.parametrize("is_small", [True, False])
 @needs_huge_pages
 def test_a_tier_that_huge_pages_cannot_leave_is_refused(is_small):
-    before = locked_memory.total_pages()
-    tier = Tier(ram=system_reserve() - MIB if is_small else meminfo()["MemTotal"] * 2)
+    before = ledgers.total_pages()
+    tier = Tier(ram=system_reserve() - MB if is_small else meminfo()["MemTotal"] * 2)
     with (
         Holding("hugepages", None) as holding,
         pytest.raises(UserError, match=r"use --tier-method cgroup|request less"),
     ):
         holding.apply(tier)
-    assert locked_memory.total_pages() == before
+    assert ledgers.total_pages() == before
 
 
 def test_huge_pages_need_rights(ledger, monkeypatch):
@@ -162,26 +159,21 @@ def test_one_process_holds_one_tier(ledger):
         Holding("hugepages" if os.geteuid() == 0 else "cgroup", None, ledger).__enter__()
 
 
-def test_an_unknown_method_is_refused():
-    with pytest.raises(UserError, match="hugepages or cgroup"):
-        Holding("ballast", None)
-
-
 # Control groups
 
 
 @needs_memory_group
 def test_a_group_caches_no_more_than_its_limit(ledger, big_file):
     with Holding("cgroup", big_file.parent, ledger) as holding:
-        holding.apply(Tier(ram=128 * MIB))
-        assert holding.facts["tier_available_at_start"] == pytest.approx(128 * MIB, rel=0.03)
-        assert holding.facts["tier_memory_limit"] == pytest.approx(128 * MIB, rel=0.03)
+        holding.apply(Tier(ram=128 * MB))
+        assert holding.facts["tier_available_at_start"] == pytest.approx(128 * MB, rel=0.03)
+        assert holding.facts["tier_memory_limit"] == pytest.approx(128 * MB, rel=0.03)
         group = holding.memory
         assert isinstance(group, ControlGroup)
         with inside(holding.groups, READ, big_file) as reader:
             line_of(reader)
-            cached = group._statistics()["total_cache" if group.version == 1 else "file"]
-            assert 90 * MIB < cached < 132 * MIB
+            cached = group.numbers("memory.stat")["total_cache" if group.version == 1 else "file"]
+            assert 90 * MB < cached < 132 * MB
         folder = group.folder
         assert folder.exists()
     assert not folder.exists() and ledger.all() == []
@@ -209,7 +201,7 @@ def test_cpus_and_disk_are_limited(ledger, big_file):
 def test_more_cpus_than_there_are_are_refused_and_nothing_stays(ledger):
     with Holding("cgroup", None, ledger) as holding:
         with pytest.raises(UserError, match="10000 CPUs"):
-            holding.apply(Tier(ram=128 * MIB, cpus=10_000))
+            holding.apply(Tier(ram=128 * MB, cpus=10_000))
         assert not group_of(os.getpid()).exists() and not group_of(os.getpid(), "cpuset").exists()
         assert holding.groups == [] and holding.memory is None
 
@@ -222,21 +214,21 @@ def test_a_disk_of_unknown_data_is_refused(ledger):
 
 @needs_memory_group
 def test_a_tier_that_is_not_as_large_as_requested_is_an_error(ledger, monkeypatch):
-    monkeypatch.setattr(ControlGroup, "available", lambda self: 120 * MIB)
+    monkeypatch.setattr(ControlGroup, "available", lambda self: 120 * MB)
     with Holding("cgroup", None, ledger) as holding:
         with pytest.raises(UserError, match="128 MB were to be available, but 120 MB are"):
-            holding.apply(Tier(ram=128 * MIB))
+            holding.apply(Tier(ram=128 * MB))
         assert holding.memory is None and not group_of(os.getpid()).exists()
 
 
 @needs_memory_group
 def test_more_than_a_group_above_leaves_is_refused(ledger, monkeypatch):
-    monkeypatch.setattr(holdings, "parent_memory_limit", lambda group: 64 * MIB)
+    monkeypatch.setattr(Group, "memory_limit_above", lambda group: 64 * MB)
     with (
         Holding("cgroup", None, ledger) as holding,
         pytest.raises(UserError, match="64 MB that the groups above"),
     ):
-        holding.apply(Tier(ram=128 * MIB))
+        holding.apply(Tier(ram=128 * MB))
 
 
 @needs_memory_group
@@ -263,10 +255,10 @@ def test_a_running_server_is_adopted_with_its_children_and_goes_home(ledger):
         """
     with Holding("cgroup", None, ledger) as holding, program(tree) as server:
         child = int(line_of(server))
-        holding.apply(Tier(ram=256 * MIB))
+        holding.apply(Tier(ram=256 * MB))
         holding.adopt(server.pid)
         assert isinstance(holding.memory, ControlGroup)
-        assert holding.memory.members() == {server.pid, child}
+        assert members(holding.memory.folder) == {server.pid, child}
         holding.apply(Tier())  # without a wait for it to end
         at_home = (own_group() / "cgroup.procs").read_text().split()
         assert {str(server.pid), str(child)} <= set(at_home)
@@ -280,22 +272,22 @@ def test_a_running_server_is_adopted_with_its_children_and_goes_home(ledger):
 def test_a_server_that_ran_before_has_its_shared_memory_counted_as_available():
     with Holding("hugepages", None) as holding, program(SHARE) as server:
         line_of(server)
-        target = meminfo()["MemAvailable"] - GIB
+        target = meminfo()["MemAvailable"] - GB
         holding.apply(Tier(ram=target))
         before = holding.memory
         holding.adopt(server.pid)
         assert isinstance(before, WholeMachine) and isinstance(holding.memory, WholeMachine)
-        assert before.shared_before - holding.memory.shared_before == pytest.approx(100 * MIB, abs=64 * MIB)
+        assert before.shared_before - holding.memory.shared_before == pytest.approx(100 * MB, abs=64 * MB)
         assert holding.memory.available() == pytest.approx(target, rel=0.03)
 
 
 @needs_memory_group
 def test_a_container_with_a_limit_has_what_that_leaves(ledger, monkeypatch):
-    monkeypatch.setattr(ControlGroup, "limit", lambda self: 300 * MIB)
+    monkeypatch.setattr(ControlGroup, "limit", lambda self: 300 * MB)
     with Holding("cgroup", None, ledger) as holding:
         holding.apply(Tier())
         assert isinstance(holding.memory, ControlGroup) and holding.memory.folder == own_group()
-        assert holding.facts["tier_available_at_start"] < 300 * MIB
+        assert holding.facts["tier_available_at_start"] < 300 * MB
 
 
 @needs_memory_group
@@ -303,7 +295,7 @@ def test_a_server_that_has_ended_cannot_be_adopted(ledger):
     done = subprocess.Popen([sys.executable, "-c", ""])
     done.wait()
     with Holding("cgroup", None, ledger) as holding:
-        holding.apply(Tier(ram=256 * MIB))
+        holding.apply(Tier(ram=256 * MB))
         with pytest.raises(UserError, match="has ended"):
             holding.adopt(done.pid)
 
@@ -341,8 +333,8 @@ def version_2_double(tmp_path, monkeypatch):
             file.unlink()
         folder.rmdir()
 
-    monkeypatch.setattr(control_groups, "make_folder", make)
-    monkeypatch.setattr(group_files, "remove_folder", remove)
+    monkeypatch.setattr(limits, "make_folder", make)
+    monkeypatch.setattr(groups, "remove_folder", remove)
     return processes
 
 
@@ -351,12 +343,12 @@ def test_version_2_has_one_group_for_all_below_the_nearest_that_may_have_one(ver
     assert group.version == 2 and group.parent.name == "user.slice" and group.home.name == "session"
     assert (group.parent / "cgroup.subtree_control").read_text() == "+memory +cpuset +io"
     group.make()
-    group.limit_memory(GIB)
+    group.limit_memory(GB)
     group.limit_cpus(1)
-    group.limit_disk("254:0", Disk("gp3", iops=3000, bandwidth=125_000_000))
-    limits = {name: (group.folder / name).read_text() for name in ("memory.max", "memory.swap.max", "io.max")}
-    assert limits == {
-        "memory.max": str(GIB),
+    group.limit_disk("254:0", Disk("gp3", iops=3000, bandwidth=125_000_000).limits)
+    held = {name: (group.folder / name).read_text() for name in ("memory.max", "memory.swap.max", "io.max")}
+    assert held == {
+        "memory.max": str(GB),
         "memory.swap.max": "0",
         "io.max": "254:0 rbps=125000000 wbps=125000000 riops=3000 wiops=3000",
     }
@@ -391,9 +383,9 @@ def test_version_2_that_may_not_be_changed_is_refused(version_2_double):
 def test_limits_that_the_kernel_does_not_keep_are_an_error(version_2_double, monkeypatch):
     (group,) = choose_groups(["cpuset", "io"], "tier", version_2_double)
     group.make()
-    monkeypatch.setattr(control_groups, "write", lambda file, text: None)
+    monkeypatch.setattr(limits, "write", lambda file, text: None)
     with pytest.raises(UserError, match="does not hold what was set: 254:0 "):
-        group.limit_disk("254:0", Disk("slow", iops=200))
+        group.limit_disk("254:0", Disk("slow", iops=200).limits)
     (group.folder / "cpuset.cpus.effective").write_text("5000-5001\n")
     with pytest.raises(UserError, match=r"has CPUs \[5000, 5001\]"):
         group.limit_cpus(1)
@@ -402,10 +394,10 @@ def test_limits_that_the_kernel_does_not_keep_are_an_error(version_2_double, mon
 def test_limits_that_are_taken_away_later_are_noticed(version_2_double):
     (group,) = choose_groups(["cpuset", "io"], "tier", processes=version_2_double)
     group.make()
-    assert group.limits() == {}
+    assert group.fixed_limits() == {}
     group.limit_cpus(1)
-    group.limit_disk("8:0", Disk("own", iops=10))
-    server = SimulatedServer(Tier(cpus=1, disk=Disk("own", iops=10)), "cgroup", limits=group.limits())
+    group.limit_disk("8:0", Disk("own", iops=10).limits)
+    server = SimulatedServer(Tier(cpus=1, disk=Disk("own", iops=10)), "cgroup", limits=group.fixed_limits())
     server.check({})
     (group.folder / "io.max").unlink()  # as the kernel does when the controller is switched off above
     with pytest.raises(UserError, match=r"io\.max was removed, .*systemd-run --scope -p Delegate=yes"):
@@ -426,11 +418,11 @@ def test_systemd_is_requested_to_keep_controllers(version_2_double, monkeypatch,
     calls = []
     monkeypatch.setattr(subprocess, "run", lambda command, **options: calls.append(command))
     monkeypatch.setattr(os, "geteuid", lambda: user)
-    monkeypatch.setattr(systemd, "_RUNS", tmp_path / "not there")
-    systemd.keep_controllers(7, version_2_double)
+    monkeypatch.setattr(limits, "_SYSTEMD", tmp_path / "not there")
+    limits.keep_controllers(7, version_2_double)
     assert not calls
-    monkeypatch.setattr(systemd, "_RUNS", tmp_path)
-    systemd.keep_controllers(7, version_2_double)
+    monkeypatch.setattr(limits, "_SYSTEMD", tmp_path)
+    limits.keep_controllers(7, version_2_double)
     assert [[word for word in call if word in chosen] for call in calls] == ([chosen] if chosen else [])
     assert all("ann-benchmarks-tiers-7.scope" in call for call in calls)
 
@@ -461,7 +453,7 @@ def test_the_disk_of_a_folder_need_not_exist_yet():
 
 
 def test_a_folder_in_memory_is_refused():
-    with pytest.raises(UserError, match=r"on no disk that can be limited \(tmpfs\).*own file system"):
+    with pytest.raises(UserError, match=r"not on a disk that can be limited \(tmpfs\).*own file system"):
         block_device(Path("/dev/shm"))
 
 
@@ -473,7 +465,7 @@ def test_a_partition_stands_for_its_disk(tmp_path, monkeypatch):
     (partition / "partition").write_text("1\n")
     (tmp_path / "devices/sda/dev").write_text("8:0\n")
     (tmp_path / f"{os.major(number)}:{os.minor(number)}").symlink_to(partition)
-    monkeypatch.setattr(disks, "_DEVICES", tmp_path)
+    monkeypatch.setattr(machine, "_DEVICES", tmp_path)
     assert block_device(on_disk) == "8:0"
 
 
@@ -485,6 +477,6 @@ def test_a_file_system_that_hides_its_disk_is_looked_up(tmp_path, monkeypatch):
     mounts.write_text(
         f"22 1 0:40 / / rw - overlay overlay rw\n23 22 0:41 / /dev/shm rw shared:1 - btrfs {disk} rw\n"
     )
-    monkeypatch.setattr(disks, "_MOUNTS", mounts)
+    monkeypatch.setattr(machine, "_MOUNTS", mounts)
     number = disk.stat().st_rdev
     assert block_device(Path("/dev/shm")) == f"{os.major(number)}:{os.minor(number)}"

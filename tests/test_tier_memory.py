@@ -10,22 +10,22 @@ import pytest
 
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.numbers import GB, MB
 from ann_benchmarks.jobs.events import Note, PointFailed
 from ann_benchmarks.measure import job as measuring
 from ann_benchmarks.measure.observed import Kills
 from ann_benchmarks.measure.points import Points
 from ann_benchmarks.measure.rounds import EnteredJob, Turn
-from tiers import keeper as keeping
-from tiers import locked_memory, memory
+from tiers import groups, locked_memory, machine
+from tiers.groups import ControlGroup, Keeper, keep_limit
 from tiers.holding import Holding
-from tiers.keeper import Keeper, keep_limit
 from tiers.ledger import Ledger, own_hold
 from tiers.locked_memory import LockedMemory
-from tiers.memory import GIB, MIB, ControlGroup, WholeMachine, meminfo, readable
+from tiers.machine import WholeMachine, meminfo
 from tiers.tier import SimulatedServer, Tier
 
 from .programs import until
-from .tier_holds import inside, line_of, needs_huge_pages, needs_memory_group, program
+from .tier_holds import inside, line_of, members, needs_huge_pages, needs_memory_group, program
 
 pytestmark = [pytest.mark.thorough, pytest.mark.skipif(sys.platform != "linux", reason="tiers need Linux")]
 
@@ -42,61 +42,55 @@ TAKE = """
 
 def test_the_system_tells_sizes_in_bytes_and_numbers_of_pages():
     info = meminfo()
-    assert info["MemTotal"] > 256 * MIB and info["MemTotal"] % 1024 == 0
+    assert info["MemTotal"] > 256 * MB and info["MemTotal"] % 1024 == 0
     assert 0 < info["MemAvailable"] <= info["MemTotal"]
 
 
-def test_sizes_in_messages_have_a_unit():
-    assert readable(3 * GIB // 2) == "1.50 GB"
-    assert readable(512 * MIB) == "512 MB"
-
-
 def test_shared_buffers_count_as_available_on_the_whole_machine(monkeypatch):
-    monkeypatch.setattr(memory, "meminfo", lambda: {"MemAvailable": 5 * GIB, "Shmem": 3 * GIB})
-    assert WholeMachine(shared_before=GIB).available() == 7 * GIB
-    assert WholeMachine(shared_before=4 * GIB).available() == 5 * GIB  # others gave some back
+    monkeypatch.setattr(machine, "meminfo", lambda: {"MemAvailable": 5 * GB, "Shmem": 3 * GB})
+    assert WholeMachine(shared_before=GB).available() == 7 * GB
+    assert WholeMachine(shared_before=4 * GB).available() == 5 * GB  # others gave some back
 
 
 def group_of_version_1(folder: Path) -> ControlGroup:
-    (folder / "memory.limit_in_bytes").write_text(f"{GIB}\n")
-    (folder / "memory.kmem.usage_in_bytes").write_text(f"{10 * MIB}\n")
-    (folder / "memory.stat").write_text(f"rss 1\ntotal_rss {90 * MIB}\ntotal_shmem {256 * MIB}\n")
-    (folder / "cgroup.procs").write_text("12\n345\n")
+    (folder / "memory.limit_in_bytes").write_text(f"{GB}\n")
+    (folder / "memory.kmem.usage_in_bytes").write_text(f"{10 * MB}\n")
+    (folder / "memory.stat").write_text(f"rss 1\ntotal_rss {90 * MB}\ntotal_shmem {256 * MB}\n")
     return ControlGroup(folder, 1)
 
 
-def group_of_version_2(folder: Path, kernel: str = f"kernel {10 * MIB}") -> ControlGroup:
-    (folder / "memory.max").write_text(f"{GIB}\n")
-    (folder / "memory.stat").write_text(f"anon {90 * MIB}\nshmem {256 * MIB}\n{kernel}\n")
-    (folder / "cgroup.procs").write_text("12\n345\n")
+def group_of_version_2(folder: Path, kernel: str = f"kernel {10 * MB}") -> ControlGroup:
+    (folder / "memory.max").write_text(f"{GB}\n")
+    (folder / "memory.stat").write_text(f"anon {90 * MB}\nshmem {256 * MB}\n{kernel}\n")
     return ControlGroup(folder, 2)
 
 
 @pytest.mark.parametrize("make", [group_of_version_1, group_of_version_2])
 def test_a_group_has_its_limit_less_what_processes_and_kernel_take(make, tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "meminfo", lambda: {"MemAvailable": 20 * GIB})
+    monkeypatch.setattr(groups, "meminfo", lambda: {"MemAvailable": 20 * GB})
     group = pickle.loads(pickle.dumps(make(tmp_path)))
-    assert group.limit() == GIB
-    assert group.overhead() == 100 * MIB
-    assert group.available() == GIB - 100 * MIB
-    assert group.members() == {12, 345}
+    assert group.limit() == GB
+    assert group.overhead() == 100 * MB
+    assert group.available() == GB - 100 * MB
 
 
 def test_a_group_of_a_kernel_that_adds_nothing_up(tmp_path):
-    parts = f"slab {4 * MIB}\nkernel_stack {MIB}\npagetables {3 * MIB}\npercpu {2 * MIB}"
-    assert group_of_version_2(tmp_path, parts).overhead() == 100 * MIB
+    parts = f"slab {4 * MB}\nkernel_stack {MB}\npagetables {3 * MB}\npercpu {2 * MB}"
+    assert group_of_version_2(tmp_path, parts).overhead() == 100 * MB
 
 
-def test_a_group_has_no_more_than_the_machine(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "meminfo", lambda: {"MemAvailable": 100 * MIB})
-    assert group_of_version_1(tmp_path).available() == 356 * MIB
+def test_a_group_has_no_more_than_the_machine_and_may_have_no_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(groups, "meminfo", lambda: {"MemAvailable": 100 * MB})
+    assert group_of_version_1(tmp_path).available() == 356 * MB
+    (tmp_path / "memory.max").write_text("max\n")
+    assert ControlGroup(tmp_path, 2).limit() == groups.UNLIMITED
 
 
 def test_processes_that_the_system_has_ended_are_counted(tmp_path):
     (tmp_path / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
     (tmp_path / "memory.events").write_text("low 0\noom 5\noom_kill 3\n")
     assert [ControlGroup(tmp_path, version).kills() for version in (1, 2)] == [2, 3]
-    server = SimulatedServer(Tier(64 * MIB, 512 * MIB), "cgroup", ControlGroup(tmp_path, 1))
+    server = SimulatedServer(Tier(64 * MB, 512 * MB), "cgroup", ControlGroup(tmp_path, 1))
     kills = Kills(server)
     assert kills.reason() == ""
     (tmp_path / "memory.oom_control").write_text("oom_kill 3\n")
@@ -172,7 +166,7 @@ def test_a_build_and_a_turn_whose_memory_ran_out_say_so_too(monkeypatch):
 @needs_memory_group
 def test_a_process_that_takes_more_than_there_is_is_ended_and_counted(tmp_path):
     with Holding("cgroup", None, Ledger(tmp_path)) as holding:
-        holding.apply(Tier(ram=64 * MIB))
+        holding.apply(Tier(ram=64 * MB))
         holding._stop_keepers()
         before = holding.memory.kills()
         with inside(holding.groups, TAKE, "private", 256) as backend:
@@ -180,50 +174,45 @@ def test_a_process_that_takes_more_than_there_is_is_ended_and_counted(tmp_path):
         assert holding.memory.kills() == before + 1
 
 
-def test_no_limit_of_version_2_is_a_number(tmp_path):
-    (tmp_path / "memory.max").write_text("max\n")
-    assert ControlGroup(tmp_path, 2).limit() == memory.UNLIMITED
-
-
 @needs_memory_group
 def test_what_backends_take_comes_on_top_and_shared_buffers_do_not(tmp_path):
     with Holding("cgroup", None, Ledger(tmp_path)) as holding:
-        holding.apply(Tier(ram=256 * MIB))
+        holding.apply(Tier(ram=256 * MB))
         holding._stop_keepers()
         group = holding.memory
         assert isinstance(group, ControlGroup)
         with inside(holding.groups, TAKE, "shared", 64) as server:
             line_of(server)
-            assert group.members() == {server.pid}
-            assert group.shared() > 60 * MIB
-            assert group.available() > 230 * MIB
+            assert members(group.folder) == {server.pid}
+            assert group.shared() > 60 * MB
+            assert group.available() > 230 * MB
             with inside(holding.groups, TAKE, "private", 64) as backend:
                 line_of(backend)
-                assert group.available() < 195 * MIB
-                keep_limit(group, 256 * MIB)
-                assert abs(group.available() - 256 * MIB) < 9 * MIB
-            until(lambda: group.members() == {server.pid})
-            assert group.available() > 300 * MIB
-            keep_limit(group, 256 * MIB)
-            assert abs(group.available() - 256 * MIB) < 9 * MIB
+                assert group.available() < 195 * MB
+                keep_limit(group, 256 * MB)
+                assert abs(group.available() - 256 * MB) < 9 * MB
+            until(lambda: members(group.folder) == {server.pid})
+            assert group.available() > 300 * MB
+            keep_limit(group, 256 * MB)
+            assert abs(group.available() - 256 * MB) < 9 * MB
 
 
 @needs_memory_group
 def test_the_keeper_keeps_what_is_available(tmp_path):
     with Holding("cgroup", None, Ledger(tmp_path)) as holding:
-        holding.apply(Tier(ram=256 * MIB))
+        holding.apply(Tier(ram=256 * MB))
         with inside(holding.groups, TAKE, "private", 48) as backend:
             line_of(backend)
-            until(lambda: abs(holding.memory.available() / (256 * MIB) - 1) < 0.035)
+            until(lambda: abs(holding.memory.available() / (256 * MB) - 1) < 0.035)
         assert holding.trouble is None
 
 
 @needs_huge_pages
 def test_the_keeper_gives_pages_to_whoever_takes_memory():
     with Holding("hugepages", None) as holding:
-        target = meminfo()["MemAvailable"] - GIB
+        target = meminfo()["MemAvailable"] - GB
         holding.apply(Tier(ram=target))
-        hold, _ = holding._held
+        hold = holding._held.hold
         before = hold.pages
         with program(TAKE, "", "private", 600) as process:
             line_of(process)
@@ -234,7 +223,7 @@ def test_the_keeper_gives_pages_to_whoever_takes_memory():
 class Heap:
     """Ballast that locks nothing; a test double."""
 
-    most = 1000 * MIB
+    most = 1000 * MB
 
     def __init__(self, size: int = 0) -> None:
         self.size = size
@@ -260,43 +249,43 @@ class Heap:
 def test_what_is_locked_follows_what_is_available(
     left, available, held, pages, ballast, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(locked_memory, "meminfo", lambda: {"MemAvailable": left * MIB})
-    monkeypatch.setattr(locked_memory, "page_size", lambda: 2 * MIB)
-    monkeypatch.setattr(locked_memory, "pages_in_use", lambda hold: 0)
-    monkeypatch.setattr(WholeMachine, "available", lambda self: available * MIB)
+    monkeypatch.setattr(locked_memory, "meminfo", lambda: {"MemAvailable": left * MB})
+    monkeypatch.setattr(locked_memory, "page_size", lambda: 2 * MB)
+    monkeypatch.setattr(LockedMemory, "pages_in_use", lambda locked: 0)
+    monkeypatch.setattr(WholeMachine, "available", lambda self: available * MB)
     changed = [1000]
-    monkeypatch.setattr(locked_memory, "change_pages", lambda ledger, hold, number: changed.append(number))
+    monkeypatch.setattr(Ledger, "change_pages", lambda ledger, hold, number: changed.append(number))
     ledger, hold = Ledger(tmp_path), own_hold("hugepages")
     hold.pages = 1000
     with ledger.lock():
         ledger.write(hold)
-    heap = Heap(held * MIB)
-    LockedMemory(ledger, hold, heap).keep(WholeMachine(0), 4000 * MIB)
-    assert (changed[-1], heap.size) == (pages, ballast * MIB)
+    heap = Heap(held * MB)
+    LockedMemory(ledger, hold, heap).keep(WholeMachine(0), 4000 * MB)
+    assert (changed[-1], heap.size) == (pages, ballast * MB)
 
 
 def test_a_limit_is_lowered_in_steps_and_never_below_what_cannot_be_given_up(tmp_path):
     group = group_of_version_2(tmp_path)  # a double: the kernel would end processes if it were
-    keep_limit(group, 512 * MIB)
-    assert group.limit() == GIB - 64 * MIB
+    keep_limit(group, 512 * MB)
+    assert group.limit() == GB - 64 * MB
     for _ in range(20):
-        keep_limit(group, 512 * MIB)
-    assert group.limit() == 612 * MIB
+        keep_limit(group, 512 * MB)
+    assert group.limit() == 612 * MB
     for _ in range(20):
-        keep_limit(group, 64 * MIB)
-    assert group.limit() == (100 + 256 + 16) * MIB
-    keep_limit(group, 2 * GIB)
-    assert group.limit() == 2 * GIB + 100 * MIB  # what is missing is given at once
+        keep_limit(group, 64 * MB)
+    assert group.limit() == (100 + 256 + 16) * MB
+    keep_limit(group, 2 * GB)
+    assert group.limit() == 2 * GB + 100 * MB  # what is missing is given at once
 
 
 def test_small_deviations_are_left_alone(tmp_path):
     group = group_of_version_1(tmp_path)
-    keep_limit(group, GIB - 100 * MIB - 8 * MIB)
-    assert group.limit() == GIB
+    keep_limit(group, GB - 100 * MB - 8 * MB)
+    assert group.limit() == GB
 
 
 def test_the_keeper_outlives_an_error_and_tells_it(monkeypatch):
-    monkeypatch.setattr(keeping, "SECONDS", 0.01)
+    monkeypatch.setattr(groups, "KEEPER_SECONDS", 0.01)
     calls = []
 
     def correct():

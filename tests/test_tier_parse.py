@@ -7,8 +7,8 @@ import psutil
 import pytest
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.numbers import GB, MB
 from tiers import parse
-from tiers.memory import GIB, MIB
 from tiers.parse import check_capacity, parse_tiers
 from tiers.tier import Disk, Tier
 
@@ -16,18 +16,18 @@ ROWS, DIMENSION = 2_000_000, 96
 GP3 = Disk("gp3", 3_000, 125_000_000)
 
 
-def parsed(text: str, rows: int = ROWS, dimension: int = DIMENSION, memory: int = 24 * GIB) -> list[Tier]:
+def parsed(text: str, rows: int = ROWS, dimension: int = DIMENSION, memory: int = 24 * GB) -> list[Tier]:
     return parse_tiers(text, rows, dimension, memory)
 
 
 @pytest.mark.parametrize(
     ("text", "tier"),
     [
-        ("2:8", Tier(2 * GIB, 8 * GIB)),
-        ("256MB:1GB", Tier(256 * MIB, GIB)),
-        ("0.5:2", Tier(512 * MIB, 2 * GIB)),
-        ("1.5gb:2048mb", Tier(1536 * MIB, 2 * GIB)),
-        ("512:all", Tier(512 * GIB)),
+        ("2:8", Tier(2 * GB, 8 * GB)),
+        ("256MB:1GB", Tier(256 * MB, GB)),
+        ("0.5:2", Tier(512 * MB, 2 * GB)),
+        ("1.5gb:2048mb", Tier(1536 * MB, 2 * GB)),
+        ("512:all", Tier(512 * GB)),
         ("all:all", Tier()),
         ("1cpu", Tier(cpus=1)),
         ("4cpus", Tier(cpus=4)),
@@ -37,8 +37,8 @@ def parsed(text: str, rows: int = ROWS, dimension: int = DIMENSION, memory: int 
         ("3000iops", Tier(disk=Disk("3000iops", 3000))),
         ("125MBps", Tier(disk=Disk("125MBps", None, 125_000_000))),
         ("125MBps+3000iops", Tier(disk=Disk("3000iops-125MBps", 3000, 125_000_000))),
-        ("4:16+4cpus+gp3", Tier(4 * GIB, 16 * GIB, 4, GP3)),
-        (" gp3 + 4cpus + 4 : 16 ", Tier(4 * GIB, 16 * GIB, 4, GP3)),
+        ("4:16+4cpus+gp3", Tier(4 * GB, 16 * GB, 4, GP3)),
+        (" gp3 + 4cpus + 4 : 16 ", Tier(4 * GB, 16 * GB, 4, GP3)),
     ],
 )
 def test_one_element(text: str, tier: Tier):
@@ -73,7 +73,7 @@ def test_the_order_is_by_memory_and_then_as_written():
 
 
 def test_the_same_tier_twice_is_one():
-    assert parsed("2:8,2GB:8192MB,2:8+1cpu,1cpus+2:8") == [Tier(2 * GIB, 8 * GIB), Tier(2 * GIB, 8 * GIB, 1)]
+    assert parsed("2:8,2GB:8192MB,2:8+1cpu,1cpus+2:8") == [Tier(2 * GB, 8 * GB), Tier(2 * GB, 8 * GB, 1)]
     assert len(parsed("5m,2:8,1b")) == 6 + 6 - 2  # 32:128 and 64:256 are in both
 
 
@@ -98,9 +98,9 @@ def test_the_same_tier_twice_is_one():
         ("9" * 5000 + "iops", r"9+ \.\.\. 9+iops", "not known"),
         ("2:" + "8." + "1" * 60, r"2:8.1+ \.\.\. 1+", "not a size"),
         ("0.3:2", "0.3:2", "'0.3' is not a whole number of MB: write 307MB"),
-        ("8:2", "8:2", "shared_buffers is to be smaller than RAM: write 2:8"),
-        ("2:2048MB", "2:2048MB", "shared_buffers is to be smaller"),
-        ("all:8", "all:8", "shared_buffers is to be smaller"),
+        ("8:2", "8:2", "shared_buffers must be smaller than RAM: write 2:8"),
+        ("2:2048MB", "2:2048MB", "shared_buffers must be smaller"),
+        ("all:8", "all:8", "shared_buffers must be smaller"),
         ("8MB:1GB", "8MB:1GB", "shared_buffers is too small: write 16MB:1GB or more"),
         ("0:0", "0:0", "shared_buffers is too small"),
         ("16MB:32MB", "16MB:32MB", "RAM is too small: write 16MB:64MB or more"),
@@ -122,7 +122,7 @@ def test_mistakes_are_one_line_that_names_the_element(text: str, element: str, w
 
 def memory_of(tiers: list[Tier]) -> list[tuple[Any, Any]]:
     return [
-        (tier.shared_buffers and tier.shared_buffers // MIB, tier.ram and tier.ram // MIB) for tier in tiers
+        (tier.shared_buffers and tier.shared_buffers // MB, tier.ram and tier.ram // MB) for tier in tiers
     ]
 
 
@@ -134,11 +134,11 @@ def test_mini_goes_from_everything_to_about_half_the_index():
 
 def test_short_leaves_out_the_rung_that_is_as_good_as_all_memory():
     assert memory_of(parsed("short")) == [memory_of(parsed("mini"))[place] for place in (0, -4, -3, -2, -1)]
-    assert parsed("short+gp3", memory=1 * GIB)[-1].disk == parsed("gp3")[0].disk
+    assert parsed("short+gp3", memory=1 * GB)[-1].disk == parsed("gp3")[0].disk
 
 
 def test_mini_of_the_report_is_its_ladder():
-    assert parsed("mini", 5_000_000, 768, 1511 * GIB) == [Tier(64 * GIB), *parsed("5m")[1:]]
+    assert parsed("mini", 5_000_000, 768, 1511 * GB) == [Tier(64 * GB), *parsed("5m")[1:]]
 
 
 @pytest.mark.parametrize("rows", [1, 1000, 50_000, 300_000])
@@ -151,27 +151,27 @@ def test_mini_of_small_data_still_has_a_ladder(rows: int):
 @pytest.mark.parametrize("gigabytes", [2, 8, 24, 1511])
 @pytest.mark.parametrize(("rows", "dimension"), [(1000, 8), (2_000_000, 96), (10**9, 96), (10**8, 768)])
 def test_mini_fits_the_machine(rows: int, dimension: int, gigabytes: int):
-    tiers = parsed("mini", rows, dimension, gigabytes * GIB)
+    tiers = parsed("mini", rows, dimension, gigabytes * GB)
     assert len(set(tiers)) == len(tiers) >= 3
     assert tiers[0].ram is None
     for tier in tiers:
-        assert tier.shared_buffers and tier.shared_buffers % (32 * MIB) == 0
-        assert tier.shared_buffers < (tier.ram or gigabytes * GIB)
-        assert (tier.ram or 0) <= 0.75 * gigabytes * GIB
+        assert tier.shared_buffers and tier.shared_buffers % (32 * MB) == 0
+        assert tier.shared_buffers < (tier.ram or gigabytes * GB)
+        assert (tier.ram or 0) <= 0.75 * gigabytes * GB
         assert parsed(str(tier)) == [tier]
 
 
 def test_the_machine_at_hand_is_what_mini_is_made_for(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(parse, "memory_bytes", lambda: 8 * GIB)
-    assert parse_tiers("mini", ROWS, DIMENSION) == parsed("mini", memory=8 * GIB)
-    assert len(parsed("mini", memory=8 * GIB)) < len(parsed("mini"))
+    monkeypatch.setattr(parse, "memory_bytes", lambda: 8 * GB)
+    assert parse_tiers("mini", ROWS, DIMENSION) == parsed("mini", memory=8 * GB)
+    assert len(parsed("mini", memory=8 * GB)) < len(parsed("mini"))
 
 
 @pytest.fixture
 def small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """22.1 GB are available, on 2 CPUs."""
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=int(22.1 * GIB)))
-    monkeypatch.setattr(parse, "memory_bytes", lambda: 24 * GIB)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=int(22.1 * GB)))
+    monkeypatch.setattr(parse, "memory_bytes", lambda: 24 * GB)
     monkeypatch.setattr(parse, "usable_cores", lambda: 2)
 
 
@@ -205,7 +205,7 @@ def test_all_that_it_cannot_hold_is_said_at_once(text: str, said: str):
 
 @pytest.mark.usefixtures("small_machine")
 def test_huge_pages_leave_the_system_what_it_needs(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(parse, "system_reserve", lambda: 512 * MIB)
+    monkeypatch.setattr(parse, "system_reserve", lambda: 512 * MB)
     tiers = parsed("64MB:256MB,256MB:512MB,128MB:480MB")
     check_capacity(tiers, "cgroup")
     with pytest.raises(UserError, match="512 MB .*: leave out 128MB:480MB, 64MB:256MB, or .*-method cgroup"):
@@ -214,6 +214,6 @@ def test_huge_pages_leave_the_system_what_it_needs(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("small_machine")
 def test_a_container_with_less_memory_than_its_machine(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(parse, "memory_bytes", lambda: 6 * GIB)
+    monkeypatch.setattr(parse, "memory_bytes", lambda: 6 * GB)
     with pytest.raises(UserError, match="has 6.0 GB of memory available: leave out 2GB:8GB, or use mini"):
         check_capacity(parsed("2:8,1:4"))

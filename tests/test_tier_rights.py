@@ -9,10 +9,12 @@ from types import SimpleNamespace
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from tiers import holding, rights, sweep
-from tiers.control_groups import CPUS
-from tiers.rights import advice_for, ways_out
-from tiers.sweep import chosen_method
+from tiers import holding, options, sweep
+from tiers import machine as machines
+from tiers.groups import CPUS
+from tiers.limits import advice_for
+from tiers.machine import ways_out
+from tiers.options import choose_method
 
 from .programs import PATIENCE
 
@@ -22,14 +24,14 @@ SCOPE = "run it by `systemd-run --user --scope -p Delegate=yes python ...`"
 NOBODY = 65534
 AS_NOBODY = """
 import os, sys
-from tiers.sweep import chosen_method
+from tiers.options import choose_method
 from ann_benchmarks.common.errors import UserError
 if os.geteuid() == 0:
     os.setgroups([])
     os.setgid(65534)
     os.setuid(65534)
 try:
-    print(chosen_method(sys.argv[1]))
+    print(choose_method(sys.argv[1]))
 except UserError as error:
     print("refused:", error)
 """
@@ -40,7 +42,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty machine, with systemd's programs, for a user who is not root."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(os, "getuid", lambda: 1000)
-    monkeypatch.setattr(rights.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(machines.shutil, "which", lambda name: f"/usr/bin/{name}")
     return tmp_path
 
 
@@ -118,22 +120,22 @@ def test_auto_takes_what_there_is(monkeypatch: pytest.MonkeyPatch):
     def refuse(*arguments: object) -> None:
         raise UserError("no groups" if arguments else "no pages")
 
-    monkeypatch.setattr(sweep, "require_rights", lambda: None)
-    monkeypatch.setattr(sweep, "choose_groups", lambda *arguments: [])
-    assert chosen_method("auto") == "cgroup"
-    monkeypatch.setattr(sweep, "choose_groups", refuse)
-    assert chosen_method("auto") == "hugepages"
-    monkeypatch.setattr(sweep, "require_rights", refuse)
+    monkeypatch.setattr(options, "require_rights", lambda: None)
+    monkeypatch.setattr(options, "choose_groups", lambda *arguments: [])
+    assert choose_method("auto") == "cgroup"
+    monkeypatch.setattr(options, "choose_groups", refuse)
+    assert choose_method("auto") == "hugepages"
+    monkeypatch.setattr(options, "require_rights", refuse)
     for place, why in ((object(), "no groups"), (None, "no pages")):
-        monkeypatch.setattr(sweep, "find_place", lambda controller, place=place: place)
+        monkeypatch.setattr(options, "find_place", lambda controller, place=place: place)
         with pytest.raises(UserError, match=why):
-            chosen_method("auto")
+            choose_method("auto")
 
 
 def test_another_system_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(UserError, match="tiers need Linux"):
-        chosen_method("auto")
+        choose_method("auto")
 
 
 def test_a_limit_that_cannot_be_is_refused_before_anything_is_built(
@@ -146,8 +148,7 @@ def test_a_limit_that_cannot_be_is_refused_before_anything_is_built(
             raise UserError("no right to limit the CPUs")
         return []
 
-    for module in (sweep, holding):
-        monkeypatch.setattr(module, "choose_groups", choose)
+    monkeypatch.setattr(holding, "choose_groups", choose)
     monkeypatch.setattr(sweep, "check_capacity", lambda tiers, method, servers: None)
     server = SimpleNamespace(
         check=lambda tiers: None, data_folder=lambda: tmp_path, other_folders=lambda shards, replicas: ()

@@ -11,11 +11,15 @@ from textwrap import dedent
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from tiers import group_files, locked_memory, release
+from ann_benchmarks.common.numbers import MB
+from tiers import __main__ as release
+from tiers import groups
+from tiers import ledger as ledgers
+from tiers.groups import ControlGroup
 from tiers.holding import Holding
-from tiers.ledger import HeldGroup, Hold, Ledger, own_hold, start_of
+from tiers.ledger import HeldGroup, Hold, Ledger, own_hold, process_start
 from tiers.locked_memory import LockedMemory
-from tiers.memory import MIB, ControlGroup, WholeMachine
+from tiers.machine import WholeMachine
 from tiers.tier import Tier
 
 from .programs import PATIENCE, until
@@ -29,7 +33,7 @@ HOLD = """
     from pathlib import Path
     from tiers.holding import Holding
     from tiers.ledger import Ledger
-    from tiers.memory import meminfo
+    from tiers.machine import meminfo
     from tiers.tier import Tier
     print("begun", flush=True)
     ledger = Ledger(Path(sys.argv[2])) if len(sys.argv) > 2 else None
@@ -53,7 +57,7 @@ def hold_of(**differences) -> Hold:
 
 @needs_huge_pages
 def test_pages_are_given_back_after_a_kill_at_any_moment():
-    before = locked_memory.total_pages()
+    before = ledgers.total_pages()
     chance = random.Random(7)
     for _ in range(5):
         with program(HOLD, "hugepages") as holder:
@@ -62,7 +66,7 @@ def test_pages_are_given_back_after_a_kill_at_any_moment():
             holder.kill()
             holder.wait()
             until(lambda pid=holder.pid: not guards_of(pid))
-            until(lambda: locked_memory.total_pages() == before)
+            until(lambda: ledgers.total_pages() == before)
             assert holder.pid not in [hold.pid for hold in Ledger().all()]
 
 
@@ -102,13 +106,13 @@ def test_the_next_start_gives_back_what_no_guard_did(ledger):
 
 @needs_huge_pages
 def test_release_gives_back_pages_that_no_guard_did():
-    before = locked_memory.total_pages()
+    before = ledgers.total_pages()
     with program(HOLD, "hugepages") as holder:
         kill_with_guards(holder)
-        assert locked_memory.total_pages() > before
-        assert any("which has ended" in line and "huge pages" in line for line in release.status())
+        assert ledgers.total_pages() > before
+        assert any("has ended" in line and "huge pages" in line for line in release.status())
         assert any(line.startswith(f"released: process {holder.pid} ") for line in release.release(False))
-    assert locked_memory.total_pages() == before
+    assert ledgers.total_pages() == before
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -126,7 +130,7 @@ def test_an_interrupted_process_gives_back(ledger, number):
 @needs_memory_group
 def test_an_error_gives_back(ledger):
     with pytest.raises(ZeroDivisionError), Holding("cgroup", None, ledger) as holding:
-        holding.apply(Tier(ram=256 * MIB))
+        holding.apply(Tier(ram=256 * MB))
         assert group_of(os.getpid()).exists()
         _ = 1 / 0
     assert not group_of(os.getpid()).exists() and ledger.all() == [] and guards_of(os.getpid()) == []
@@ -138,7 +142,7 @@ def test_an_error_gives_back(ledger):
 def test_release_leaves_the_living_alone_unless_all_is_requested(ledger, monkeypatch):
     monkeypatch.setattr(release, "Ledger", lambda folder=None: ledger)
     with Holding("cgroup", None, ledger) as holding:
-        holding.apply(Tier(ram=256 * MIB))
+        holding.apply(Tier(ram=256 * MB))
         (line,) = release.release(False)
         assert line.startswith(f"kept: process {os.getpid()} (")
         assert (
@@ -150,12 +154,12 @@ def test_release_leaves_the_living_alone_unless_all_is_requested(ledger, monkeyp
         assert line.startswith("released: process ") and not group_of(os.getpid()).exists()
         assert release.status() == ["nothing is held"]
         with pytest.raises(UserError, match="released by another process: start again"):
-            holding.apply(Tier(ram=256 * MIB))
+            holding.apply(Tier(ram=256 * MB))
     assert ledger.all() == []
 
 
 def test_a_keeper_takes_nothing_again_that_was_released(ledger):
-    hold, heap = own_hold("hugepages"), Heap(8 * MIB)
+    hold, heap = own_hold("hugepages"), Heap(8 * MB)
     with pytest.raises(UserError, match="released by another process"):
         LockedMemory(ledger, hold, heap).keep(WholeMachine(0), 1)
     assert heap.size == 0
@@ -166,20 +170,20 @@ def test_a_pid_given_to_another_process_is_not_the_owner():
     assert hold.is_alive
     assert not hold_of(start=hold.start - 1).is_alive
     assert not hold_of(boot="another").is_alive
-    assert start_of(2**22 + 1) is None
+    assert process_start(2**22 + 1) is None
 
 
 def test_a_process_that_has_ended_and_was_not_waited_for_is_dead():
     with program("print('x', flush=True)") as process:
         line_of(process)
-        until(lambda: start_of(process.pid) is None)
+        until(lambda: process_start(process.pid) is None)
 
 
 def test_what_was_held_before_a_restart_is_only_forgotten(ledger, monkeypatch):
-    monkeypatch.setattr(release, "empty", lambda *_: pytest.fail("this machine has none of it"))
+    monkeypatch.setattr(Ledger, "empty", lambda *_: pytest.fail("this machine has none of it"))
     with ledger.lock():
         ledger.write(hold_of(boot="another", pages=1000))
-    release.release_dead(ledger)
+    ledger.release_dead()
     assert ledger.all() == []
 
 
@@ -187,21 +191,21 @@ def test_what_was_held_before_a_restart_is_only_forgotten(ledger, monkeypatch):
 @pytest.mark.parametrize("arrived", [0, 5, 20])
 def test_a_change_cut_off_half_way_gives_back_what_had_arrived(ledger, arrived):
     number = Path("/proc/sys/vm/nr_hugepages")
-    before = locked_memory.total_pages()
+    before = ledgers.total_pages()
     with ledger.lock():
         ledger.write(hold_of(start=1, pages=0, reaching=20, others=before))
     number.write_text(str(before + arrived))
     try:
-        release.release_dead(ledger)
-        assert locked_memory.total_pages() == before
+        ledger.release_dead()
+        assert ledgers.total_pages() == before
     finally:
         number.write_text(str(before))
 
 
 def test_giving_back_that_was_cut_off_is_not_done_twice(monkeypatch):
     hold = hold_of(pages=20, reaching=0, others=30)
-    monkeypatch.setattr(locked_memory, "total_pages", lambda: 30)  # the number was written, the hold was not
-    locked_memory.resolve_change(hold)
+    monkeypatch.setattr(ledgers, "total_pages", lambda: 30)  # the number was written, the hold was not
+    hold.resolve_change()
     assert hold.pages == 0
 
 
@@ -211,18 +215,18 @@ def test_what_cannot_be_given_back_is_told_and_kept_in_mind(ledger, tmp_path, mo
     hold = hold_of(start=1, groups=[HeldGroup(str(tmp_path / "group"), str(tmp_path))])
     with ledger.lock():
         ledger.write(hold)
-    monkeypatch.setattr(group_files, "_LAST_SECONDS", 0)
+    monkeypatch.setattr(groups, "_LAST_SECONDS", 0)
     with pytest.raises(UserError, match="could not give back .*group: Directory not empty"):
-        release.release_dead(ledger)
+        ledger.release_dead()
     assert len(ledger.all()) == 1
 
 
 def test_records_are_kept_as_written(ledger):
-    hold = hold_of(pages=7, groups=[HeldGroup("/a", "/b", adopted=True)])
+    hold = hold_of(boot="another", pages=7, groups=[HeldGroup("/a", "/b", adopted=True)])
     with ledger.lock():
         ledger.write(hold)
         assert ledger.has(hold) and ledger.all() == [hold]
-        ledger.delete(hold)
+        ledger.give_back(hold)
     assert not ledger.has(hold) and ledger.all() == []
 
 

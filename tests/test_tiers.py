@@ -20,6 +20,7 @@ import psutil
 import pytest
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.numbers import GB, MB
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.earlier import value_found_before
 from ann_benchmarks.jobs.events import Finished, Note
@@ -30,8 +31,8 @@ from ann_benchmarks.run.execute import WorkerPool, first_definitions
 from ann_benchmarks.run.outcomes import JobOutcome
 from ann_benchmarks.run.worker import NoWorker
 from tiers.locked_memory import Ballast
-from tiers.memory import GIB, MIB, meminfo
-from tiers.options import server_of
+from tiers.machine import meminfo
+from tiers.options import find_server
 from tiers.sweep import SweepConsole
 from tiers.tier import Disk, MemoryWatch, SimulatedServer, Tier
 
@@ -45,7 +46,7 @@ ROOT = Path(__file__).parents[1]
 folder = test_load_run.folder
 KILLS = int(os.environ.get("ANN_BENCHMARKS_TEST_KILLS", "1"))
 NOTE = Note("something")
-SMALL, LARGE = Tier(32 * MIB, 192 * MIB), Tier(64 * MIB)
+SMALL, LARGE = Tier(32 * MB, 192 * MB), Tier(64 * MB)
 
 
 @pytest.fixture(autouse=True)
@@ -96,12 +97,12 @@ def points(folder: Path) -> dict[str, dict[str, Any]]:
 def check(point: dict[str, Any]) -> None:
     """A point was measured under the very tier that it is stored for."""
     buffers, _, ram = point["tier"].partition(":")
-    assert point["shared_buffers"] == point["tier_shared_buffers"] == int(buffers.removesuffix("MB")) * MIB
+    assert point["shared_buffers"] == point["tier_shared_buffers"] == int(buffers.removesuffix("MB")) * MB
     assert point["algo"].endswith(point["tier_memory_series"])
     if ram == "all":
         assert "tier_ram" not in point
     else:
-        assert point["tier_ram"] == int(ram.removesuffix("MB")) * MIB
+        assert point["tier_ram"] == int(ram.removesuffix("MB")) * MB
         assert point["tier_available"] == pytest.approx(point["tier_ram"], rel=0.05)
         assert point["tier_samples"] > 0
 
@@ -152,14 +153,14 @@ def test_cpus_and_disk_are_names_of_their_own(folder: Path):
 
 @needs_huge_pages
 def test_huge_pages_make_the_same_servers(folder: Path):
-    ram = meminfo()["MemAvailable"] // MIB - 1024
+    ram = meminfo()["MemAvailable"] // MB - 1024
     before = meminfo()["HugePages_Total"]
     swept(folder, "--algorithm", "hnsw", "--tiers", f"32MB:{ram}MB", "--clients", "8",
           "--tier-method", "hugepages", "--warmup", "50")  # fmt: skip
     (point,) = points(folder).values()
     check(point)
     assert point["tier_method"] == "hugepages"
-    held = point["tier_huge_pages"] * 2 * MIB + point["tier_locked"]
+    held = point["tier_huge_pages"] * 2 * MB + point["tier_locked"]
     assert held == pytest.approx(1 << 30, rel=0.9)  # other tests take memory and give it back meanwhile
     assert meminfo()["HugePages_Total"] == before
 
@@ -199,7 +200,7 @@ def test_a_sweep_that_is_killed_leaves_nothing_and_goes_on(folder: Path):
 @needs_huge_pages
 @pytest.mark.skipif("ANN_BENCHMARKS_TEST_KILLS" not in os.environ, reason="set ANN_BENCHMARKS_TEST_KILLS")
 def test_a_sweep_by_huge_pages_that_is_killed_gives_them_back_and_goes_on(folder: Path):
-    before, ram = meminfo()["HugePages_Total"], meminfo()["MemAvailable"] // MIB - 2048
+    before, ram = meminfo()["HugePages_Total"], meminfo()["MemAvailable"] // MB - 2048
 
     def given_back(pid: int) -> bool:
         return meminfo()["HugePages_Total"] == before
@@ -225,7 +226,7 @@ def test_a_sweep_that_is_ended_gives_all_back(folder: Path, number: int):
 @pytest.mark.parametrize(
     "options, said",
     [
-        (["--tiers", "8:2"], "--tiers: '8:2': shared_buffers is to be smaller than RAM"),
+        (["--tiers", "8:2"], "--tiers: '8:2': shared_buffers must be smaller than RAM"),
         (["--tiers", "1:90000"], "leave out 1GB:90000GB, or use mini"),
         (["--tiers", "1:all", "--build-only"], "--build-only measures nothing: leave --tiers out"),
         (["--tiers", "1:all", "--parallelism", "2"], "leave --parallelism at 1"),
@@ -250,7 +251,7 @@ def test_shared_buffers_of_the_users_and_of_a_tier_exclude_each_other(folder: Pa
 
 def test_options_of_tiers_are_nothing_without_them(folder: Path):
     for options, said in (
-        (["--local", "--tier-method", "cgroup"], "--tier-method is of tiers: add --tiers, or leave it out"),
+        (["--local", "--tier-method", "cgroup"], "--tier-method needs --tiers: add --tiers, or leave it out"),
         (
             ["--tiers", "1:all", "--tier-method", "cgroup"],
             "--tier-method is for servers outside of containers",
@@ -271,7 +272,7 @@ class Steady:
 
     def available(self) -> int:
         self.asked += 1
-        return 500 * MIB
+        return 500 * MB
 
 
 def test_what_is_available_is_sampled_in_a_run():
@@ -280,7 +281,7 @@ def test_what_is_available_is_sampled_in_a_run():
     with watch.running():
         until(lambda: memory.asked > 2)
     facts = watch.facts(1)
-    assert facts["tier_available"] == facts["tier_available_low"] == 500 * MIB
+    assert facts["tier_available"] == facts["tier_available_low"] == 500 * MB
     assert facts["tier_samples"] >= 2
     assert MemoryWatch(None).facts(1) == {}
 
@@ -293,26 +294,26 @@ def test_a_run_begins_when_the_memory_is_what_it_is_to_be():
 
         def available(self) -> int:
             self.asked += 1
-            return min(300 + 50 * self.asked, 500) * MIB
+            return min(300 + 50 * self.asked, 500) * MB
 
-    watch = MemoryWatch(Growing(), 500 * MIB)
+    watch = MemoryWatch(Growing(), 500 * MB)
     with watch.running():
         pass
-    assert watch.facts(1)["tier_available_low"] == 500 * MIB
+    assert watch.facts(1)["tier_available_low"] == 500 * MB
 
 
 @pytest.mark.parametrize(
     "facts, said",
     [
         ({}, "shared_buffers is an unknown size"),
-        ({"shared_buffers": 64 * MIB}, "shared_buffers is 64 MB"),
-        ({"shared_buffers": 32 * MIB}, "what is available could not be measured"),
+        ({"shared_buffers": 64 * MB}, "shared_buffers is 64 MB"),
+        ({"shared_buffers": 32 * MB}, "what is available could not be measured"),
         (
-            {"shared_buffers": 32 * MIB, "tier_available": 210 * MIB},
+            {"shared_buffers": 32 * MB, "tier_available": 210 * MB},
             "210 MB were available, 9% more than 192 MB",
         ),
         (
-            {"shared_buffers": 32 * MIB, "tier_available": 180 * MIB},
+            {"shared_buffers": 32 * MB, "tier_available": 180 * MB},
             "180 MB were available, 6% less than 192 MB",
         ),
     ],
@@ -323,8 +324,8 @@ def test_a_tier_that_was_not_kept_is_an_error(facts: dict[str, int], said: str):
 
 
 def test_a_tier_that_was_kept_is_none():
-    SimulatedServer(SMALL, "cgroup").check({"shared_buffers": 32 * MIB, "tier_available": 200 * MIB})
-    SimulatedServer(LARGE, "cgroup").check({"shared_buffers": 64 * MIB})
+    SimulatedServer(SMALL, "cgroup").check({"shared_buffers": 32 * MB, "tier_available": 200 * MB})
+    SimulatedServer(LARGE, "cgroup").check({"shared_buffers": 64 * MB})
     SimulatedServer(Tier(cpus=1), "cgroup").check({})
 
 
@@ -360,12 +361,12 @@ def test_a_sweep_says_which_tier_is_begun_and_what_is_wrong(workspace, capsys):
     ("tier", "name", "label"),
     [
         (
-            Tier(4 * GIB, 16 * GIB, 4, Disk("gp3", 3000, 125_000_000)),
+            Tier(4 * GB, 16 * GB, 4, Disk("gp3", 3000, 125_000_000)),
             "4GB:16GB+4cpus+gp3",
             "some-cgroup-4cpus-gp3-sb4GB-ram16GB",
         ),
         (LARGE, "64MB:all", "some-cgroup-sb64MB-ramall"),
-        (Tier(ram=16 * GIB), "all:16GB", "some-cgroup-ram16GB"),
+        (Tier(ram=16 * GB), "all:16GB", "some-cgroup-ram16GB"),
         (Tier(cpus=2), "2cpus", "some-cgroup-2cpus"),
         (Tier(), "all:all", "some-cgroup"),
     ],
@@ -468,12 +469,12 @@ def test_ballast_is_locked_and_given_back():
     before = locked()
     ballast = Ballast()
     try:
-        ballast.resize(4 * MIB)
-        ballast.resize(12 * MIB)
+        ballast.resize(4 * MB)
+        ballast.resize(12 * MB)
     except UserError as error:
         pytest.skip(str(error))
-    assert ballast.size == 12 * MIB
-    assert locked() - before == 12 * MIB
+    assert ballast.size == 12 * MB
+    assert locked() - before == 12 * MB
     ballast.resize(0)
     assert locked() == before
 
@@ -485,7 +486,7 @@ def defined(folder: str, constructor: str) -> Definition:
 def test_the_server_is_that_of_the_first_algorithm_that_runs_one(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("ANN_BENCHMARKS_PG_SETTINGS", "work_mem=5MB")
     exact, hnsw = defined("bruteforce", "ExactScan"), defined("pgvector_hnsw", "PGVectorHNSW")
-    server = server_of([exact, hnsw], None)
+    server = find_server([exact, hnsw], None)
     assert server.is_ours
     given = server.environment(SMALL, [Path("/a/cgroup.procs"), Path("/b/cgroup.procs")])
     assert given["ANN_BENCHMARKS_PG_SETTINGS"] == "shared_buffers=32MB work_mem=5MB"
@@ -495,6 +496,6 @@ def test_the_server_is_that_of_the_first_algorithm_that_runs_one(monkeypatch: py
     assert server.environment(Tier(cpus=1))["ANN_BENCHMARKS_PG_SETTINGS"] == "work_mem=5MB"
     assert "shared_buffers=" in server.environment(None)["ANN_BENCHMARKS_PG_SETTINGS"]
     with pytest.raises(UserError, match="leave --tiers out"):
-        server_of([exact], None)
+        find_server([exact], None)
     with pytest.raises(UserError, match="--restart-command is for a server that is not ours"):
-        server_of([exact, hnsw], "true")
+        find_server([exact, hnsw], "true")

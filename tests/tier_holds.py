@@ -10,7 +10,7 @@ from textwrap import dedent
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from tiers import control_groups, locked_memory
+from tiers import groups, limits, locked_memory
 from tiers.ledger import SYSTEM_FOLDER, Ledger
 
 ROOT = Path(__file__).parent.parent
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 
 def _no_groups(*controllers: str) -> str:
     try:
-        control_groups.choose_groups(controllers, "trial")
+        limits.choose_groups(controllers, "trial")
     except (UserError, OSError) as error:
         return str(error)
     return ""
@@ -49,12 +49,12 @@ def needs_huge_pages(test: Callable[..., object]) -> Callable[..., object]:
 
 def group_of(pid: int, controller: str = "memory") -> Path:
     """The group that a process makes for a tier: in its own one, or, where systemd is, beside it."""
-    (group,) = control_groups.choose_groups((controller,), f"ann-benchmarks-tier-{pid}")
+    (group,) = limits.choose_groups((controller,), f"ann-benchmarks-tier-{pid}")
     return group.folder
 
 
 def own_group(controller: str = "memory") -> Path:
-    place = control_groups.find_place(controller)
+    place = groups.find_place(controller)
     assert place is not None
     return place.own
 
@@ -85,6 +85,11 @@ def inside(files: list[Path], text: str, *arguments: object) -> Iterator["subpro
         yield process
 
 
+def members(folder: Path) -> set[int]:
+    """The processes of a group, by their pids."""
+    return set(map(int, (folder / "cgroup.procs").read_text().split()))
+
+
 def line_of(process: "subprocess.Popen[str]") -> str:
     """What a program says next."""
     assert process.stdout is not None and process.stderr is not None
@@ -102,6 +107,6 @@ def guards_of(pid: int) -> list[int]:
                 words = (entry / "cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if b"tiers.release" in words and str(pid).encode() in words:
+            if b"tiers.ledger" in words and str(pid).encode() in words:
                 found.append(int(entry.name))
     return found

@@ -1,11 +1,17 @@
-"""The ledger: one small file for each process that holds memory, CPUs or a disk.
+"""The ledger: one small file for each process that holds memory, CPUs or a disk, and how that is given back.
 
-They outlive their process, so that the next process can give back what it held.
+The files outlive their process: its guard, the next process, or `python -m tiers release` gives back what it
+held. As a module this is the guard, which outlives a process that is killed: ledger FOLDER PID START. Its
+standard input ends when the owner does. It is there all the time, hence few imports.
 """
 
 import json
 import os
+import select
+import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -14,9 +20,16 @@ from pathlib import Path
 from ann_benchmarks.common.disk import locked_file
 from ann_benchmarks.common.errors import UserError
 
+from .groups import remove_group
+
 SYSTEM_FOLDER = Path("/run/ann-benchmarks")
+PAGES_FILE = Path("/proc/sys/vm/nr_hugepages")
+ENDING_SECONDS = 30  # that a server has to end by itself
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _LONGEST_COMMAND = 100  # characters
+_PROJECT = Path(__file__).parent.parent
+_POLL_SECONDS = 1.0
+_TRIES = 10
 
 
 @dataclass
@@ -45,17 +58,24 @@ class Hold:
     @property
     def is_alive(self) -> bool:
         """Whether the process that holds it still runs."""
-        return self.is_of_this_boot and start_of(self.pid) == self.start
+        return self.is_of_this_boot and process_start(self.pid) == self.start
 
     @property
     def is_of_this_boot(self) -> bool:
         """Whether what it names can still be there."""
-        return self.boot == _boot()
+        return self.boot == _read_boot()
 
     @property
     def owner(self) -> str:
         """The process, for messages."""
         return f"process {self.pid} ({self.command})"
+
+    def resolve_change(self) -> None:
+        """See how far a change of the number of pages came that was begun."""
+        if self.reaching is not None:
+            least, most = sorted((self.pages, self.reaching))
+            self.pages = min(max(total_pages() - self.others, least), most)
+            self.reaching = None
 
 
 def own_hold(method: str) -> Hold:
@@ -64,13 +84,13 @@ def own_hold(method: str) -> Hold:
     command = " ".join(b" ".join(words).decode(errors="replace").split())
     if len(command) > _LONGEST_COMMAND:
         command = command[: _LONGEST_COMMAND - 3] + "..."
-    start = start_of(os.getpid())
+    start = process_start(os.getpid())
     assert start is not None
-    return Hold(os.getpid(), start, _boot(), command, method)
+    return Hold(os.getpid(), start, _read_boot(), command, method)
 
 
-def start_of(pid: int) -> int | None:
-    """When a running process was started, in clock ticks since boot; None if there is none."""
+def process_start(pid: int) -> int | None:
+    """When a running process was started, in clock ticks since boot; None if it does not run."""
     try:
         state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -78,8 +98,16 @@ def start_of(pid: int) -> int | None:
     return None if state in "ZX" else int(fields[18])
 
 
-def default_folder() -> Path:
-    """Where this user's ledger is."""
+def total_pages() -> int:
+    """All huge pages of the system, whoever reserved them."""
+    return int(PAGES_FILE.read_text())
+
+
+def _read_boot() -> str:
+    return _BOOT.read_text().strip()
+
+
+def _default_folder() -> Path:
     if os.geteuid() == 0:
         return SYSTEM_FOLDER
     runtime = os.environ.get("XDG_RUNTIME_DIR")
@@ -92,7 +120,7 @@ class Ledger:
     """The holds of a folder. Change or release what one names only within lock()."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.folder = folder or default_folder()
+        self.folder = folder or _default_folder()
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -118,8 +146,18 @@ class Ledger:
 
     def all(self) -> list[Hold]:
         """Every hold, of the living and of the dead."""
-        found = (self._read(path) for path in sorted(self.folder.glob("*.json")))
-        return [hold for hold in found if hold is not None]
+        found = []
+        for path in sorted(self.folder.glob("*.json")):
+            with suppress(FileNotFoundError):  # given back since it was listed
+                try:
+                    content = json.loads(path.read_text())
+                    groups = [HeldGroup(**group) for group in content.pop("groups")]
+                    found.append(Hold(**content, groups=groups))
+                except (ValueError, TypeError, KeyError, AttributeError):
+                    raise UserError(
+                        f"{path} cannot be understood: release by hand what it names, then delete it"
+                    ) from None
+        return found
 
     def has(self, hold: Hold) -> bool:
         """Whether nobody has released it."""
@@ -131,25 +169,93 @@ class Ledger:
         temporary.write_text(json.dumps(asdict(hold)))
         temporary.replace(self._path(hold))
 
-    def delete(self, hold: Hold) -> None:
-        """Forget it: nothing is held any more."""
+    def change_pages(self, hold: Hold, target: int) -> int:
+        """Hold `target` huge pages, or as many of them as there are to be had; return the number.
+
+        The system has one number for all. What others reserved is kept, whatever happens between two of the
+        steps here: the ledger says before the change what it is about to be. Within lock().
+        """
+        hold.resolve_change()
+        hold.others = max(total_pages() - hold.pages, 0)
+        hold.reaching = target
+        self.write(hold)
+        with suppress(OSError):  # some kernels say so that none at all were found
+            PAGES_FILE.write_text(str(hold.others + target))
+        hold.resolve_change()
+        self.write(hold)
+        return hold.pages
+
+    def empty(self, hold: Hold, patience: float = ENDING_SECONDS) -> None:
+        """Give back all that is held, and keep the hold. Within lock().
+
+        Pages first: others wait for memory. UserError says what could not be given back; the rest was.
+        """
+        failures = []
+        try:
+            hold.resolve_change()
+            if hold.pages:
+                self.change_pages(hold, 0)
+        except OSError as error:
+            failures.append(f"{hold.pages:,} huge pages: {error.strerror}")
+        for group in list(hold.groups):
+            try:
+                remove_group(Path(group.folder), Path(group.home), 0 if group.adopted else patience)
+            except OSError as error:
+                failures.append(f"{group.folder}: {error.strerror}")
+            else:
+                hold.groups.remove(group)
+        self.write(hold)
+        if failures:
+            raise UserError(
+                f"could not give back {'; '.join(failures)}: try `python -m tiers release` as root"
+            )
+
+    def give_back(self, hold: Hold) -> None:
+        """Give back all that is held, and forget the hold. Within lock()."""
+        if hold.is_of_this_boot:  # a restart has given back the rest
+            self.empty(hold)
         self._path(hold).unlink(missing_ok=True)
+
+    def release_dead(self) -> None:
+        """Give back what dead processes left. Takes the lock."""
+        if self.folder.exists():
+            with self.lock():
+                for hold in self.all():
+                    if not hold.is_alive:
+                        self.give_back(hold)
 
     def _path(self, hold: Hold) -> Path:
         return self.folder / f"{hold.pid}-{hold.start}.json"
 
-    def _read(self, path: Path) -> Hold | None:
-        with suppress(FileNotFoundError):  # given back since it was listed
-            try:
-                content = json.loads(path.read_text())
-                groups = [HeldGroup(**group) for group in content.pop("groups")]
-                return Hold(**content, groups=groups)
-            except (ValueError, TypeError, KeyError, AttributeError):
-                raise UserError(
-                    f"{path} cannot be understood: release by hand what it names, then delete it"
-                ) from None
-        return None
+
+def start_guard(ledger: Ledger, hold: Hold) -> "subprocess.Popen[bytes]":
+    """Start one for this process; it ends when its standard input is closed and all is given back."""
+    return subprocess.Popen(
+        [sys.executable, "-m", __name__, str(ledger.folder), str(hold.pid), str(hold.start)],
+        cwd=_PROJECT,  # Python finds this module from here
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C, and a kill of the whole group, are not for it
+    )
 
 
-def _boot() -> str:
-    return _BOOT.read_text().strip()
+def guard(ledger: Ledger, pid: int, start: int) -> None:
+    """Wait for the end of the owner, then give back what it still holds."""
+    with suppress(OSError):  # the last that the system should end when memory runs out: it frees some
+        Path("/proc/self/oom_score_adj").write_text("-1000")
+    # A child of the owner's may hold the other end of our input open, hence the check of the owner.
+    while process_start(pid) == start:
+        if select.select([0], [], [], _POLL_SECONDS)[0] and not os.read(0, 1024):
+            break
+    for _ in range(_TRIES):
+        with suppress(UserError, OSError), ledger.lock():
+            for hold in ledger.all():
+                if (hold.pid, hold.start) == (pid, start):
+                    ledger.give_back(hold)
+            return
+        time.sleep(1)
+
+
+if __name__ == "__main__":
+    guard(Ledger(Path(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3]))

@@ -1,8 +1,4 @@
-"""Memory locked away from a tier's server: huge pages, and a ballast of ordinary memory for what is left.
-
-The system has one number for all huge pages. What others reserved is kept, whatever happens between two of
-the steps here: the ledger says before each change what it is about to be.
-"""
+"""Memory locked away from a tier's server: huge pages, and a ballast of ordinary memory for what is left."""
 
 import ctypes
 import mmap
@@ -13,28 +9,27 @@ from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.numbers import MB, size_text
 
-from .disk import drop_caches
-from .ledger import Hold, Ledger
-from .memory import MIB, WholeMachine, dead_band, meminfo, most_taken, readable, system_reserve
-from .rights import ways_out
+from .groups import dead_band, most_taken
+from .ledger import PAGES_FILE, Hold, Ledger, total_pages
+from .machine import WholeMachine, drop_caches, meminfo, system_reserve, ways_out
 
-_NUMBER = Path("/proc/sys/vm/nr_hugepages")
 _COMPACT = Path("/proc/sys/vm/compact_memory")
 _TRIES = 5  # to reserve pages
 _ROUNDS = 8  # of reserving and measuring what is available
 _ROUND_SECONDS = 0.2
-_LAST_RESORT = 128 * MIB  # of MemAvailable: below, memory is given back whatever the tier says
-_PART = 4 * MIB  # of ballast
+_LAST_RESORT = 128 * MB  # of MemAvailable: below, memory is given back whatever the tier says
+_PART = 4 * MB  # of ballast
 _MOST_BALLAST = 0.05  # share of the machine's memory
 
 
 def require_rights() -> None:
     """Raise UserError where pages cannot be reserved."""
-    if not _NUMBER.exists():
+    if not PAGES_FILE.exists():
         raise UserError("this system has no huge pages: use --tier-method cgroup")
-    if not os.access(_NUMBER, os.W_OK):
-        raise UserError(f"cannot reserve huge pages: no right to write {_NUMBER}; {ways_out()}")
+    if not os.access(PAGES_FILE, os.W_OK):
+        raise UserError(f"cannot reserve huge pages: no right to write {PAGES_FILE}; {ways_out()}")
 
 
 def page_size() -> int:
@@ -42,57 +37,8 @@ def page_size() -> int:
     return meminfo()["Hugepagesize"]
 
 
-def total_pages() -> int:
-    """All huge pages of the system, whoever reserved them."""
-    return int(_NUMBER.read_text())
-
-
-def pages_in_use(hold: Hold) -> int:
-    """How many of the held pages some process uses as its memory, which none should."""
-    info = meminfo()
-    return max(hold.pages - (info["HugePages_Free"] - info["HugePages_Rsvd"]), 0)
-
-
-def change_pages(ledger: Ledger, hold: Hold, target: int) -> int:
-    """Hold `target` pages, or as many of them as there are to be had; return the number. Within lock()."""
-    resolve_change(hold)
-    hold.others = max(total_pages() - hold.pages, 0)
-    hold.reaching = target
-    ledger.write(hold)
-    with suppress(OSError):  # none at all were found, as some kernels say it
-        _NUMBER.write_text(str(hold.others + target))
-    resolve_change(hold)
-    ledger.write(hold)
-    return hold.pages
-
-
-def resolve_change(hold: Hold) -> None:
-    """See how far a change of the number of pages came that was begun."""
-    if hold.reaching is not None:
-        least, most = sorted((hold.pages, hold.reaching))
-        hold.pages = min(max(total_pages() - hold.others, least), most)
-        hold.reaching = None
-
-
-def reserve(ledger: Ledger, hold: Hold, target: int) -> None:
-    """Hold `target` pages, with some effort to find them; UserError where they are not. Within lock()."""
-    for attempt in range(_TRIES):
-        if change_pages(ledger, hold, target) >= target:
-            return
-        drop_caches()
-        with suppress(OSError):
-            _COMPACT.write_text("1")
-        time.sleep(0.2 * attempt)
-    size = page_size()
-    raise UserError(
-        f"only {hold.pages:,} of {target:,} huge pages ({readable(hold.pages * size)} of "
-        f"{readable(target * size)}) could be reserved: the memory is fragmented or in use; "
-        "end other programs, restart the machine, or use --tier-method cgroup"
-    )
-
-
 class Ballast:
-    """Memory of this process that cannot be pushed out, in parts of 4 MiB. It goes with the process."""
+    """Memory of this process that cannot be pushed out, in parts of 4 MB. It goes with the process."""
 
     def __init__(self) -> None:
         """Take none yet."""
@@ -121,7 +67,7 @@ def _locked_part() -> mmap.mmap:
     del view  # else the part could not be closed
     if failed:
         part.close()
-        raise UserError(f"{readable(_PART)} cannot be locked in memory: {reason}")
+        raise UserError(f"{size_text(_PART)} cannot be locked in memory: {reason}")
     return part
 
 
@@ -130,40 +76,59 @@ class LockedMemory:
 
     def __init__(self, ledger: Ledger, hold: Hold, ballast: Ballast | None = None) -> None:
         """Lock nothing yet."""
-        self._ledger, self._hold = ledger, hold
+        self._ledger, self.hold = ledger, hold
         self.ballast = ballast or Ballast()
 
     @property
     def facts(self) -> dict[str, Any]:
         """Attributes of the results."""
-        return {"tier_huge_pages": self._hold.pages, "tier_locked": self.ballast.size}
+        return {"tier_huge_pages": self.hold.pages, "tier_locked": self.ballast.size}
+
+    def pages_in_use(self) -> int:
+        """How many of the held pages some process uses as its memory; there should be none."""
+        info = meminfo()
+        return max(self.hold.pages - (info["HugePages_Free"] - info["HugePages_Rsvd"]), 0)
+
+    def reserve(self, target: int) -> None:
+        """Hold `target` pages, with some effort to find them; UserError where they are not."""
+        with self._ledger.changing(self.hold):
+            for attempt in range(_TRIES):
+                if self._ledger.change_pages(self.hold, target) >= target:
+                    return
+                drop_caches()
+                with suppress(OSError):
+                    _COMPACT.write_text("1")
+                time.sleep(0.2 * attempt)
+        raise UserError(
+            f"only {self.hold.pages:,} of {target:,} huge pages of {size_text(page_size())} could be"
+            " reserved: the memory is fragmented or in use; end other programs, restart the machine, or use"
+            " --tier-method cgroup"
+        )
 
     def reach(self, machine: WholeMachine, target: int) -> None:
         """Lock away so much that `target` bytes stay available; UserError where it cannot be."""
         if target < system_reserve():
             raise UserError(
-                f"{readable(target)} available is less than the {readable(system_reserve())} that the system "
-                "keeps when memory is locked away: use --tier-method cgroup for so small a tier"
+                f"{size_text(target)} available is less than the {size_text(system_reserve())} that the"
+                " system keeps when memory is locked away: use --tier-method cgroup for so small a tier"
             )
         size = page_size()
         for _ in range(_ROUNDS):
             excess = machine.available() - target
             if abs(excess) <= dead_band(target) // 2:
                 break
-            pages = self._hold.pages + excess // size
+            pages = self.hold.pages + excess // size
             if pages < 0:
                 break  # the machine has less than that: seen when it is measured
             try:
-                with self._ledger.changing(self._hold):
-                    reserve(self._ledger, self._hold, pages)
+                self.reserve(pages)
             except UserError:
-                missing = (pages - self._hold.pages) * size
+                missing = (pages - self.hold.pages) * size
                 if self.ballast.size + missing > self.ballast.most:
                     raise
                 self.ballast.resize(self.ballast.size + missing)
             time.sleep(_ROUND_SECONDS)
-        if used := pages_in_use(self._hold):
-            raise UserError(f"{used:,} of the huge pages that hold memory back are used by a process: end it")
+        self._require_unused()
 
     def keep(self, machine: WholeMachine, target: int) -> None:
         """Correct what is locked away so that `target` bytes are available. UserError where it cannot be.
@@ -180,16 +145,19 @@ class LockedMemory:
             excess = min(excess, most_taken(target))
             in_ballast = min(max(self.ballast.size + excess, 0), self.ballast.most) - self.ballast.size
             try:
-                with self._ledger.changing(self._hold):
+                with self._ledger.changing(self.hold):
                     self.ballast.resize(self.ballast.size + in_ballast)
                     if in_ballast != excess:
-                        pages = self._hold.pages + (excess - in_ballast) // page_size()
-                        change_pages(self._ledger, self._hold, max(pages, 0))
+                        pages = self.hold.pages + (excess - in_ballast) // page_size()
+                        self._ledger.change_pages(self.hold, max(pages, 0))
             except UserError:
                 self.ballast.resize(0)
                 raise
-        if used := pages_in_use(self._hold):
+        self._require_unused()
+
+    def _require_unused(self) -> None:
+        if used := self.pages_in_use():
             raise UserError(
                 f"{used:,} huge pages of {total_pages():,} that hold memory back are used by a process: "
-                f"{readable(used * page_size())} too much is available; have it use none (huge_pages = off)"
+                f"{size_text(used * page_size())} too much is available; have it use none (huge_pages = off)"
             )

@@ -1,7 +1,4 @@
-"""A sweep: every tier brought about in its turn, and its jobs measured on a server that has no more.
-
-`TieredServer` is what tiers need of a database's server, whatever is measured on them.
-"""
+"""Sweeps: every tier brought about in its turn, on servers of this machine or in containers."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,9 +6,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.host import memory_bytes
+from ann_benchmarks.common.numbers import MB, size_text
 from ann_benchmarks.common.output import counted, say, warn
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Event, PointDone, PointFailed, WorkloadDone
@@ -20,63 +19,17 @@ from ann_benchmarks.measure.rounds import Enter
 from ann_benchmarks.run.console import Console
 from ann_benchmarks.run.outcomes import JobOutcome
 from ann_benchmarks.run.process import ProcessWorker
+from ann_benchmarks.run.simulation import Terms
 from ann_benchmarks.run.worker import NoWorker, Worker
 
-from .control_groups import MEMORY, choose_groups, find_place
-from .holding import Holding, limiting
-from .locked_memory import require_rights
-from .parse import check_capacity, parse_tiers
-from .rights import require_linux
-from .servers import Servers
-from .tier import CONTROL_GROUP, HUGE_PAGES, SimulatedServer, Tier
+from .groups import MEMORY, Keeper, OwnGroup, find_place, keep_limit
+from .holding import Holding, choose_limits
+from .machine import block_device, device_name, drop_caches
+from .parse import Servers, available_memory, check_capacity, parse_tiers
+from .tier import CONTAINER, HUGE_PAGES, Disk, SimulatedServer, Tier, TieredServer, plugin_errors
 
-_ANY_NAME = "ann-benchmarks-tier"  # of groups that are not made
-
-
-class TieredServer(Protocol):
-    """A server that is given what a tier has.
-
-    Methods raise RuntimeError, whose text is one line for the user, where that cannot be.
-    """
-
-    @property
-    def is_ours(self) -> bool:
-        """Whether workers start it; else it is the user's, and serve() restarts it."""
-
-    def check(self, tiers: Sequence[Tier]) -> str | None:
-        """Refuse tiers that the server cannot be given, before anything is changed; return advice, if any."""
-
-    def data_folder(self) -> Path | None:
-        """Return the folder of its data, None where it is on another machine, or not ours to know."""
-
-    def other_folders(self, shards: int, replicas: int) -> Sequence[Path]:
-        """Return the folders of the data of servers beside it: of shards like it, and of its replicas.
-
-        RuntimeError where there can be none.
-        """
-
-    def environment(self, tier: Tier | None, groups: Sequence[Path] = ()) -> Mapping[str, str]:
-        """Return the variables of a worker, or a container, whose server is to have what a tier has.
-
-        None: a server that builds, with all the machine's memory. A user's server has its settings and its
-        groups otherwise. `groups` are the files that take
-        the pids of its processes; where they have SERVER in their names, each server has files of its own.
-        """
-
-    def serve(self, tier: Tier) -> int | None:
-        """Restart the user's server as the tier says; return its pid, None if it is on another machine."""
-
-    def give_back(self) -> None:
-        """Give the user's server its own settings back."""
-
-
-@contextmanager
-def plugin_errors() -> Iterator[None]:
-    """Turn the errors of plug-ins, which know no UserError, into that."""
-    try:
-        yield
-    except RuntimeError as error:
-        raise UserError(str(error)) from None
+ANY_NAME = "ann-benchmarks-tier"  # of groups that are not made
+_FOR_PROCESSES = 256 * MB  # of a container at first, on top of what is to be available
 
 
 class SweepConsole(Console):
@@ -98,8 +51,12 @@ class SweepConsole(Console):
         """Say that a definition is begun, and a tier if it is another one."""
         tier = str(job.procedure.conditions)
         if tier != self._current:
-            self._current = tier
-            left = f", {self._left()}" if self._done else ""
+            self._current, left = tier, ""
+            if self._done:  # an estimate by the mean of the points that are done, starts of servers included
+                seconds = (time.monotonic() - self._begun) / self._done * (self._points - self._done)
+                left = (
+                    ", about " + (f"{seconds / 60:.0f} min" if seconds > 90 else f"{seconds:.0f} s") + " left"
+                )
             place = f"tier {self._tiers.index(tier) + 1} of {len(self._tiers)}"
             say(f"{place}: {tier} ({self._done} of {counted(self._points, 'point')} done{left})")
         super().started(job)
@@ -118,25 +75,19 @@ class SweepConsole(Console):
         self._done += len(outcome.job.points) - outcome.done - outcome.failed_points
         super().failed(outcome)
 
-    def _left(self) -> str:
-        """Estimate the time left by the mean of the points that are done, starts of servers included."""
-        seconds = (time.monotonic() - self._begun) / self._done * (self._points - self._done)
-        return f"about {seconds / 60:.0f} min left" if seconds > 90 else f"about {seconds:.0f} s left"
-
 
 class Sweep:
     """All tiers of a run, on servers of this machine."""
 
     def __init__(self, tiers: str, method: str, server: TieredServer, servers: Servers | None = None) -> None:
-        """Take --tiers and --tier-method, the server that is given the tiers, and those beside it, if any."""
-        self._text, self._server, self._servers = tiers, server, servers or Servers()
-        self._method = method
+        """Take --tiers, how memory is held, the server that is given the tiers, and any beside it."""
+        self._text, self._method, self._server = tiers, method, server
+        self._servers = servers or Servers()
         self._holding: Holding | None = None
 
     def conditions(self, rows: int, dimension: int) -> Sequence[SimulatedServer]:
         """Return the tiers, largest memory first; UserError for those that cannot be had here."""
         tiers = parse_tiers(self._text, rows, dimension)
-        self._method = chosen_method(self._method)
         if self._servers.total > 1 and self._method == HUGE_PAGES:
             raise UserError(
                 "huge pages hold back memory of the whole machine, and each server is to have its own: use"
@@ -150,7 +101,7 @@ class Sweep:
         if folder is not None:  # else the server's memory is that of another machine
             check_capacity(tiers, self._method, self._servers)
         for tier in tiers:
-            limiting(tier, self._method, folder, _ANY_NAME)
+            choose_limits(tier, self._method, folder, ANY_NAME)
         return [SimulatedServer(tier, self._method) for tier in tiers]
 
     def obstacle_to_turns(self, definitions: Sequence[Definition]) -> None:
@@ -188,42 +139,20 @@ class Sweep:
         conditions = job.procedure.conditions
         if not isinstance(conditions, SimulatedServer):
             return ProcessWorker()
+        tier = conditions.tier
         try:
             with plugin_errors():
-                self._bring_about(conditions.tier, holding)
+                holding.apply(tier if self._server.is_ours else Tier())
+                if not self._server.is_ours:
+                    # Restarted first: hardly any of its shared_buffers is in use when memory is measured.
+                    postmaster = self._server.serve(tier)
+                    holding.apply(tier)
+                    if postmaster is not None:
+                        holding.adopt(postmaster)
         except UserError as error:
             return NoWorker(str(error))
         server = replace(conditions, held=holding.facts, limits=holding.limits)
-        return TierWorker(server, holding, self._server.environment(conditions.tier, holding.groups))
-
-    def _bring_about(self, tier: Tier, holding: Holding) -> None:
-        if self._server.is_ours:
-            holding.apply(tier)
-            return
-        holding.apply(Tier())
-        # Restarted first: hardly any of its shared_buffers is in use when memory is measured.
-        postmaster = self._server.serve(tier)
-        holding.apply(tier)
-        if postmaster is not None:
-            holding.adopt(postmaster)
-
-
-def chosen_method(method: str) -> str:
-    """Return how memory is held back; "auto": by a control group, else huge pages; UserError for neither."""
-    require_linux()
-    if method == HUGE_PAGES:
-        require_rights()
-        return HUGE_PAGES
-    try:
-        choose_groups([MEMORY], _ANY_NAME)
-        return CONTROL_GROUP
-    except UserError as no_groups:
-        if method == CONTROL_GROUP:
-            raise
-        try:
-            return chosen_method(HUGE_PAGES)
-        except UserError as no_pages:
-            raise (no_pages if find_place(MEMORY) is None else no_groups) from None
+        return TierWorker(server, holding, self._server.environment(tier, holding.groups))
 
 
 class TierWorker(ProcessWorker):
@@ -243,6 +172,125 @@ class TierWorker(ProcessWorker):
         super().send(request)
 
     def _under_conditions(self, request: JobRequest) -> JobRequest:
-        servers = Servers.of([request.job.definition])
+        servers = Servers.needed([request.job.definition])
         server = replace(self._server, memory=self._memory_of(servers.with_rows), queried=servers.queried)
         return replace(request, conditions=server)
+
+
+class ContainerSweep:
+    """All tiers of a run, in containers: Docker sets the limits, and a keeper corrects the memory's."""
+
+    builder = None  # the terms of a container that builds say what is special about it
+
+    def __init__(self, tiers: str, server: TieredServer) -> None:
+        """Take the text of --tiers, and the server that is given the tiers."""
+        self._text, self._server = tiers, server
+        self._tiers: Sequence[Tier] = ()
+        self._keepers: dict[str, Keeper | None] = {}  # of all containers that run; None: no limit to correct
+
+    def conditions(self, rows: int, dimension: int) -> Sequence[SimulatedServer]:
+        """Return the tiers, largest memory first; UserError for those that this machine cannot hold."""
+        tiers = parse_tiers(self._text, rows, dimension)
+        check_capacity(tiers, CONTAINER)
+        with plugin_errors():
+            for tier in tiers:
+                self._server.environment(tier)  # refuses what it cannot give
+        self._tiers = tiers
+        return [SimulatedServer(tier, CONTAINER, OwnGroup()) for tier in tiers]
+
+    def obstacle_to_turns(self, definitions: Sequence[Definition]) -> str | None:
+        """Say which tiers the machine does not have for a container of each image at the same time."""
+        images = len({definition.docker_tag for definition in definitions})
+        available = available_memory()
+        short = [tier for tier in self._tiers if images * (_memory_at_start(tier) or 0) > available]
+        if not short or images == 1:
+            return None
+        return (
+            f"{size_text(available)} of memory is too little for containers of {images} images at the same"
+            f" time on {', '.join(map(str, short))}: indexes are measured one after the other, not in rounds;"
+            " leave these tiers out, or add --local"
+        )
+
+    @contextmanager
+    def begun(self) -> Iterator[None]:
+        """Nothing is held back of the machine: only the containers have limits."""
+        yield
+
+    def terms(self, job: Job) -> Terms:
+        """Return what a job's container gets: what its tier has, or to build, all there is."""
+        conditions = job.procedure.conditions
+        if not isinstance(conditions, SimulatedServer):
+            return Terms(environment=self._server.environment(None))
+        tier = conditions.tier
+        return Terms(
+            _memory_at_start(tier),  # what its processes take on top of the tier's is seen later
+            tier.cpus,
+            self._server.environment(tier),
+            partial(self._make_ready, tier),
+            partial(self._keep, tier),
+        )
+
+    def observer(self, jobs: Sequence[Job]) -> SweepConsole:
+        """Return what shows the tier that is begun, and an estimate of the time left."""
+        return SweepConsole(jobs, self._trouble)
+
+    def _trouble(self) -> str | None:
+        errors = (keeper.error for keeper in self._keepers.values() if keeper is not None)
+        return next(filter(None, errors), None)
+
+    def _make_ready(self, tier: Tier, storage: Path) -> dict[str, Any]:
+        """Take the files of a tier's server out of the cache, where others pay for them; limit the disk.
+
+        Containers that take turns with it keep what they have in the cache.
+        """
+        drop_caches(storage, everything=not self._keepers)
+        return {} if tier.limited_disk is None else disk_options(tier.limited_disk, storage)
+
+    def _keep(self, tier: Tier, container: Any) -> Callable[[], None]:
+        """Correct the limit while it runs, where the group can be seen: not through a virtual machine."""
+        keeper = self._keepers[container.id] = _limit_keeper(container, tier.ram)
+
+        def end() -> None:
+            if keeper is not None:
+                keeper.stop()
+            del self._keepers[container.id]
+
+        return end
+
+
+def _limit_keeper(container: Any, target: int | None) -> Keeper | None:
+    if target is None:
+        return None
+    from docker.errors import DockerException
+
+    try:
+        container.reload()
+        place = find_place(MEMORY, pid=container.attrs["State"]["Pid"])
+    except (DockerException, OSError, UserError):
+        place = None  # it has just ended, or runs where its processes are not ours to see
+    if place is None:
+        return None
+
+    def set_limit(size: int) -> None:
+        container.update(mem_limit=size, memswap_limit=size)
+
+    return Keeper(partial(keep_limit, place.memory, target, set_limit))
+
+
+def _memory_at_start(tier: Tier) -> int | None:
+    return None if tier.ram is None else min(tier.ram + _FOR_PROCESSES, memory_bytes())
+
+
+def disk_options(disk: Disk, folder: Path) -> dict[str, Any]:
+    """Return Docker's options for a disk; UserError where the folder is not on one."""
+    device = f"/dev/{device_name(block_device(folder))}"
+    if not Path(device).exists():
+        raise UserError(
+            f"{folder} is on a disk that has no name in /dev: limit it without containers (--local)"
+        )
+    return {
+        f"device_{direction}_{name}": [{"Path": device, "Rate": value}]
+        for direction in ("read", "write")
+        for name, value in disk.limits.items()
+        if value is not None
+    }

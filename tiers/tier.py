@@ -1,18 +1,24 @@
-"""A tier: what a simulated server has; and as a condition of jobs: named, stored, watched and checked."""
+"""A tier: what a simulated server has; as a condition of jobs: named, stored, watched and checked.
+
+`TieredServer` is what tiers need of a database's server, whatever is measured on them.
+"""
 
 import statistics
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import size_text
+from ann_benchmarks.common.numbers import GB, MB, size_text
 
-from .memory import GIB, MIB
+from .groups import ControlGroup, OwnGroup, SeveralGroups
+from .machine import WholeMachine
+
+Memory = WholeMachine | ControlGroup | SeveralGroups | OwnGroup  # what can say how much of it a server has
 
 HUGE_PAGES, CONTROL_GROUP, CONTAINER = "hugepages", "cgroup", "container"  # how memory is held back
 CLOSE = 0.02  # share by which the available memory may be off when a run begins
@@ -28,6 +34,11 @@ class Disk:
     name: str
     iops: int | None = None  # operations a second
     bandwidth: int | None = None  # bytes a second
+
+    @property
+    def limits(self) -> dict[str, int | None]:
+        """The limits by the names that the kernel gives them."""
+        return {"bps": self.bandwidth, "iops": self.iops}
 
 
 @dataclass(frozen=True)
@@ -89,26 +100,16 @@ class Tier:
 
 
 def amount(size: int | None) -> str:
-    """Write bytes as GB, else as MB, which are 2^30 and 2^20 bytes as PostgreSQL has it; None is "all"."""
+    """Write bytes as GB, else as MB, 2^30 and 2^20 bytes as in PostgreSQL; None is "all"."""
     if size is None:
         return "all"
-    return f"{size // GIB}GB" if size % GIB == 0 and size else f"{size // MIB}MB"
-
-
-class AvailableMemory(Protocol):
-    """What can say how much memory a server has."""
-
-    def available(self) -> int:
-        """Return shared_buffers and what the system can cache, in bytes."""
-
-    def kills(self) -> int:
-        """Return how many of its processes the system has ended because its memory was used up."""
+    return f"{size // GB}GB" if size % GB == 0 and size else f"{size // MB}MB"
 
 
 class MemoryWatch:
     """Samples the available memory in a run, from a thread."""
 
-    def __init__(self, memory: AvailableMemory | None, target: int | None = None) -> None:
+    def __init__(self, memory: Memory | None, target: int | None = None) -> None:
         """Take what is sampled, None: nothing; and the bytes that are to be available, None: any."""
         self._memory, self._target = memory, target
         self._samples: list[int] = []
@@ -165,7 +166,7 @@ class SimulatedServer:
 
     tier: Tier
     method: str
-    memory: AvailableMemory | None = field(default=None, compare=False)
+    memory: Memory | None = field(default=None, compare=False)
     held: Mapping[str, Any] = field(default_factory=dict, compare=False)  # attributes of what was set
     limits: Mapping[Path, str] = field(default_factory=dict, compare=False)  # what files are to hold
     queried: int = field(default=1, compare=False)  # servers; their shared_buffers are known as a sum
@@ -224,3 +225,49 @@ class SimulatedServer:
                 f"tier {self.tier} was not kept: {size_text(facts['tier_available'])} were available,"
                 f" {abs(off):.0%} {'more' if off > 0 else 'less'} than {size_text(self.tier.ram)}"
             )
+
+
+class TieredServer(Protocol):
+    """A server that is given what a tier has.
+
+    Methods raise RuntimeError, whose text is one line for the user, where that cannot be.
+    """
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether workers start it; else it is the user's, and serve() restarts it."""
+
+    def check(self, tiers: Sequence[Tier]) -> str | None:
+        """Refuse tiers that the server cannot be given, before anything is changed; return advice, if any."""
+
+    def data_folder(self) -> Path | None:
+        """Return the folder of its data, None where it is on another machine, or not ours to know."""
+
+    def other_folders(self, shards: int, replicas: int) -> Sequence[Path]:
+        """Return the folders of the data of servers beside it: of shards like it, and of its replicas.
+
+        RuntimeError where there can be none.
+        """
+
+    def environment(self, tier: Tier | None, groups: Sequence[Path] = ()) -> Mapping[str, str]:
+        """Return the variables of a worker, or a container, whose server is to have what a tier has.
+
+        None: a server that builds, with all the machine's memory. A user's server has its settings and its
+        groups otherwise. `groups` are the files that take the pids of its processes; where they have SERVER
+        in their names, each server has files of its own.
+        """
+
+    def serve(self, tier: Tier) -> int | None:
+        """Restart the user's server as the tier says; return its pid, None if it is on another machine."""
+
+    def give_back(self) -> None:
+        """Give the user's server its own settings back."""
+
+
+@contextmanager
+def plugin_errors() -> Iterator[None]:
+    """Turn the errors of plug-ins, which know no UserError, into that."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise UserError(str(error)) from None

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,26 +37,14 @@ class Simulation(Protocol):
         """Return who shows the user how these jobs go."""
 
 
-class Terms(Protocol):
+@dataclass(frozen=True)
+class Terms:
     """What a job's container gets instead of what all others get, where its conditions say so."""
 
-    @property
-    def memory(self) -> int | None:
-        """Bytes; None: as all others."""
-
-    @property
-    def cpus(self) -> int | None:
-        """How many of those that it would have; None: all."""
-
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """Further variables of its processes."""
-
-    def options(self, storage: Path) -> dict[str, Any]:
-        """Make ready, just before it is created, and return further options of Docker's.
-
-        `storage` is the folder of this machine in which it keeps what outlives it.
-        """
-
-    def keep(self, container: Any) -> Callable[[], None]:
-        """See to it while it runs; returns what ends that."""
+    memory: int | None = None  # bytes; None: as all others
+    cpus: int | None = None  # how many of those that it would have; None: all
+    environment: Mapping[str, str] = field(default_factory=dict)  # further variables of its processes
+    # Makes its storage ready, a folder of this machine, just before it is created; returns Docker's options.
+    make_ready: Callable[[Path], dict[str, Any]] = lambda storage: {}
+    # Sees to the container while it runs; returns what ends that.
+    keep: Callable[[Any], Callable[[], None]] = lambda container: lambda: None

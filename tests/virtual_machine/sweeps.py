@@ -71,13 +71,13 @@ def root_hugepages() -> None:
 @trial("root-systemd")
 def root_systemd() -> None:
     """systemd starts and ends units with limits of their own meanwhile: those of the tier stay."""
+    from ann_benchmarks.common.numbers import MB
     from tiers.holding import Holding
-    from tiers.memory import MIB
     from tiers.tier import Disk, Tier
 
     work_folder("root-systemd")
     with Holding("cgroup", home()) as holding:
-        holding.apply(Tier(ram=256 * MIB, cpus=1, disk=Disk("gp3", 3000, 125_000_000)))
+        holding.apply(Tier(ram=256 * MB, cpus=1, disk=Disk("gp3", 3000, 125_000_000)))
         before = dict(holding.limits)
         print(before, flush=True)
         assert len(before) == 2, "a limit was not set"

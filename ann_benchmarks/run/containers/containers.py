@@ -158,7 +158,7 @@ class Containers:
             self._begin_guard()
         terms = None if self._simulation is None else self._simulation.terms(job)
         try:
-            options = terms.options(storage) if terms else {}
+            options = terms.make_ready(storage) if terms else {}
         except UserError as error:
             return NoWorker(str(error))
         cpus = self._free_cpus[number] if self._is_in_turn else self._free_cpus.pop(number)
