@@ -12,7 +12,7 @@ from pathlib import Path
 from ann_benchmarks.common.cli import path, run_command
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.output import counted, say
-from ann_benchmarks.pricing.reading import read_prices
+from ann_benchmarks.pricing.prices import read_prices
 from ann_benchmarks.website import create_website
 from ann_benchmarks.website.plots import all_plot_variants
 from ann_benchmarks.website.submissions import create_submissions_site

@@ -21,7 +21,7 @@ from ann_benchmarks.common.cli import (
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.experiments.report import add_bundle_options, report_experiment, requested_bundle
 from ann_benchmarks.load.request import Objective
-from ann_benchmarks.pricing.reading import cost_request
+from ann_benchmarks.pricing.costs import cost_request
 from ann_benchmarks.reporting.chapters import ReportOptions, bundle_results, report_results
 from ann_benchmarks.results.metrics import TARGET_RECALL
 from run import every_job, make_parser

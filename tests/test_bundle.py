@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.pricing.reading import cost_request
+from ann_benchmarks.pricing.costs import cost_request
 from ann_benchmarks.reporting import bundling
 from ann_benchmarks.reporting.chapters import ReportOptions, bundle_results
 from ann_benchmarks.results.file import truth_mark

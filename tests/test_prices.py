@@ -12,11 +12,9 @@ import yaml
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.load.request import Objective
-from ann_benchmarks.pricing.costs import server_costs
-from ann_benchmarks.pricing.prices import GB, Capacity
-from ann_benchmarks.pricing.reading import cost_request, read_prices
-from ann_benchmarks.pricing.servers import STORAGE_MARGIN, capacity_of
-from ann_benchmarks.pricing.target import CostRequest, Kept, ServiceTarget
+from ann_benchmarks.pricing.costs import CostRequest, Kept, ServiceTarget, cost_request, server_costs
+from ann_benchmarks.pricing.prices import GB, Capacity, read_prices
+from ann_benchmarks.pricing.servers import STORAGE_MARGIN, needed_capacity
 from ann_benchmarks.reporting.chapters import ReportOptions, report_results
 from ann_benchmarks.reporting.content import Chapter, Report
 from ann_benchmarks.reporting.cost_output import cost_data
@@ -93,7 +91,7 @@ BAD = [
     ({"currency": "DOLLARS"}, "there is no currency 'DOLLARS'"),
     ({"per": "week"}, "there is no unit of time 'week'; known are: hour, month"),
     ({"date": None}, "the file of prices has no 'date'"),
-    ({"date": "yesterday"}, "'yesterday' is no date"),
+    ({"date": "yesterday"}, "'yesterday' is not a date"),
     ({"date": (datetime.date.today() + datetime.timedelta(days=2)).isoformat()}, "is in the future"),
     ({"date": datetime.date(2026, 1, 1)}, "read as timestamp"),
     ({"source": " "}, "'source' must not be empty"),
@@ -163,11 +161,11 @@ def test_prices_of_months_are_not_multiplied(tmp_path):
 
 def test_what_a_server_needs_is_its_tier_then_the_machine():
     tier = {"tier_cpus": 1, "tier_iops": 3000, "tier_bandwidth": 125_000_000}
-    needed = capacity_of(result("hnsw", 100, 4, **tier))
+    needed = needed_capacity(result("hnsw", 100, 4, **tier))
     storage = round(5 * GB * (1 + STORAGE_MARGIN))
     assert needed == Capacity(1, 4 * GB, storage, 3000, 125_000_000)
-    assert capacity_of(result("hnsw", 100, None)) == Capacity(2, 16 * GB, storage)
-    assert capacity_of(result("hnsw", 100, None, container_memory_bytes=2 * GB)).memory == 2 * GB
+    assert needed_capacity(result("hnsw", 100, None)) == Capacity(2, 16 * GB, storage)
+    assert needed_capacity(result("hnsw", 100, None, container_memory_bytes=2 * GB)).memory == 2 * GB
 
 
 MISSING = [
@@ -193,14 +191,14 @@ def test_several_servers_have_no_price_on_any_page(prices):
     run = result("hnsw", 100, None)
     parts = replace(run, series=replace(run.series, shards=4, shard_engine="client"))
     with pytest.raises(UserError, match="its rows are on several servers"):
-        capacity_of(parts)
+        needed_capacity(parts)
     of_price = next(column for column in price_columns(prices) if column.id == "month")
     assert of_price.value(run) and of_price.value(parts) is None
     assert quote_of(run, prices) and quote_of(parts, prices) is None
 
 
 def test_an_exact_scan_has_no_index_to_store():
-    assert capacity_of(result("exact", 9, None, index_size=0, is_exact=True)).storage == round(4.5 * GB)
+    assert needed_capacity(result("exact", 9, None, index_size=0, is_exact=True)).storage == round(4.5 * GB)
 
 
 def test_the_cheapest_server_keeps_recall_latency_and_rate(prices):

@@ -5,8 +5,8 @@ from zlib import crc32
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.published import published, published_names, select
-from ann_benchmarks.published.selecting import rows_where
+from ann_benchmarks.published import published, published_names
+from ann_benchmarks.published.selecting import rows_where, select
 
 REPORTS = ("5m", "100m", "1b")
 # Checksums of all cells, which were compared with their sources, so that a change is noticed.

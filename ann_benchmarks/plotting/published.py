@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.published import Published, PublishedTable, Row, Selection, published, select
-from ann_benchmarks.published.selecting import curve_name, rows_where
+from ann_benchmarks.published import Published, PublishedTable, Row, published
+from ann_benchmarks.published.selecting import Selection, curve_name, rows_where, select
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics
 
 from .points import Point, over_first
@@ -72,7 +72,7 @@ def read_points(
     """
     columns = [published_column(metric) for metric in (x, y)]
     source, table = table_of(requested, columns)
-    is_there = not where and table.has("dataset") and any(row["dataset"] == dataset for row in table.rows)
+    is_there = not where and any(row.get("dataset") == dataset for row in table.rows)
     rows = rows_where(table, {"dataset": dataset} if is_there else where or {})
     x_column, y_column = columns
     x_unit, y_unit = (

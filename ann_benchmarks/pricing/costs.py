@@ -1,11 +1,14 @@
-"""What each index costs on each server that it was measured on, and whether it keeps an objective there."""
+"""What a service must achieve, and what each index costs on each server that it was measured on."""
 
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
+from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import three_digits
+from ann_benchmarks.load.request import Objective
 from ann_benchmarks.results.at_recall import AtRecall, at_recall, is_known, may_reach
 from ann_benchmarks.results.built import built_index
 from ann_benchmarks.results.comparable import family, is_open
@@ -14,33 +17,123 @@ from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.runs import Run, interval, number
 from ann_benchmarks.results.series import Series
 
-from .prices import PriceList, Quote
-from .servers import MeasuredServer, capacity_of, server_of
-from .target import Kept, ServiceTarget, all_of, at_least, at_most
+from .prices import PriceList, Quote, read_prices
+from .servers import MeasuredServer, measured_server, needed_capacity
 
 MILLISECONDS = 1e3
+Verdict = tuple["Kept", str]  # with what it is about
+
+
+class Kept(IntEnum):
+    """Whether an objective is kept: beyond noise or not, or noise hides it."""
+
+    NO = 0
+    UNSURE = 1
+    YES = 2
+
+    def __str__(self) -> str:
+        return ("no", "not sure", "yes")[self]
+
+
+@dataclass(frozen=True)
+class ServiceTarget:
+    """A recall, the bound of a percentile of the latencies, and queries/s; None: no bound."""
+
+    recall: float
+    latency: Objective | None = None
+    rate: float | None = None
+
+    @property
+    def is_recall_alone(self) -> bool:
+        """Whether a server keeps it however slow it is."""
+        return self.latency is None and self.rate is None
+
+    def __str__(self) -> str:
+        parts = [f"a recall of at least {self.recall:g}"]
+        if self.latency is not None:
+            bound = three_digits(1e3 * self.latency.seconds)
+            parts.append(f"{self.latency.percentile} of at most {bound} ms")
+        if self.rate is not None:
+            parts.append(f"at least {three_digits(self.rate)} queries/s")
+        return ", ".join(parts[:-1]) + (" and " if parts[1:] else "") + parts[-1]
+
+
+@dataclass(frozen=True)
+class CostRequest:
+    """Prices, and what beside the recall a server must achieve that is priced with them."""
+
+    prices: PriceList
+    latency: Objective | None = None
+    rate: float | None = None
+
+    def target(self, recall: float) -> ServiceTarget:
+        """Return all that must be achieved."""
+        return ServiceTarget(recall, self.latency, self.rate)
+
+
+def cost_request(prices: Path | None, latency: Objective | None, rate: float | None) -> CostRequest | None:
+    """Return what servers are priced with, None without prices; UserError for an objective without any."""
+    if prices is not None:
+        return CostRequest(read_prices(prices), latency, rate)
+    if latency is not None or rate is not None:
+        option = "--slo" if latency is not None else "--target-rate"
+        raise UserError(f"{option} says what a server must achieve that is priced: add --prices FILE")
+    return None
+
+
+def at_most(value: float, interval: Interval | None, bound: float) -> Kept:
+    """Whether a figure is at most a bound, with its interval where that is known."""
+    if interval is None:
+        return Kept.UNSURE if value <= bound else Kept.NO
+    if interval.low > bound:
+        return Kept.NO
+    return Kept.YES if interval.high <= bound else Kept.UNSURE
+
+
+def at_least(value: float, interval: Interval | None, bound: float) -> Kept:
+    """Whether a figure is at least a bound, with its interval where that is known."""
+    opposite = None if interval is None else Interval(-interval.high, -interval.low)
+    return at_most(-value, opposite, -bound)
 
 
 @dataclass(frozen=True)
 class ServerCost:
     """An index on a server under one load: what it does there, whether that suffices, and the price.
 
-    `rate` is in queries/s; at one that was given, `is_given`, there is no interval. `why` says what is not
-    kept, and `unpriced` why there is no quote. `moved_to` is the recall of a rate between those of results,
-    which has the latencies of none of them; None for the rate of `run` itself.
+    `rate` is in queries/s; one that was given has no interval. `unpriced` says why there is no quote.
+    `moved_to` is the recall of a rate between those of results, which has the latencies of none of them; None
+    for the rate of `run` itself.
     """
 
     run: Run
-    server: MeasuredServer
     rate: float
     rate_interval: Interval | None
-    is_bound: bool
-    is_given: bool
-    kept: Kept
-    why: str
-    quote: Quote | None
-    unpriced: str
+    verdicts: Sequence[Verdict]
+    is_bound: bool = False
     moved_to: float | None = None
+    quote: Quote | None = None
+    unpriced: str = ""
+
+    @property
+    def server(self) -> MeasuredServer:
+        """Where it was measured."""
+        return measured_server(self.run)
+
+    @property
+    def is_given(self) -> bool:
+        """Whether queries came at a rate that was given."""
+        return is_open(self.run)
+
+    @property
+    def kept(self) -> Kept:
+        """Whether everything is kept."""
+        return min((kept for kept, _ in self.verdicts), default=Kept.YES)
+
+    @property
+    def why(self) -> str:
+        """What is not kept, or not surely."""
+        kept = self.kept
+        return "; ".join(text for one, text in self.verdicts if one == kept < Kept.YES)
 
     @property
     def recall(self) -> float:
@@ -69,26 +162,6 @@ class ServerCost:
         return Interval(self.rate_interval.low * times, self.rate_interval.high * times)
 
 
-@dataclass(frozen=True)
-class _Outcome:
-    run: Run
-    rate: float
-    rate_interval: Interval | None
-    is_bound: bool
-    verdicts: Sequence[tuple[Kept, str]]  # with what they are about
-    moved_to: float | None = None
-
-    @property
-    def kept(self) -> Kept:
-        return all_of([kept for kept, _ in self.verdicts])
-
-    @property
-    def why(self) -> str:
-        """What is not kept, or not surely."""
-        kept = self.kept
-        return "; ".join(text for one, text in self.verdicts if one == kept < Kept.YES)
-
-
 def is_plain(run: Run) -> bool:
     """Whether nothing but clients, rate and tier is special: no batch, cold start or skewed queries."""
     of = run.series
@@ -110,8 +183,14 @@ def server_costs(runs: Iterable[Run], target: ServiceTarget, prices: PriceList) 
     groups: dict[Hashable, list[Run]] = {}
     for run in runs:
         if is_plain(run):
-            groups.setdefault((server_of(run), is_open(run), _index(run)), []).append(run)
-    found = [_cost(group, target, prices) for group in groups.values()]
+            groups.setdefault((measured_server(run), is_open(run), _index(run)), []).append(run)
+    found = []
+    for group in groups.values():
+        cost = _open_cost(group, target) if is_open(group[0]) else _closed_cost(group, target)
+        try:
+            found.append(replace(cost, quote=prices.quote(needed_capacity(cost.run))))
+        except UserError as error:
+            found.append(replace(cost, unpriced=str(error)))
     return sorted(found, key=lambda cost: (cost.price, not cost.server.is_simulated, -cost.kept, -cost.rate))
 
 
@@ -121,30 +200,7 @@ def _index(run: Run) -> Hashable:
     return run.dataset, run.count, series.label, *built_index(run)[1:]
 
 
-def _cost(group: Sequence[Run], target: ServiceTarget, prices: PriceList) -> ServerCost:
-    found = _open_outcome(group, target) if is_open(group[0]) else _closed_outcome(group, target)
-    server = server_of(found.run)
-    quote, unpriced = None, ""
-    try:
-        quote = prices.quote(capacity_of(found.run))
-    except UserError as error:
-        unpriced = str(error)
-    return ServerCost(
-        run=found.run,
-        server=server,
-        rate=found.rate,
-        rate_interval=found.rate_interval,
-        is_bound=found.is_bound,
-        is_given=is_open(found.run),
-        kept=found.kept,
-        why=found.why,
-        quote=quote,
-        unpriced=unpriced,
-        moved_to=found.moved_to,
-    )
-
-
-def _closed_outcome(group: Sequence[Run], target: ServiceTarget) -> _Outcome:
+def _closed_cost(group: Sequence[Run], target: ServiceTarget) -> ServerCost:
     """Return the throughput at the recall, of the results that keep the latency where some do."""
     reaching = [run for run in group if may_reach(run, target.recall)]
     if not reaching:
@@ -155,15 +211,15 @@ def _closed_outcome(group: Sequence[Run], target: ServiceTarget) -> _Outcome:
         kept = [(run, _latency(run, target)[0]) for run in reaching]
         chosen = [[run for run, verdict in kept if verdict >= least] for least in (Kept.YES, Kept.UNSURE)]
     standing = [at for runs in chosen for at in at_recall({0: runs}, target.recall).values()]
-    outcomes = [_closed_at(at, target) for at in standing]
-    if not outcomes:  # nothing keeps the latency
+    costs = [_closed_at(at, target) for at in standing]
+    if not costs:  # nothing keeps the latency
         best = min(reaching, key=lambda run: _milliseconds(run, target))
         rate, bounds = best.metrics["qps"], interval(best, "qps")
-        return _Outcome(best, rate, bounds, False, [_latency(best, target), *_rates(rate, bounds, target)])
-    return max(outcomes, key=lambda outcome: (outcome.kept, outcome.rate))
+        return ServerCost(best, rate, bounds, [_latency(best, target), *_rates(rate, bounds, target)])
+    return max(costs, key=lambda cost: (cost.kept, cost.rate))
 
 
-def _closed_at(at: AtRecall, target: ServiceTarget) -> _Outcome:
+def _closed_at(at: AtRecall, target: ServiceTarget) -> ServerCost:
     verdicts = _rates(at.qps, at.interval, target)
     if at.is_bound:  # at the target itself, it may be faster
         verdicts = [(max(kept, Kept.UNSURE), text) for kept, text in verdicts]
@@ -172,15 +228,15 @@ def _closed_at(at: AtRecall, target: ServiceTarget) -> _Outcome:
     if target.latency is not None:
         verdicts.append(_latency(at.run, target))
     moved_to = target.recall if at.is_moved else None
-    return _Outcome(at.run, at.qps, at.interval, at.is_bound, verdicts, moved_to)
+    return ServerCost(at.run, at.qps, at.interval, verdicts, at.is_bound, moved_to)
 
 
-def _open_outcome(group: Sequence[Run], target: ServiceTarget) -> _Outcome:
+def _open_cost(group: Sequence[Run], target: ServiceTarget) -> ServerCost:
     """Return the highest rate that suffices, of those at which the queries came."""
     reaching = [run for run in group if may_reach(run, target.recall)]
     if not reaching:
         return _short_of_recall(group)
-    outcomes = []
+    costs = []
     for run in reaching:
         rate = number(run, "rate") or run.series.rate or run.metrics["qps"]
         verdicts = _rates(rate, Interval(rate, rate), target)
@@ -190,27 +246,27 @@ def _open_outcome(group: Sequence[Run], target: ServiceTarget) -> _Outcome:
             verdicts.append(_within(run))
         if target.latency is not None:
             verdicts.append(_latency(run, target))
-        outcomes.append(_Outcome(run, rate, None, False, verdicts))
-    return max(outcomes, key=lambda outcome: (outcome.kept, outcome.rate))
+        costs.append(ServerCost(run, rate, None, verdicts))
+    return max(costs, key=lambda cost: (cost.kept, cost.rate))
 
 
-def _short_of_recall(group: Sequence[Run]) -> _Outcome:
+def _short_of_recall(group: Sequence[Run]) -> ServerCost:
     best = max(group, key=lambda run: run.metrics["recall"])
     verdict = Kept.NO, f"recall {best.metrics['recall']:.4f}"
-    return _Outcome(best, best.metrics["qps"], interval(best, "qps"), False, [verdict])
+    return ServerCost(best, best.metrics["qps"], interval(best, "qps"), [verdict])
 
 
-def _within(run: Run) -> tuple[Kept, str]:
+def _within(run: Run) -> Verdict:
     return Kept.UNSURE, f"recall {run.metrics['recall']:.4f} (its interval reaches the target)"
 
 
-def _rates(rate: float, bounds: Interval | None, target: ServiceTarget) -> list[tuple[Kept, str]]:
+def _rates(rate: float, bounds: Interval | None, target: ServiceTarget) -> list[Verdict]:
     if target.rate is None:
         return []
     return [(at_least(rate, bounds, target.rate), f"{three_digits(rate)} queries/s")]
 
 
-def _latency(run: Run, target: ServiceTarget) -> tuple[Kept, str]:
+def _latency(run: Run, target: ServiceTarget) -> Verdict:
     """Say whether a result keeps the latency; one that too few queries show is not kept."""
     assert target.latency is not None
     name, value = target.latency.percentile, _milliseconds(run, target)

@@ -1,22 +1,35 @@
 """Prices of one provider at one date, and the cheapest of its instances that has what a server needs.
 
-Sizes are in GB of 2^30 bytes, bandwidths in MB/s of 10^6 bytes a second, prices in the currency of the list.
+docs/prices.md has the format of their files; a mistake is named with its line. Sizes are in GB of 2^30 bytes,
+bandwidths in MB/s of 10^6 bytes a second, prices in the currency of the list.
 """
 
+import datetime
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import GB, plain_number, size_text
+from ann_benchmarks.common.yaml_file import Where, YamlFile
 
 LOCAL = "local disk"
 # By ISO 4217; those without a symbol of their own are written by their code.
-_BY_CODE = ("AUD", "BRL", "CAD", "CHF", "CNY", "CZK", "DKK", "HKD", "HUF", "IDR", "ILS", "INR", "JPY", "KRW",
-            "MXN", "MYR", "NOK", "NZD", "PHP", "PLN", "RON", "SEK", "SGD", "THB", "TRY", "TWD", "UAH", "VND",
-            "ZAR")  # fmt: skip
-CURRENCIES = {"USD": "$", "EUR": "€", "GBP": "£"} | dict.fromkeys(_BY_CODE, "")
+_BY_CODE = """AUD BRL CAD CHF CNY CZK DKK HKD HUF IDR ILS INR JPY KRW MXN MYR NOK NZD PHP PLN RON SEK SGD THB
+    TRY TWD UAH VND ZAR"""
+CURRENCIES = {"USD": "$", "EUR": "€", "GBP": "£"} | dict.fromkeys(_BY_CODE.split(), "")
+HOURS = 730.0  # of a month: 365 days in 12 parts
+_KEYS = ("label", "source", "date", "currency", "per", "hours_a_month", "instances", "storage", "notes")
+_OPTIONAL = ("hours_a_month", "storage", "notes")
+_PER = ("hour", "month")
+_INSTANCE_KEYS = ("name", "vcpus", "memory", "price", "local_storage", "local_iops", "local_throughput")
+_STORAGE_KEYS = ("name", "price", "included_iops", "included_throughput", "most_iops", "most_throughput",
+                 "iops_price", "throughput_price", "least_size", "most_size")  # fmt: skip
+_LONGEST = 300  # characters of a text
+_LARGEST = 1e9
+_SMALLEST = 1e-9
 
 
 @dataclass(frozen=True)
@@ -180,3 +193,110 @@ def _more(
     if included is None or price is None or (most is not None and needed > most):
         return None
     return needed - included
+
+
+def read_prices(path: Path) -> PriceList:
+    """Read a file of prices; UserError names the line of a mistake."""
+    return PriceFile(path, ", ".join(_KEYS)).price_list()
+
+
+class PriceFile(YamlFile):
+    """Turns what one file holds into a list of prices."""
+
+    def price_list(self) -> PriceList:
+        """Read the whole file."""
+        root = self.content
+        self.mapping((), root, "the file of prices", _KEYS, [key for key in _KEYS if key not in _OPTIONAL])
+        self.member(("currency",), root["currency"], "currency", CURRENCIES)
+        self.member(("per",), root["per"], "unit of time", _PER)
+        hours = self.number(("hours_a_month",), root.get("hours_a_month", HOURS))
+        if not 600 <= hours <= 744:
+            self.fail(("hours_a_month",), f"a month has 600 to 744 hours, not {hours:g}")
+        instances = [self.instance(*entry) for entry in self.entries("instances", _INSTANCE_KEYS, 4)]
+        if not instances:
+            self.fail(("instances",), "'instances' must not be empty: name one at least")
+        if root["per"] == "hour":
+            instances = [replace(instance, price=instance.price * hours) for instance in instances]
+        notes = self.checked(("notes",), root.get("notes", []), list)
+        return PriceList(
+            path=self.path,
+            label=self.text(("label",), root["label"]),
+            source=self.text(("source",), root["source"]),
+            date=self.date(("date",), root["date"]),
+            currency=root["currency"],
+            hours=hours,
+            instances=instances,
+            storage=[self.storage(*entry) for entry in self.entries("storage", _STORAGE_KEYS, 2)],
+            notes=[self.text(("notes", place), note) for place, note in enumerate(notes)],
+        )
+
+    def entries(
+        self, key: str, known: Sequence[str], required: int
+    ) -> Iterator[tuple[Where, str, dict[str, float]]]:
+        """Yield the entries of a list: place, name and numbers; refuse a name that stands there twice."""
+        names = set()
+        for place, entry in enumerate(self.checked((key,), self.content.get(key, []), list)):
+            where: Where = (key, place)
+            self.mapping(where, entry, f"an entry of '{key}'", known, known[:required])
+            name = self.text((*where, "name"), entry["name"])
+            if name in names:
+                self.fail((*where, "name"), f"'{name:.60}' stands in '{key}' a second time")
+            names.add(name)
+            yield (
+                where,
+                name,
+                {one: self.number((*where, one), entry[one]) for one in known[1:] if one in entry},
+            )
+
+    def instance(self, where: Where, name: str, has: dict[str, float]) -> Instance:
+        """Return an instance, with its price as it stands there."""
+        if not has["vcpus"].is_integer():
+            self.fail((*where, "vcpus"), f"'vcpus' must be a whole number, not {has['vcpus']:g}")
+        speed = Performance(has.get("local_iops"), has.get("local_throughput"))
+        local = has.get("local_storage", 0.0)
+        if not local and speed != Performance():
+            self.fail(where, "'local_iops' and 'local_throughput' are of a local disk: add 'local_storage'")
+        return Instance(name, int(has["vcpus"]), has["memory"], has["price"], local, speed)
+
+    def storage(self, where: Where, name: str, has: dict[str, float]) -> Storage:
+        """Return storage, whose prices are for a month."""
+        included, most, prices = (
+            Performance(has.get(iops), has.get(throughput))
+            for iops, throughput in zip(_STORAGE_KEYS[2:8:2], _STORAGE_KEYS[3:8:2], strict=True)
+        )
+        sizes = has.get("least_size", 0.0), has.get("most_size", math.inf)
+        if sizes[0] > sizes[1]:
+            self.fail((*where, "least_size"), "'least_size' is larger than 'most_size'")
+        return Storage(name, has["price"], included, most, prices, *sizes)
+
+    def number(self, where: Where, value: Any) -> float:
+        """Return a number above 0, or 0 where nothing may be included."""
+        key, value = where[-1], float(self.checked(where, value, float))
+        with_zero = str(key).startswith("included")
+        if not (_SMALLEST <= value <= _LARGEST or (with_zero and value == 0)):
+            least = "a number from 0 on" if with_zero else "a number above 0"
+            self.fail(where, f"'{key}' must be {least}, and up to {_LARGEST:,.0f}, not {value:g}")
+        return value
+
+    def date(self, where: Where, value: Any) -> str:
+        """Return a day that is not in the future."""
+        text = self.text(where, value)
+        try:
+            day = datetime.datetime.strptime(text, "%Y-%m-%d").date()
+        except ValueError:
+            self.fail(where, f"'{text:.40}' is not a date: write the day of these prices, as \"2026-08-07\"")
+        if day > datetime.date.today():
+            self.fail(where, f"{day} is in the future: write the day of these prices")
+        return day.isoformat()
+
+    def text(self, where: Where, value: Any) -> str:
+        """Return a text on one line; refuse an empty, a long or an unprintable one."""
+        text = " ".join(self.checked(where, value, str).split())
+        for is_so, problem in (
+            (not text, "must not be empty"),
+            (len(text) > _LONGEST, f"has more than {_LONGEST} characters"),
+            (not text.isprintable(), "holds characters that cannot be printed"),
+        ):
+            if is_so:
+                self.fail(where, f"'{where[-1]}' {problem}")
+        return text

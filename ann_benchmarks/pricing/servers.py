@@ -35,7 +35,7 @@ class MeasuredServer:
         return ", ".join(limits) or UNKNOWN
 
 
-def server_of(run: Run) -> MeasuredServer:
+def measured_server(run: Run) -> MeasuredServer:
     """Return the server of a result. What its tier does not limit is the machine's, or its container's."""
     is_external = run.attrs.get("server") == _EXTERNAL  # the machine's facts are then those of the clients
     cpus, memory = (
@@ -52,25 +52,25 @@ def server_of(run: Run) -> MeasuredServer:
     return MeasuredServer(name, False, cpus, memory, processor=processor)
 
 
-def capacity_of(run: Run) -> Capacity:
+def needed_capacity(run: Run) -> Capacity:
     """Return what an instance needs to match the server of a result; UserError says what is not known.
 
     The storage is the table, the index and `STORAGE_MARGIN` of both.
     """
-    if run.series.shards is not None:
-        raise UserError("its rows are on several servers, which no instance is")
-    if run.series.replicas is not None:
-        raise UserError("several servers have answered, which no instance is")
-    server = server_of(run)
-    if server.cpus is None:
-        raise UserError("the number of its CPUs is not known")
-    if server.memory is None:
-        raise UserError("its memory is not known")
-    index, table = number(run, "index_size"), number(run, "table_size")  # KiB
-    if index is None or index < 0 or (index == 0 and not run.attrs.get(EXACT_SEARCH)):
-        raise UserError("the size of its index is not known")
-    if table is None or table <= 0:
-        raise UserError("the size of its table is not known")
+    server = measured_server(run)
+    is_exact = bool(run.attrs.get(EXACT_SEARCH)) and number(run, "index_size") is not None
+    index, table = number(run, "index_size") or 0, number(run, "table_size") or 0  # KiB
+    for is_so, problem in (
+        (run.series.shards is not None, "its rows are on several servers, and an instance is one"),
+        (run.series.replicas is not None, "several servers have answered, and an instance is one"),
+        (server.cpus is None, "the number of its CPUs is not known"),
+        (server.memory is None, "its memory is not known"),
+        (index < 0 or (index == 0 and not is_exact), "the size of its index is not known"),
+        (table <= 0, "the size of its table is not known"),
+    ):
+        if is_so:
+            raise UserError(problem)
+    assert server.cpus is not None and server.memory is not None
     storage = round((index + table) * KIB * (1 + STORAGE_MARGIN))
     return Capacity(server.cpus, server.memory, storage, server.iops, server.bandwidth)
 

@@ -1,10 +1,214 @@
-"""Figures that others have published, as tables: reference/NAME.yml (reference/README.md has the format)."""
+"""Figures that others have published, as tables: reference/NAME.yml (reference/README.md has the format).
 
-from .reading import published as published
-from .reading import published_names as published_names
-from .selecting import Curve as Curve
-from .selecting import Selection as Selection
-from .selecting import select as select
-from .tables import Published as Published
-from .tables import PublishedTable as PublishedTable
-from .tables import Row as Row
+A mistake in a file is named with its line.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.names import exists
+from ann_benchmarks.common.yaml_file import Where, YamlFile
+
+FOLDER = Path(__file__).parents[2] / "reference"
+KEYS = ("label", "source", "hardware", "versions", "settings", "datasets", "notes", "tables")
+OPTIONAL = ("settings", "notes")
+TABLE_KEYS = ("columns", "curves", "labels", "rows", "parts")
+TEXT = "text"  # the unit of columns that hold words
+MARK = "another machine"  # what every label says
+Row = Mapping[str, Any]  # a cell by its column: text, a number, or None where it was not published
+
+# How many of the base of its kind (s, bytes, 1/s, a share of 1) each unit is.
+UNITS = {
+    **{"s": 1.0, "ms": 1e-3, "us": 1e-6, "h": 3600.0},
+    **{"KiB": 2.0**10, "MB": 2.0**20, "MiB": 2.0**20, "GB": 2.0**30, "GiB": 2.0**30},
+    **{"1/s": 1.0, "share": 1.0, "%": 0.01},
+}
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """Rows with the same columns; each column has a unit.
+
+    Rows that agree in `curves` make one curve; `labels` is the column that is written next to its points,
+    which then are no steps along one setting and are not joined. `place` says where the table stands.
+    """
+
+    name: str
+    columns: Mapping[str, str]
+    rows: Sequence[Row]
+    curves: Sequence[str] = ()
+    labels: str = ""
+    place: str = ""
+
+    def check(self, *columns: str) -> None:
+        """Raise UserError if it has not all of these columns."""
+        for column in columns:
+            if column not in self.columns:
+                known = ", ".join(self.columns)
+                raise UserError(
+                    f"{self.place}: the table '{self.name}' has no column '{column}': it has {known}"
+                )
+
+    def in_unit(self, column: str, unit: str) -> float:
+        """Return how many of a unit one of a column's is; UserError if they measure different things."""
+        own = self.columns[column]
+        if own == unit:
+            return 1.0
+        if own not in UNITS or unit not in UNITS:
+            raise UserError(
+                f"{self.place}: the table '{self.name}' has '{column}' in {own}, which {unit} cannot measure"
+            )
+        return UNITS[own] / UNITS[unit]
+
+
+@dataclass(frozen=True)
+class Published:
+    """A file of published figures. `label` says that they are another machine's."""
+
+    name: str
+    path: Path
+    label: str
+    source: str
+    hardware: Mapping[str, Any]
+    versions: Mapping[str, Any]
+    datasets: Sequence[Mapping[str, Any]]
+    tables: Sequence[PublishedTable]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+    def table(self, name: str) -> PublishedTable:
+        """Return a table by its name; UserError if there is none."""
+        for table in self.tables:
+            if table.name == name:
+                return table
+        known = ", ".join(table.name for table in self.tables)
+        raise UserError(f"{self.path} has no table '{name}': it has {known}")
+
+    def table_with(self, *columns: str) -> PublishedTable:
+        """Return the first table that has these columns; UserError if there is none."""
+        for table in self.tables:
+            if set(columns) <= set(table.columns):
+                return table
+        raise UserError(f"{self.path} has no table with the columns {', '.join(columns)}")
+
+    @property
+    def origin(self) -> str:
+        """Source, machine and versions, in one sentence."""
+        hardware = (
+            value if isinstance(value, str) else f"{value:,} {name.replace('_', ' ')}"
+            for name, value in self.hardware.items()
+        )
+        versions = (f"{name} {version}" for name, version in self.versions.items())
+        return f"{self.source}. Measured on {', '.join(hardware)}; {', '.join(versions)}."
+
+
+def published_names() -> list[str]:
+    """Return what there is in reference/."""
+    return sorted(path.stem for path in FOLDER.glob("*.yml"))
+
+
+def published(name: str) -> Published:
+    """Read reference/NAME.yml, or NAME itself where it is a path that ends in .yml."""
+    path = Path(name) if name.endswith(".yml") else FOLDER / f"{name}.yml"
+    if not exists(path):
+        known = ", ".join(published_names()) or "none"
+        raise UserError(f"there are no published figures named '{shown(name)}': there are {known}")
+    return PublishedFile(path, ", ".join(KEYS)).published()
+
+
+class PublishedFile(YamlFile):
+    """Turns what one file holds into tables; reference/README.md has the format."""
+
+    def published(self) -> Published:
+        """Read the whole file; UserError names the line of a mistake."""
+        root = self.content
+        self.mapping((), root, "the file", KEYS, [key for key in KEYS if key not in OPTIONAL])
+        label, source = (self.text((key,), root[key]) for key in ("label", "source"))
+        for key in ("hardware", "versions", "settings"):
+            self.mapping((key,), root.get(key, {}), "names with values")
+        for index, dataset in enumerate(self.checked(("datasets",), root["datasets"], list)):
+            self.mapping(("datasets", index), dataset, "a dataset (name: value)")
+        self.mapping(("tables",), root["tables"], "tables by name")
+        notes = self.checked(("notes",), root.get("notes", []), list)
+        return Published(
+            name=self.path.stem,
+            path=self.path,
+            label=label if MARK in label else f"{label} ({MARK})",
+            source=source,
+            hardware=root["hardware"],
+            versions=root["versions"],
+            datasets=root["datasets"],
+            tables=[self.table(str(name), table) for name, table in root["tables"].items()],
+            settings=root.get("settings", {}),
+            notes=[self.text(("notes", place), note) for place, note in enumerate(notes)],
+        )
+
+    def table(self, name: str, table: Any) -> PublishedTable:
+        """Read a table."""
+        where: Where = ("tables", name)
+        self.mapping(where, table, f"the table '{name}'", TABLE_KEYS, TABLE_KEYS[:1])
+        columns = table["columns"]
+        self.mapping((*where, "columns"), columns, "columns with units (qps: 1/s)")
+        for column, unit in columns.items():
+            self.text((*where, "columns", column), unit)
+        if ("rows" in table) == ("parts" in table):
+            self.fail(where, f"the table '{name}' needs either rows or parts")
+        rows: list[Row] = []
+        if "rows" in table:
+            rows += self.rows((*where, "rows"), table["rows"], columns, {})
+        else:
+            for index, part in enumerate(self.filled((*where, "parts"), table["parts"])):
+                rows += self.part((*where, "parts", index), part, columns)
+        curves = table.get("curves", [])
+        curves = [curves] if isinstance(curves, str) else self.checked((*where, "curves"), curves, list)
+        labels = table.get("labels", "")
+        for key, named in (("curves", curves), ("labels", [labels] if labels else [])):
+            for column in named:
+                self.member((*where, key), column, "column", columns)
+        return PublishedTable(name, columns, rows, curves, labels, str(self.path))
+
+    def part(self, where: Where, part: Any, columns: Mapping[str, str]) -> Iterator[Row]:
+        """Yield the rows of a part, with the cells that all of them have."""
+        self.mapping(where, part, "the part", required=("rows",))
+        same = {column: value for column, value in part.items() if column != "rows"}
+        for column, value in same.items():
+            self.member((*where, column), column, "column", columns)
+            self.cell((*where, column), value, column, columns[column])
+        return self.rows((*where, "rows"), part["rows"], columns, same)
+
+    def rows(
+        self, where: Where, content: Any, columns: Mapping[str, str], same: dict[str, Any]
+    ) -> Iterator[Row]:
+        """Yield the rows that stand at a place, with the cells that are the same in all of them."""
+        names = [column for column in columns if column not in same]
+        for index, cells in enumerate(self.filled(where, content)):
+            at = (*where, index)
+            if len(self.checked(at, cells, list)) != len(names):
+                self.fail(at, f"the row has {len(cells)} cells for {len(names)} columns: {', '.join(names)}")
+            row = dict(zip(names, cells, strict=True)) | same
+            for i, column in enumerate(names):
+                self.cell((*at, i), row[column], column, columns[column])
+            yield {column: row[column] for column in columns}
+
+    def cell(self, where: Where, value: Any, column: str, unit: str) -> None:
+        """Refuse a cell that does not fit its column; null is an unknown value."""
+        if value is None:
+            return
+        if unit == TEXT:
+            if not isinstance(value, str):
+                self.fail(where, f"the column '{column}' holds text, not {value!r}: put it in quotes")
+        elif isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            self.fail(where, f"the column '{column}' holds numbers ({unit}), not {value!r}")
+
+    def text(self, where: Where, value: Any) -> str:
+        """Return a text on one line; refuse an empty one."""
+        text = " ".join(self.checked(where, value, str).split())
+        return text or self.fail(where, f"'{where[-1]}' must not be empty")
+
+    def filled(self, where: Where, value: Any) -> list[Any]:
+        """Return a list; refuse an empty one."""
+        return self.checked(where, value, list) or self.fail(where, f"'{where[-1]}' must not be empty")

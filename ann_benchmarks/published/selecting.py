@@ -7,8 +7,7 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 
-from .reading import published
-from .tables import TEXT, Published, PublishedTable, Row
+from . import TEXT, Published, PublishedTable, Row, published
 
 FIRST = "first"
 
@@ -37,7 +36,7 @@ class Curve:
     points: Sequence[tuple[float, float]]
 
 
-def as_selection(requested: Mapping[str, Any]) -> Selection:
+def parse_selection(requested: Mapping[str, Any]) -> Selection:
     """Return a selection as one writes it, {"published": NAME, "table": ...}; UserError names a mistake."""
     known = list(Selection.__dataclass_fields__)
     for key in requested:
@@ -64,7 +63,7 @@ def as_selection(requested: Mapping[str, Any]) -> Selection:
 
 def select(requested: Mapping[str, Any] | Selection) -> tuple[Published, list[Curve]]:
     """Return the file and the curves of a selection; UserError if there is no such row or column."""
-    selection = requested if isinstance(requested, Selection) else as_selection(requested)
+    selection = requested if isinstance(requested, Selection) else parse_selection(requested)
     source = published(selection.published)
     columns = [selection.x, selection.y, *selection.where, *selection.by]
     table = source.table(selection.table) if selection.table else source.table_with(*columns)
@@ -79,9 +78,12 @@ def select(requested: Mapping[str, Any] | Selection) -> tuple[Published, list[Cu
     for values, rows in groups.items():
         points = pairs(table, rows, selection.x, selection.y)
         if points:
-            shown = over_first(points) if selection.normalise == FIRST else points
+            if selection.normalise == FIRST:
+                if not points[0][1]:
+                    raise UserError("published figures cannot be divided by a first point of 0")
+                points = [(x, y / points[0][1]) for x, y in points]
             named = dict(zip(selection.by, values, strict=True)) or selection.where
-            curves.append(Curve(curve_name(table, named), shown))
+            curves.append(Curve(curve_name(table, named), points))
     return source, curves
 
 
@@ -94,18 +96,13 @@ def rows_where(table: PublishedTable, where: Mapping[str, Any]) -> list[Row]:
         values = value if isinstance(value, (list, tuple)) else [value]
         conditions.append(f"{column} = {' or '.join(map(str, values))}")
         known = dict.fromkeys(str(row[column]) for row in rows)
-        rows = [row for row in rows if any(same(row[column], value) for value in values)]
+        rows = [row for row in rows if row[column] in values or str(row[column]) in map(str, values)]
         if not rows:
             raise UserError(
                 f"{table.place}: no row of '{table.name}' has {' and '.join(conditions)}:"
                 f" {column} is {', '.join(known)}"
             )
     return rows
-
-
-def same(cell: Any, value: Any) -> bool:
-    """Whether a cell has a value: 32 is 32.0, and "0.5" is 0.5."""
-    return cell == value or str(cell) == str(value)
 
 
 def pairs(table: PublishedTable, rows: Sequence[Row], x: str, y: str) -> list[tuple[float, float]]:
@@ -121,20 +118,12 @@ def pairs(table: PublishedTable, rows: Sequence[Row], x: str, y: str) -> list[tu
     return [(float(row[x]), float(row[y])) for row in known]
 
 
-def over_first(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return points with every y divided by the first; UserError if that is 0."""
-    if not points[0][1]:
-        raise UserError("published figures that begin at 0 cannot be divided by their first point")
-    return [(x, y / points[0][1]) for x, y in points]
-
-
 def curve_name(table: PublishedTable, values: Mapping[str, Any]) -> str:
     """Name a curve by values of its columns: words as they are, numbers with their column."""
-    return ", ".join(named(table, column, value) for column, value in values.items())
-
-
-def named(table: PublishedTable, column: str, value: Any) -> str:
-    """Write one value so that one knows what it is."""
-    if column == "clients" and not isinstance(value, (list, tuple)):
-        return f"{value} client{'s' * (value != 1)}"
-    return str(value) if table.columns[column] == TEXT else f"{column} {value}"
+    names = []
+    for column, value in values.items():
+        if column == "clients" and not isinstance(value, (list, tuple)):
+            names.append(f"{value} client{'s' * (value != 1)}")
+        else:
+            names.append(str(value) if table.columns[column] == TEXT else f"{column} {value}")
+    return ", ".join(names)

@@ -8,7 +8,7 @@ from pathlib import Path
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import canonical_name, make_truth_file
 from ann_benchmarks.plotting.draw import checked_target, without_results
-from ann_benchmarks.pricing.target import CostRequest
+from ann_benchmarks.pricing.costs import CostRequest
 from ann_benchmarks.results.comparable import clients, is_on_tier, is_open
 from ann_benchmarks.results.deciles import deciles_of_run
 from ann_benchmarks.results.file import RESULTS_FOLDER, iter_result_paths

@@ -10,7 +10,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import UNKNOWN
 from ann_benchmarks.common.yaml_file import is_number
 from ann_benchmarks.plotting.styles import Style
-from ann_benchmarks.pricing.target import CostRequest
+from ann_benchmarks.pricing.costs import CostRequest
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import LeftOut, Run
 

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 
 from ann_benchmarks.common.numbers import UNKNOWN, figure_text, three_digits
 from ann_benchmarks.common.output import counted
-from ann_benchmarks.pricing.costs import ServerCost
+from ann_benchmarks.pricing.costs import ServerCost, ServiceTarget
 from ann_benchmarks.pricing.prices import LOCAL, PriceList, Quote
 from ann_benchmarks.pricing.servers import capacity_text
-from ann_benchmarks.pricing.target import ServiceTarget
 from ann_benchmarks.results.at_recall import LOWER_BOUND
 from ann_benchmarks.results.intervals import Interval, interval_text
 from ann_benchmarks.results.metrics import all_metrics

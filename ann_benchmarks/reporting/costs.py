@@ -4,10 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ann_benchmarks.common.output import counted
-from ann_benchmarks.pricing.costs import ServerCost, is_plain, server_costs
+from ann_benchmarks.pricing.costs import CostRequest, Kept, ServerCost, ServiceTarget, is_plain, server_costs
 from ann_benchmarks.pricing.prices import PriceList
 from ann_benchmarks.pricing.servers import STORAGE_MARGIN, capacity_text
-from ann_benchmarks.pricing.target import CostRequest, Kept, ServiceTarget
 from ann_benchmarks.results.runs import Run
 
 from .cost_words import money, offer, pace, queries_text, some

@@ -9,8 +9,8 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.plotting.lines import LinePlot, draw_lines
 from ann_benchmarks.plotting.points import Point
 from ann_benchmarks.plotting.published import PublishedPoints, read_series
-from ann_benchmarks.published import Selection
 from ann_benchmarks.published import published as published_file
+from ann_benchmarks.published.selecting import Selection
 from ann_benchmarks.results.built import build_arguments
 from ann_benchmarks.results.comparable import clients, conditions, family, is_open
 from ann_benchmarks.results.intervals import Interval
@@ -96,7 +96,7 @@ def published_lines(name: str, where: Mapping[str, Any]) -> PublishedPoints:
     source, table_name = published_file(name.partition(":")[0]), name.partition(":")[2]
     tables = [source.table(table_name)] if table_name else source.tables
     for table in tables:
-        rate = next((column for column in THROUGHPUT if table.has("clients", column)), None)
+        rate = next((column for column in THROUGHPUT if {"clients", column} <= set(table.columns)), None)
         if rate:
             by = [column for column in table.curves if column not in where and column != "clients"]
             return read_series(Selection(source.name, "clients", rate, table.name, where, by))

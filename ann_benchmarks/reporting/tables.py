@@ -15,9 +15,8 @@ from ann_benchmarks.common.numbers import (
     three_digits,
 )
 from ann_benchmarks.plotting.tier_table import COLUMNS, deviation, indexes_on_tiers
-from ann_benchmarks.published import published
+from ann_benchmarks.published import TEXT, published
 from ann_benchmarks.published.selecting import rows_where
-from ann_benchmarks.published.tables import TEXT
 from ann_benchmarks.results.at_recall import (
     LOWER_BOUND,
     AtRecall,

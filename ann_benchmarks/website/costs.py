@@ -5,7 +5,7 @@ from functools import cache
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.pricing.prices import Capacity, PriceList, Quote
-from ann_benchmarks.pricing.servers import capacity_of
+from ann_benchmarks.pricing.servers import needed_capacity
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.runs import Run, interval
 
@@ -49,6 +49,6 @@ def price_columns(prices: PriceList | None) -> list[SiteColumn]:
 
 def _quote(run: Run, quote_for: Callable[[Capacity], Quote]) -> Quote | None:
     try:
-        return quote_for(capacity_of(run))
+        return quote_for(needed_capacity(run))
     except UserError:
         return None

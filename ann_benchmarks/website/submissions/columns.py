@@ -6,7 +6,7 @@ from itertools import islice
 
 from ann_benchmarks.common.foreign import shortened
 from ann_benchmarks.common.numbers import size_text
-from ann_benchmarks.pricing.servers import server_of
+from ann_benchmarks.pricing.servers import measured_server
 from ann_benchmarks.results.attributes import version_names
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.metrics import all_metrics
@@ -68,13 +68,13 @@ def plain_text(value: object) -> str:
 
 def machine(run: Run) -> str:
     """Return what kind of machine it is."""
-    found = server_of(run)
+    found = measured_server(run)
     return f"simulated by {text(run, 'tier_method') or 'limits'}" if found.is_simulated else found.name
 
 
 def processors(run: Run) -> str | None:
     """Return the number of cores that there were, with the kind of processor."""
-    found = server_of(run)
+    found = measured_server(run)
     return (
         " × ".join([*([] if found.cpus is None else [f"{found.cpus}"]), found.processor]).strip(" ×") or None
     )
@@ -82,13 +82,13 @@ def processors(run: Run) -> str | None:
 
 def memory(run: Run) -> str | None:
     """Return the memory that there was: of the tier, of the container or of the machine."""
-    size = server_of(run).memory
+    size = measured_server(run).memory
     return size_text(size) if size else None
 
 
 def disk(run: Run) -> str | None:
     """Return the disk: the name or the limits of the tier's, else the machine's."""
-    found = server_of(run)
+    found = measured_server(run)
     if found.is_simulated:
         return run.series.tier_disk or (found.disk if found.iops or found.bandwidth else text(run, "disk"))
     return text(run, "disk") if found.processor else None  # of a server of one's own, nothing is known

@@ -14,9 +14,8 @@ from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.foreign import DAMAGE, reason_of
 from ann_benchmarks.common.hdf5 import fits_in_memory, is_of_numbers, lacking, open_hdf5_file
 from ann_benchmarks.common.names import name_problem
-from ann_benchmarks.pricing.prices import PriceList, Quote
-from ann_benchmarks.pricing.reading import read_prices
-from ann_benchmarks.pricing.servers import capacity_of
+from ann_benchmarks.pricing.prices import PriceList, Quote, read_prices
+from ann_benchmarks.pricing.servers import needed_capacity
 from ann_benchmarks.results.file import read_result, truth_mark
 from ann_benchmarks.results.runs import Run, judged
 from ann_benchmarks.results.series import series_of
@@ -116,7 +115,7 @@ def points_of(folder: Path, manifest: Manifest, prices: PriceList | None) -> lis
 def quote_of(run: Run, prices: PriceList | None) -> Quote | None:
     """Return what the server of a result costs, None where that is not known."""
     with suppress(UserError):  # no instance fits, or what it must have is not known
-        return prices.quote(capacity_of(run)) if prices else None
+        return prices.quote(needed_capacity(run)) if prices else None
     return None
 
 
