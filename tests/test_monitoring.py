@@ -12,9 +12,8 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.monitoring import Monitor, NoMonitor, machine, read_monitoring
-from ann_benchmarks.monitoring.monitor import Recording
-from ann_benchmarks.monitoring.samples import MOST_SAMPLES, Sample, Stretch
-from ann_benchmarks.monitoring.stored import monitored, writer
+from ann_benchmarks.monitoring.monitor import MOST_SAMPLES, Recording, Sample, Stretch
+from ann_benchmarks.monitoring.stored import group_writer, monitored
 from ann_benchmarks.results.file import write_result
 
 from .programs import until
@@ -44,7 +43,7 @@ def stretch(phase, *samples):
 
 def stored(path, what):
     write_result(path, {"best_search_time": 1, "count": 1, "name": "x"}, np.ones(1), np.ones((1, 1)),
-                 np.ones((1, 1)), {"monitoring": writer(what)})  # fmt: skip
+                 np.ones((1, 1)), {"monitoring": group_writer(what)})  # fmt: skip
     return read_monitoring(path)
 
 

@@ -26,8 +26,7 @@ from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure.job import carry_out
 from ann_benchmarks.monitoring import Monitor, read_monitoring
-from ann_benchmarks.monitoring.monitor import Recording
-from ann_benchmarks.monitoring.samples import Sample, Stretch
+from ann_benchmarks.monitoring.monitor import Recording, Sample, Stretch
 from ann_benchmarks.monitoring.stored import monitored
 from ann_benchmarks.plotting.counters import panels_of
 from ann_benchmarks.plotting.dashboard import draw_dashboard, parts_of

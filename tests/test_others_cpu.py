@@ -21,8 +21,8 @@ from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure.loaded_point import LoadedPoint
 from ann_benchmarks.measure.observed import OTHERS, RunWatch, UndisturbedRuns, others_facts
 from ann_benchmarks.measure.timed import Subject, measure_each
-from ann_benchmarks.monitoring import others
-from ann_benchmarks.monitoring.others import CPUReading, is_disturbed, read_cpu, share_of_others
+from ann_benchmarks.monitoring import machine as others
+from ann_benchmarks.monitoring.machine import CPUReading, is_disturbed, read_cpu, share_of_others
 from ann_benchmarks.plugin import NoWatch, Plugin
 from ann_benchmarks.results.warnings import MOST_OTHERS, remarks, warnings_of
 

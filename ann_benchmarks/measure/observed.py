@@ -7,7 +7,7 @@ from typing import Any
 
 from ann_benchmarks.jobs.procedure import Conditions
 from ann_benchmarks.load.spans import Measured
-from ann_benchmarks.monitoring.others import is_disturbed, read_cpu, share_of_others
+from ann_benchmarks.monitoring.machine import is_disturbed, read_cpu, share_of_others
 from ann_benchmarks.plugin import NoWatch, Watch, server_processes
 
 MOST_IN_VAIN = 2  # repeats in a row that are disturbed, too

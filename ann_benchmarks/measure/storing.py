@@ -16,7 +16,7 @@ from ann_benchmarks.jobs.job import Job, JobRequest
 from ann_benchmarks.jobs.places import folder_for, other_server
 from ann_benchmarks.load.spans import Measured, histogram
 from ann_benchmarks.monitoring.monitor import Recording
-from ann_benchmarks.monitoring.stored import GROUP, monitored, writer
+from ann_benchmarks.monitoring.stored import GROUP, group_writer, monitored
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.environment import environment_of
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, truth_mark, write_result
@@ -178,7 +178,7 @@ class PointStore:
         built = Recording() if attrs.get("index_reused") else self.built
         if (sampled := monitored(recording.after(built))) is not None:
             attrs["monitoring_cpu_seconds"] = recording.cpu_seconds
-            more[GROUP] = writer(sampled)
+            more[GROUP] = group_writer(sampled)
         write_result(job.path(query_arguments), attrs, shown.times, neighbors, distances, more)
         return attrs, found
 

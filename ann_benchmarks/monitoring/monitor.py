@@ -1,4 +1,4 @@
-"""A thread that samples while a job goes on, and knows in which phase it is."""
+"""A thread that samples while a job goes on, and knows in which phase it is; few samples are kept."""
 
 import json
 import os
@@ -10,12 +10,15 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+
 from ann_benchmarks.plugin import ServerMonitor, dashboard_panels
 
 from . import machine
-from .samples import CLOSE_SECONDS, Sample, Stretch
 
 INTERVAL_SECONDS = 1.0
+MOST_SAMPLES = 240  # of a phase; with one more, every second one is dropped
+CLOSE_SECONDS = 0.1  # a rate over less says little: the machine's own clocks tick 100 times a second
 PAUSE_CPU, PAUSE_WALL = 200, 20  # times what a sample takes, is the least time to the next: 0.5% of a core
 BOUNDARY_SECONDS = 0.5  # that a new phase waits for its first sample
 STOP_SECONDS = 2.0
@@ -25,6 +28,54 @@ _PATIENCE_SECONDS = 1.0  # of a fork, with a server that does not answer
 # No fork in the middle of a sample: it would inherit the locks of libraries as they are at that moment.
 no_fork = threading.Lock()
 _is_held = False
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One moment, in s from the start of the job.
+
+    `totals` are counted since something began and become rates; `levels` are as they are. `cores` is
+    (cores, 4): seconds busy, waiting for a disk, taken away by a hypervisor, and in all.
+    """
+
+    seconds: float
+    totals: dict[str, float] = field(default_factory=dict)
+    levels: dict[str, float] = field(default_factory=dict)
+    cores: np.ndarray | None = None
+
+
+class Stretch:
+    """A phase from its begin to its end. Its first sample is the last one of the phase before it."""
+
+    def __init__(self, phase: str, interval: float, first: Sample | None = None) -> None:
+        """Begin it; samples come every `interval` s at first."""
+        self.phase, self.interval = phase, interval
+        self.samples = [] if first is None else [first]
+
+    def add(self, sample: Sample) -> None:
+        """Keep a sample; when they are too many, every second one, and fewer from then on."""
+        self.samples.append(sample)
+        if len(self.samples) > MOST_SAMPLES:
+            del self.samples[1::2]  # the first and the last stay
+            self.interval *= 2
+
+    def end(self, sample: Sample) -> None:
+        """Keep the last sample, in place of one that was taken just before."""
+        if len(self.samples) > 1 and sample.seconds - self.samples[-1].seconds < CLOSE_SECONDS:
+            self.samples.pop()
+        self.add(sample)
+
+    def thinned(self, most: int) -> "Stretch":
+        """Return it with at most this many samples, from its first to its last."""
+        fewer = Stretch(self.phase, self.interval)
+        chosen = np.linspace(0, len(self.samples) - 1, min(most, len(self.samples)))
+        fewer.samples = [self.samples[place] for place in np.unique(chosen.round().astype(int))]
+        return fewer
+
+    @property
+    def seconds(self) -> float:
+        """How long it is known to have lasted."""
+        return self.samples[-1].seconds - self.samples[0].seconds if self.samples else 0.0
 
 
 @dataclass(frozen=True)
@@ -62,22 +113,16 @@ class Phases(Protocol):
         """End it."""
 
 
-class NoMonitor:
-    """Nothing is sampled."""
-
-    def enter(self, phase: str) -> None:
-        """Nothing."""
+class NoMonitor(Phases):
+    """Samples nothing."""
 
     def phase(self, name: str) -> AbstractContextManager[None]:
-        """Nothing."""
+        """Do nothing."""
         return nullcontext()
 
     def cut(self) -> Recording:
         """Return nothing."""
         return Recording()
-
-    def close(self) -> None:
-        """Nothing."""
 
 
 class Monitor:

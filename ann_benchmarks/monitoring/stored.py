@@ -21,8 +21,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import DAMAGE, clean_text, from_json, plain, reason_of
 from ann_benchmarks.common.hdf5 import fits_in_memory, lacking, open_hdf5_file
 
-from .monitor import Recording
-from .samples import CLOSE_SECONDS, Sample, Stretch
+from .monitor import CLOSE_SECONDS, Recording, Sample, Stretch
 
 GROUP = "monitoring"
 LONGEST_SECONDS = 1e12
@@ -110,7 +109,7 @@ def _rates(before: Sample, sample: Sample) -> dict[str, float]:
     return rates
 
 
-def writer(what: Monitored) -> Callable[[h5py.Group], None]:
+def group_writer(what: Monitored) -> Callable[[h5py.Group], None]:
     """Return what fills the group."""
 
     def write(group: h5py.Group) -> None:
@@ -124,7 +123,7 @@ def writer(what: Monitored) -> Callable[[h5py.Group], None]:
     return write
 
 
-def as_json(what: Monitored) -> dict[str, Any]:
+def monitored_json(what: Monitored) -> dict[str, Any]:
     """Return it as JSON can hold it, six digits of each number, and None for what is not known."""
     return {
         "seconds": what.seconds.round(3).tolist(),
@@ -138,7 +137,7 @@ def as_json(what: Monitored) -> dict[str, Any]:
 
 
 def monitored_from(content: Any) -> Monitored:
-    """Return what `as_json` was given; UserError where it is something else."""
+    """Return what `monitored_json` was given; UserError where it is something else."""
     try:
         columns: dict[str, np.ndarray] = {
             name: np.array([np.nan if value is None else value for value in column], np.float32)
@@ -191,7 +190,7 @@ def read_monitoring(path: Path) -> Monitored | None:
 
 
 def _is_name(text: Any) -> bool:
-    return isinstance(text, str) and len(text) <= LONGEST_NAME and "$" not in text  # which begins a formula
+    return isinstance(text, str) and len(text) <= LONGEST_NAME and "$" not in text  # "$" begins a formula
 
 
 def _column(file: h5py.File, column: h5py.Dataset) -> np.ndarray:

@@ -18,7 +18,7 @@ from ann_benchmarks.jobs.job import JobRequest
 from ann_benchmarks.jobs.places import folder_for
 from ann_benchmarks.load.workload import Workload
 from ann_benchmarks.monitoring import NoMonitor, Phases
-from ann_benchmarks.monitoring.stored import as_json, monitored
+from ann_benchmarks.monitoring.stored import monitored, monitored_json
 from ann_benchmarks.plugin import Plugin, Writable
 from ann_benchmarks.results.environment import environment_of
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, truth_mark
@@ -191,7 +191,7 @@ class Work:
             rate=workload.rate,
             phases=phases,
             windows=self.timeline.columns,
-            monitoring=as_json(sampled) if sampled else None,
+            monitoring=monitored_json(sampled) if sampled else None,
             attrs=plain(attrs),
             path=job.path(job.points[0]),
         )
