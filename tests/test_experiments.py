@@ -13,9 +13,8 @@ from ann_benchmarks.data.datasets import get_dataset
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.experiments.carrying_out import arguments_of, carry_out, command_of, report_arguments
 from ann_benchmarks.experiments.findings import StepPoint, judged, selected
-from ann_benchmarks.experiments.options import Options
 from ann_benchmarks.experiments.report import report_experiment, report_of
-from ann_benchmarks.experiments.schema import FOLDER, Claim, find_experiment, read_experiment
+from ann_benchmarks.experiments.schema import FOLDER, Claim, Options, find_experiment, read_experiment
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.rounds import read_time
 from ann_benchmarks.reporting.content import Chapter
@@ -306,7 +305,7 @@ def test_nothing_is_divided_by_zero():
         ("algorithm: exact", "algorithm: --force", "the value of 'algorithm' begins with '-'"),
         ("algorithm: exact\n    build-arg", "build-arg", "options of install.py has no 'algorithm'"),
         ("build-arg: [A=B]", "build-arg: [--local]", "'--local' is an option of install.py"),
-        ("work_mem: 4MB", "work mem: 4MB", "'work mem' is no setting"),
+        ("work_mem: 4MB", "work mem: 4MB", "'work mem' is not a setting"),
     ],
 )
 def test_mistakes_that_were_tracebacks_have_a_line(tmp_path, options, old, new, message):

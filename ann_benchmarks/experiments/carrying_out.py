@@ -13,14 +13,13 @@ from ann_benchmarks.common.output import counted, say, warn
 from ann_benchmarks.installing.main import main as install
 from ann_benchmarks.run.containers.engine import OTHER_WAY, connect, find_image
 
-from .options import Options
-from .schema import FOLDER, Experiment, Step, find_experiment, read_experiment
+from .schema import FOLDER, Experiment, Options, Step, find_experiment, read_experiment
 
 EXPERIMENT_OPTIONS = ("--experiment", "--mini")
 ACCUMULATED = {"--setting"}  # options that add to those of the same name
 BUILD_ONLY = "--build-only"
 # Options of a step that say how to measure, without which its indexes are built all the same.
-OF_MEASURING = {
+MEASURING_OPTIONS = {
     *("--clients", "--rate", "--slo", "--max-queries", "--duration", "--warmup", "--query-order"),
     *("--distinct-queries", "--debug-single-query", "--scheduler", "--target-recall", "--runs"),
     *("--rounds", "--until", "--budget", "--tiers", "--tier-method", "--restart-command"),
@@ -70,7 +69,7 @@ def carry_out(
         say(f"  {command_of(step, given)}")
         try:
             with settings_of(step):
-                (install_releases if args.local else build_images)(step)
+                install_what_is_needed(step, args.local)
                 status = run(args)
         except NoDefinitionRuns:
             raise
@@ -105,9 +104,9 @@ def steps_to_build(steps: Sequence[Step]) -> Iterator[Step]:
         if "--workload" in step.arguments and not step.skip:
             say(f"step {step.name}: nothing to build, because its workload builds a table of its own")
             continue
-        kept = without_options(step.arguments, OF_MEASURING)
+        kept = without_options(step.arguments, MEASURING_OPTIONS)
         if len(kept) < len(step.arguments) and not step.skip:
-            names = dict.fromkeys(word for word in step.arguments if word in OF_MEASURING)
+            names = dict.fromkeys(word for word in step.arguments if word in MEASURING_OPTIONS)
             say(f"step {step.name}: {', '.join(names)} left out, because nothing is measured")
         yield replace(step, arguments=kept)
 
@@ -145,32 +144,29 @@ def arguments_of(step: Step, parser: argparse.ArgumentParser, given: Sequence[st
 @contextmanager
 def settings_of(step: Step) -> Iterator[None]:
     """Give the servers of a step its settings, which those of the user override."""
-    before = os.environ.get(SETTINGS)
     words = [f"{name}={shlex.quote(value)}" for name, value in step.settings.items()]
-    os.environ[SETTINGS] = " ".join([*words, *([before] if before else [])])
+    before = dict(os.environ)
+    os.environ[SETTINGS] = " ".join([*words, before.get(SETTINGS, "")]).strip()
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[SETTINGS]
-        else:
-            os.environ[SETTINGS] = before
+        os.environ.pop(SETTINGS)
+        os.environ.update(before)
 
 
-def install_releases(step: Step) -> None:
-    """Install the releases that tags name; an algorithm whose release cannot be installed is left out."""
+def install_what_is_needed(step: Step, is_local: bool) -> None:
+    """Install the releases that tags name, or build the images of a step that the engine does not have.
+
+    An algorithm whose release cannot be installed is left out.
+    """
+    client = connect(OTHER_WAY) if step.install and not is_local else None
     for options in step.install:
-        if ":" in options["algorithm"]:
+        name = options["algorithm"]
+        if client is None and ":" in name:
             try:
-                install(["--local", "--algorithm", options["algorithm"]])
+                install(["--local", "--algorithm", name])
             except UserError as error:
-                warn(f"{options['algorithm']}: {error}")
-
-
-def build_images(step: Step) -> None:
-    """Build the images of a step that the engine does not have."""
-    client = connect(OTHER_WAY) if step.install else None
-    for options in step.install:
-        if find_image(client, f"ann-benchmarks-{options['algorithm']}") is None:
+                warn(f"{name}: {error}")
+        elif client is not None and find_image(client, f"ann-benchmarks-{name}") is None:
             values = options.get("build-arg", [])
-            install(["--algorithm", options["algorithm"], *(["--build-arg", *values] if values else [])])
+            install(["--algorithm", name, *(["--build-arg", *values] if values else [])])

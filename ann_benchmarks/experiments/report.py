@@ -12,7 +12,7 @@ from ann_benchmarks.common.cli import path as path_type
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.output import counted, say
 from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.pricing.reading import cost_request
+from ann_benchmarks.pricing.costs import cost_request
 from ann_benchmarks.reporting.bundling import write_bundle
 from ann_benchmarks.reporting.chapters import FOLDER, readable_records
 from ann_benchmarks.reporting.content import Chapter, Report
@@ -25,8 +25,7 @@ from ann_benchmarks.submission.manifest import DIVISIONS, OPEN
 
 from .carrying_out import arguments_of, command_of, report_arguments, split_arguments
 from .findings import StepPoint, judged
-from .options import Options
-from .schema import Step, find_experiment, read_experiment
+from .schema import Options, Step, find_experiment, read_experiment
 
 LONGEST_CONTACT = 200  # characters
 JobsOf = Callable[[argparse.Namespace], Iterable[Job]]  # of options of run.py

@@ -1,24 +1,24 @@
 """What an experiment's file holds: experiments/NAME.yml, read and checked."""
 
+import argparse
+import contextlib
+import io
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.errors import UserError, closest, shown
 from ann_benchmarks.common.names import exists
 from ann_benchmarks.common.yaml_file import Where, YamlFile
 from ann_benchmarks.definitions.configs import check_run_group
 
-from .options import Options
-
 FOLDER = Path(__file__).parents[2] / "experiments"
 KEYS = ("title", "source", "text", "steps", "findings")
 STEP_KEYS = ("name", "title", "text", "run", "groups", "settings", "install", "skip", "pictures", "tables")
-FINDING_KEYS = ("says", "published", "not-testable", "compare", "metric", "to-metric", "at-recall", "of",
-                "to", "over", "least", "most", "unit")  # fmt: skip
 FINDING_TEXTS = ("says", "published", "not-testable", "compare", "metric", "to-metric", "over", "unit")
+FINDING_KEYS = (*FINDING_TEXTS, "at-recall", "of", "to", "least", "most")
 COMPARISONS = ("ratio", "spread", "value")
 SELECTION_KEYS = ("step", "algorithm", "dataset", "clients", "writers", "tier", "disk", "cpus", "build",
                   "query", "order", "workload", "rate", "filter", "setting", "shards", "engine",
@@ -28,6 +28,9 @@ PICTURES = ("frontier", "latency", "tiers", "builds", "clients", "shards", "filt
             "inserts", "writes", "dashboard")  # fmt: skip
 TABLES = ("points", "builds", "tiers", "shards", "filters", "deciles", "recalls", "speedups", "inserts",
           "writes", "published")  # fmt: skip
+# Options of whoever runs an experiment; its file does not have them.
+USER_OPTIONS = ("definitions", "list-algorithms", "local", "force", "rebuild", "storage", "parallelism",
+                "experiment", "mini")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,55 @@ class Experiment:
     def name(self) -> str:
         """What it is called in file names."""
         return self.path.stem + ("-mini" if self.is_mini else "")
+
+
+class Options:
+    """The options that a parser knows."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        """Take run.py's parser."""
+        self._parser = parser
+        self._defaults: dict[str, Any] = {}
+        help_text = parser.format_help()
+        for destination, value in vars(parser.parse_args([])).items():
+            name = destination.replace("_", "-")
+            for option in (name, name.removesuffix("s")):  # --setting adds to settings
+                if f"--{option}" in help_text:
+                    self._defaults[option] = value
+                    break
+
+    def arguments(self, name: str, value: Any) -> list[str]:
+        """Return an option as words of a command line; UserError where it, or its value, is not known.
+
+        A list is given as run.py takes several values; true stands for an option without one.
+        """
+        known = [option for option in self._defaults if option not in USER_OPTIONS]
+        if name not in known:
+            raise UserError(f"unknown option '{name}' of run.py; {closest(name, known)}")
+        if value is None or value is False:
+            return []
+        words = [f"--{name}"]
+        if isinstance(value, list) and value and not any(isinstance(part, (list, dict)) for part in value):
+            texts = [str(part) for part in value]
+            words += texts if isinstance(self._defaults[name], list) else [",".join(texts)]
+        elif not isinstance(value, (str, int, float)):  # true is a whole number
+            raise UserError(f"the option '{name}' cannot be {value!r:.40}")
+        elif value is not True:
+            words.append(str(value))
+        parts = value if isinstance(value, list) else [value]
+        if any(isinstance(part, str) and part.startswith("-") for part in parts):
+            raise UserError(f"the value of '{name}' begins with '-', as options do: write it without")
+        self.parse(words)
+        return words
+
+    def parse(self, words: Sequence[str]) -> argparse.Namespace:
+        """Read a command line; UserError instead of an exit."""
+        messages = io.StringIO()
+        try:
+            with contextlib.redirect_stderr(messages):
+                return self._parser.parse_args(words)
+        except SystemExit:
+            raise UserError(messages.getvalue().rpartition("error: ")[2]) from None
 
 
 def find_experiment(name: str) -> Path:
@@ -173,7 +225,9 @@ class ExperimentFile(YamlFile):
         self.mapping(place("settings"), settings, "settings of the server")
         for setting, value in settings.items():
             if not re.fullmatch(r"\w+(\.\w+)*", setting) or not isinstance(value, (str, int, float)):
-                self.fail(place("settings", setting), f"'{shown(setting)}' is no setting: write NAME: VALUE")
+                self.fail(
+                    place("settings", setting), f"'{shown(setting)}' is not a setting: write NAME: VALUE"
+                )
         lists = {
             key: self.checked(place(key), merged.get(key, []), list)
             for key in ("install", "pictures", "tables")
@@ -182,9 +236,8 @@ class ExperimentFile(YamlFile):
             at = place("install", i)
             self.mapping(at, item, "options of install.py", INSTALL_KEYS, INSTALL_KEYS[:1])
             values = self.checked((*at, "build-arg"), item.get("build-arg", []), list)
-            words = {(*at, "algorithm"): item["algorithm"]}
-            words |= {(*at, "build-arg", number): value for number, value in enumerate(values)}
-            for inside, word in words.items():
+            words = {(*at, "build-arg", number): value for number, value in enumerate(values)}
+            for inside, word in {(*at, "algorithm"): item["algorithm"], **words}.items():
                 if self.checked(inside, word, str).startswith("-"):
                     self.fail(inside, f"'{shown(word)}' is an option of install.py: leave it out")
         for key, kinds in (("pictures", PICTURES), ("tables", TABLES)):
