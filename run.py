@@ -40,8 +40,8 @@ from ann_benchmarks.jobs.job import Job, Plan, Scope, make_plan
 from ann_benchmarks.results.file import RESULTS_FOLDER, truth_mark
 from ann_benchmarks.run import options
 from ann_benchmarks.run.console import summary
+from ann_benchmarks.run.containers.asking import container_locator
 from ann_benchmarks.run.containers.engine import OTHER_WAY, connect
-from ann_benchmarks.run.containers.locating import container_locator
 from ann_benchmarks.run.execute import Executor, Limits, Workplace
 from ann_benchmarks.run.filter_options import requested_filters
 from ann_benchmarks.run.load_options import requested_rounds

@@ -46,10 +46,10 @@ from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.load.workload import Workload
 from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.run.containers.asking import answer_to
+from ann_benchmarks.run.containers.containers import Results
 from ann_benchmarks.run.containers.engine import Image, connect, find_image
 from ann_benchmarks.run.containers.inside import killed_processes
-from ann_benchmarks.run.containers.limits import cpu_list, cpus_of_each, memory_of_each
-from ann_benchmarks.run.containers.log import Log
 from ann_benchmarks.run.containers.sandbox import (
     HOME,
     MOST_PROCESSES,
@@ -57,7 +57,10 @@ from ann_benchmarks.run.containers.sandbox import (
     ContainerAccount,
     Sandbox,
     argument_files,
+    cpu_list,
+    cpus_of_each,
     dataset_files,
+    memory_of_each,
     project_files,
     storage_folder,
 )
@@ -70,7 +73,7 @@ from ann_benchmarks.run.containers.wire import (
     write_message,
     write_request,
 )
-from ann_benchmarks.run.containers.worker import ContainerWorker, answer_to, keep_results
+from ann_benchmarks.run.containers.worker import ContainerWorker, Log
 from ann_benchmarks.run.execute import WorkerPool
 
 from .conftest import ROOT
@@ -188,14 +191,14 @@ def test_a_request_can_be_read_by_any_python():
 
 def test_only_results_of_the_job_are_stored(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    accept = keep_results(JOB)
+    accept = Results([JOB]).accept
     folder = "results/tiny/10/quick"
     for path in (
         *("../../x", "/tmp/x", "data/x.hdf5", folder),
         f"{folder}/b_1.hdf5",
         f"{folder}/../quick/a_1.hdf5",
     ):
-        with pytest.raises(ValueError, match="no result of this job"):
+        with pytest.raises(ValueError, match="not a result of this container's jobs"):
             accept(PointDone(**{**vars(POINT), "path": Path(path)}), b"content")
     assert list(tmp_path.rglob("*")) == []
     assert accept(POINT, b"content") is POINT
@@ -203,8 +206,8 @@ def test_only_results_of_the_job_are_stored(tmp_path, monkeypatch):
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / RESULT]
     assert accept(Note("x"), b"ignored") == Note("x")
     workload = replace(JOB, points=[[1]], procedure=Procedure(workload=Workload("inserts", 1, 5.0)))
-    accept = keep_results(workload)
-    with pytest.raises(ValueError, match="no result of this job"):
+    accept = Results([workload]).accept
+    with pytest.raises(ValueError, match="not a result of this container's jobs"):
         accept(WorkloadDone("quick", RESULT), b"{}")
     record = Path("results/tiny/10/quick-inserts-w1/a_1.workload.json")
     accept(WorkloadDone("quick", record), b"{}")
@@ -276,7 +279,7 @@ def heard(worker, seconds=60):
 
 def test_a_container_is_listened_to_until_it_ends(container, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    worker = ContainerWorker(None, container, Log(Path("log"), False), keep_results(JOB))
+    worker = ContainerWorker(None, container, Log(Path("log"), False), Results([JOB]).accept)
     container.say(b"printed\n", stream=2)
     data = write_message(Built(1.0, None)) + write_message(POINT, b"content")
     for at in range(0, len(data), 50):
@@ -332,7 +335,7 @@ def test_the_end_of_a_container_is_explained(container, state, words):
 def test_a_container_that_says_what_it_should_not_is_removed(container, data, tmp_path, monkeypatch):
     (tmp_path / "a/b").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "a/b")
-    worker = ContainerWorker(None, container, Log(None, False), keep_results(JOB))
+    worker = ContainerWorker(None, container, Log(None, False), Results([JOB]).accept)
     container.say(data)
     [failure] = heard(worker)
     assert isinstance(failure, Failure) and "cannot be used" in failure.text
@@ -349,7 +352,7 @@ def test_a_full_disk_is_said(container, what, tmp_path, monkeypatch):
     full = log if what == "log" else RESULT.with_name(f".{RESULT.name}.partial-{os.getpid()}")
     full.parent.mkdir(parents=True, exist_ok=True)
     full.symlink_to("/dev/full")
-    worker = ContainerWorker(None, container, Log(log, False), keep_results(JOB))
+    worker = ContainerWorker(None, container, Log(log, False), Results([JOB]).accept)
     container.say(b"printed\n", stream=2)
     container.say(write_message(POINT, b"content"))
     container.say(write_message(Finished()))

@@ -28,9 +28,9 @@ from ann_benchmarks.results.environment import (
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
 from ann_benchmarks.results.runs import load_runs
 from ann_benchmarks.results.series import Series
-from ann_benchmarks.run.containers.containers import Wishes, placement_facts
+from ann_benchmarks.run.containers.containers import Results
+from ann_benchmarks.run.containers.sandbox import Wishes, placement_facts
 from ann_benchmarks.run.containers.wire import MessageReader, write_message
-from ann_benchmarks.run.containers.worker import keep_results
 from tiers.tier import SimulatedServer, Tier
 
 from .plotting_data import make_result, make_truth
@@ -257,13 +257,13 @@ def test_a_container_reports_where_it_is_and_its_results_go_beside_the_plain_fol
     [(located, _)] = MessageReader().feed(write_message(Located({"server": "installed", "cores": 2})))
     assert located == Located({"server": "installed", "cores": 2})
     job = Job(Definition("a", "", "", "", [], [], False), [[1]], "d", 10)
-    accept = keep_results(job)
+    accept = Results([job]).accept
     for mark in ("", "PostgreSQL-17.12"):
         path = replace(job, environment=mark).path([1])
         accept(WorkloadDone("a", path), b"result")
         assert path.read_bytes() == b"result"
     for place in ("results/d/10/b/1.hdf5", "results/d/10/a@../1.hdf5", "results/d/10/a/2.hdf5", "/a/1.hdf5"):
-        with pytest.raises(ValueError, match="is no result of this job"):
+        with pytest.raises(ValueError, match="is not a result of this container's jobs"):
             accept(WorkloadDone("a", Path(place)), b"result")
     assert placement_facts(None, Wishes()) == {"container_memory_requested": 0}
 

@@ -17,7 +17,7 @@ from ann_benchmarks.jobs.job import Execution, Job, JobRequest
 from ann_benchmarks.measure.rounds import Enter, Keep, Turn
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
 from ann_benchmarks.results.intervals import Interval
-from ann_benchmarks.run.containers.slots import TurnResults
+from ann_benchmarks.run.containers.containers import Results
 from ann_benchmarks.run.containers.wire import Died, MessageReader, RunRequest, write_request
 from run import make_parser, run
 from tiers import sweep
@@ -95,16 +95,15 @@ def test_a_container_stores_results_of_its_jobs_and_only_when_they_are_requested
     job = job_of([[1]])
     path = job.path([1])
     done = PointDone("db(1)", path, 0.5, Interval(0.4, 0.6), 3, 1e3, None, None, 1e-3, None, 1.5)
-    results = TurnResults()
-    results.jobs.append(job)
-    with pytest.raises(ValueError, match="no result of these jobs"):
+    results = Results([job], takes_turns=True)
+    with pytest.raises(ValueError, match="not a result of this container's jobs"):
         results.accept(done, b"early")
     results.keep = Keep(job.label(), {"rounds": "mark"}, is_last=True)
-    with pytest.raises(ValueError, match="no result of these jobs"):
+    with pytest.raises(ValueError, match="not a result of this container's jobs"):
         results.accept(replace(done, path=Path("results/tiny/10/other/1.hdf5")), b"")
     assert results.accept(done, b"content") is done and path.read_bytes() == b"content"
     results.keep = Keep(job.label(), {"rounds": "mark"}, is_last=False)
-    monkeypatch.setattr("ann_benchmarks.run.containers.slots.is_of_others", lambda path, facts: True)
+    monkeypatch.setattr("ann_benchmarks.run.containers.containers.is_of_others", lambda path, facts: True)
     results.accept(done, b"of a race that goes on")
     assert path.read_bytes() == b"content"
 

@@ -20,7 +20,8 @@ from ann_benchmarks.jobs.events import Failure, Finished
 from ann_benchmarks.jobs.job import Job
 
 from .console import Console, what_is_to_do
-from .containers.containers import Containers, Wishes
+from .containers.containers import Containers
+from .containers.sandbox import Wishes
 from .outcomes import JobOutcome, Observer, note_failure, noted
 from .rounds import Conductor
 from .simulation import Simulation

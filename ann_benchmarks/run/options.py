@@ -19,8 +19,7 @@ from ann_benchmarks.definitions.selection import named_algorithms, read_setting
 from ann_benchmarks.jobs.procedure import Conditions, Execution, Procedure
 from ann_benchmarks.load.workload import Workload
 
-from .containers.containers import Wishes
-from .containers.limits import cpu_list
+from .containers.sandbox import Wishes, cpu_list
 from .execute import Limits
 from .filter_options import add_filter_options, check_filter_options, requested_filters
 from .load_options import (

@@ -1,45 +1,145 @@
-"""The containers of one run: their images, their shares of the machine, their folders, and their end."""
+"""The containers of one run: images, shares of the machine, folders, results, and their end.
+
+Each is for one job, or for contenders that take turns in it.
+"""
 
 import fcntl
 import os
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
+from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.disk import locked_file
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import size_text
 from ann_benchmarks.common.output import warn
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.jobs.events import Failure
+from ann_benchmarks.jobs.events import Failure, PointDone, WorkloadDone
 from ann_benchmarks.jobs.job import Job, JobRequest
+from ann_benchmarks.measure.rounds import Enter, Keep, RoundsRequest, is_of_others
 
 from ..outcomes import log_path
-from ..simulation import Simulation
+from ..simulation import Simulation, Terms
 from ..worker import NoWorker
-from .engine import Image, find_image
-from .guard import remove_all, start_guard
-from .limits import cpus_of_each, memory_of_each, written
-from .log import Log, terminal_size
-from .sandbox import ContainerAccount, Sandbox, argument_files, dataset_files, project_files, storage_folder
-from .slots import Slot, TurnsSlot
-from .wire import RunRequest
+from .engine import Image, find_image, remove_all, start_guard
+from .sandbox import (
+    ContainerAccount,
+    Sandbox,
+    Wishes,
+    argument_files,
+    cpus_of_each,
+    dataset_files,
+    memory_of_each,
+    placement_facts,
+    project_files,
+    storage_folder,
+    write_cpus,
+)
+from .wire import Died, RunRequest
+from .worker import ContainerWorker, Log, terminal_size
 
 _PREFIX = "ANN_BENCHMARKS_"
 _OTHER_STORAGE = "name another folder with --storage"
 
 
-@dataclass(frozen=True)
-class Wishes:
-    """What the user requests for all containers."""
+class Results:
+    """Stores the results of jobs as they come, and no others, whatever a container says."""
 
-    memory: int | None = None  # bytes of each; None: what is free, in equal shares
-    cpus: list[int] | None = None  # None: all
-    storage: Path = Path("storage")
+    def __init__(self, jobs: Iterable[Job], takes_turns: bool = False) -> None:
+        """Take the jobs. Of contenders that take turns, nothing is stored unless `keep` requests it."""
+        self.jobs, self.takes_turns = list(jobs), takes_turns
+        self.keep: Keep | None = None  # the request that is carried out, if it is one to store
+
+    def accept(self, message: Any, attachment: bytes) -> Any:
+        """Take a message and what is attached to it; return it.
+
+        In the middle of a race, nothing takes the place of what an earlier one has measured.
+        """
+        if isinstance(message, PointDone | WorkloadDone):
+            is_expected = self.keep is not None or not self.takes_turns
+            if not is_expected or not any(job.is_result(message.path) for job in self.jobs):
+                raise ValueError(f"{message.path} is not a result of this container's jobs")
+            if self.keep is None or self.keep.is_last or not is_of_others(message.path, self.keep.facts):
+                with atomic_path(message.path) as temporary:
+                    temporary.write_bytes(attachment)
+        return message
+
+
+class Slot(ContainerWorker):
+    """A container that has a part of the machine for itself; `give_back` is called once, at its end."""
+
+    takes_turns = False
+
+    def __init__(
+        self,
+        give_back: Callable[[], None],
+        request: RunRequest,
+        client: Any,
+        sandbox: Sandbox,
+        log: Log,
+        terms: Terms | None = None,
+    ) -> None:
+        assert isinstance(request.request, JobRequest)
+        self._job, self._facts = request.request.job, request.request.facts
+        self._give_back, self._request = give_back, request
+        self._end_keeping: Callable[[], None] = lambda: None
+        self._results = Results([self._job], self.takes_turns)
+        super().__init__(client, sandbox, log, self._results.accept)
+        if terms is not None and self.container is not None:
+            self._end_keeping = terms.keep(self.container)
+
+    def send(self, request: Any) -> None:
+        """Hand over the job, with what else the container needs to know."""
+        request = replace(request, facts=self._facts)
+        super().send(replace(self._request, request=request))
+
+    def stop(self) -> None:
+        """End it, and let the next one have its place."""
+        end_keeping, self._end_keeping = self._end_keeping, lambda: None
+        end_keeping()
+        super().stop()
+        give_back, self._give_back = self._give_back, lambda: None
+        give_back()
+
+
+class TurnsSlot(Slot):
+    """A container that holds the indexes of contenders, and takes one request after the other.
+
+    It idles while those of other images are measured.
+    """
+
+    takes_turns = True
+    _has_begun = False
+
+    def send(self, request: RoundsRequest) -> None:
+        """Hand over a request; with the first, what else the container needs to know."""
+        if isinstance(request, Enter):
+            self._results.jobs.append(request.request.job)
+            request = Enter(replace(request.request, facts=self._facts))
+        self._results.keep = request if isinstance(request, Keep) else None
+        first = replace(self._request, request=request)
+        ContainerWorker.send(self, request if self._has_begun else first)
+        self._has_begun = True
+
+    def next_message(self) -> Any:
+        """Return what it says next; EOFError when it, or the process that holds the indexes, has ended."""
+        message = super().next_message()
+        if isinstance(message, Died):
+            self._failure = Failure(message.text, message.details)
+            raise EOFError
+        return message
+
+    def end(self) -> None:
+        """Have it put away what it holds, and end."""
+        with suppress(OSError):
+            ContainerWorker.send(self, None)
+        super().end()
 
 
 class Containers:
@@ -93,7 +193,7 @@ class Containers:
 
     def __str__(self) -> str:
         cpus = [cpu for share in self._free_cpus.values() for cpu in share]
-        return f"in containers of {size_text(self._memory)} of memory, CPUs {written(sorted(cpus))}"
+        return f"in containers of {size_text(self._memory)} of memory, CPUs {write_cpus(sorted(cpus))}"
 
     def check(self, definition: Definition) -> Failure | None:
         """Whether there is an image: None if so."""
@@ -131,16 +231,12 @@ class Containers:
             folder = storage_folder(self._wishes.storage, name, account)
             self._locks.append(locked_file(folder.with_name(f".{folder.name}.lock"), _OTHER_STORAGE))
         self._begin_guard()
-        for name in self._ignored_variables():
+        taken = {name for image in self._images.values() if image for name in image.environment}
+        for name in sorted(name for name in os.environ if name.startswith(_PREFIX) and name not in taken):
             warn(f"{name} means nothing to these images; it is for --local")
 
     def _begin_guard(self) -> None:
         self._guard = start_guard(self._owner, [lock.fileno() for lock in self._locks])
-
-    def _facts(self, definition: Definition) -> dict[str, Any]:
-        """What is stored with each result of where it was measured."""
-        image = self.image(definition)
-        return {**placement_facts(image, self._wishes), "container_memory_bytes": self._memory}
 
     def start(self, job: Job) -> "Slot | NoWorker":
         """Start a container for a job, or for all of its image that take turns with it.
@@ -175,22 +271,11 @@ class Containers:
             environment | dict(terms.environment if terms else {}),
             options,
         )
+        facts = {**placement_facts(image, self._wishes), "container_memory_bytes": self._memory}
         log = Log(log_path(job), job.execution.show_progress)
         terminal = terminal_size() if self._is_alone else None
-        request = RunRequest(JobRequest(job, self._facts(job.definition)), sandbox.memory, terminal)
-
-        def give_back() -> None:
-            self._free_cpus.update({number: cpus})
+        request = RunRequest(JobRequest(job, facts), sandbox.memory, terminal)
 
         kind = TurnsSlot if self._is_in_turn else Slot
+        give_back = partial(self._free_cpus.update, {number: cpus})
         return kind(give_back, request, self._client, sandbox, log, terms)
-
-    def _ignored_variables(self) -> list[str]:
-        """Variables of this project's that are set and that none of the images takes."""
-        taken = {name for image in self._images.values() if image for name in image.environment}
-        return sorted(name for name in os.environ if name.startswith(_PREFIX) and name not in taken)
-
-
-def placement_facts(image: Image | None, wishes: Wishes) -> dict[str, Any]:
-    """Return what is stored of an image and of the wishes; 0 for the memory where none was requested."""
-    return {**(image.facts if image else {}), "container_memory_requested": wishes.memory or 0}

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NoReturn
@@ -35,7 +36,7 @@ from ..worker import POLL_SECONDS, LocationRequest
 from .wire import Checked, CheckRequest, Died, RunRequest, read_request, write_message
 
 _SOME = 65536  # bytes at a time
-# Where a container sees how many of its processes the kernel has killed: version 2 of groups, then version 1.
+# A container sees here how many of its processes the kernel has killed: version 2 of groups, then version 1.
 _COUNTS = (Path("/sys/fs/cgroup/memory.events"), Path("/sys/fs/cgroup/memory/memory.oom_control"))
 
 
@@ -66,7 +67,7 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         allow_files()
         messages = Messages()
-        request = read_request(_read)
+        request = read_request(partial(os.read, 0))
         requests: SimpleQueue[Any] = SimpleQueue()
         threading.Thread(target=_take_requests, args=(requests,), daemon=True).start()
         if isinstance(request, CheckRequest):
@@ -167,7 +168,7 @@ def _have_terminal(rows: int, columns: int) -> Callable[[], None]:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     settings = termios.tcgetattr(theirs)
-    settings[1] &= ~termios.OPOST  # lines end as they are, which run.py's own terminal makes right
+    settings[1] &= ~termios.OPOST  # lines end as they are: run.py's own terminal makes them right
     termios.tcsetattr(theirs, termios.TCSANOW, settings)
     output = os.dup(2)
     os.dup2(theirs, 1)
@@ -195,13 +196,9 @@ def _take_requests(requests: "SimpleQueue[Any]") -> None:
     try:
         with suppress(EOFError):
             while True:
-                requests.put(read_request(_read))
+                requests.put(read_request(partial(os.read, 0)))
     finally:
         os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _read(length: int) -> bytes:
-    return os.read(0, length)
 
 
 def _take_sigterm() -> None:

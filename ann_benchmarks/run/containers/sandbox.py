@@ -1,25 +1,40 @@
-"""What a container may do: next to nothing beyond its CPUs, its memory and the folders that it is given."""
+"""What a container gets and may do: CPUs, memory and folders, and next to nothing beyond them."""
 
+import argparse
 import io
 import os
+import re
+import sys
 import tarfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ann_benchmarks.common.errors import UserError
+import psutil
 
-from .engine import Image, maps_users
-from .limits import written
+from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.host import usable_cores
+from ann_benchmarks.common.numbers import size_text
+
+from .engine import OWNER_LABEL, PROJECT, Image, maps_users
 
 HOME = "/home/app"  # in the container, as in ann-benchmarks
-OWNER_LABEL = "ann-benchmarks.owner"
 USER_ID = 10001  # inside, where run.py is root's
 MOST_PROCESSES = 4096
 # For images that need root: to start services, which give up what they do not need.
 ROOT_CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID"]
-PROJECT = Path(__file__).parents[3]
+_MOST_CPUS = 1 << 13  # that Linux can have
+LEAST_MEMORY = 6 * 2**20  # that Docker allows
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user requests for all containers."""
+
+    memory: int | None = None  # bytes of each; None: what is free, in equal shares
+    cpus: list[int] | None = None  # None: all
+    storage: Path = Path("storage")
 
 
 @dataclass(frozen=True)
@@ -43,10 +58,8 @@ class ContainerAccount:
     @property
     def entries(self) -> dict[str, str]:
         """Lines for /etc/passwd and /etc/group: programs such as initdb want a name."""
-        return {
-            "passwd": f"ann:x:{self.uid}:{self.gid}::{HOME}:/bin/sh\n",
-            "group": f"ann:x:{self.gid}:\n",
-        }
+        user = f"ann:x:{self.uid}:{self.gid}::{HOME}:/bin/sh\n"
+        return {"passwd": user, "group": f"ann:x:{self.gid}:\n"}
 
 
 @dataclass(frozen=True)
@@ -67,13 +80,11 @@ class Sandbox:
         """Create the container; it is not started."""
         from docker.types import DeviceRequest, LogConfig, Mount
 
-        def mount(place: str, path: Path, is_read_only: bool) -> Any:
-            return Mount(place, str(path), type="bind", read_only=is_read_only)
-
-        mounts = [mount(place, path, True) for path, place in self.files.items()]
+        mounts = [Mount(place, str(path), type="bind", read_only=True) for path, place in self.files.items()]
         if self.storage is not None:
-            mounts.append(mount(f"{HOME}/storage", self.storage, False))
+            mounts.append(Mount(f"{HOME}/storage", str(self.storage), type="bind"))
         is_root = self.account.uid == 0
+        gpus = [DeviceRequest(count=-1, capabilities=[["gpu"]])]
         container = client.containers.create(
             self.image.id,
             entrypoint=["python3", "-u", "-m", "ann_benchmarks.run.containers.inside"],
@@ -99,10 +110,8 @@ class Sandbox:
             mem_limit=self.memory,
             memswap_limit=self.memory,  # the same: no swapping, which no measurement survives
             shm_size=self.memory,  # parallel builds keep graphs there; what is used of it counts as memory
-            cpuset_cpus=written([*self.cpus]),
-            device_requests=[DeviceRequest(count=-1, capabilities=[["gpu"]])]
-            if self.image.needs_gpus
-            else [],
+            cpuset_cpus=write_cpus(self.cpus),
+            device_requests=gpus if self.image.needs_gpus else [],
             # What it writes is attached to; the engine's own copy of it would be a file of any size.
             log_config=LogConfig(type="none"),
             **self.options,
@@ -127,6 +136,11 @@ class Sandbox:
                     entry.size, entry.mode = len(text), 0o644
                     archive.addfile(entry, io.BytesIO(text))
             container.put_archive("/etc", content.getvalue())
+
+
+def placement_facts(image: Image | None, wishes: Wishes) -> dict[str, Any]:
+    """Return what is stored of an image and of the wishes; 0 for the memory where none was requested."""
+    return {**(image.facts if image else {}), "container_memory_requested": wishes.memory or 0}
 
 
 def project_files(definitions: Path, packages: Sequence[str] = ()) -> dict[Path, str]:
@@ -193,3 +207,58 @@ def _only_file(archive: bytes) -> bytes:
         file = opened.extractfile(member)
         assert file is not None
         return file.read()
+
+
+def cpu_list(text: str) -> list[int]:
+    """Read CPUs as Docker and the kernel write them, such as 0-3,6; for argparse."""
+    cpus: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", part.strip())
+        if match is None or not int(match[1]) <= int(match[2] or match[1]) < _MOST_CPUS:
+            raise argparse.ArgumentTypeError(f"'{shown(text)}' names no CPUs: give such as 0-3,6")
+        cpus.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return sorted(cpus)
+
+
+def memory_of_each(requested: int | None, containers: int, engine_memory: int | None = None) -> int:
+    """Return the bytes for each container: as requested, else its share of what is free now.
+
+    `engine_memory` is what the engine has, which may run in a virtual machine.
+    """
+    machine = psutil.virtual_memory()
+    total = min(machine.total, engine_memory or machine.total)
+    memory = requested or min(machine.available, total) // containers
+    if memory < LEAST_MEMORY:
+        raise UserError(f"--memory {memory} is less than the {size_text(LEAST_MEMORY)} that Docker allows")
+    if memory * containers > total:
+        raise UserError(
+            f"{containers} x {size_text(memory)} is more than this machine's {size_text(total)}:"
+            " give less --memory"
+        )
+    return memory
+
+
+def cpus_of_each(
+    requested: list[int] | None, containers: int, engine_cpus: int | None = None
+) -> list[list[int]]:
+    """Share out the CPUs, those requested or all, among containers.
+
+    `engine_cpus` is how many the engine has: elsewhere than on Linux, it runs in a virtual machine.
+    """
+    usable = [*range(engine_cpus or usable_cores())]
+    if sys.platform == "linux":
+        usable = sorted(os.sched_getaffinity(0))
+    missing = [cpu for cpu in requested or [] if cpu not in usable]
+    if missing:
+        raise UserError(f"--cpuset names CPU {missing[0]}; this machine has {write_cpus(usable)}")
+    cpus = requested or usable
+    if len(cpus) < containers:
+        raise UserError(
+            f"--parallelism {containers} needs as many CPUs; there are {len(cpus)}: {write_cpus(cpus)}"
+        )
+    return [cpus[number::containers] for number in range(containers)]
+
+
+def write_cpus(cpus: Sequence[int]) -> str:
+    """Write CPUs as Docker reads them."""
+    return ",".join(map(str, cpus))

@@ -115,7 +115,7 @@ class MessageReader:
     def feed(self, data: bytes) -> Iterator[tuple[Any, bytes]]:
         """Take some bytes; yield each message that is whole now, and what is attached to it.
 
-        ValueError when they are none of this project's messages.
+        ValueError when they are not messages of this project.
         """
         self._pending += data
         while len(self._pending) >= _LENGTHS.size:
@@ -142,14 +142,14 @@ def _message(content: bytes) -> Any:
                 values[name] = values[name] and Interval(*map(float, values[name]))
         message = kind(**values)
         for part in fields(kind):
-            if not _is_of(getattr(message, part.name), part.type):
-                raise ValueError(f"{part.name} is no {part.type}")
+            if not _is_kind(getattr(message, part.name), part.type):
+                raise ValueError(f"{part.name} must be {part.type}")
         return message
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"a message cannot be read: {error}") from None
 
 
-def _is_of(value: Any, kind: Any) -> bool:
+def _is_kind(value: Any, kind: Any) -> bool:
     choices = get_args(kind) if isinstance(kind, UnionType) else (kind,)
     kinds = [get_origin(choice) or choice for choice in choices]
     return isinstance(value, tuple(kinds)) or (float in kinds and type(value) is int)

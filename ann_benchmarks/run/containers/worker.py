@@ -1,37 +1,100 @@
-"""A container seen from run.py: given a job, or a check of its image, listened to, stopped, removed."""
+"""A container seen from run.py: given a job, or a question, listened to, logged, stopped, removed."""
 
+import codecs
 import multiprocessing
+import os
 import signal
+import sys
 import threading
-import time
-import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from ann_benchmarks.common.atomic import atomic_path
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import size_text
-from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Definition
-from ann_benchmarks.jobs.events import Failure, PointDone, WorkloadDone
-from ann_benchmarks.jobs.job import Job
+from ann_benchmarks.jobs.events import Failure
 
 from ..process import GRACE_SECONDS
 from ..worker import failure_of
-from .engine import close_attached, find_image, reason
-from .guard import remove_all
-from .limits import cpus_of_each, memory_of_each
-from .log import Log
-from .sandbox import ContainerAccount, Sandbox, project_files
-from .wire import Checked, CheckRequest, MessageReader, write_request
+from .engine import close_attached, reason
+from .sandbox import Sandbox
+from .wire import MessageReader, write_request
 
 _ENDING_SECONDS = 120  # for what a container ran to end by itself once it has reported that it is finished
-_CHECK_SECONDS = 120
 _PIECE = 1 << 16
 _STDERR = 2
 _NO_PROGRAM = 127
+_LONGEST_LINE = 1 << 16  # bytes that are waited for
+
+
+class Log:
+    """Takes what a container prints; of a progress bar, the file keeps the last state alone."""
+
+    def __init__(self, path: Path | None, is_shown: bool) -> None:
+        """Write to a file, begun anew (None: to none), and, if `is_shown`, to standard error."""
+        self._file: BinaryIO | None = None
+        if path is not None:
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = path.open("wb", buffering=0)
+            except OSError as error:
+                raise UserError(f"the log {path} cannot be written: {error.strerror}") from None
+        self._is_shown = is_shown
+        self._line = b""
+        self.last_line = ""  # that says something
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._lock = threading.Lock()
+
+    def write(self, data: bytes) -> None:
+        """Take some of it."""
+        with self._lock:
+            if self._is_shown:
+                with suppress(OSError):  # nobody reads it any more: the file has it
+                    sys.stderr.write(self._decoder.decode(data))
+                    sys.stderr.flush()
+            *lines, self._line = (self._line + data).split(b"\n")
+            self._keep(b"".join(_last_state(line) + b"\n" for line in lines))
+            self._line = self._line[self._line.rfind(b"\r", 0, len(self._line) - 1) + 1 :]
+            if len(self._line) > _LONGEST_LINE:
+                self._keep(self._line)
+                self._line = b""
+
+    def clear_bar(self) -> None:
+        """Make room for a line of our own, where a progress bar may stand."""
+        if self._is_shown and terminal_size():
+            with self._lock, suppress(OSError):
+                sys.stderr.write("\r\x1b[K")
+                sys.stderr.flush()
+
+    def close(self) -> None:
+        """Write what is left of a line, and close the file."""
+        with self._lock:
+            if self._file is not None:
+                if line := _last_state(self._line):
+                    self._keep(line + b"\n")
+                self._file.close()
+                self._file = None
+
+    def _keep(self, data: bytes) -> None:
+        if data.strip():
+            self.last_line = data.strip().rpartition(b"\n")[2].decode(errors="replace")
+        if self._file is not None and data:
+            self._file.write(data)
+
+
+def _last_state(line: bytes) -> bytes:
+    return next((state for state in reversed(line.rstrip(b"\r").split(b"\r")) if state.strip()), b"")
+
+
+def terminal_size() -> tuple[int, int] | None:
+    """(rows, columns) of the terminal that standard error goes to, None if it goes elsewhere."""
+    try:
+        columns, rows = os.get_terminal_size(sys.stderr.fileno())
+    except (OSError, ValueError):
+        return None
+    return (rows, columns) if rows and columns else None
 
 
 class ContainerWorker:
@@ -60,7 +123,10 @@ class ContainerWorker:
             self._socket = self.container.attach_socket(params=how)
             self.container.start()
         except (DockerException, OSError) as error:  # of requests, which is an OSError
-            self._failure = Failure(f"no container could be started: {_advised(reason(error))}")
+            why = reason(error)
+            if "could not select device driver" in why or "nvidia" in why.lower():
+                why += "; the image needs GPUs, and for them Docker needs NVIDIA's container toolkit"
+            self._failure = Failure(f"no container could be started: {why}")
             self._theirs.close()
         else:
             self._reader.start()
@@ -129,7 +195,7 @@ class ContainerWorker:
                 with suppress(NotFound, DockerException, OSError):
                     self.container.remove(force=True, v=True)
                 self.container = None
-            self.pipe.close()  # to which the reader may be waiting to write
+            self.pipe.close()  # the reader may be waiting to write to it
             if self._reader.is_alive():
                 self._reader.join()
             if self._socket is not None:
@@ -172,65 +238,3 @@ class ContainerWorker:
                 raise EOFError
             content += piece
         return bytes(content)
-
-
-def keep_results(job: Job) -> Callable[[Any, bytes], Any]:
-    """Return what stores the results of a job as they come; only these, whatever a container says."""
-
-    def accept(message: Any, attachment: bytes) -> Any:
-        if isinstance(message, PointDone | WorkloadDone):
-            if not job.is_result(message.path):
-                raise ValueError(f"{message.path} is no result of this job")
-            with atomic_path(message.path) as temporary:
-                temporary.write_bytes(attachment)
-        return message
-
-    return accept
-
-
-def answer_to(client: Any, sandbox: Sandbox, request: Any, seconds: float) -> Any:
-    """Have a container answer one request; return its answer, or a Failure where it gives none in time."""
-    worker = ContainerWorker(client, sandbox, Log(None, False), lambda message, attachment: message)
-    deadline = time.monotonic() + seconds
-    answer: Any = None
-    try:
-        with suppress(OSError):
-            worker.send(request)
-        while answer is None and worker.pipe.poll(max(deadline - time.monotonic(), 0)):
-            answer = worker.next_message()
-        return answer or Failure(f"no answer within {seconds:g} s")
-    except EOFError:
-        return worker.death()
-    finally:
-        worker.stop()
-
-
-def check_image(
-    client: Any, image: str, definition: Definition, definitions: Path = DEFINITIONS_FOLDER
-) -> Checked:
-    """Import the plug-in in a container of an image, without network and GPUs; return its versions."""
-    found = find_image(client, image)
-    if found is None:
-        return Checked(problem=f"there is no image {image}")
-    owner = uuid.uuid4().hex
-    engine = client.info()
-    [cpus] = cpus_of_each(None, 1, engine.get("NCPU"))
-    sandbox = Sandbox(
-        replace(found, needs_gpus=False),  # which a machine that builds may not have
-        ContainerAccount.for_image(found, client),
-        owner,
-        memory_of_each(None, 1, engine.get("MemTotal")),
-        cpus,
-        project_files(definitions),
-    )
-    try:
-        answer = answer_to(client, sandbox, CheckRequest(definition), _CHECK_SECONDS)
-    finally:
-        remove_all(client, owner)
-    return Checked(problem=answer.text) if isinstance(answer, Failure) else answer
-
-
-def _advised(text: str) -> str:
-    if "could not select device driver" in text or "nvidia" in text.lower():
-        return f"{text}; the image needs GPUs, which Docker can give where NVIDIA's container toolkit is"
-    return text

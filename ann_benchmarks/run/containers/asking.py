@@ -1,0 +1,96 @@
+"""One question to a plug-in in a container of its image: which versions it has, or where it would measure."""
+
+import os
+import time
+import uuid
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Definition
+from ann_benchmarks.jobs.events import Failure, Located
+
+from ..whereabouts import SECONDS, Locate
+from ..worker import LocationRequest
+from .engine import find_image, remove_all
+from .sandbox import (
+    ContainerAccount,
+    Sandbox,
+    Wishes,
+    cpus_of_each,
+    memory_of_each,
+    placement_facts,
+    project_files,
+)
+from .wire import Checked, CheckRequest
+from .worker import ContainerWorker, Log
+
+_CHECK_SECONDS = 120
+
+
+def check_image(
+    client: Any, image: str, definition: Definition, definitions: Path = DEFINITIONS_FOLDER
+) -> Checked:
+    """Import the plug-in in a container of an image, without network and GPUs; return its versions."""
+    answer, _ = _ask(client, image, CheckRequest(definition), Wishes(), 1, definitions, _CHECK_SECONDS)
+    return Checked(problem=answer.text) if isinstance(answer, Failure) else answer
+
+
+def container_locator(client: Any, wishes: Wishes, parallelism: int, definitions: Path) -> Locate:
+    """Return what has a plug-in report, in a container like those of its jobs, where it would measure."""
+
+    def locate(definition: Definition) -> Located | Failure:
+        request = LocationRequest(definition)
+        answer, facts = _ask(
+            client, definition.docker_tag, request, wishes, parallelism, definitions, SECONDS
+        )
+        if not isinstance(answer, Located):
+            return answer if isinstance(answer, Failure) else Failure("no answer")
+        facts = {**answer.facts, **facts}
+        shares = cpus_of_each(wishes.cpus, parallelism, client.info().get("NCPU"))
+        if len({len(share) for share in shares}) > 1:
+            del facts["cores"]  # it depends on which of them a job gets
+        return Located(facts)
+
+    return locate
+
+
+def _ask(
+    client: Any, name: str, request: Any, wishes: Wishes, containers: int, definitions: Path, seconds: float
+) -> tuple[Any, dict[str, Any]]:
+    """Return the answer, or a Failure, of a container like those of jobs, and what is known of its place."""
+    image = find_image(client, name)
+    if image is None:
+        return Failure(f"there is no image {name}", is_unavailable=True), {}
+    owner, engine = uuid.uuid4().hex, client.info()
+    sandbox = Sandbox(
+        replace(image, needs_gpus=False),  # nothing is computed, and a machine that builds may have none
+        ContainerAccount.for_image(image, client),
+        owner,
+        memory_of_each(wishes.memory, containers, engine.get("MemTotal")),
+        cpus_of_each(wishes.cpus, containers, engine.get("NCPU"))[0],
+        project_files(definitions),
+        environment={name: os.environ[name] for name in image.environment if name in os.environ},
+    )
+    try:
+        return answer_to(client, sandbox, request, seconds), placement_facts(image, wishes)
+    finally:
+        remove_all(client, owner)
+
+
+def answer_to(client: Any, sandbox: Sandbox, request: Any, seconds: float) -> Any:
+    """Have a container answer one request; return its answer, or a Failure where it gives none in time."""
+    worker = ContainerWorker(client, sandbox, Log(None, False), lambda message, attachment: message)
+    deadline = time.monotonic() + seconds
+    answer: Any = None
+    try:
+        with suppress(OSError):
+            worker.send(request)
+        while answer is None and worker.pipe.poll(max(deadline - time.monotonic(), 0)):
+            answer = worker.next_message()
+        return answer or Failure(f"no answer within {seconds:g} s")
+    except EOFError:
+        return worker.death()
+    finally:
+        worker.stop()
