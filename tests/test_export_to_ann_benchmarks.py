@@ -107,7 +107,7 @@ def test_one_algorithm_is_copied_with_what_it_needs(checkout, definitions, capsy
     (checkout / ALGORITHMS / "one/module.py").write_text("y = 1\n")
     with pytest.raises(UserError, match="one is not as exported from here, and the plug-ins need"):
         export(checkout, definitions, "two")
-    with pytest.raises(UserError, match="'none' is no algorithm to export; there are one, three, two"):
+    with pytest.raises(UserError, match="'none' cannot be exported; there are one, three, two"):
         export(checkout, definitions, "none")
 
 
@@ -177,9 +177,13 @@ def test_what_ann_benchmarks_would_not_say_is_noted(checkout, definitions, capsy
 
 
 def test_only_a_checkout_of_ann_benchmarks_is_taken(tmp_path, checkout, definitions):
-    with pytest.raises(UserError, match=r"nowhere is no checkout of ann-benchmarks: it has no install\.py"):
+    with pytest.raises(
+        UserError, match=r"nowhere must be a checkout of ann-benchmarks, but has no install\.py"
+    ):
         export(tmp_path / "nowhere", definitions)
-    with pytest.raises(UserError, match=r"is no checkout of ann-benchmarks: it has no run_algorithm\.py"):
+    with pytest.raises(
+        UserError, match=r"must be a checkout of ann-benchmarks, but has no run_algorithm\.py"
+    ):
         export(DEFINITIONS_FOLDER.parent, definitions)
     with pytest.raises(UserError, match="is where the plug-ins are already"):
         export(checkout, checkout / ALGORITHMS)

@@ -17,11 +17,11 @@ from ann_benchmarks.installing.build_inputs import (
     read_build_arguments,
     read_certificates,
 )
+from ann_benchmarks.installing.building import BuildLog
 from ann_benchmarks.installing.catalog import LARGE_BASE, SMALL_BASE, ImageCatalog
 from ann_benchmarks.installing.context import read_dockerfile, write_context
-from ann_benchmarks.installing.images import apt_mirror
+from ann_benchmarks.installing.images import BUILT, FAILED, ImageOutcome, apt_mirror, table
 from ann_benchmarks.installing.main import main
-from ann_benchmarks.installing.progress import BUILT, FAILED, BuildLog, ImageOutcome, table
 
 
 def refused(*arguments: str) -> str:
@@ -167,8 +167,8 @@ def test_build_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert str(read_build_arguments(["U=https://me:secret@host/x"])) == '{"U": "https://***@host/x"}'
     other = written(tmp_path / "elsewhere/x_1.deb", "")
     for wrong, message in (
-        (["1A=2"], "'1A=2' is no build argument: write NAME=VALUE"),
-        (["=2"], "is no build argument"),
+        (["1A=2"], "'1A=2' is not a build argument: write NAME=VALUE"),
+        (["=2"], "is not a build argument"),
         (["P=./absent.deb"], "there is no file ./absent.deb"),
         ([f"P={package}", f"Q={other}"], "have the same name"),
     ):
@@ -188,8 +188,8 @@ def test_build_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         (["--local", "--no-cache"], "--no-cache does not go with --local"),
         (["--version", "1"], "--version does not go with images"),
         (["--export", "x", "--base", "y"], "--base does not go with --export"),
-        (["--mirror", "ftp://x"], "--mirror ftp://x is no address"),
-        (["--mirror", "http://x y"], "is no address"),
+        (["--mirror", "ftp://x"], "--mirror ftp://x is not an address"),
+        (["--mirror", "http://x y"], "is not an address"),
         (["--mirror", "http://x/y"], "does not end in /debian"),
         (["--ca-bundle", "absent.pem"], "--ca-bundle: absent.pem cannot be read: No such file"),
         (["--definitions", "absent"], "there is no folder absent"),
@@ -206,7 +206,7 @@ def test_mirrors() -> None:
         apt_mirror("https://mirror/", True) == apt_mirror("https://mirror/debian", False) == "https://mirror"
     )
     assert apt_mirror("https://mirror/own", True) is None
-    assert debian.archive_of("https://mirror/own/") == "https://mirror/own"
+    assert debian.archive_address("https://mirror/own/") == "https://mirror/own"
 
 
 # Certificates

@@ -52,8 +52,8 @@ def test_a_secret_is_read_from_the_environment_or_a_file(tmp_path: Path) -> None
         (f"{TOKEN}=x", "--secret takes a NAME"),
         ("UNSET", "the variable UNSET holds nothing"),
         ("TWO", "the variable TWO holds more than one word"),
-        ("A=/dev/null", "is of no regular file"),
-        ("A=\0", "is of no regular file"),
+        ("A=/dev/null", "must be that of a regular file"),
+        ("A=\0", "must be that of a regular file"),
     ],
 )
 def test_what_is_no_secret_is_refused_and_not_repeated(text: str, message: str) -> None:

@@ -22,8 +22,8 @@ from ann_benchmarks.algorithms.postgres.statement import index_of_plan
 from ann_benchmarks.algorithms.postgres.writing.stream import INSERT
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.installing import local
+from ann_benchmarks.installing.local import get_wheel
 from ann_benchmarks.installing.main import main
-from ann_benchmarks.installing.wheels import get_wheel
 from ann_benchmarks.plugin import Changes
 
 from .index_table import documented, offered

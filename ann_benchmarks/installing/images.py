@@ -1,28 +1,139 @@
 """install.py for Docker: the base, then the images of plug-ins, several at a time, each checked."""
 
 import argparse
+import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import replace
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tqdm import tqdm
+
 from ann_benchmarks.common.command import signals_raise
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.output import warn
+from ann_benchmarks.common.foreign import clean_text
+from ann_benchmarks.common.numbers import MB
+from ann_benchmarks.common.output import say, warn
 from ann_benchmarks.definitions.configs import read_configs
+from ann_benchmarks.run.containers.asking import check_image
 from ann_benchmarks.run.containers.engine import connect, reason
-from ann_benchmarks.run.containers.worker import check_image
 
 from . import debian
 from .build_inputs import ca_bundle, read_build_arguments, read_certificates, read_secrets
-from .building import BuildFailed, ImageBuild, ImageBuildOptions
+from .building import BuildFailed, ImageBuild, ImageBuildOptions, log_path
 from .catalog import SMALL_BASE, ImageCatalog, ImageSpec
-from .progress import BUILT, FAILED, UNCHANGED, ImageOutcome, Progress, image_id, log_path, sizes, table
 
 DEFAULT_BASE = "debian:trixie-slim"
 FROM_ARCHIVE = "debootstrap"  # as --base
+BUILT, UNCHANGED, FAILED = "built", "unchanged", "failed"
+_NUMBERS = 3  # columns of the table, from the third on
+
+
+class Progress:
+    """Shows builds, a line for each that moves on a terminal, else its begin and end."""
+
+    def __init__(self) -> None:
+        """Find out whether there is a terminal."""
+        self._is_terminal = sys.stdout.isatty()
+        self._lines: dict[str, Any] = {}
+        tqdm.set_lock(threading.RLock())
+
+    def close(self) -> None:
+        """Take what is shown off the terminal."""
+        for line in self._lines.values():
+            line.close()
+
+    def begin(self, image: str) -> None:
+        """Show that an image is begun."""
+        if self._is_terminal:
+            self._lines[image] = tqdm(
+                file=sys.stdout, leave=False, bar_format="{desc}", desc=f"{image}: begun", dynamic_ncols=True
+            )
+        else:
+            say(f"{image}: begun, its log is {log_path(image)}")
+
+    def step(self, image: str, text: str) -> None:
+        """Show what is done now."""
+        if (line := self._lines.get(image)) is not None:
+            line.set_description_str(f"{image}: {text}")
+
+    def end(self, image: str, text: str, is_failure: bool = False) -> None:
+        """Show what became of it; failures go to stderr."""
+        if (line := self._lines.pop(image, None)) is not None:
+            line.close()
+        with tqdm.external_write_mode(file=sys.stdout):
+            if is_failure:
+                print(f"failed: {image}: {clean_text(text)}", file=sys.stderr, flush=True)
+            else:
+                say(f"{image}: {text}")
+
+
+@dataclass(frozen=True)
+class ImageOutcome:
+    """An image that was to be built: sizes in bytes, None where there is none."""
+
+    image: str
+    state: str
+    seconds: float = 0.0
+    size: int | None = None
+    own_size: int | None = None  # beyond what it starts from
+    versions: Mapping[str, str] = field(default_factory=dict)
+    failure: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.state} in {self.seconds:.1f} s, {_megabytes(self.size)} MB"
+        return f"{text}, {self.versions_text}" if self.versions else text
+
+    @property
+    def versions_text(self) -> str:
+        """Its versions on one line."""
+        return ", ".join(f"{name} {version}" for name, version in self.versions.items())
+
+
+def sizes(client: Any, image: str, base: str) -> tuple[int | None, int | None]:
+    """Bytes of an image, and of what it has beyond the one that it starts from, where that is still there."""
+    found = _find_image(client, image)
+    if found is None:
+        return None, None
+    size = found.attrs["Size"]
+    below = None if base == "scratch" else _find_image(client, base)
+    if below is None:
+        return size, None if base != "scratch" else size
+    layers, shared = found.attrs["RootFS"].get("Layers", []), below.attrs["RootFS"].get("Layers", [])
+    return size, size - below.attrs["Size"] if layers[: len(shared)] == shared else None
+
+
+def table(outcomes: Sequence[ImageOutcome]) -> list[str]:
+    """Lines of a table; MB of an image's own are those beyond the image that it starts from."""
+    rows = [("image", "state", "MB", "own MB", "seconds", "versions")]
+    for each in outcomes:
+        sizes = _megabytes(each.size), _megabytes(each.own_size)
+        rows.append((each.image, each.state, *sizes, f"{each.seconds:.1f}", each.versions_text or "-"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if 2 <= number < 2 + _NUMBERS else cell.ljust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _find_image(client: Any, image: str) -> Any:
+    from docker.errors import NotFound
+
+    try:
+        return client.images.get(image)
+    except NotFound:
+        return None
+
+
+def _megabytes(size: int | None) -> str:
+    return "-" if size is None else f"{size / MB:,.0f}"
 
 
 def build_images(args: argparse.Namespace) -> int:
@@ -46,7 +157,7 @@ def build_images(args: argparse.Namespace) -> int:
             warn(f"{image} is left out: {advice}")
     client = connect()
     outcomes: list[ImageOutcome] = []
-    with signals_raise(is_once=True), Progress() as progress:
+    with signals_raise(is_once=True), closing(Progress()) as progress:
         if is_from_archive and any(spec.image == SMALL_BASE for spec in specs):
             outcomes.append(_debian(client, args.mirror, bundle and bundle[0], args.no_cache, progress))
         options = ImageBuildOptions(args.definitions, certificates, args.no_cache, secrets)
@@ -58,7 +169,7 @@ def build_images(args: argparse.Namespace) -> int:
 
 def apt_mirror(mirror: str | None, is_from_archive: bool) -> str | None:
     """What apt is to use in place of http://deb.debian.org, None where nothing else."""
-    archive = debian.archive_of(mirror)
+    archive = debian.archive_address(mirror)
     if mirror is None or (is_from_archive and not archive.endswith("/debian")):
         return None  # what debootstrap makes has the archive's address already
     if not archive.endswith("/debian"):
@@ -103,7 +214,9 @@ class ImageBuilder:
             try:
                 while waiting or self._builds:
                     for spec in list(waiting):
-                        failed = [name for name in spec.needs if _is_failed(outcomes.get(name))]
+                        failed = [
+                            name for name in spec.needs if name in outcomes and outcomes[name].state == FAILED
+                        ]
                         if failed:
                             failure = f"not built, since {failed[0]} failed"
                             outcomes[spec.image] = self._show(
@@ -142,9 +255,9 @@ class ImageBuilder:
         image = build.spec.image
         begun = time.perf_counter()
         try:
-            before = image_id(build.client, image)
+            before = _find_image(build.client, image)
             build.run(lambda text: self.progress.step(image, text))
-            state = UNCHANGED if image_id(build.client, image) == before else BUILT
+            state = UNCHANGED if _find_image(build.client, image) == before else BUILT
             size, own_size = sizes(build.client, image, build.spec.base)
             return ImageOutcome(image, state, time.perf_counter() - begun, size, own_size)
         except BuildFailed as error:
@@ -178,7 +291,3 @@ class ImageBuilder:
         is_failure = outcome.state == FAILED
         self.progress.end(outcome.image, outcome.failure if is_failure else str(outcome), is_failure)
         return outcome
-
-
-def _is_failed(outcome: ImageOutcome | None) -> bool:
-    return outcome is not None and outcome.state == FAILED

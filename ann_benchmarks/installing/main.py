@@ -117,16 +117,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def check_options(args: argparse.Namespace) -> None:
     """Refuse options that do not go together."""
+    excluded: Sequence[str] = FOR_LOCAL
+    what = "images; add --local, or give --build-arg"
     if args.export is not None:
-        refuse(args, ("--local", *FOR_LOCAL, *FOR_IMAGES), "--export, which copies plug-ins")
+        excluded, what = ("--local", *FOR_LOCAL, *FOR_IMAGES), "--export, which copies plug-ins"
     elif args.local:
-        refuse(args, FOR_IMAGES, "--local, which builds no image")
-    else:
-        refuse(args, FOR_LOCAL, "images; add --local, or give --build-arg")
-
-
-def refuse(args: argparse.Namespace, options: Sequence[str], what: str) -> None:
-    """Raise UserError when one of the options is given."""
-    for option in options:
+        excluded, what = FOR_IMAGES, "--local, which builds no image"
+    for option in excluded:
         if getattr(args, option[2:].replace("-", "_")):
             raise UserError(f"{option} does not go with {what}")

@@ -49,7 +49,7 @@ def _server(process: psutil.Process) -> psutil.Process:
 
 
 def _guards(process: psutil.Process) -> list[psutil.Process]:
-    return [each for each in process.children() if "tiers.release" in each.cmdline()]
+    return [each for each in process.children() if "tiers.ledger" in each.cmdline()]
 
 
 _VICTIMS: dict[str, Callable[[psutil.Process], psutil.Process]] = {
