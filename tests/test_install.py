@@ -481,7 +481,7 @@ def test_the_version_asked_for_is_looked_up(command) -> None:
     publish(command)
     message = refused("--algorithm", "thing", "--version", "9.9.9")
     assert "own/thing has no release 9.9.9" in message and "--archive FILE" in message
-    assert "is no version" in refused("--algorithm", "thing", "--version", "../../x")
+    assert "is not a version" in refused("--algorithm", "thing", "--version", "../../x")
 
 
 def test_a_release_for_other_servers_only(command) -> None:

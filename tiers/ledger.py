@@ -24,7 +24,7 @@ from .groups import remove_group
 
 SYSTEM_FOLDER = Path("/run/ann-benchmarks")
 PAGES_FILE = Path("/proc/sys/vm/nr_hugepages")
-ENDING_SECONDS = 30  # that a server has to end by itself
+ENDING_SECONDS = 30  # a server has this long to end by itself
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _LONGEST_COMMAND = 100  # characters
 _PROJECT = Path(__file__).parent.parent

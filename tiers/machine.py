@@ -67,7 +67,7 @@ def shared_memory_of(pid: int) -> int:
 
 
 def block_device(folder: Path) -> str:
-    """Return MAJOR:MINOR of the whole disk of a folder; UserError where there is none, as on a tmpfs."""
+    """Return MAJOR:MINOR of the whole disk of a folder; UserError on a tmpfs or the like."""
     place = folder.resolve()
     while not place.exists():
         place = place.parent

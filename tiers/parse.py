@@ -174,7 +174,7 @@ class Servers:
 
     @property
     def with_rows(self) -> range:
-        """The numbers of those that hold rows: the first is none of them where there are shards."""
+        """The numbers of those that hold rows; with shards, the first holds none."""
         return range(1, self.total) if self.shards else range(self.total)
 
     @property

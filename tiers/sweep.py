@@ -29,7 +29,7 @@ from .parse import Servers, available_memory, check_capacity, parse_tiers
 from .tier import CONTAINER, HUGE_PAGES, Disk, SimulatedServer, Tier, TieredServer, plugin_errors
 
 ANY_NAME = "ann-benchmarks-tier"  # of groups that are not made
-_FOR_PROCESSES = 256 * MB  # of a container at first, on top of what is to be available
+_PROCESS_BYTES = 256 * MB  # of a container at first, on top of what is to be available
 
 
 class SweepConsole(Console):
@@ -115,7 +115,7 @@ class Sweep:
     def begun(self) -> Iterator[Callable[[Job], Worker]]:
         """Hold back what tiers do not have, until the end; the value starts a worker for a job."""
         with ExitStack() as stack:
-            stack.callback(self._give_back)  # when all else is given back
+            stack.callback(self._give_back)  # after all else is given back
             with plugin_errors():
                 folder, others = self._server.data_folder(), self._other_folders()
             self._holding = stack.enter_context(Holding(self._method, folder, other_folders=others))
@@ -278,7 +278,7 @@ def _limit_keeper(container: Any, target: int | None) -> Keeper | None:
 
 
 def _memory_at_start(tier: Tier) -> int | None:
-    return None if tier.ram is None else min(tier.ram + _FOR_PROCESSES, memory_bytes())
+    return None if tier.ram is None else min(tier.ram + _PROCESS_BYTES, memory_bytes())
 
 
 def disk_options(disk: Disk, folder: Path) -> dict[str, Any]:

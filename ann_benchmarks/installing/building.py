@@ -86,7 +86,7 @@ class BuildLog:
 
 
 class BuildFailed(Exception):
-    """Why there is no image, on one line."""
+    """Why an image could not be built, on one line."""
 
 
 class BuildAborted(Exception):
@@ -98,7 +98,7 @@ class ImageBuildOptions:
     """What all builds of one command have in common."""
 
     definitions: Path
-    certificates: Mapping[str, bytes]  # that images trust
+    certificates: Mapping[str, bytes]  # trusted by images
     is_anew: bool  # although layers are in the engine's cache
     secrets: Mapping[str, str]
 

@@ -33,7 +33,7 @@ class RestrictedPackage:
     plugin: str
     argument: str
     secret: str
-    source: str  # whose packages they are, for people
+    source: str  # the owner of the packages, for people
     script: Path
     environment: Mapping[str, str] = field(default_factory=dict)  # for the script: arguments of the build
 
@@ -64,7 +64,7 @@ def read_restricted(folder: Path) -> RestrictedPackage | None:
 
 
 SCRIPT = "/tmp/download.sh"
-PACKAGES = "/packages"  # where the script leaves one file
+PACKAGES = "/packages"  # the script leaves one file here
 MOST_BYTES = 8 << 30  # of that
 MEMORY = "/run/secret"  # never written to a disk
 
@@ -80,7 +80,7 @@ class Download:
         self._last = ""
 
     def run(self, folder: Path, take: Callable[[str], None]) -> Path:
-        """Have the package in `folder`; `take` gets the output by lines. UserError says why there is none."""
+        """Have the package in `folder`; `take` gets the output by lines. UserError says what failed."""
         from docker.errors import DockerException
 
         owner = uuid.uuid4().hex

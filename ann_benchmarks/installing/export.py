@@ -75,7 +75,7 @@ def export(folder: Path, definitions: Path, algorithm: str | None = None) -> Non
 
 
 def check_checkout(folder: Path, definitions: Path) -> None:
-    """Refuse a folder that is no checkout of ann-benchmarks, or that the plug-ins come from."""
+    """Refuse a folder that is not a checkout of ann-benchmarks, or that the plug-ins come from."""
     missing = [name for name in CHECKOUT_MARKS if not (folder / name).is_file()]
     if missing:
         raise UserError(

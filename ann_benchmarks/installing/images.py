@@ -74,7 +74,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class ImageOutcome:
-    """An image that was to be built: sizes in bytes, None where there is none."""
+    """An image that was to be built: sizes in bytes, None where it does not exist."""
 
     image: str
     state: str

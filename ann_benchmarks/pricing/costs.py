@@ -100,7 +100,7 @@ def at_least(value: float, interval: Interval | None, bound: float) -> Kept:
 class ServerCost:
     """An index on a server under one load: what it does there, whether that suffices, and the price.
 
-    `rate` is in queries/s; one that was given has no interval. `unpriced` says why there is no quote.
+    `rate` is in queries/s; one that was given has no interval. `unpriced` says why a quote is lacking.
     `moved_to` is the recall of a rate between those of results, which has the latencies of none of them; None
     for the rate of `run` itself.
     """

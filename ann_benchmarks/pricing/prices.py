@@ -143,7 +143,7 @@ class PriceList:
     notes: Sequence[str] = ()
 
     def quote(self, needed: Capacity) -> Quote:
-        """Return the cheapest instance with storage that suffices; UserError says why there is none."""
+        """Return the cheapest instance with storage that suffices; UserError says what is lacking."""
         fitting = [instance for instance in self.instances if instance.has(needed)]
         if not fitting:
             cpus = f"{needed.cpus} CPU{'s' * (needed.cpus > 1)}"

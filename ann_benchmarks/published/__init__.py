@@ -34,7 +34,7 @@ class PublishedTable:
     """Rows with the same columns; each column has a unit.
 
     Rows that agree in `curves` make one curve; `labels` is the column that is written next to its points,
-    which then are no steps along one setting and are not joined. `place` says where the table stands.
+    which then are not steps along one setting, and not joined. `place` says where the table stands.
     """
 
     name: str
@@ -81,7 +81,7 @@ class Published:
     notes: Sequence[str] = ()
 
     def table(self, name: str) -> PublishedTable:
-        """Return a table by its name; UserError if there is none."""
+        """Return a table by its name; UserError if it does not exist."""
         for table in self.tables:
             if table.name == name:
                 return table
@@ -89,7 +89,7 @@ class Published:
         raise UserError(f"{self.path} has no table '{name}': it has {known}")
 
     def table_with(self, *columns: str) -> PublishedTable:
-        """Return the first table that has these columns; UserError if there is none."""
+        """Return the first table that has these columns; UserError if no table has them."""
         for table in self.tables:
             if set(columns) <= set(table.columns):
                 return table

@@ -62,7 +62,7 @@ def parse_selection(requested: Mapping[str, Any]) -> Selection:
 
 
 def select(requested: Mapping[str, Any] | Selection) -> tuple[Published, list[Curve]]:
-    """Return the file and the curves of a selection; UserError if there is no such row or column."""
+    """Return the file and the curves of a selection; UserError if a row or a column is lacking."""
     selection = requested if isinstance(requested, Selection) else parse_selection(requested)
     source = published(selection.published)
     columns = [selection.x, selection.y, *selection.where, *selection.by]
@@ -88,7 +88,7 @@ def select(requested: Mapping[str, Any] | Selection) -> tuple[Published, list[Cu
 
 
 def rows_where(table: PublishedTable, where: Mapping[str, Any]) -> list[Row]:
-    """Return the rows whose columns have these values; UserError if there is none."""
+    """Return the rows whose columns have these values; UserError if no row has them."""
     table.check(*where)
     rows = list(table.rows)
     conditions = []

@@ -23,7 +23,7 @@ ENVIRONMENT_LABEL = "ann-benchmarks.environment"
 OWNER_LABEL = "ann-benchmarks.owner"
 PROJECT = Path(__file__).parents[3]
 _ENDING_SECONDS = 20  # for containers to end by themselves
-_LAST_SECONDS = 2  # in which a container may still appear that the engine is still making
+_LAST_SECONDS = 2  # a container that the engine is still making may appear until then
 _ENGINE_SECONDS = 120  # for an engine to be there again that was restarted
 OTHER_WAY = "or add --local to run on this machine itself"
 
@@ -94,7 +94,7 @@ class Image:
 
 
 def find_image(client: Any, name: str) -> Image | None:
-    """Look for an image; None where the engine has none of that name."""
+    """Look for an image; None where the engine does not have it."""
     from docker.errors import DockerException, ImageNotFound
 
     try:
@@ -115,11 +115,6 @@ def find_image(client: Any, name: str) -> Image | None:
         variables.get("PYTHONPATH", ""),
         variables.get("PYTHONPYCACHEPREFIX", ""),
     )
-
-
-def _variables(found: Any) -> dict[str, str]:
-    pairs = (entry.partition("=") for entry in found.attrs["Config"].get("Env") or [])
-    return {name: value for name, _, value in pairs}
 
 
 def start_guard(owner: str, locks: Sequence[int]) -> "subprocess.Popen[bytes]":

@@ -24,8 +24,8 @@ USER_ID = 10001  # inside, where run.py is root's
 MOST_PROCESSES = 4096
 # For images that need root: to start services, which give up what they do not need.
 ROOT_CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID"]
-_MOST_CPUS = 1 << 13  # that Linux can have
-LEAST_MEMORY = 6 * 2**20  # that Docker allows
+_MOST_CPUS = 1 << 13  # Linux has at most so many
+LEAST_MEMORY = 6 * 2**20  # Docker allows no less
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ def write_request(request: RunRequest | CheckRequest | LocationRequest | RoundsR
 
 
 def read_request(read: Callable[[int], bytes]) -> Any:
-    """Read a request by what returns that many bytes, or fewer at the end; EOFError when there is none."""
+    """Read a request by what returns that many bytes, or fewer at the end; EOFError at the end."""
     (length,) = struct.unpack(">I", _exactly(read, 4))
     return pickle.loads(_exactly(read, length))
 

@@ -43,7 +43,7 @@ class Log:
                 raise UserError(f"the log {path} cannot be written: {error.strerror}") from None
         self._is_shown = is_shown
         self._line = b""
-        self.last_line = ""  # that says something
+        self.last_line = ""  # the last one that is not empty
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._lock = threading.Lock()
 

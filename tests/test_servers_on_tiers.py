@@ -1,0 +1,233 @@
+"""Shards and replicas under tiers: each server has the memory of the tier, in control groups of its own."""
+
+import os
+import re
+import shutil
+import time
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+
+from ann_benchmarks.algorithms.postgres import servers
+from ann_benchmarks.algorithms.postgres.servers.account import server_account
+from ann_benchmarks.algorithms.postgres.servers.programs import ServerPrograms
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.numbers import GB, MB
+from ann_benchmarks.definitions.selection import with_replicas
+from ann_benchmarks.plotting.tier_table import table
+from ann_benchmarks.reporting.memory import contender
+from ann_benchmarks.results.comparable import Comparison
+from ann_benchmarks.results.tiers import as_tier_run
+from ann_benchmarks.submission.checking.tiers import other_server
+from tiers import parse
+from tiers.groups import ControlGroup, SeveralGroups
+from tiers.holding import Holding
+from tiers.ledger import Ledger
+from tiers.options import find_server
+from tiers.parse import Servers, check_capacity
+from tiers.sweep import Sweep
+from tiers.tier import SimulatedServer, Tier
+
+from .programs import until
+from .report_data import make_run
+from .test_tier_memory import TAKE
+from .test_tiers import defined, folder, groups, points, started, swept
+from .tier_holds import group_of, inside, line_of, members, needs_memory_group
+
+__all__ = ["folder"]
+pytestmark = pytest.mark.thorough
+HNSW = defined("pgvector_hnsw", "PGVectorHNSW")
+BUFFERS, RAM = 32 * MB, 160 * MB
+SMALL = Tier(BUFFERS, RAM)
+OPTIONS = [
+    *("--algorithm", "hnsw", "--clients", "2", "--tiers", "32MB:160MB", "--tier-method", "cgroup"),
+    *("--duration", "0.5", "--warmup", "50"),
+]
+SHARDS = ["--shards", "none,2", "--shard-engine", "fdw,client"]
+REPLICAS = ["--replicas", "none,1"]
+
+
+def groups_of(pid: int) -> set[Path]:
+    """Those that a process has made: other tests have some, too."""
+    own = group_of(pid)
+    return {group for group in groups() if group.name == own.name or group.name.startswith(f"{own.name}-")}
+
+
+def buffers_of(pid: int) -> set[str]:
+    """The shared_buffers that a postmaster was started with; nothing of other processes."""
+    with suppress(psutil.Error):
+        return {word for word in psutil.Process(pid).cmdline() if word.startswith("--shared_buffers=")}
+    return set()
+
+
+@needs_memory_group
+def test_each_server_has_a_group_with_the_memory_of_the_tier(tmp_path):
+    with Holding("cgroup", tmp_path, Ledger(tmp_path / "ledger"), [tmp_path, tmp_path]) as holding:
+        holding.apply(Tier(ram=RAM))
+        own = group_of(os.getpid())
+        made = [own, own.with_name(f"{own.name}-1"), own.with_name(f"{own.name}-2")]
+        assert groups_of(os.getpid()) == set(made)
+        (pattern,) = holding.groups
+        assert pattern == own.with_name(f"{own.name}{{server}}") / "cgroup.procs"
+        each, both = (holding.memory_of(one.with_rows) for one in (Servers(shards=2), Servers(replicas=1)))
+        assert isinstance(each, SeveralGroups) and [one.folder for one in each.groups] == made[1:]
+        assert isinstance(both, SeveralGroups) and [one.folder for one in both.groups] == made[:2]
+        assert all(one.available() == pytest.approx(RAM, rel=0.03) for one in each.groups)
+        holding._stop_keepers()
+        with inside([made[2] / "cgroup.procs"], TAKE, "private", 64) as backend:
+            line_of(backend)
+            # The server that is off stands for all, and the others have what they had.
+            assert each.available() == pytest.approx(RAM - 64 * MB, rel=0.1)
+            assert each.groups[0].available() == pytest.approx(RAM, rel=0.03)
+            one = holding.memory_of(Servers(shards=1).with_rows)
+            assert one is not None and one.available() == pytest.approx(RAM, rel=0.03)
+        assert isinstance(holding.memory_of(Servers().with_rows), ControlGroup) and each.kills() == 0
+    assert not groups_of(os.getpid())
+
+
+@pytest.mark.parametrize(
+    ("options", "marks", "names", "is_killed_before"),
+    [
+        (SHARDS, ["", "-1", "-2"], ["hnsw", "hnsw-shards2-client", "hnsw-shards2-fdw"], False),
+        (REPLICAS, ["", "-1"], ["hnsw", "hnsw-replicas1"], True),
+    ],
+)
+@needs_memory_group
+def test_servers_of_one_size_are_measured_also_after_a_kill(
+    folder: Path, options: list[str], marks: list[str], names: list[str], is_killed_before: bool
+):
+    shutil.rmtree(folder / "results", ignore_errors=True)  # of a try before
+    if is_killed_before:
+        with started(folder, *OPTIONS, *options) as process:
+            own = group_of(process.pid)
+            last = own.with_name(f"{own.name}{marks[-1]}")
+            until(lambda: last.exists() and len(members(last)) > 4, 120)
+            running = members(own) | members(last)
+            process.kill()
+            process.communicate()
+        until(partial(lambda pid: not groups_of(pid), process.pid))
+        until(lambda: not any(map(psutil.pid_exists, running)))
+    found: dict[str, set[int]] = {}
+    buffers: set[str] = set()
+    with started(folder, *OPTIONS, *options) as process:
+        own = group_of(process.pid)
+        while process.poll() is None:
+            for group in groups_of(process.pid):
+                known = found.setdefault(group.name.removeprefix(own.name), set())
+                with suppress(OSError):  # it is just given back
+                    new = members(group) - known
+                    buffers = buffers.union(*map(buffers_of, new))
+                    known |= new
+            time.sleep(0.05)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, out + err
+    # Each server has processes of its own in its own group: postmaster, workers, and the clients' sessions.
+    assert set(found) == set(marks) and all(len(each) > 4 for each in found.values())
+    assert not set.intersection(*found.values()) and not groups_of(process.pid)
+    assert buffers == {"--shared_buffers=32MB"}
+    done = points(folder)
+    assert [re.sub("-c2.*", "", name) for name in done] == names
+    for name, point in done.items():
+        assert point["shared_buffers"] == (2 if "shards" in name else 1) * BUFFERS
+        assert point["tier_shared_buffers"] == BUFFERS and point["tier_ram"] == RAM
+        assert point["tier_available"] == pytest.approx(RAM, rel=0.05) and "memory_divided_by" not in point
+        assert "-cgroup-sb32MB-ram160MB" in name
+    assert "nothing to do" in swept(folder, *OPTIONS, *options)
+
+
+def test_servers_are_counted_by_what_they_do():
+    every = with_replicas([HNSW], [0, 1, 2])
+    assert Servers.needed(every) == Servers(replicas=2)
+    assert Servers.needed(every[:1]) == Servers() == Servers.needed([HNSW])
+    for these, counted in (
+        (Servers(replicas=2), (3, range(3), 2)),
+        (Servers(shards=2), (3, range(1, 3), 2)),
+        (Servers(), (1, range(1), 1)),
+    ):
+        assert (these.total, these.with_rows, these.queried) == counted
+
+
+@pytest.mark.parametrize(
+    ("tier", "these", "said"),
+    [
+        (Tier(16 * MB, 45 * MB, 1), Servers(replicas=1), ""),
+        (Tier(16 * MB, 45 * MB), Servers(replicas=2), "0.1 GB .* for a primary and 2 replicas: leave out 16"),
+        (Tier(cpus=2), Servers(replicas=1), "2 CPUs for a primary and 1 replica: leave out 2cpus$"),
+        (Tier(cpus=1), Servers(replicas=2), "2 CPUs for a primary and 2 replicas: leave out 1cpus$"),
+        (Tier(cpus=1), Servers(shards=4), "for 4 shards and what asks them: leave out 1cpus$"),
+        (Tier(ram=1 << 40), Servers(shards=64), "available for 64 shards: leave out all:1024GB$"),
+    ],
+)
+def test_a_machine_that_is_too_small_for_all_of_them_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tier: Tier, these: Servers, said: str
+):
+    monkeypatch.setattr(parse, "memory_bytes", lambda: 100 * MB)
+    monkeypatch.setattr(parse, "usable_cores", lambda: 2)
+    if not said:
+        return check_capacity([tier], "cgroup", these)
+    with pytest.raises(UserError, match=said):
+        check_capacity([tier], "cgroup", these)
+
+
+@pytest.mark.parametrize(
+    ("these", "folders", "said"),
+    [
+        (Servers(shards=2), ["pg-shard1", "pg-shard2"], "tiers of shards are of servers of our own"),
+        (Servers(replicas=2), ["pg-replica1", "pg-replica2"], "tiers of replicas .* --replicas out$"),
+    ],
+)
+def test_servers_have_folders_of_their_own_and_no_huge_pages(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, these: Servers, folders: list[str], said: str
+):
+    for name, value in (("_shards", {}), ("_replicas", {}), ("_current", None)):
+        monkeypatch.setattr(servers, name, value)
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_DATA", str(tmp_path / "pg"))
+    server = find_server([HNSW], None)
+    assert [path.name for path in server.other_folders(these.shards, these.replicas)] == folders
+    with pytest.raises(UserError, match="each server is to have its own: use --tier-method cgroup$"):
+        Sweep("32MB:160MB", "hugepages", server, these).conditions(100, 8)
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_SHARD_HOSTS", "db1,db2")
+    with pytest.raises(RuntimeError, match="tiers simulate servers of our own: unset .*SHARD_HOSTS"):
+        find_server([HNSW], None).other_folders(2, 0)
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", "db.example.org")
+    with pytest.raises(RuntimeError, match=said):
+        find_server([HNSW], "true").other_folders(these.shards, these.replicas)
+
+
+def test_a_server_enters_the_groups_of_its_number(monkeypatch, tmp_path):
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_GROUPS", "/a/t{server}/cgroup.procs:/b/t{server}/cgroup.procs")
+    entered = [ServerPrograms(tmp_path, server_account(), tmp_path, number)._groups() for number in (0, 2)]
+    assert entered == ["/a/t/cgroup.procs:/b/t/cgroup.procs", "/a/t-2/cgroup.procs:/b/t-2/cgroup.procs"]
+
+
+def test_shared_buffers_are_those_of_all_servers_together():
+    facts: dict[str, Any] = {"shared_buffers": 2 * BUFFERS, "tier_available": RAM}
+    server = SimulatedServer(SMALL, "cgroup")
+    replace(server, queried=2).check(facts)
+    with pytest.raises(UserError, match="shared_buffers is 64 MB"):
+        server.check(facts)
+    run = make_run("hnsw", ram=2)
+    series = replace(run.series, replicas=2)
+    for size, problems in ((2 * GB, 0), (GB, 1)):
+        attrs = {**run.attrs, "shared_buffers": size}
+        point = SimpleNamespace(attrs=attrs, series=series, number=attrs.get)
+        assert len(list(other_server(point))) == problems  # type: ignore[arg-type]
+
+
+def test_memory_of_several_servers_is_that_of_each():
+    run = make_run("hnsw", ram=2)
+    on_shards = replace(run, series=replace(run.series, shards=4, shard_engine="fdw"))
+    copied = replace(run, series=replace(run.series, replicas=2))
+    shown = [contender(one) for one in (run, on_shards, copied)]
+    assert shown == ["hnsw", "hnsw-shards4-fdw (each server)", "hnsw-replicas2 (each server)"]
+    on_tiers = [found for one in (run, copied) if (found := as_tier_run(one))]
+    assert on_tiers[1].name == f"{on_tiers[0].name.replace('hnsw', 'hnsw-replicas2')} (each server)"
+    assert "**hnsw-replicas2 (each server), M=16" in table("", on_tiers, 0.95, None, intervals=False)
+    assert Comparison(1, [copied], 0.95).where.endswith("shared_buffers of 1 GB for each server")
+    assert not Comparison(1, [run], 0.95).where.endswith("for each server")
