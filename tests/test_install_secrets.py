@@ -47,7 +47,7 @@ def test_a_secret_is_read_from_the_environment_or_a_file(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (f"A={TOKEN}", "put it into the variable A and write --secret A"),
+        (f"A={TOKEN}", "put a secret itself into the variable A and write --secret A"),
         (TOKEN, "--secret takes a NAME"),
         (f"{TOKEN}=x", "--secret takes a NAME"),
         ("UNSET", "the variable UNSET holds nothing"),

@@ -9,9 +9,9 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import GB, MB
-from tiers import groups, limits, machine
 from tiers import holding as holdings
 from tiers import ledger as ledgers
+from tiers import limits, machine
 from tiers.groups import ControlGroup, find_place, remove_group
 from tiers.holding import Holding
 from tiers.ledger import Ledger, own_hold
@@ -322,8 +322,10 @@ def version_2_double(tmp_path, monkeypatch):
         f"31 23 0:28 / {top} rw,relatime shared:4 - cgroup2 cgroup2 rw\n"
     )
 
+    make_folder, remove_folder = Path.mkdir, Path.rmdir
+
     def make(folder):
-        folder.mkdir()
+        make_folder(folder)
         for name in ("memory.max", "memory.swap.max", "cpuset.cpus", "io.max", "cgroup.procs"):
             (folder / name).write_text("")
         (folder / "cpuset.cpus.effective").write_text(f"{min(os.sched_getaffinity(0))}\n")
@@ -331,10 +333,10 @@ def version_2_double(tmp_path, monkeypatch):
     def remove(folder):
         for file in folder.iterdir():
             file.unlink()
-        folder.rmdir()
+        remove_folder(folder)
 
-    monkeypatch.setattr(limits, "make_folder", make)
-    monkeypatch.setattr(groups, "remove_folder", remove)
+    monkeypatch.setattr(Path, "mkdir", make)
+    monkeypatch.setattr(Path, "rmdir", remove)
     return processes
 
 

@@ -240,7 +240,7 @@ def remove_group(folder: Path, home: Path, patience: float) -> None:
             give_up = give_up or now + _LAST_SECONDS
             try:
                 if not members:
-                    remove_folder(folder)
+                    folder.rmdir()  # the kernel takes its files along
                 for pid in members:
                     with suppress(ProcessLookupError):
                         write(home / "cgroup.procs", pid)
@@ -251,11 +251,6 @@ def remove_group(folder: Path, home: Path, patience: float) -> None:
                     raise
         if folder.exists():
             time.sleep(_PAUSE)
-
-
-def remove_folder(folder: Path) -> None:
-    """Remove a group; the kernel takes its files along."""
-    folder.rmdir()
 
 
 def move_tree(folders: Iterable[Path], pid: int) -> set[int]:

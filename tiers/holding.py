@@ -14,29 +14,12 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import size_text
 from ann_benchmarks.common.output import warn
 
-from .groups import (
-    CPUS,
-    DISK,
-    MEMORY,
-    ControlGroup,
-    Keeper,
-    SeveralGroups,
-    find_place,
-    keep_limit,
-    move_tree,
-)
+from . import groups, machine
+from .groups import CPUS, DISK, MEMORY, ControlGroup, Keeper, SeveralGroups
 from .ledger import ENDING_SECONDS, HeldGroup, Ledger, own_hold, start_guard
 from .limits import Group, choose_groups, keep_controllers
 from .locked_memory import LockedMemory, require_rights
-from .machine import (
-    WholeMachine,
-    block_device,
-    drop_caches,
-    meminfo,
-    read_ahead,
-    require_linux,
-    shared_memory_of,
-)
+from .machine import WholeMachine, meminfo
 from .tier import CONTROL_GROUP, HUGE_PAGES, Tier
 
 TOLERANCE = 0.03  # share by which what is available may differ from the tier's
@@ -73,7 +56,7 @@ class Holding:
         self._tier = Tier()
 
     def __enter__(self) -> "Holding":
-        require_linux()
+        machine.require_linux()
         if self.method == HUGE_PAGES:
             require_rights()
             if meminfo()["SwapTotal"]:
@@ -120,10 +103,10 @@ class Holding:
             self._empty()
             first, *others = self.folders
             for folder in others:
-                drop_caches(folder, everything=False)
+                machine.drop_caches(folder, everything=False)
             # Others who measure here would lose their caches.
             company = any(other.is_alive and other.pid != os.getpid() for other in self._ledger.all())
-            drop_caches(first, everything=not company)
+            machine.drop_caches(first, everything=not company)
             shared_before = meminfo()["Shmem"]
             self._make_groups(tier)
             self.memory = self._view(tier, shared_before)
@@ -162,14 +145,14 @@ class Holding:
         hold = self._held.hold
         with self._ledger.changing(hold):
             for group, held in zip(self._servers[0], hold.groups, strict=True):
-                place = find_place(group.controllers[0], pid=pid)
+                place = groups.find_place(group.controllers[0], pid=pid)
                 if place is not None and place.own != group.folder:
                     held.home, held.adopted = str(place.own), True
             self._ledger.write(hold)
-        tree = move_tree([group.folder for group in self._servers[0]], pid)
+        tree = groups.move_tree([group.folder for group in self._servers[0]], pid)
         if isinstance(self.memory, WholeMachine):
             self._stop_keepers()
-            self.memory = WholeMachine(meminfo()["Shmem"] - max(map(shared_memory_of, tree)))
+            self.memory = WholeMachine(meminfo()["Shmem"] - max(map(machine.shared_memory_of, tree)))
             self._hold_memory()
 
     @property
@@ -231,7 +214,7 @@ class Holding:
     def _view(self, tier: Tier, shared_before: int) -> WholeMachine | ControlGroup:
         if self._memory_groups:
             return self._memory_groups[0].memory
-        place = find_place(MEMORY)
+        place = groups.find_place(MEMORY)
         if tier.ram is None and place is not None:
             with suppress(OSError):  # the topmost group of version 2 has no limit
                 if place.memory.limit() < meminfo()["MemTotal"]:  # a container's
@@ -250,7 +233,7 @@ class Holding:
                         f"{size_text(target)} are more than the {size_text(most)} that the groups above leave"
                     )
                 group.limit_memory(target + group.memory.overhead())
-                self._keepers.append(Keeper(partial(keep_limit, group.memory, target)))
+                self._keepers.append(Keeper(partial(groups.keep_limit, group.memory, target)))
         elif target is not None and isinstance(self.memory, WholeMachine):
             self._held.reach(self.memory, target)
             self._keepers.append(Keeper(partial(self._held.keep, self.memory, target)))
@@ -261,7 +244,7 @@ class Holding:
                 "end other programs, or request less"
             )
         facts: dict[str, Any] = {"tier_method": self.method, "tier_available_at_start": available}
-        if self.folders[0] is not None and (ahead := read_ahead(self.folders[0])) is not None:
+        if self.folders[0] is not None and (ahead := machine.read_ahead(self.folders[0])) is not None:
             facts["disk_read_ahead"] = ahead
         if isinstance(self.memory, ControlGroup):
             facts["tier_memory_limit"] = self.memory.limit()  # ours, or our container's
@@ -285,6 +268,6 @@ def choose_limits(tier: Tier, method: str, folder: Path | None, name: str) -> tu
             raise UserError(
                 f"the disk of {tier} cannot be limited: where the server keeps its data is unknown"
             )
-        device = block_device(folder)
+        device = machine.block_device(folder)
         controllers.append(DISK)
     return choose_groups(controllers, name), device

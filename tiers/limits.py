@@ -61,7 +61,7 @@ class Group:
         """Make it, empty and without limits."""
         remove_group(self.folder, self.home, patience=0)  # by a process that had our pid
         try:
-            make_folder(self.folder)
+            self.folder.mkdir()  # the kernel makes its files
             if self.version == 1 and CPUS in self.controllers:  # else no process may enter
                 for name in ("cpuset.mems", "cpuset.cpus"):
                     write(self.folder / name, (self.parent / name).read_text())
@@ -142,11 +142,6 @@ class Group:
                 with suppress(OSError, ValueError):  # not there, or "max"
                     limits.append(int((folder / name).read_text()))
         return min(limits, default=None)
-
-
-def make_folder(folder: Path) -> None:
-    """Make a group; the kernel makes its files."""
-    folder.mkdir()
 
 
 def choose_groups(controllers: Iterable[str], name: str, processes: Path = PROCESSES) -> list[Group]:

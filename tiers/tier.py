@@ -252,9 +252,8 @@ class TieredServer(Protocol):
     def environment(self, tier: Tier | None, groups: Sequence[Path] = ()) -> Mapping[str, str]:
         """Return the variables of a worker, or a container, whose server is to have what a tier has.
 
-        None: a server that builds, with all the machine's memory. A user's server has its settings and its
-        groups otherwise. `groups` are the files that take the pids of its processes; where they have SERVER
-        in their names, each server has files of its own.
+        None: it builds, with all the machine's memory. `groups` are the files that take the pids of its
+        processes; where they have SERVER in their names, each server has files of its own.
         """
 
     def serve(self, tier: Tier) -> int | None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ann_benchmarks.common.numbers import three_digits
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.reporting.content import Finding
 from ann_benchmarks.results.at_recall import (
@@ -88,15 +89,9 @@ class Value:
 
     def text(self, unit: str) -> str:
         """Write it with its interval and unit."""
-        text = figure(self.value)
-        if math.isfinite(self.low):
-            text += f" (95%: {figure(self.low)} to {figure(self.high)})"
-        return f"{text} {unit}".rstrip()
-
-
-def figure(value: float) -> str:
-    """Write a number with three digits, or all that are before the point."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+        text, low, high = map(three_digits, (self.value, self.low, self.high))
+        interval = f"(95%: {low} to {high})" if math.isfinite(self.low) else ""
+        return " ".join(filter(None, (text, interval, unit)))
 
 
 def judged(claim: Claim, points: Sequence[StepPoint]) -> Finding:
@@ -125,7 +120,7 @@ def ratio(claim: Claim, points: Sequence[StepPoint]) -> tuple[Value, str]:
     below = best(below_claim, claim.to or claim.of, points)
     if not below.value:
         raise LookupError(f"{below_claim.metric} is 0, by which nothing can be divided")
-    details = f"{figure(above.value)} to {figure(below.value)}"
+    details = f"{three_digits(above.value)} to {three_digits(below.value)}"
     found = judged_ratio(above, below, ERROR_RATE)
     if found is None:
         return Value(above.value / below.value), details
@@ -157,7 +152,7 @@ def spread(claim: Claim, points: Sequence[StepPoint]) -> tuple[Value, str]:
     least, most = values[0], values[-1]
     if not least.value:
         raise LookupError(f"the least {claim.metric} is 0, by which nothing can be divided")
-    details = f"from {figure(least.value)} to {figure(most.value)}"
+    details = f"from {three_digits(least.value)} to {three_digits(most.value)}"
     wide = judged_ratio(most, least, ERROR_RATE / math.comb(len(values), 2))
     if wide is None:
         return Value(most.value / least.value), details

@@ -105,25 +105,19 @@ class ImageCatalog:
         for image in list(chosen):
             needed: dict[str, Dockerfile] = {}
             self._collect(image, needed, ())
-            if problem := next((self.problems[name] for name in needed if name in self.problems), None):
-                if requested is not None:
-                    raise UserError(problem)
+            problem = next((self.problems[name] for name in needed if name in self.problems), None)
+            packages = [package for package in map(self._download, needed) if package]
+            missing = [package for package in packages if package.secret not in self.secrets]
+            if problem is None and missing:
+                problem = missing[0].advice
+                left_out_declare |= {name for file in needed.values() for name in file.arguments}
+            if problem is None:
+                dockerfiles |= needed
+            elif requested is not None:
+                raise UserError(problem)
+            else:
                 self.left_out[image] = problem
                 del chosen[image]
-                continue
-            missing = [
-                package
-                for package in map(self._download, needed)
-                if package and package.secret not in self.secrets
-            ]
-            if missing and requested is not None:
-                raise UserError(missing[0].advice)
-            if missing:
-                left_out_declare |= {name for file in needed.values() for name in file.arguments}
-                self.left_out[image] = missing[0].advice
-                del chosen[image]
-            else:
-                dockerfiles |= needed
         declared = {name for dockerfile in dockerfiles.values() for name in dockerfile.arguments}
         if meant := left_out_declare.difference(declared).intersection(self.given.values):
             advice = next(iter(self.left_out.values()))

@@ -25,6 +25,13 @@ SCRATCH = "ann_benchmarks/.export"
 NOT_COPIED = ("__pycache__", "tests")
 _IMPORTED = re.compile(r"^ *from \.{2,}(\w+)", re.MULTILINE)
 _IMAGE_FOLDER = re.compile(rf"{ALGORITHMS}/(\w+)/")
+_OUTCOMES = {
+    "new": "copied, {files}",
+    "earlier": "replaced, {files}",
+    "same": "there already",
+    "theirs": "left alone, because another one is there; to have this one, remove {place} and export again",
+    "changed": "left alone, because it was changed there since it was exported",
+}
 # ann-benchmarks' install.py takes every folder for an algorithm, and one without a Dockerfile for a failure.
 SHARED_DOCKERFILE = b"""\
 # What plug-ins share: built so that an install of everything does not fail on it.
@@ -60,7 +67,8 @@ def export(folder: Path, definitions: Path, algorithm: str | None = None) -> Non
         for name, content in contents.items():
             if states[name] in ("new", "earlier"):
                 _put(content, name, folder)
-            print(f"{name}: {_outcome(states[name], content, target / name)}")
+            files = f"{len(content)} file{'s' * (len(content) > 1)}"
+            print(f"{name}: {_OUTCOMES[states[name]].format(files=files, place=target / name)}")
     except OSError as error:
         raise UserError(f"cannot export to {folder}: {error.filename}: {error.strerror}") from None
     there = [name for name in plugins if states[name] not in ("theirs", "changed")]
@@ -190,15 +198,6 @@ def _put(content: Content, name: str, folder: Path) -> None:
             raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _outcome(state: str, content: Content, place: Path) -> str:
-    if state == "theirs":
-        return f"left alone, because another one is there; to have this one, remove {place} and export again"
-    if state == "changed":
-        return "left alone, because it was changed there since it was exported"
-    files = f"{len(content)} files" if len(content) > 1 else "1 file"
-    return {"new": f"copied, {files}", "earlier": f"replaced, {files}", "same": "there already"}[state]
 
 
 def _remarks(target: Path, names: list[str], contents: dict[str, Content]) -> Iterable[str]:

@@ -113,8 +113,11 @@ class Phases(Protocol):
         """End it."""
 
 
-class NoMonitor(Phases):
+class NoMonitor:
     """Samples nothing."""
+
+    def enter(self, phase: str) -> None:
+        """Do nothing."""
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Do nothing."""
@@ -123,6 +126,9 @@ class NoMonitor(Phases):
     def cut(self) -> Recording:
         """Return nothing."""
         return Recording()
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 class Monitor:
