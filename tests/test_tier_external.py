@@ -230,7 +230,7 @@ def test_another_machine_cannot_be_held(tier: Tier, cluster: Cluster, monkeypatc
 
 def test_a_server_whose_memory_is_on_one_node_is_warned_of(cluster: Cluster, monkeypatch: pytest.MonkeyPatch):
     pids = []
-    monkeypatch.setattr(tiering.numa, "advice", lambda pid: pids.append(pid) or "spread it")
+    monkeypatch.setattr(tiering, "numa_advice", lambda pid: pids.append(pid) or "spread it")
     assert ExternalTieredServer(cluster.command).check([SMALL]) == "spread it"
     assert pids == [cluster.pid]
 
