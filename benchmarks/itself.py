@@ -124,10 +124,10 @@ def repetitions(folder: Path, args: argparse.Namespace) -> Iterator[Row]:
         place = folder / "repetitions" / f"{name}{number}"
         run_once(place, ["--dataset", args.dataset], slower, hnsw=[20, 80, 200])
         sides[name].append(read_side([str(place)], ResultFilter()))
-    sizes = [
-        (size, paired) for size in args.sizes for paired in (False, True) if 2 * size <= args.repetitions
-    ]
-    for figure, (size, paired) in product(("qps", "p10"), sizes):
+    sizes = [size for size in args.sizes if 2 * size <= args.repetitions]
+    for figure, size, paired in product(("qps", "p10"), sizes, (False, True)):
+        if size == 1 and (paired or figure == "p10"):
+            continue  # one measurement by itself does not show how p10 repeats, and makes no pairs
         figures = {}
         for name, others in sides.items():
             draw = partial(judge_drawn, sides["equal"], others, size, rng, figure, paired)

@@ -409,7 +409,6 @@ def test_help_says_no_default_where_there_is_none(capsys: Any):
     assert "(default: False)" not in said
     assert "==SUPPRESS==" not in said
     assert "nearest neighbours to ask for (default: 10)" in said
-    assert "(default: own)" in said
     assert not re.search(r"\(default: [^)]*\) \(default", said)
 
 

@@ -81,7 +81,7 @@ def starts_service() -> bool:
 def connection_parameters() -> dict[str, str]:
     """Keyword arguments of libpq for the external server.
 
-    Settings of PGOPTIONS are among them, so that clients on other machines and pgbench have them, too.
+    Settings of PGOPTIONS are among them, so that clients on other machines have them, too.
     """
     parameters = {
         "user": variable("USER", "ann"),
